@@ -1,0 +1,213 @@
+"""The job as a value: what a producer hands to a store, and what the store gives back."""
+
+from __future__ import annotations
+
+import os
+import time
+from enum import StrEnum
+
+import msgspec
+
+__all__ = [
+    "FINAL",
+    "BlockerPolicy",
+    "ErrorInfo",
+    "JobRecord",
+    "NewJob",
+    "Progress",
+    "State",
+    "new_id",
+]
+
+
+class State(StrEnum):
+    """Where a job is in its life. *Scheduled* and *retrying* are labels of `waiting`, not states."""
+
+    BLOCKED = "blocked"
+    WAITING = "waiting"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    BROKEN = "broken"
+
+    @property
+    def final(self) -> bool:
+        """Whether only an operator's retry can change it again."""
+        return self in FINAL
+
+
+FINAL = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED, State.BROKEN})
+
+
+class BlockerPolicy(StrEnum):
+    """What becomes of a job when one that it waits for ends without success."""
+
+    FAIL = "fail"
+    """It fails too, with `BlockerFailed`."""
+
+    PROCEED = "proceed"
+    """It goes on; in the place of that result stands a `Failure` value."""
+
+    WAIT = "wait"
+    """It stays blocked until the other succeeds after a retry."""
+
+
+class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An exception as text, cut to a bounded length."""
+
+    type: str
+    message: str
+    traceback: str | None = None
+
+
+class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far a running job says it is."""
+
+    done: float
+    total: float | None = None
+    note: str | None = None
+
+
+class NewJob(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of a task on its way into a store. Durations are seconds from the store's now."""
+
+    id: str
+    """Made by the producer, so that a repeated enqueue is the same job."""
+
+    task: str
+    queue: str
+    payload: bytes = b"{}"
+    """JSON of the arguments (`codec.py` has its shape), or the bytes of a raw task exactly as given."""
+
+    raw: bool = False
+    """Whether the payload is opaque bytes."""
+
+    priority: int = 0
+    """Lower comes first."""
+
+    delay: float = 0.0
+    """Seconds until it is due; 0 puts it in line at once."""
+
+    run_at: float | None = None
+    """Due at this time, in seconds since the epoch, instead of after `delay`."""
+
+    expires: float | None = None
+    """Seconds after which it is cancelled if it has not started by then."""
+
+    unique: str | None = None
+    """A key that one job of the task holds at a time."""
+
+    window: float | None = None
+    """Hold the unique key for this many seconds from now, success or failure notwithstanding; None: until the job is final."""
+
+    unique_raises: bool = False
+    """Whether a held key is a `UniqueConflict` rather than an answer that names the holder."""
+
+    tags: tuple[str, ...] = ()
+    keep: float | None = None
+    """Seconds that the record is kept once final, in place of the queue's retention; 0: not at all."""
+
+    lease: float | None = None
+    """Seconds that a worker holds it without a word; None: as the worker asks."""
+
+    max_attempts: int | None = None
+    """Attempts before it fails for errors; 0: for ever; None: as the task says."""
+
+    max_losses: int = 3
+    """Losses before it fails as lost; 0: never."""
+
+    after: tuple[str, ...] = ()
+    """Ids of jobs that must be final first; their results are handed over in this order."""
+
+    if_blocker_fails: BlockerPolicy = BlockerPolicy.FAIL
+    run_id: str | None = None
+    """The run of a flow that this job is a step of."""
+
+
+class JobRecord(msgspec.Struct, frozen=True):
+    """What a store knows of a job. Times are seconds since the epoch by the store's clock.
+
+    A record that came with a lease carries what is needed to run the job; results, errors and edges of finished jobs
+    come with `get`.
+    """
+
+    id: str
+    task: str
+    queue: str
+    state: State
+    payload: bytes
+    raw: bool = False
+    priority: int = 0
+    seq: int = 0
+    """Drawn each time the job joins the line at the back; with the priority it is the job's place."""
+
+    run_at: float | None = None
+    """When it is due, while it is scheduled; None once it is in line."""
+
+    created_at: float = 0.0
+    attempt: int = 0
+    losses: int = 0
+    fence: int = 0
+    """Leases over its whole life."""
+
+    misses: int = 0
+    """How often it was handed to a worker that did not know its task, one after the other."""
+
+    max_attempts: int | None = None
+    max_losses: int = 3
+    lease: float | None = None
+    keep: float | None = None
+    expires_at: float | None = None
+    tags: tuple[str, ...] = ()
+    unique: str | None = None
+    run_id: str | None = None
+    started_at: float | None = None
+    """Start of the latest attempt."""
+
+    ended_at: float | None = None
+    """When it became final."""
+
+    worker: str | None = None
+    """Who holds it, or held it last."""
+
+    lease_left: float | None = None
+    """Seconds until the lease of a running job expires; negative once it has."""
+
+    result: str | None = None
+    """The result as JSON."""
+
+    error: ErrorInfo | None = None
+    """Of the latest attempt that failed; None again once it has succeeded."""
+
+    progress: Progress | None = None
+    blocked_by: int = 0
+    """Open edges: how many things it still waits for."""
+
+    results: tuple[str | None, ...] = ()
+    """What the jobs it waited for have given it, as JSON, in the order of `after`."""
+
+    @property
+    def suspect(self) -> bool:
+        """Whether it has been lost often enough to be handed out only alone."""
+        return self.losses >= 2
+
+    @property
+    def label(self) -> str:
+        """The state, as people want to read it: a waiting job may be scheduled or retrying."""
+        if self.state is State.WAITING:
+            if self.run_at is not None:
+                return "scheduled" if self.attempt == 0 else "retrying"
+            return "retrying" if self.attempt else "waiting"
+        return self.state.value
+
+
+def new_id() -> str:
+    """Make an id that nobody else makes: a UUID of version 7, in order of time within one process's reach."""
+    value = (time.time_ns() // 1_000_000 << 80) | int.from_bytes(os.urandom(10))
+    text = f"{value & _UUID7_KEEP | _UUID7_SET:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+_UUID7_KEEP = (1 << 128) - 1 - (0xF << 76) - (0b11 << 62)
+_UUID7_SET = (0x7 << 76) | (0b10 << 62)

@@ -1,0 +1,170 @@
+"""What becomes of a job: pure decisions, which know neither a store nor the time."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import msgspec
+
+from tenure.backoff import Backoff
+from tenure.job import ErrorInfo, JobRecord, NewJob, State
+from tenure.outcome import Fail, Outcome, Raised, Released, Reschedule, Retry, Succeeded, Undecodable, Unknown, Wait
+
+__all__ = [
+    "WAIT_TIMEOUT",
+    "Finish",
+    "Loss",
+    "Park",
+    "Policy",
+    "Requeue",
+    "Transition",
+    "after_loss",
+    "blocker_failed",
+    "failure_value",
+    "lost",
+    "next_step",
+]
+
+
+class Finish(msgspec.Struct, frozen=True):
+    """The job becomes final; the children come to exist in the same step."""
+
+    state: State
+    result: str | None = None
+    error: ErrorInfo | None = None
+    children: tuple[NewJob, ...] = ()
+
+
+class Requeue(msgspec.Struct, frozen=True):
+    """The job waits again: at the back once due, or at its old place at the front."""
+
+    delay: float = 0.0
+    """Seconds until it is due, by the store's clock."""
+
+    run_at: float | None = None
+    """Due at this time instead, in seconds since the epoch."""
+
+    counts: bool = True
+    """Whether the attempt stays counted."""
+
+    front: bool = False
+    """Keep the old place: the job was interrupted through no fault of its own."""
+
+    missed: bool = False
+    """The worker did not know the task."""
+
+    error: ErrorInfo | None = None
+
+
+class Park(msgspec.Struct, frozen=True):
+    """The job is blocked until it is completed from outside; it fails if nobody does so in time. The attempt is given back."""
+
+    timeout: float | None = None
+
+
+Transition = Finish | Requeue | Park
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """The settings of one job that decide about its end, looked up on job, task, worker and app."""
+
+    retry: Backoff | None = Backoff()
+    """None: the first exception fails the job."""
+
+    max_attempts: int | None = 25
+    """None: for ever."""
+
+    unknown_for: float = 3600.0
+    """Seconds that a job whose task nobody knows is offered again before it is broken."""
+
+
+RELEASE = Requeue(counts=False, front=True)
+
+
+def next_step(job: JobRecord, outcome: Outcome, policy: Policy) -> Transition:
+    """Say what becomes of a job once an attempt has ended."""
+    match outcome:
+        case Succeeded(result, children):
+            return Finish(State.SUCCEEDED, result, None, children)
+        case Raised(exception, error):
+            if policy.retry is None or not policy.retry.covers(exception) or exhausted(job, policy):
+                return Finish(State.FAILED, error=error)
+            return Requeue(policy.retry.jittered(job.attempt - job.losses), error=error)
+        case Retry():
+            error = ErrorInfo("Retry", outcome.why)
+            if exhausted(job, policy):
+                return Finish(State.FAILED, error=error)
+            if outcome.after is not None:
+                return Requeue(outcome.after, error=error)
+            return Requeue((policy.retry or Backoff()).jittered(job.attempt - job.losses), error=error)
+        case Fail():
+            return Finish(State.FAILED, error=ErrorInfo("Fail", outcome.why))
+        case Reschedule():
+            return Requeue(outcome.after or 0.0, run_at=outcome.at, counts=False)
+        case Wait():
+            return Park(outcome.timeout)
+        case Unknown(error, known_elsewhere):
+            if not known_elsewhere and _offered_for(job.misses) >= policy.unknown_for:
+                return Finish(State.BROKEN, error=error)
+            return Requeue(_unknown_delay(job.misses), counts=False, missed=True, error=error)
+        case Undecodable(error):
+            return Finish(State.BROKEN, error=error)
+        case Released():
+            return RELEASE
+        case _:
+            assert_never(outcome)
+
+
+def exhausted(job: JobRecord, policy: Policy) -> bool:
+    """Whether the errors of this job have used up its attempts; a loss never does."""
+    limit = policy.max_attempts if job.max_attempts is None else job.max_attempts or None
+    return limit is not None and job.attempt - job.losses >= limit
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """What a lost lease makes of a job: it returns to the front with one loss more, or has failed as lost."""
+
+    losses: int
+    failed: bool
+
+
+def after_loss(losses: int, max_losses: int, solo: bool) -> Loss:
+    """Say what becomes of a job whose worker died or went silent.
+
+    It fails only if it was held alone when its last loss happened, so that a poison job's neighbours are not blamed;
+    `max_losses=1` means what it says, however the job was held; 0 never fails it.
+    """
+    losses += 1
+    failed = max_losses > 0 and losses >= max_losses and (solo or max_losses == 1)
+    return Loss(losses, failed)
+
+
+# What stores write about jobs that end without their worker's word, so that all of them say the same.
+
+WAIT_TIMEOUT = ErrorInfo("WaitTimeout", "nobody completed the job in the time that it waited")
+
+
+def lost(losses: int) -> ErrorInfo:
+    """The error of a job that has failed as lost."""
+    return ErrorInfo("Lost", f"its worker died or went silent, {losses} time(s) in all")
+
+
+def blocker_failed(blocker: str, ended: str) -> ErrorInfo:
+    """The error of a job whose blocker has ended otherwise than by success."""
+    return ErrorInfo("BlockerFailed", f"job {blocker}, which it waited for, ended as {ended}")
+
+
+def failure_value(blocker: str, ended: str, error: ErrorInfo | None) -> str:
+    """JSON that stands in the place of a result which will not come, for a job that proceeds without it."""
+    value = {"job": blocker, "state": ended}
+    if error is not None:
+        value |= {"type": error.type, "message": error.message}
+    return msgspec.json.encode({"$failure": value}).decode()
+
+
+def _unknown_delay(misses: int) -> float:
+    return min(10.0 * 2.0 ** min(misses, 10), 300.0)
+
+
+def _offered_for(misses: int) -> float:
+    return sum(_unknown_delay(n) for n in range(misses))

@@ -1,0 +1,200 @@
+"""Small frozen values that users set, each documented where it is declared and checked where it is built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from tenure.backoff import Backoff
+from tenure.checks import Duration, seconds
+from tenure.checks import name as checked_name
+from tenure.errors import InvalidOption
+
+__all__ = ["UNSET", "AppOptions", "Retention", "TaskOptions", "Unset", "WorkerOptions"]
+
+
+class Unset:
+    """The type of `UNSET`: this option was not given, ask the next place. (None is often a value of its own.)"""
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+UNSET: Final = Unset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How long finished jobs are kept, by age and by number in each queue, whichever is reached first."""
+
+    succeeded: Duration = 3600.0
+    """Seconds that succeeded and cancelled jobs are kept."""
+
+    failed: Duration = 30 * 86400.0
+    """Seconds that failed and broken jobs are kept."""
+
+    count: int = 10_000
+    """How many succeeded or cancelled jobs, and how many failed or broken ones, each queue keeps at most; the oldest go first."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "succeeded", seconds(self.succeeded, "succeeded"))
+        object.__setattr__(self, "failed", seconds(self.failed, "failed"))
+        if self.count < 0:
+            raise InvalidOption(f"count must not be negative, got {self.count}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOptions:
+    """The defaults of a task. What is `UNSET` is looked up on the worker, then on the app."""
+
+    queue: str
+    """Where its jobs wait."""
+
+    retry: Backoff | Unset | None = UNSET
+    """How an exception is retried; None: the first one fails the job."""
+
+    max_attempts: int | Unset | None = UNSET
+    """Attempts before a job fails for errors, losses not counted; None: for ever."""
+
+    max_losses: int | None = 3
+    """Losses (its worker died) before a job fails as lost; 1: at the first one; None: never."""
+
+    lease: Duration | Unset = UNSET
+    """Seconds that a silent worker keeps a job, at least 1. Longer means slower recovery, shorter means more renewals."""
+
+    renew: Duration | Unset | None = UNSET
+    """Seconds between renewals, at most half the lease; None: never, so a job that outlives its lease goes to another worker."""
+
+    timeout: Duration | None = None
+    """Seconds that one attempt may take; None: no limit."""
+
+    keep: Duration | None = None
+    """Seconds that finished jobs are kept, in place of the queue's retention; 0: not at all."""
+
+    priority: int = 0
+    """Lower comes first."""
+
+    raw: bool = False
+    """The function takes one argument, the payload bytes exactly as enqueued."""
+
+    def __post_init__(self) -> None:
+        checked_name("queue", self.queue)
+        _check_attempts(self.max_attempts)
+        if self.max_losses is not None and self.max_losses < 1:
+            raise InvalidOption(f"max_losses must be at least 1, or None for never, got {self.max_losses}")
+        _check_lease(self, self.lease, self.renew)
+        if self.timeout is not None:
+            object.__setattr__(self, "timeout", seconds(self.timeout, "timeout", least=0.001))
+        if self.keep is not None:
+            object.__setattr__(self, "keep", seconds(self.keep, "keep"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """What a worker serves and how."""
+
+    queues: tuple[str, ...] = ("*",)
+    """Names and patterns in order of priority: `*`, globs and `!exclusions`; expanded again every second."""
+
+    tasks: tuple[str, ...] | None = None
+    """Names of the only tasks to run; jobs of others are put back for somebody else. None: all that the app knows."""
+
+    concurrency: int = 1
+    """Slots, over all lanes: jobs that run at the same time. 1 never runs two at once."""
+
+    id: str | None = None
+    """Name in the registry; made from host, pid and chance if not given. Must be unique among living workers."""
+
+    poll: Duration = 1.0
+    """Seconds after which the store is asked again although no wake-up came, moved by up to 10 % at random."""
+
+    job_delay: Duration = 0.0
+    """Seconds that a slot rests after each job."""
+
+    retry: Backoff | Unset | None = UNSET
+    lease: Duration | Unset = UNSET
+    renew: Duration | Unset | None = UNSET
+    reap: bool = True
+    """Take jobs from dead workers of the same queues, and prune what is old. Without any such worker nobody recovers them."""
+
+    look_ahead: bool = True
+    """Lease short jobs (under 20 ms) before there is a free slot for them, about 20 ms of work."""
+
+    beat: Duration = 2.0
+    """Seconds between signs of life in the registry."""
+
+    prune_interval: Duration = 60.0
+    """Seconds between removals of finished jobs that retention does not keep."""
+
+    def __post_init__(self) -> None:
+        if not self.queues:
+            raise InvalidOption('queues must name at least one queue; "*" serves them all')
+        if self.concurrency < 1:
+            raise InvalidOption(f"concurrency must be at least 1, got {self.concurrency}")
+        if self.id is not None:
+            checked_name("worker", self.id)
+        object.__setattr__(self, "poll", seconds(self.poll, "poll", least=0.01))
+        object.__setattr__(self, "job_delay", seconds(self.job_delay, "job_delay"))
+        object.__setattr__(self, "beat", seconds(self.beat, "beat", least=0.01))
+        object.__setattr__(self, "prune_interval", seconds(self.prune_interval, "prune_interval", least=0.01))
+        _check_lease(self, self.lease, self.renew)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppOptions:
+    """What holds wherever neither job, task nor worker says otherwise."""
+
+    retry: Backoff | None = Backoff()
+    max_attempts: int | None = 25
+    lease: Duration = 30.0
+    renew: Duration | Unset | None = UNSET
+    """UNSET: a lease is renewed when less than two thirds of it are left."""
+
+    keep: Retention = Retention()
+    keep_in: Mapping[str, Retention] = field(default_factory=lambda: MappingProxyType({}))
+    """Retention of single queues."""
+
+    default_queue: str | None = "default"
+    """The queue of tasks that name none; None makes that an error when the task is registered."""
+
+    payload_limit: int = 1 << 20
+    """Bytes that the arguments, or the result, of a job may have once encoded."""
+
+    unknown_for: Duration = 3600.0
+    """Seconds that a job whose task no live worker knows is offered again before it is broken."""
+
+    wakeup: bool = True
+    """Let the store wake idle workers; False works on polling alone."""
+
+    def __post_init__(self) -> None:
+        _check_attempts(self.max_attempts)
+        _check_lease(self, self.lease, self.renew)
+        if self.default_queue is not None:
+            checked_name("queue", self.default_queue)
+        if self.payload_limit < 1:
+            raise InvalidOption(f"payload_limit must be positive, got {self.payload_limit}")
+        object.__setattr__(self, "unknown_for", seconds(self.unknown_for, "unknown_for"))
+
+
+def _check_attempts(max_attempts: int | Unset | None) -> None:
+    if isinstance(max_attempts, int) and max_attempts < 1:
+        raise InvalidOption(f"max_attempts must be at least 1, or None for no limit, got {max_attempts}")
+
+
+def _check_lease(options: object, lease: Duration | Unset, renew: Duration | Unset | None) -> None:
+    if isinstance(lease, Unset):
+        if not isinstance(renew, Unset) and renew is not None:
+            object.__setattr__(options, "renew", seconds(renew, "renew", least=0.01))
+        return
+    length = seconds(lease, "lease", least=1.0)
+    object.__setattr__(options, "lease", length)
+    if not isinstance(renew, Unset) and renew is not None:
+        interval = seconds(renew, "renew", least=0.01)
+        if interval > length / 2:
+            raise InvalidOption(f"renew must be at most half the lease of {length:g} s, got {interval:g} s")
+        object.__setattr__(options, "renew", interval)

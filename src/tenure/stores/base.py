@@ -1,0 +1,485 @@
+"""The store contract: what every store promises, in prose and in types.
+
+A store keeps jobs and hands them out on leases. It is asynchronous and batch-first: a call takes many items, is **one
+atomic step** and usually one round trip. What a caller has been told has happened; what was refused has changed nothing.
+
+**Time.** The store's clock alone decides when a job is due, a lease has expired, a record is old. Callers send durations;
+the one instant they may send is a user's `run_at`. A time that has been reached is over.
+
+**Place.** Jobs of a queue stand in line by (priority, seq), lowest first. The store draws `seq` from one counter whenever a
+job joins *at the back*: enqueue, coming due, retry, reschedule, unblock, operator retry, trigger. Release and reap keep the
+seq, which is what puts a job back at the *front*, in its original order. A job that is not yet due is not in line: `lease`
+first promotes the due jobs of its queues (up to 1,000 each, by run_at and then by old seq), drawing a new seq for each;
+until then a job that is scheduled, by its producer or by a requeue, keeps the seq that it had.
+
+**Expiry.** A job that has not started (attempt 0) `expires` seconds after its enqueue is cancelled: `lease` begins with that,
+for those of its queues that are waiting or blocked (up to 1,000 each, the first to expire first), and never hands one out.
+Parking and an operator's retry drop the expiry.
+
+**Suspects.** From its second loss a job is handed out only alone: to a request that says `solo`, with no other lease in
+the same answer, before the others of its queue. A request that is not solo passes suspects over and is told that one waits.
+
+**Tokens.** A holder's write (settle, renew) carries the token of its lease. Any other token than the current one changes
+nothing. The guard never compares times: a lease that has expired may still be renewed and settled until it is reaped.
+A job remembers the token that settled it until it is leased again, so that the same settle again is answered `OK`. Cancel,
+completion from outside, reap, retirement and delete end the token.
+
+**Final.** Whatever makes a job final (settle, cancel, expiry, completion from outside, a loss, a failed blocker) frees its
+unique key, closes the edges of jobs that wait for it, tells whoever waits for its result and moves the counters, all in
+the same step. `keep=0` removes the record in that step too, unless somebody waits for the result: then it is kept for at
+least 60 seconds. Neither `keep` nor retention removes a record that a blocked job waits for or whose unique window runs.
+
+**Edges.** `after` makes a job blocked by others, which are stored or stand before it in the same call. Each edge closes once,
+when its blocker succeeds: the result is copied to the edge, the dependent owns it. A blocker that ends otherwise acts by the
+dependent's `if_blocker_fails` (`proceed` closes the edge with `lifecycle.failure_value`, `fail` leaves it open, for the blocker
+may succeed after a retry); a blocker that is deleted or purged counts as failed, also for `wait`, for it can never succeed.
+When the last open edge closes, the dependent joins the line at the back (or stays scheduled until its run_at). Dependents of
+one blocker follow in the order of their seq, level by level; children of the same settle come after them.
+
+**Unique keys.** Scope is (task, key). Held until the job is final, or for `window` seconds from the enqueue, whatever comes
+first of the window's end and cancel or delete.
+
+**Counters.** Counts of jobs by state and totals of what has happened, per queue and per worker, change in the same step
+as the jobs do, equal a recount at any time, and totals survive retention. A worker's totals are what its settles and its
+losses did. A due job that `lease` has not promoted yet counts as scheduled.
+
+**Failure.** Driver exceptions never leave a store: `StoreUnavailable` does (surely not done), `OutcomeUnknown` (perhaps
+done) or `StoreFull`. Steps over many jobs are bounded by their `limit` and safe to repeat; the caller loops.
+
+A store object belongs to one event loop. `tenure.testing.conformance` is this contract as a test suite.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from enum import StrEnum
+
+import msgspec
+
+from tenure.job import JobRecord, NewJob, Progress, State
+from tenure.lease import AbortReason, Lease
+from tenure.lifecycle import Transition
+from tenure.options import Retention
+
+__all__ = [
+    "LEASE_LOST",
+    "NOT_FOUND",
+    "OK",
+    "STEP",
+    "Enqueued",
+    "Layout",
+    "LeaseRequest",
+    "Leased",
+    "Page",
+    "QueueInfo",
+    "Reaped",
+    "Renewal",
+    "Search",
+    "Settlement",
+    "Signal",
+    "SignalKind",
+    "Store",
+    "Totals",
+    "Verdict",
+    "VerdictKind",
+    "WorkerInfo",
+    "refused",
+]
+
+STEP = 1000
+"""Jobs that one step of a bulk operation handles at most."""
+
+Settlement = tuple[Lease, Transition]
+
+
+class VerdictKind(StrEnum):
+    OK = "ok"
+    LEASE_LOST = "lease_lost"
+    NOT_FOUND = "not_found"
+    REFUSED = "refused"
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What became of one item of a batch."""
+
+    kind: VerdictKind
+    reason: str = ""
+    """Of a refusal: what stands in the way, as a sentence."""
+
+    state: State | None = None
+    """Of an operator's refusal: the state that the job is in."""
+
+    other: str | None = None
+    """Of a refusal: the job that stands in the way."""
+
+
+OK = Verdict(VerdictKind.OK)
+LEASE_LOST = Verdict(VerdictKind.LEASE_LOST)
+NOT_FOUND = Verdict(VerdictKind.NOT_FOUND)
+
+
+def refused(reason: str, *, state: State | None = None, other: str | None = None) -> Verdict:
+    """Refuse one item, saying what stands in its way."""
+    return Verdict(VerdictKind.REFUSED, reason, state, other)
+
+
+class Enqueued(msgspec.Struct, frozen=True):
+    """The job that an enqueue led to."""
+
+    id: str
+    state: State
+    duplicate: bool = False
+    """Whether it is an older job that holds the unique key; `id` is that job's, and the new one was not stored."""
+
+
+class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Who wants how many jobs from which queues."""
+
+    queues: tuple[str, ...]
+    """Names, the first served first."""
+
+    limit: int
+    worker: str
+    ttl: float
+    """Seconds until the lease expires, for jobs that do not say themselves."""
+
+    nonce: int
+    """The random part of the tokens of this call, never used before."""
+
+    solo: bool = False
+    """Whether the caller holds nothing else and can take a suspect."""
+
+
+class Leased(msgspec.Struct, frozen=True):
+    """What a request for leases got, in the order in which the jobs stood in line."""
+
+    leases: list[Lease]
+    suspect_waiting: bool = False
+    """Whether a suspect waits in these queues for somebody who holds nothing else. Never set for a solo request."""
+
+    due_in: float | None = None
+    """When `leases` is empty: seconds until the next scheduled job of these queues is due; None if there is none."""
+
+
+class Renewal(msgspec.Struct, frozen=True):
+    """A holder's sign of life for one job."""
+
+    lease: Lease
+    ttl: float | None = None
+    """Hold it for this many seconds from now; None leaves the expiry as it is."""
+
+    progress: Progress | None = None
+
+
+class Reaped(msgspec.Struct, frozen=True):
+    """A job that was taken from a worker which is silent or gone."""
+
+    id: str
+    queue: str
+    task: str
+    worker: str | None
+    losses: int
+    failed: bool
+    """Whether it failed as lost, rather than going back to the front."""
+
+
+class Totals(msgspec.Struct, frozen=True):
+    """What has happened since the store was made; never lowered."""
+
+    processed: int = 0
+    """Attempts that a worker ended: succeeded + retried + failed by its settle (not released, rescheduled or parked)."""
+
+    succeeded: int = 0
+    failed: int = 0
+    """Jobs that became failed, for whatever reason."""
+
+    retried: int = 0
+    """Attempts that were settled to run again, errors and `Retry` alike."""
+
+    lost: int = 0
+    cancelled: int = 0
+    broken: int = 0
+
+
+class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue: how many jobs it has in each state, and what has happened in it."""
+
+    name: str
+    paused: bool = False
+    waiting: int = 0
+    """In line: due, and leasable unless the queue is paused."""
+
+    scheduled: int = 0
+    """Waiting for their time."""
+
+    blocked: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    broken: int = 0
+    totals: Totals = Totals()
+
+
+class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker as the registry knows it."""
+
+    id: str
+    host: str
+    pid: int
+    queues: tuple[str, ...]
+    """As it was asked to serve them: names and patterns."""
+
+    tasks: tuple[str, ...]
+    """Names of the tasks that it knows."""
+
+    concurrency: int
+    held: int = 0
+    """Jobs in its hands at its last beat."""
+
+    started_at: float = 0.0
+    """Set by the store."""
+
+    silent_for: float = 0.0
+    """Seconds since its last beat; set by the store."""
+
+    totals: Totals = Totals()
+
+
+class Search(msgspec.Struct, frozen=True, kw_only=True):
+    """Which jobs to list. Without a state: all of them, by order of enqueueing, newest first.
+
+    With a state: waiting jobs queue by queue (by name), those in line by place and after them the scheduled ones by run_at;
+    blocked ones queue by queue, by seq; running ones queue by queue, by start; final ones over all queues, the latest end first.
+    """
+
+    state: State | None = None
+    queue: str | None = None
+    task: str | None = None
+    tag: str | None = None
+    limit: int = 50
+    cursor: str | None = None
+    """Where the page before this one ended; opaque."""
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A part of a listing."""
+
+    jobs: list[JobRecord]
+    cursor: str | None
+    """For the next page; None at the end. A page may be short of its limit and still have a cursor: a call looks at no
+    more than 2,000 rows."""
+
+    searched: int
+    """How many jobs were looked at for this page."""
+
+
+class SignalKind(StrEnum):
+    CANCELLED = "cancelled"
+    TAKEN = "taken"
+    COMPLETED = "completed"
+    DELETED = "deleted"
+    DONE = "done"
+    """A job that this store object waits for is final."""
+
+
+class Signal(msgspec.Struct, frozen=True):
+    """A hint that something has happened to a job. May be lost, may come twice: the truth is in the store."""
+
+    kind: SignalKind
+    job_id: str
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """The version of the store's layout: as found (None if the store is still empty), and the newest that this Tenure knows."""
+
+    found: int | None
+    known: int
+
+
+class Store(ABC):
+    """Where jobs live. See the module for what holds for every method."""
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Connect, and bring the layout up to date; every other call does so by itself on first use.
+
+        `LayoutTooNew` if a newer Tenure has been here, `StoreUnavailable` if nobody answers.
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Let go of connections and threads. Calls still under way end first; later ones raise `StoreUnavailable`."""
+
+    @abstractmethod
+    async def layout(self) -> Layout:
+        """Say which version the layout has, changing nothing."""
+
+    # What producers do.
+
+    @abstractmethod
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Store all of these jobs, durably, or none of them; one answer each, in order.
+
+        Idempotent by id: a job that exists already is left as it is and answered. A job whose unique key is held (by a
+        stored job, or by one before it in this very call) is not stored; the answer names the holder, or the whole call
+        raises `UniqueConflict` if the job says `unique_raises`. Unknown blockers raise `BlockerNotFound`; a blocker that
+        turned out a duplicate in this call stands for its holder. Wakes idle workers, as many as there are new jobs in line.
+        """
+
+    # What workers do.
+
+    @abstractmethod
+    async def lease(self, request: LeaseRequest) -> Leased:
+        """Hand out up to `limit` due jobs, each under a token nobody has held before; attempt and fence are already counted.
+
+        Promotes due jobs first, cancels those that have expired, passes paused queues over.
+        """
+
+    @abstractmethod
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        """Apply each step and give up its lease, both or neither; one verdict each, in order. Items are independent.
+
+        `LEASE_LOST`, changing nothing, if the job is not held under this token any more: whoever holds the newer one
+        decides, however late this caller arrives. `NOT_FOUND` if there is no such job. `REFUSED` if its children cannot
+        be enqueued. The winning settle repeated is `OK` (`NOT_FOUND` if `keep=0` has removed the record).
+
+        A requeue that gives the attempt back is no retry in the totals. `missed` counts one miss more; a requeue to the
+        front leaves the misses as they are, any other and parking set them to 0. An error stays until a success.
+        """
+
+    @abstractmethod
+    async def settle_and_lease(
+        self, settlements: Sequence[Settlement], request: LeaseRequest
+    ) -> tuple[list[Verdict], Leased]:
+        """Settle, then lease, in one step and one round trip."""
+
+    @abstractmethod
+    async def renew(self, renewals: Sequence[Renewal]) -> list[AbortReason | None]:
+        """Hold each job for longer and note its progress; None each, or why its holder must let it go.
+
+        The reason is what the job is now: cancelled, otherwise final (`COMPLETED`), gone, or in line or in other hands (`TAKEN`).
+        The next lease begins without progress.
+        """
+
+    @abstractmethod
+    async def reap(self, queues: Sequence[str], limit: int = STEP) -> list[Reaped]:
+        """Take up to `limit` jobs of these queues from holders whose lease has expired: to the front, or failed as lost.
+
+        Those of the first queue first, the longest expired first. Then fails parked jobs whose time is over (as many, and not
+        part of the answer). Wakes as many idle workers as jobs went back.
+        """
+
+    @abstractmethod
+    async def wait_for_work(self, patterns: Sequence[str], timeout: float) -> None:
+        """Return when a job may have come in line in a queue that these names and patterns serve, or after `timeout` seconds.
+
+        A hint: it may return early, and may miss work, by no more than `timeout`. One new job wakes one waiting caller.
+        """
+
+    # The registry of workers.
+
+    @abstractmethod
+    async def register(self, worker: WorkerInfo) -> None:
+        """Enter a worker, which counts as its first beat; one that registers again starts anew."""
+
+    @abstractmethod
+    async def beat(self, worker_id: str, held: int) -> bool:
+        """Note that a worker lives and holds so many jobs; False if the registry does not know it (it has been retired)."""
+
+    @abstractmethod
+    async def leave(self, worker_id: str) -> None:
+        """Remove a worker that has stopped. What it still holds stays leased until reaped."""
+
+    @abstractmethod
+    async def retire(self, worker_id: str, limit: int = STEP) -> list[Reaped]:
+        """Remove a worker that is known to be dead and take up to `limit` of its jobs, as `reap` does; [] when none is left."""
+
+    @abstractmethod
+    async def workers(self) -> list[WorkerInfo]:
+        """List the registry, by start."""
+
+    # What operators do. Each takes at most STEP ids.
+
+    @abstractmethod
+    async def cancel(self, ids: Sequence[str]) -> list[Verdict]:
+        """End each job as cancelled, in whatever state it is; `REFUSED` if it is final. A holder is told and loses its token."""
+
+    @abstractmethod
+    async def complete(self, job_id: str, result: str) -> Verdict:
+        """End a job as succeeded with this result (JSON), in whatever state it is; `REFUSED` if it is final.
+
+        A holder is told and loses its token.
+        """
+
+    @abstractmethod
+    async def retry(self, ids: Sequence[str]) -> list[Verdict]:
+        """Put each final job at the back again, attempt and losses 0, the fence going on; blocked if an edge of it is open.
+
+        `REFUSED` if it is not final, if its unique key is held by another, or if the blocker of an open edge is gone (`other`).
+        The key is taken again, unless its window is over. Result and progress are forgotten, the last error is not.
+        """
+
+    @abstractmethod
+    async def trigger(self, ids: Sequence[str]) -> list[Verdict]:
+        """Put each scheduled job at the back of the line now; `REFUSED` if it is not scheduled."""
+
+    @abstractmethod
+    async def delete(self, ids: Sequence[str], *, cascade: bool = False) -> list[str]:
+        """Remove these jobs, all or none; the ids of those that went. A holder is told `not_found`.
+
+        `HasDependents` if a blocked job outside the list waits for one of them, unless `cascade`: then those go too, and theirs.
+        """
+
+    @abstractmethod
+    async def pause(self, queue: str) -> bool:
+        """Hand out no more jobs of this queue, which need not exist yet; False if it was paused already."""
+
+    @abstractmethod
+    async def resume(self, queue: str) -> bool:
+        """Hand out jobs of this queue again, waking workers; False if it was not paused."""
+
+    @abstractmethod
+    async def purge(self, queue: str, limit: int = STEP) -> int:
+        """Delete up to `limit` jobs of this queue that are not held (waiting, scheduled, blocked); how many went.
+
+        Blocked ones first, the newest first, so that dependents go before what they wait for.
+        """
+
+    @abstractmethod
+    async def prune(self, default: Retention, queues: Mapping[str, Retention], limit: int = STEP) -> int:
+        """Delete up to `limit` finished jobs that retention does not keep; how many went.
+
+        `queues` holds what differs from `default`. A job with a `keep` of its own is kept just that long, and neither counts
+        for the number kept nor falls to it. Also drops what else has outlived its use: unique keys past their window, and
+        workers that hold nothing and have been silent for ten minutes.
+        """
+
+    # What everybody reads.
+
+    @abstractmethod
+    async def get(self, ids: Sequence[str]) -> list[JobRecord | None]:
+        """Read jobs whole, in order; None for each that does not exist."""
+
+    @abstractmethod
+    async def search(self, search: Search) -> Page:
+        """List jobs, a page at a time, looking at no more than 2,000 rows."""
+
+    @abstractmethod
+    async def queues(self) -> list[QueueInfo]:
+        """List every queue that has ever had a job or was paused, by name."""
+
+    @abstractmethod
+    async def wait(self, ids: Sequence[str]) -> dict[str, JobRecord | None]:
+        """Give the records of those that are final (None if there is no such job); be told of the others by `signals`.
+
+        One atomic step: a job that becomes final after this call is announced.
+        """
+
+    @abstractmethod
+    def signals(self) -> AsyncIterator[Signal]:
+        """Hear of what happens to jobs that this store object waits for, or that workers registered with it hold.
+
+        Ends when the store is closed. One listener at a time.
+        """
