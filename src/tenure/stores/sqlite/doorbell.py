@@ -1,0 +1,179 @@
+"""Wake-up between processes that share a file: a folder of Unix datagram sockets beside it.
+
+    jobs.db-bells/4f1c…               the doorbell of one store object
+    jobs.db-bells/idle/4f1c….3~mail,*   somebody (its third) waits there for work in these queues
+
+Whoever puts a job in line takes away one fitting idle mark and rings that bell: taking it away is what makes sure that one
+new job wakes one worker, and two new jobs two. All of it is a hint: a ring that is lost costs no more than the next look
+at the file's change counter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import secrets
+import socket
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
+from pathlib import Path
+
+import msgspec
+
+from tenure.patterns import serves
+from tenure.stores.base import Signal
+from tenure.stores.sqlite.transaction import Transaction
+
+__all__ = ["Doorbell", "Doorbells"]
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(list[Signal]).decode
+
+SIGNALS_EACH = 500
+"""Signals in one datagram: well below the smallest limit of a Unix socket (200 kB)."""
+
+
+class Doorbells:
+    """All doorbells of one file, as one who rings them sees them."""
+
+    def __init__(self, path: str) -> None:
+        self.folder = Path(path + "-bells")
+        self.idle = self.folder / "idle"
+        self._socket: socket.socket | None = None
+        self._folder_descriptor: int | None = None
+
+    def address(self, name: str) -> str:
+        """Where the socket of this name is: through a descriptor of the folder, for a path may be longer than a socket's may."""
+        if self._folder_descriptor is None:
+            self.idle.mkdir(parents=True, exist_ok=True)
+            self._folder_descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        if os.path.isdir("/proc/self/fd"):
+            return f"/proc/self/fd/{self._folder_descriptor}/{name}"
+        return str(self.folder / name)
+
+    def ring(self, transaction: Transaction) -> None:
+        """Wake idle workers for the jobs that came in line, and tell whoever is to be told."""
+        for queue, number in transaction.work.items():
+            self._wake(queue, number)
+        told: dict[str, list[Signal]] = {}
+        for bell, signal in transaction.signals:
+            told.setdefault(bell, []).append(signal)
+        for bell, signals in told.items():
+            for start in range(0, len(signals), SIGNALS_EACH):
+                self._send(bell, _encode(signals[start : start + SIGNALS_EACH]))
+
+    def _wake(self, queue: str, number: int) -> None:
+        try:
+            marks = os.listdir(self.idle)
+        except FileNotFoundError:
+            return
+        random.shuffle(marks)
+        for mark in marks:
+            if number <= 0:
+                return
+            waiter, _, patterns = mark.partition("~")
+            if (
+                serves(patterns.split(","), queue)
+                and self._take(mark)
+                and self._send(waiter.partition(".")[0], waiter.encode())
+            ):
+                number -= 1
+
+    def _take(self, mark: str) -> bool:
+        try:
+            os.unlink(self.idle / mark)
+        except FileNotFoundError:
+            return False  # somebody else woke it, or it found work by itself
+        return True
+
+    def _send(self, bell: str, message: bytes) -> bool:
+        if self._socket is None:
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        try:
+            self._socket.sendto(message, self.address(bell))
+        except (ConnectionRefusedError, FileNotFoundError):
+            with contextlib.suppress(OSError):
+                os.unlink(self.folder / bell)  # its owner died without taking it down
+            return False
+        except OSError:
+            return False  # full, or no folder: the change counter is beneath
+        return True
+
+    def sweep(self) -> None:
+        """Take down the doorbells of processes that died."""
+        with contextlib.suppress(OSError):
+            living = {name for name in os.listdir(self.folder) if name != "idle" and self._send(name, b"")}
+            for mark in os.listdir(self.idle):
+                if mark.partition(".")[0] not in living:
+                    self._take(mark)
+
+    def forget(self) -> None:
+        """In a forked child: leave what belongs to the parent alone."""
+        self._socket = None
+        self._folder_descriptor = None
+
+    def close(self) -> None:
+        """Let go of the socket to ring with, and of the folder; remove the folder if nobody has a bell in it."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if self._folder_descriptor is not None:
+            os.close(self._folder_descriptor)
+            self._folder_descriptor = None
+        with contextlib.suppress(OSError):
+            self.idle.rmdir()
+            self.folder.rmdir()
+
+
+class Doorbell:
+    """The doorbell of one store object, on its event loop."""
+
+    def __init__(self, bells: Doorbells, on_signals: Callable[[Iterable[Signal]], None]) -> None:
+        self.name = secrets.token_hex(8)
+        self._bells = bells
+        self._on_signals = on_signals
+        self._waiters: dict[str, Callable[[], None]] = {}
+        self._numbers = count()
+        self._loop = asyncio.get_running_loop()
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        self._socket.bind(bells.address(self.name))
+        self._loop.add_reader(self._socket, self._rung)
+        bells.sweep()
+
+    @contextlib.contextmanager
+    def waiting(self, patterns: Sequence[str], on_work: Callable[[], None]) -> Iterator[None]:
+        """Show, for the length of a block, that somebody waits here for work in these queues."""
+        waiter = f"{self.name}.{next(self._numbers)}"
+        served = ",".join(patterns)
+        # A file name has at most 255 bytes; who waits for more queues than fit is woken for any.
+        mark = f"{self._bells.folder}/idle/{waiter}~{served if len(served) < 200 else '*'}"
+        self._waiters[waiter] = on_work
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                os.close(os.open(mark, os.O_CREAT | os.O_WRONLY, 0o666))
+            yield
+        finally:
+            del self._waiters[waiter]
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(mark)  # whoever rang has taken it away already
+
+    def close(self) -> None:
+        """Take the bell down."""
+        self._loop.remove_reader(self._socket)
+        self._socket.close()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._bells.folder / self.name)
+
+    def _rung(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self._hear(self._socket.recv(1 << 18))
+
+    def _hear(self, message: bytes) -> None:
+        if message.startswith(b"["):
+            with contextlib.suppress(msgspec.DecodeError):  # not one of ours: anybody may write to the folder
+                self._on_signals(_decode(message))
+        elif on_work := self._waiters.get(message.decode(errors="replace")):
+            on_work()

@@ -1,0 +1,396 @@
+"""One SQLite file in one process: a writer that joins concurrent calls into one transaction, and a reader beside it.
+
+Every store object of the process that means the same file shares one engine, whatever event loop it belongs to, so that
+the process holds one write connection and its page cache is never made stale by itself. Calls are functions of a
+transaction; the writer runs all that are pending under one BEGIN IMMEDIATE, each in a savepoint of its own, and answers
+them after the COMMIT.
+
+The transaction is synced to disk before the answer if any call in it is durable (enqueue, what operators do), and left
+to the operating system otherwise: losing a settle in a power cut means that the job runs again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import errno
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from itertools import groupby, islice
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, TypeVar
+
+import apsw
+
+from tenure.clock import Clock, SystemClock
+from tenure.errors import OutcomeUnknown, StoreError, StoreFull, StoreUnavailable, TenureError
+from tenure.stores.sqlite import schema
+from tenure.stores.sqlite.doorbell import Doorbells
+from tenure.stores.sqlite.transaction import Transaction
+
+__all__ = ["Engine"]
+
+T = TypeVar("T")
+
+BUSY_TIMEOUT = 10.0
+"""Seconds that a call waits for other processes' write transactions before it gives up."""
+
+JOIN_LIMIT = 1000
+"""Calls that join one transaction at most."""
+
+
+Action = Callable[[Transaction], T]
+BatchAction = Callable[[Transaction, Sequence[Any]], list[Any]]
+
+
+class _Call(Generic[T]):
+    """Something to do in a transaction, and the future that waits for its answer.
+
+    A call may be a batch of items, which can be joined with other batches of the same action: it is then answered with its
+    share of the results.
+    """
+
+    __slots__ = ("action", "durable", "error", "future", "items", "loop", "result")
+
+    def __init__(
+        self,
+        action: Action[T] | BatchAction,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        durable: bool,
+        items: Sequence[Any] | None = None,
+    ) -> None:
+        self.action = action
+        self.durable = durable
+        self.items = items
+        self.loop = loop
+        self.future: asyncio.Future[T] = loop.create_future()
+        self.result: T | None = None
+        self.error: BaseException | None = None
+
+
+class Engine:
+    """The connections and threads of one file in this process. `Engine.of(path)` finds the one that exists."""
+
+    _engines: dict[tuple[str, Clock | None], Engine] = {}  # noqa: RUF012  (one registry for the process)
+    _registry = threading.Lock()
+
+    def __init__(self, path: str, clock: Clock) -> None:
+        self.path = path
+        self.clock = clock
+        self.bells = Doorbells(path)
+        self._users = 0
+        self._lock = threading.Lock()
+        self._opened = False
+        self._inode: tuple[int, int] | None = None
+        self._connections: list[apsw.Connection] = []
+        self._writes: SimpleQueue[_Call[Any] | None] = SimpleQueue()
+        self._reads: SimpleQueue[_Call[Any] | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+
+    @classmethod
+    def of(cls, path: str, clock: Clock | None = None) -> Engine:
+        """The engine of this file, with one user more; give it back with `release`."""
+        # A clock of its own (tests move it) makes an engine of its own.
+        key = (path, clock)
+        with cls._registry:
+            engine = cls._engines.get(key)
+            if engine is None:
+                engine = cls._engines[key] = cls(path, clock or SystemClock())
+            engine._users += 1
+            return engine
+
+    def release(self) -> None:
+        """Give the engine up; the last user's release ends its threads and closes its connections, once their work is done."""
+        with self._registry:
+            self._users -= 1
+            if self._users:
+                return
+            for key in [key for key, engine in self._engines.items() if engine is self]:
+                del self._engines[key]
+        with self._lock:
+            self._writes.put(None)
+            self._reads.put(None)
+            for thread in self._threads:
+                if thread is not threading.current_thread():
+                    thread.join()
+            # The writer's connection last: it is the one that may fold the log into the file.
+            for connection in reversed(self._connections):
+                connection.close()
+            self._connections.clear()
+            self._threads.clear()
+
+    async def write(self, action: Action[T], *, durable: bool) -> T:
+        """Run this in a write transaction, joined with whatever else is pending; the answer comes after the commit."""
+        return await self._submit(self._writes, _Call(action, asyncio.get_running_loop(), durable=durable))
+
+    async def write_batch(self, action: BatchAction, items: Sequence[Any]) -> list[Any]:
+        """Run this durably on these items; batches of the same action that are pending together become one.
+
+        Only for an action that cannot refuse an item, for the others would be refused with it.
+        """
+        call: _Call[list[Any]] = _Call(action, asyncio.get_running_loop(), durable=True, items=items)
+        return await self._submit(self._writes, call)
+
+    async def read(self, action: Action[T]) -> T:
+        """Run this on a snapshot, beside the writer."""
+        return await self._submit(self._reads, _Call(action, asyncio.get_running_loop(), durable=False))
+
+    async def _submit(self, calls: SimpleQueue[_Call[Any] | None], call: _Call[T]) -> T:
+        if not self._opened:
+            await call.loop.run_in_executor(None, self.open)
+        calls.put(call)
+        return await call.future
+
+    # Opening.
+
+    def open(self) -> None:
+        """Open the file, making it if need be, bring its layout up to date and start the threads. Blocks."""
+        with self._lock:
+            if self._opened:
+                return
+            writer = self.connect(cache_kib=16_000)
+            try:
+                with _translated(writer, self.path):
+                    schema.migrate(writer, self.path)
+                    schema.void_leases_of_other_boots(writer)
+                reader = self.connect(cache_kib=4_000)
+            except BaseException:
+                writer.close()
+                raise
+            self._inode = self._found_inode()
+            self._connections = [writer, reader]
+            self._threads = [
+                threading.Thread(target=self._write_loop, args=(writer,), name="tenure-sqlite-writer", daemon=True),
+                threading.Thread(target=self._read_loop, args=(reader,), name="tenure-sqlite-reader", daemon=True),
+            ]
+            for thread in self._threads:
+                thread.start()
+            self._opened = True
+
+    def connect(self, *, cache_kib: int) -> apsw.Connection:
+        """Open one more connection, set up the way that all of ours are."""
+        connection = None
+        try:
+            Path(self.path).parent.mkdir(parents=True, exist_ok=True)
+            connection = apsw.Connection(self.path, statementcachesize=200)
+            connection.set_busy_handler(_Patience())
+            # Else a statement whose parameters meet a partial index is compiled again each time they change: 50 µs a call.
+            connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+            with _translated(connection, self.path):
+                for pragma in (
+                    "journal_mode = WAL",
+                    "synchronous = NORMAL",
+                    "temp_store = MEMORY",
+                    f"cache_size = -{cache_kib}",
+                    "wal_autocheckpoint = 4000",
+                ):
+                    connection.execute(f"PRAGMA {pragma}").fetchall()
+            return connection
+        except (apsw.Error, OSError) as error:
+            if connection is not None:
+                connection.close()
+            raise StoreUnavailable(f"cannot open {self.path!r} as a SQLite file: {error}") from error
+        except StoreError:
+            if connection is not None:
+                connection.close()
+            raise
+
+    # The threads.
+
+    def _write_loop(self, connection: apsw.Connection) -> None:
+        synced = False
+        while (first := self._writes.get()) is not None:
+            calls, last = self._gather(first)
+            durable = any(call.durable for call in calls)
+            if durable is not synced:
+                connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+                synced = durable
+            self._run(connection, calls)
+            if last:
+                return
+
+    def _gather(self, first: _Call[Any]) -> tuple[list[_Call[Any]], bool]:
+        calls = [first]
+        try:
+            while len(calls) < JOIN_LIMIT:
+                call = self._writes.get_nowait()
+                if call is None:
+                    return calls, True
+                calls.append(call)
+        except Empty:
+            pass
+        return calls, False
+
+    def _run(self, connection: apsw.Connection, calls: list[_Call[Any]]) -> None:
+        """Run these calls in one transaction: one that raises is undone and told, the others are committed together."""
+        committing = False
+        done: list[Transaction] = []
+        try:
+            with _translated(connection, self.path):
+                self._check_file()
+                connection.execute("BEGIN IMMEDIATE")
+                groups = [list(group) for _, group in groupby(calls, key=_joinable)]
+                for group in groups:
+                    transaction = Transaction(connection, self.clock)
+                    if len(groups) > 1:
+                        connection.execute("SAVEPOINT call")
+                    try:
+                        _perform(transaction, group)
+                        done.append(transaction)
+                    except TenureError as error:
+                        if len(groups) == 1:
+                            raise
+                        for call in group:
+                            call.error = error
+                        connection.execute("ROLLBACK TO call")
+                    if len(groups) > 1:
+                        connection.execute("RELEASE call")
+                committing = True
+                connection.execute("COMMIT")
+        except Exception as error:  # noqa: BLE001  (becomes the answer of every call)
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            if committing and isinstance(error, StoreUnavailable):
+                error = OutcomeUnknown(f"{self.path!r} may or may not have kept the last changes: {error}")
+            for call in calls:
+                call.error = call.error or error
+        else:
+            for transaction in done:
+                self.bells.ring(transaction)
+        _answer(calls)
+
+    def _read_loop(self, connection: apsw.Connection) -> None:
+        while (call := self._reads.get()) is not None:
+            try:
+                with _translated(connection, self.path):
+                    connection.execute("BEGIN")
+                    try:
+                        _perform(Transaction(connection, self.clock), [call])
+                    finally:
+                        connection.execute("COMMIT")
+            except Exception as error:  # noqa: BLE001  (becomes the answer of the call)
+                call.error = error
+            _answer([call])
+
+    def _check_file(self) -> None:
+        # A deleted or replaced file still takes our writes, and nobody would ever see them.
+        if self._found_inode() != self._inode:
+            raise StoreUnavailable(
+                f"{self.path!r} was deleted or replaced while in use: put it back, or restart to begin anew"
+            )
+
+    def _found_inode(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self.path)
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
+
+    # Forks.
+
+    @classmethod
+    def _forget_all(cls) -> None:
+        """In a forked child: drop the parent's connections without closing them.
+
+        Closing would release nothing of the parent's, but could fold or remove the log that the parent still uses; so
+        their memory is leaked on purpose.
+        """
+        for engine in cls._engines.values():
+            for connection in engine._connections:  # noqa: SLF001
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+            engine.bells.forget()
+        cls._engines = {}
+        cls._registry = threading.Lock()
+
+
+os.register_at_fork(after_in_child=Engine._forget_all)  # noqa: SLF001
+
+
+class _Patience:
+    """Wait for another process's transaction: short, random naps, so that whoever comes next is not always the same."""
+
+    def __init__(self) -> None:
+        self._deadline = 0.0
+
+    def __call__(self, tries: int) -> bool:
+        now = time.monotonic()
+        if tries == 0:
+            self._deadline = now + BUSY_TIMEOUT
+        if now > self._deadline:
+            return False
+        time.sleep(random.uniform(0.0001, 0.0005 if tries < 20 else 0.003))  # noqa: S311
+        return True
+
+
+class _translated:  # noqa: N801  (reads as a verb)
+    """Turn what SQLite raises into the errors of the contract."""
+
+    __slots__ = ("connection", "path")
+
+    def __init__(self, connection: apsw.Connection, path: str) -> None:
+        self.connection = connection
+        self.path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, apsw.Error):
+            return
+        system = self.connection.system_errno
+        if isinstance(error, apsw.FullError) or (
+            isinstance(error, apsw.IOError) and system in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        ):
+            raise StoreFull(f"no room left for {self.path!r}: free some space, nothing was stored") from error
+        if isinstance(error, apsw.BusyError):
+            raise StoreUnavailable(f"{self.path!r} was locked by another process for {BUSY_TIMEOUT:g} s") from error
+        if isinstance(error, (apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError)):
+            why = f" ({os.strerror(system)})" if system else ""
+            raise StoreUnavailable(f"cannot use {self.path!r}: {error}{why}") from error
+        if isinstance(error, (apsw.NotADBError, apsw.CorruptError)):
+            raise StoreUnavailable(f"{self.path!r} is not a sound SQLite file: {error}") from error
+        raise StoreError(f"{self.path!r} refused a statement: {error}") from error
+
+
+def _joinable(call: _Call[Any]) -> object:
+    """What neighbours must share to become one: the action of a batch; any other call stands alone."""
+    return call if call.items is None else call.action
+
+
+def _perform(transaction: Transaction, group: list[_Call[Any]]) -> None:
+    """Run a call, or batches of one action as one batch, and keep each its result."""
+    first = group[0]
+    if first.items is None:
+        first.result = first.action(transaction)  # type: ignore[call-arg]
+    else:
+        results = iter(first.action(transaction, [item for call in group for item in call.items]))  # type: ignore[call-arg, union-attr]
+        for call in group:
+            call.result = list(islice(results, len(call.items)))  # type: ignore[arg-type]
+    transaction.flush()
+
+
+def _answer(calls: list[_Call[Any]]) -> None:
+    """Hand the results to their loops, one hop for each loop."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Call[Any]]] = {}
+    for call in calls:
+        by_loop.setdefault(call.loop, []).append(call)
+    for loop, answered in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_resolve, answered)
+        except RuntimeError:
+            continue  # the loop is closed: nobody waits any more
+
+
+def _resolve(calls: list[_Call[Any]]) -> None:
+    for call in calls:
+        if call.future.done():
+            continue  # whoever waited was cancelled
+        if call.error is not None:
+            call.future.set_exception(call.error)
+        else:
+            call.future.set_result(call.result)

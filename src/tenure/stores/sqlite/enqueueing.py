@@ -1,0 +1,135 @@
+"""Jobs coming into the store."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import chain
+
+from tenure.errors import BlockerNotFound, UniqueConflict
+from tenure.job import NewJob, State
+from tenure.stores.base import Enqueued
+from tenure.stores.sqlite.ending import follow_blocker
+from tenure.stores.sqlite.queries import sql
+from tenure.stores.sqlite.rows import Facts, dumps, facts
+from tenure.stores.sqlite.transaction import Row, Transaction
+
+__all__ = ["enqueue"]
+
+
+def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    """Store these jobs, or raise: `UniqueConflict`, `BlockerNotFound`."""
+    if not jobs:
+        return []
+    duplicates = _claim_unique_keys(tx, [job for job in jobs if job.unique is not None])
+    fresh = [job for job in jobs if job.id not in duplicates]
+    dependents = [job for job in fresh if job.after]
+    blockers = _blockers(tx, dependents, fresh)
+    first = tx.seq(len(fresh)) if fresh else 0
+    rows = [_row(tx, job, first + index) for index, job in enumerate(fresh)]
+    states: dict[str, State] = {row[0]: row[3] for row in rows}
+    if _insert(tx, rows) < len(rows):
+        # Some were there before: this is a repeated call, or an id of the caller's own making.
+        found = {id_: (State(state), seq) for id_, state, seq in tx.all("states_of", dumps(list(states)))}
+        states = {id_: state for id_, (state, _) in found.items()}
+        rows = [row for row in rows if found[row[0]][1] == row[6]]
+        stored = {row[0] for row in rows}
+        dependents = [job for job in dependents if job.id in stored]
+    places = Counter(
+        (row[2], "scheduled" if row[3] is State.WAITING and row[7] is not None else row[3]) for row in rows
+    )
+    for (queue, place), number in places.items():
+        tx.count(queue, place, number)
+        if place is not State.BLOCKED:
+            # A worker must hear of scheduled jobs too: one may be due before it meant to look again.
+            tx.came_in_line(queue, number)
+    if dependents:
+        _tie(tx, dependents, blockers)
+        states |= {id_: State(state) for id_, state, _ in tx.all("states_of", dumps([job.id for job in dependents]))}
+    return [duplicates.get(job.id) or Enqueued(job.id, states.get(job.id, State.FAILED)) for job in jobs]
+
+
+_ROW = 21
+_GROUP = "(" + ", ".join("?" * _ROW) + ")"
+_INSERTS = {size: sql["insert_jobs"].replace(_GROUP, ", ".join([_GROUP] * size)) for size in (100, 10, 1)}
+
+
+def _insert(tx: Transaction, rows: Sequence[Row]) -> int:
+    """Insert rows a hundred, ten or one at a time; how many were not there yet."""
+    inserted = 0
+    start = 0
+    for size, statement in _INSERTS.items():
+        while len(rows) - start >= size:
+            inserted += tx.execute(statement, list(chain.from_iterable(rows[start : start + size])))
+            start += size
+    return inserted
+
+
+def _row(tx: Transaction, job: NewJob, seq: int) -> Row:
+    run_at = job.run_at if job.run_at is not None else tx.wall + job.delay if job.delay > 0 else None
+    if run_at is not None and run_at <= tx.wall:
+        run_at = None
+    return (
+        job.id,
+        job.task,
+        job.queue,
+        State.BLOCKED if job.after else State.WAITING,
+        job.payload if job.raw else job.payload.decode(),
+        job.priority,
+        seq,
+        run_at,
+        tx.wall,
+        job.max_attempts,
+        job.max_losses,
+        job.lease,
+        job.keep,
+        None if job.expires is None else tx.wall + job.expires,
+        dumps(job.tags) if job.tags else None,
+        job.unique,
+        job.window,
+        job.run_id,
+        len(job.after),
+        len(job.after),
+        job.if_blocker_fails if job.after else None,
+    )
+
+
+def _claim_unique_keys(tx: Transaction, jobs: Sequence[NewJob]) -> dict[str, Enqueued]:
+    """Give each job its key; the answers of those whose key is held by another, by their own id."""
+    duplicates = {}
+    for job in jobs:
+        assert job.unique is not None
+        row = tx.one("unique_holder", job.task, job.unique, tx.wall)
+        holder = row[0] if row else job.id
+        if holder != job.id:
+            if job.unique_raises:
+                raise UniqueConflict(job.task, job.unique, holder)
+            held = facts(tx, [holder]).get(holder)
+            # A job of this very call holds its key before it is stored; a window outlives a pruned record.
+            state = State(held.state) if held else State.WAITING
+            duplicates[job.id] = Enqueued(holder, state, duplicate=True)
+        elif row is None and job.id not in facts(tx, [job.id]):
+            tx.run("hold_unique", job.task, job.unique, job.id, None if job.window is None else tx.wall + job.window)
+    return duplicates
+
+
+def _blockers(tx: Transaction, dependents: Sequence[NewJob], fresh: Sequence[NewJob]) -> dict[str, Facts]:
+    """The stored jobs that these are to wait for; one that is neither stored nor new raises `BlockerNotFound`."""
+    if not dependents:
+        return {}
+    wanted = dict.fromkeys(blocker for job in dependents for blocker in job.after)
+    found = facts(tx, wanted)
+    for missing in wanted.keys() - found.keys() - {job.id for job in fresh}:
+        raise BlockerNotFound(missing)
+    return found
+
+
+def _tie(tx: Transaction, dependents: Sequence[NewJob], blockers: Mapping[str, Facts]) -> None:
+    """Enter the edges of new blocked jobs, and let blockers that have ended already count at once."""
+    for job in dependents:
+        for position, blocker in enumerate(job.after):
+            tx.run("insert_edge", job.id, position, blocker)
+    tx.run("mark_blocking", dumps([blocker for job in dependents for blocker in job.after]))
+    for ended in blockers.values():
+        if State(ended.state).final:
+            follow_blocker(tx, ended.id, State(ended.state), ended.result, None)

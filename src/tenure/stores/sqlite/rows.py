@@ -1,0 +1,127 @@
+"""Between rows and records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tenure.job import ErrorInfo, JobRecord, Progress, State
+from tenure.stores.base import Totals
+from tenure.stores.sqlite.transaction import Row, Transaction
+
+__all__ = ["RECORD_COLUMNS", "Facts", "dumps", "facts", "loads", "record", "records", "totals"]
+
+_encoder = msgspec.json.Encoder()
+_tags = msgspec.json.Decoder(tuple[str, ...])
+_error = msgspec.json.Decoder(ErrorInfo)
+_progress = msgspec.json.Decoder(Progress)
+loads = msgspec.json.Decoder().decode
+
+RECORD_COLUMNS = (
+    "id, task, queue, state, payload, priority, seq, run_at, created_at, attempt, losses, fence, misses, max_attempts, "
+    "max_losses, lease, keep, expires_at, tags, unique_key, run_id, started_at, ended_at, worker, lease_until, result, error, "
+    "progress, blocked_by, edges"
+)
+"""What `record` needs, in its order."""
+
+
+def dumps(value: object) -> str:
+    """Encode for a parameter that SQL reads with json_each or keeps as text."""
+    return _encoder.encode(value).decode()
+
+
+class Facts(NamedTuple):
+    """What the transitions need to know of a job."""
+
+    id: str
+    task: str
+    queue: str
+    state: str
+    run_at: float | None
+    attempt: int
+    losses: int
+    max_losses: int
+    fence: int
+    nonce: int | None
+    unique: str | None
+    window: float | None
+    waited: int
+    blocks: int
+    keep: float | None
+    worker: str | None
+    solo: int
+    blocked_by: int
+    misses: int
+    result: str | None
+
+    @property
+    def place(self) -> str:
+        """Under which name it is counted."""
+        return "scheduled" if self.state == "waiting" and self.run_at is not None else self.state
+
+
+def facts(tx: Transaction, ids: Iterable[str]) -> dict[str, Facts]:
+    """Look these jobs up; those that do not exist are missing from the answer."""
+    return {row[0]: Facts(*row) for row in tx.all("facts", dumps(list(ids)))}
+
+
+def record(row: Row, boot: float, results: tuple[str | None, ...] = ()) -> JobRecord:
+    """Make the record of a row with RECORD_COLUMNS."""
+    payload: Any = row[4]
+    raw = isinstance(payload, bytes)
+    return JobRecord(
+        id=row[0],
+        task=row[1],
+        queue=row[2],
+        state=State(row[3]),
+        payload=payload if raw else payload.encode(),
+        raw=raw,
+        priority=row[5],
+        seq=row[6],
+        run_at=row[7],
+        created_at=row[8],
+        attempt=row[9],
+        losses=row[10],
+        fence=row[11],
+        misses=row[12],
+        max_attempts=row[13],
+        max_losses=row[14],
+        lease=row[15],
+        keep=row[16],
+        expires_at=row[17],
+        tags=_tags.decode(row[18]) if row[18] else (),
+        unique=row[19],
+        run_id=row[20],
+        started_at=row[21],
+        ended_at=row[22],
+        worker=row[23],
+        lease_left=None if row[24] is None else row[24] - boot,
+        result=row[25],
+        error=_error.decode(row[26]) if row[26] else None,
+        progress=_progress.decode(row[27]) if row[27] else None,
+        blocked_by=row[28],
+        results=results,
+    )
+
+
+def records(tx: Transaction, rows: Sequence[Row]) -> list[JobRecord]:
+    """Make the records of rows with RECORD_COLUMNS, with what their blockers gave them."""
+    given = edge_results(tx, [row[0] for row in rows if row[29]])
+    return [record(row, tx.boot, given.get(row[0], ())) for row in rows]
+
+
+def edge_results(tx: Transaction, ids: Sequence[str]) -> dict[str, tuple[str | None, ...]]:
+    """What the blockers of these jobs have given them so far, by job and in order."""
+    if not ids:
+        return {}
+    given: dict[str, list[str | None]] = {}
+    for dependent, result in tx.all("edge_results", dumps(ids)):
+        given.setdefault(dependent, []).append(result)
+    return {dependent: tuple(results) for dependent, results in given.items()}
+
+
+def totals(row: Sequence[Any]) -> Totals:
+    """Make the totals of their seven columns."""
+    return Totals(*row)

@@ -1,0 +1,65 @@
+"""The layout of the file: numbered migrations, applied in order, each once."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+import apsw
+
+from tenure.errors import LayoutTooNew
+
+__all__ = ["KNOWN", "found", "migrate", "void_leases_of_other_boots"]
+
+_MIGRATIONS = sorted(
+    (file for file in (files(__package__) / "migrations").iterdir() if file.name.endswith(".sql")),
+    key=lambda file: file.name,
+)
+KNOWN = len(_MIGRATIONS)
+"""The newest layout that this Tenure knows."""
+
+
+def found(connection: apsw.Connection) -> int | None:
+    """The layout that the file has; None if it has none yet."""
+    if not connection.table_exists("main", "tenure_meta"):
+        return None
+    row = connection.execute("SELECT value FROM tenure_meta WHERE key = 'layout'").fetchone()
+    return None if row is None else int(row[0])
+
+
+def migrate(connection: apsw.Connection, path: str) -> None:
+    """Bring the file to the newest layout; safe when many processes do so at once."""
+    if found(connection) == KNOWN:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        have = found(connection) or 0  # again: another process may have been faster
+        if have > KNOWN:
+            raise LayoutTooNew(have, KNOWN, repr(path))
+        for file in _MIGRATIONS[have:]:
+            connection.execute(file.read_text(encoding="utf-8")).fetchall()
+        connection.execute("INSERT OR REPLACE INTO tenure_meta (key, value) VALUES ('layout', ?)", (KNOWN,))
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def void_leases_of_other_boots(connection: apsw.Connection) -> None:
+    """Let leases and beats from before the last boot have ended long ago: their clock began anew."""
+    boot = _boot_id()
+    row = connection.execute("SELECT value FROM tenure_meta WHERE key = 'boot'").fetchone()
+    if row is not None and row[0] == boot:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("UPDATE tenure_jobs SET lease_until = 0 WHERE state = 'running'")
+    connection.execute("UPDATE tenure_workers SET beat = -1e9")
+    connection.execute("INSERT OR REPLACE INTO tenure_meta (key, value) VALUES ('boot', ?)", (boot,))
+    connection.execute("COMMIT")
+
+
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return "unknown"

@@ -1,0 +1,119 @@
+"""Attempts coming to their end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from tenure.errors import BlockerNotFound, UniqueConflict
+from tenure.job import State
+from tenure.lease import Lease
+from tenure.lifecycle import Finish, Park, Requeue, Transition
+from tenure.stores.base import LEASE_LOST, NOT_FOUND, OK, Settlement, Verdict, refused
+from tenure.stores.sqlite.ending import end
+from tenure.stores.sqlite.enqueueing import enqueue
+from tenure.stores.sqlite.rows import Facts, dumps, facts
+from tenure.stores.sqlite.transaction import Transaction
+
+__all__ = ["settle"]
+
+
+def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[Verdict]:
+    """Apply each step under its token; one verdict each.
+
+    Nearly every job simply finishes: these go in one statement. One that has anything else about it (a lost lease, a
+    unique key, somebody who waits) goes by itself.
+    """
+    plain = [item for item in settlements if isinstance(item[1], Finish) and not item[1].children]
+    ended = _end_plainly(tx, plain)
+    if ended == len(settlements):
+        return [OK] * ended
+    if ended < len(plain):
+        held = {row[0] for row in tx.all("held_plainly", dumps([_item(lease, step) for lease, step in plain]))}
+        plain = [item for item in plain if item[0].job.id in held]
+        _end_plainly(tx, plain)
+    done = {lease.job.id for lease, _ in plain}
+    return [OK if item[0].job.id in done else _settle_one(tx, item) for item in settlements]
+
+
+def _end_plainly(tx: Transaction, settlements: Sequence[Settlement]) -> int:
+    """Finish all of these in one statement, or change nothing; how many."""
+    if not settlements:
+        return 0
+    tx.undo()
+    if tx.run("end_held", dumps([_item(lease, step) for lease, step in settlements]), tx.wall) < len(settlements):
+        tx.undone()
+        return 0
+    tx.kept()
+    ends = Counter((lease.job.queue, step.state, lease.job.worker) for lease, step in settlements)  # type: ignore[union-attr]
+    for (queue, state, worker), number in ends.items():
+        tx.moved(queue, "running", state, number)
+        tx.total(state, queue, worker, number)
+        _count_processed(tx, state, queue, worker, number)
+    return len(settlements)
+
+
+def _item(lease: Lease, step: Transition) -> tuple[object, ...]:
+    assert isinstance(step, Finish)
+    error = None if step.error is None else dumps(step.error)
+    return lease.job.id, lease.token.fence, lease.token.nonce, step.state, step.result, error
+
+
+def _settle_one(tx: Transaction, settlement: Settlement) -> Verdict:
+    lease, step = settlement
+    job = facts(tx, [lease.job.id]).get(lease.job.id)
+    if job is None:
+        return NOT_FOUND
+    if (job.fence, job.nonce) != (lease.token.fence, lease.token.nonce):
+        return LEASE_LOST
+    if job.state != State.RUNNING:
+        return OK  # this very token has settled it before
+    match step:
+        case Finish():
+            return _finish(tx, job, step)
+        case Requeue():
+            _requeue(tx, job, step)
+        case Park(timeout):
+            tx.run("park_job", job.id, float("inf") if timeout is None else tx.wall + timeout)
+            tx.moved(job.queue, "running", "blocked")
+    return OK
+
+
+def _finish(tx: Transaction, job: Facts, step: Finish) -> Verdict:
+    if step.children:
+        tx.undo()
+        try:
+            enqueue(tx, step.children)
+        except (BlockerNotFound, UniqueConflict) as error:
+            tx.undone()
+            return refused(str(error))
+        tx.kept()
+    _count_processed(tx, step.state, job.queue, job.worker)
+    end(tx, job, step.state, result=step.result, error=step.error, by_holder=True)
+    return OK
+
+
+def _count_processed(tx: Transaction, state: State, queue: str, worker: str | None, number: int = 1) -> None:
+    # A broken job never ran.
+    if state is not State.BROKEN:
+        tx.total("processed", queue, worker, number)
+
+
+def _requeue(tx: Transaction, job: Facts, step: Requeue) -> None:
+    run_at = step.run_at if step.run_at is not None else tx.wall + step.delay if step.delay > 0 else None
+    if run_at is not None and run_at <= tx.wall:
+        run_at = None
+    tx.run(
+        "requeue_job",
+        job.id,
+        run_at,
+        None if step.front else tx.seq(1),
+        0 if step.counts else 1,
+        job.misses + 1 if step.missed else job.misses if step.front else 0,
+        None if step.error is None else dumps(step.error),
+    )
+    tx.moved(job.queue, "running", "waiting" if run_at is None else "scheduled")
+    tx.came_in_line(job.queue)
+    if step.counts:
+        tx.total("processed", job.queue, job.worker)
+        tx.total("retried", job.queue, job.worker)

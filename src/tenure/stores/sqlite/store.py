@@ -1,0 +1,270 @@
+"""The embedded store: one SQLite file, as many processes as you like, nothing to install."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+from urllib.parse import unquote, urlsplit
+
+import apsw
+
+from tenure.clock import Clock
+from tenure.errors import InvalidUrl, StoreUnavailable
+from tenure.job import JobRecord, NewJob
+from tenure.lease import AbortReason
+from tenure.options import Retention
+from tenure.patterns import serves
+from tenure.stores.base import (
+    STEP,
+    Enqueued,
+    Layout,
+    Leased,
+    LeaseRequest,
+    Page,
+    QueueInfo,
+    Reaped,
+    Renewal,
+    Search,
+    Settlement,
+    Signal,
+    Store,
+    Verdict,
+    WorkerInfo,
+)
+from tenure.stores.sqlite import enqueueing, leasing, operating, reading, schema, settling
+from tenure.stores.sqlite.doorbell import Doorbell
+from tenure.stores.sqlite.engine import Engine
+from tenure.stores.sqlite.queries import sql
+from tenure.stores.sqlite.rows import dumps
+from tenure.stores.sqlite.transaction import Transaction
+
+__all__ = ["SqliteStore"]
+
+T = TypeVar("T")
+
+LOOK_EVERY = 0.05
+"""Seconds between looks at the change counter of the file, while somebody waits for work."""
+
+
+class SqliteStore(Store):
+    """Jobs in a SQLite file. Objects for the same file in one process share connections and a writer thread."""
+
+    def __init__(self, path: str | os.PathLike[str], *, clock: Clock | None = None) -> None:
+        self._engine = Engine.of(os.path.abspath(path), clock)
+        self._closed = False
+        self._bell: Doorbell | None = None
+        self._watch: apsw.Connection | None = None
+        self._waiting: set[Callable[[], None]] = set()
+        self._signals: deque[Signal] = deque()
+        self._signalled = asyncio.Event()
+
+    @classmethod
+    def from_url(cls, url: str) -> SqliteStore:
+        """`sqlite:///relative.db` or `sqlite:////absolute.db`."""
+        parts = urlsplit(url)
+        path = unquote(parts.path)[1:]
+        if parts.netloc or parts.query or parts.fragment or not path:
+            raise InvalidUrl(
+                f"{url!r} names no file: write sqlite:///jobs.db, or sqlite:////var/lib/jobs.db with four slashes"
+            )
+        return cls(path)
+
+    async def open(self) -> None:
+        self._check_open()
+        await asyncio.get_running_loop().run_in_executor(None, self._engine.open)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        for wake in tuple(self._waiting):
+            wake()
+        self._signalled.set()
+        if self._bell is not None:
+            self._bell.close()
+        if self._watch is not None:
+            self._watch.close()
+        await asyncio.get_running_loop().run_in_executor(None, self._engine.release)
+
+    async def layout(self) -> Layout:
+        self._check_open()
+        if not os.path.exists(self._engine.path):  # noqa: ASYNC240
+            return Layout(None, schema.KNOWN)
+        connection = apsw.Connection(self._engine.path, flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            return Layout(schema.found(connection), schema.KNOWN)
+        finally:
+            connection.close()
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        if any(job.unique_raises or job.after for job in jobs):
+            return await self._write(lambda tx: enqueueing.enqueue(tx, jobs), durable=True)
+        self._check_open()
+        return await self._engine.write_batch(enqueueing.enqueue, jobs)
+
+    async def lease(self, request: LeaseRequest) -> Leased:
+        return await self._write(lambda tx: leasing.lease(tx, request))
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        return await self._write(lambda tx: settling.settle(tx, settlements))
+
+    async def settle_and_lease(
+        self, settlements: Sequence[Settlement], request: LeaseRequest
+    ) -> tuple[list[Verdict], Leased]:
+        return await self._write(lambda tx: (settling.settle(tx, settlements), leasing.lease(tx, request)))
+
+    async def renew(self, renewals: Sequence[Renewal]) -> list[AbortReason | None]:
+        return await self._write(lambda tx: leasing.renew(tx, renewals))
+
+    async def reap(self, queues: Sequence[str], limit: int = STEP) -> list[Reaped]:
+        return await self._write(lambda tx: leasing.reap(tx, queues, limit))
+
+    async def register(self, worker: WorkerInfo) -> None:
+        bell = self._open_bell().name
+
+        def register(tx: Transaction) -> None:
+            tx.run(
+                "register_worker",
+                worker.id,
+                worker.host,
+                worker.pid,
+                dumps(worker.queues),
+                dumps(worker.tasks),
+                worker.concurrency,
+                worker.held,
+                tx.wall,
+                tx.boot,
+                bell,
+            )
+
+        await self._write(register)
+
+    async def beat(self, worker_id: str, held: int) -> bool:
+        return bool(await self._write(lambda tx: tx.run("beat_worker", worker_id, held, tx.boot)))
+
+    async def leave(self, worker_id: str) -> None:
+        await self._write(lambda tx: tx.run("remove_worker", worker_id))
+
+    async def retire(self, worker_id: str, limit: int = STEP) -> list[Reaped]:
+        return await self._write(lambda tx: leasing.retire(tx, worker_id, limit), durable=True)
+
+    async def workers(self) -> list[WorkerInfo]:
+        return await self._read(reading.workers)
+
+    async def cancel(self, ids: Sequence[str]) -> list[Verdict]:
+        return await self._write(lambda tx: operating.cancel(tx, ids), durable=True)
+
+    async def complete(self, job_id: str, result: str) -> Verdict:
+        return await self._write(lambda tx: operating.complete(tx, job_id, result), durable=True)
+
+    async def retry(self, ids: Sequence[str]) -> list[Verdict]:
+        return await self._write(lambda tx: operating.retry(tx, ids), durable=True)
+
+    async def trigger(self, ids: Sequence[str]) -> list[Verdict]:
+        return await self._write(lambda tx: operating.trigger(tx, ids), durable=True)
+
+    async def delete(self, ids: Sequence[str], *, cascade: bool = False) -> list[str]:
+        return await self._write(lambda tx: operating.delete(tx, ids, cascade=cascade), durable=True)
+
+    async def pause(self, queue: str) -> bool:
+        return await self._write(lambda tx: operating.pause(tx, queue, paused=True), durable=True)
+
+    async def resume(self, queue: str) -> bool:
+        return await self._write(lambda tx: operating.pause(tx, queue, paused=False), durable=True)
+
+    async def purge(self, queue: str, limit: int = STEP) -> int:
+        return await self._write(lambda tx: operating.purge(tx, queue, limit), durable=True)
+
+    async def prune(self, default: Retention, queues: Mapping[str, Retention], limit: int = STEP) -> int:
+        return await self._write(lambda tx: operating.prune(tx, default, queues, limit))
+
+    async def get(self, ids: Sequence[str]) -> list[JobRecord | None]:
+        return await self._read(lambda tx: reading.get(tx, ids))
+
+    async def search(self, search: Search) -> Page:
+        return await self._read(lambda tx: reading.search(tx, search))
+
+    async def queues(self) -> list[QueueInfo]:
+        return await self._read(reading.queues)
+
+    async def wait(self, ids: Sequence[str]) -> dict[str, JobRecord | None]:
+        bell = self._open_bell().name
+        return await self._write(lambda tx: reading.wait(tx, ids, bell))
+
+    async def signals(self) -> AsyncIterator[Signal]:
+        self._open_bell()
+        while not self._closed:
+            while self._signals:
+                yield self._signals.popleft()
+            self._signalled.clear()
+            await self._signalled.wait()
+
+    async def wait_for_work(self, patterns: Sequence[str], timeout: float) -> None:
+        bell = self._open_bell()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        woken: asyncio.Future[None] = loop.create_future()
+        timer: asyncio.TimerHandle | None = None
+
+        def wake() -> None:
+            if not woken.done():
+                woken.set_result(None)
+
+        def look(seen: int) -> None:
+            nonlocal timer
+            version = self._version()
+            left = deadline - loop.time()
+            if left <= 0 or (version != seen and self._has_work(patterns)):
+                wake()
+            else:
+                timer = loop.call_later(min(LOOK_EVERY, left), look, version)
+
+        self._waiting.add(wake)
+        # The mark goes up before the first look: a job that comes after the look finds the mark.
+        with bell.waiting(patterns, wake):
+            try:
+                look(-1)
+                await woken
+            finally:
+                self._waiting.discard(wake)
+                if timer is not None:
+                    timer.cancel()
+
+    async def _write(self, action: Callable[[Transaction], T], *, durable: bool = False) -> T:
+        self._check_open()
+        return await self._engine.write(action, durable=durable)
+
+    async def _read(self, action: Callable[[Transaction], T]) -> T:
+        self._check_open()
+        return await self._engine.read(action)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreUnavailable(f"the store {self._engine.path!r} has been closed")
+
+    def _open_bell(self) -> Doorbell:
+        self._check_open()
+        if self._bell is None:
+            self._bell = Doorbell(self._engine.bells, self._heard)
+        return self._bell
+
+    def _heard(self, signals: Iterable[Signal]) -> None:
+        self._signals.extend(signals)
+        self._signalled.set()
+
+    # A look at the file costs a few microseconds, less than a hop to the reader's thread would.
+
+    def _version(self) -> int:
+        if self._watch is None:
+            self._engine.open()
+            self._watch = self._engine.connect(cache_kib=200)
+        row = self._watch.execute("PRAGMA data_version").fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def _has_work(self, patterns: Sequence[str]) -> bool:
+        assert self._watch is not None
+        return any(serves(patterns, name) for (name,) in self._watch.execute(sql["queues_with_work"]))

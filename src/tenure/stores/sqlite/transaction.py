@@ -1,0 +1,124 @@
+"""One call's share of a transaction: the connection, the time, and what must follow from it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import apsw
+
+from tenure.clock import Clock
+from tenure.stores.base import Signal, SignalKind
+from tenure.stores.sqlite.queries import sql
+
+__all__ = ["Row", "Transaction"]
+
+Row = tuple[Any, ...]
+
+COUNTS = ("waiting", "scheduled", "blocked", "running", "succeeded", "failed", "cancelled", "broken")
+TOTALS = tuple(
+    f"total_{name}" for name in ("processed", "succeeded", "failed", "retried", "lost", "cancelled", "broken")
+)
+
+
+class Transaction:
+    """What the operations work with. Counter changes are gathered and written once, by `flush`."""
+
+    __slots__ = ("_connection", "_queues", "_workers", "boot", "signals", "wall", "work")
+
+    def __init__(self, connection: apsw.Connection, clock: Clock) -> None:
+        self._connection = connection
+        self.wall = clock.wall()
+        self.boot = clock.boot()
+        self._queues: dict[str, dict[str, int]] = {}
+        self._workers: dict[str, dict[str, int]] = {}
+        self.work: dict[str, int] = {}
+        """Jobs that came in line, by queue: idle workers to wake after the commit."""
+
+        self.signals: list[tuple[str, Signal]] = []
+        """Doorbells to ring after the commit, and what to tell them."""
+
+    def all(self, query: str, *values: object) -> list[Row]:
+        """Run a query of `queries/` and give its rows."""
+        return self._connection.execute(sql[query], values).fetchall()
+
+    def one(self, query: str, *values: object) -> Row | None:
+        """Run a query and give its first row."""
+        row: Row | None = self._connection.execute(sql[query], values).fetchone()
+        return row
+
+    def run(self, query: str, *values: object) -> int:
+        """Run a statement that returns nothing, and give how many rows it changed."""
+        self._connection.execute(sql[query], values)
+        return self._connection.changes()
+
+    def execute(self, statement: str, values: Sequence[object]) -> int:
+        """Run a statement that had to be put together, and give how many rows it changed."""
+        self._connection.execute(statement, values)
+        return self._connection.changes()
+
+    def select(self, statement: str, values: Sequence[object]) -> Iterable[Row]:
+        """Run a statement that had to be put together (listings), lazily."""
+        return self._connection.execute(statement, values)
+
+    def undo(self) -> None:
+        """Begin a part that may be taken back; end it with `kept` or `undone`."""
+        self._connection.execute("SAVEPOINT part")
+
+    def kept(self) -> None:
+        """End that part, keeping it."""
+        self._connection.execute("RELEASE part")
+
+    def undone(self) -> None:
+        """End that part, taking it back."""
+        self._connection.execute("ROLLBACK TO part")
+        self._connection.execute("RELEASE part")
+
+    # Counting.
+
+    def count(self, queue: str, place: str, number: int) -> None:
+        """So many jobs more (or fewer) of the queue are in this place."""
+        counts = self._queues.setdefault(queue, defaultdict(int))
+        counts[place] += number
+
+    def moved(self, queue: str, origin: str, target: str, number: int = 1) -> None:
+        """So many jobs of the queue went from one place to another."""
+        counts = self._queues.setdefault(queue, defaultdict(int))
+        counts[origin] -= number
+        counts[target] += number
+
+    def total(self, what: str, queue: str, worker: str | None = None, number: int = 1) -> None:
+        """It has happened so many times more, in this queue, through this worker."""
+        self._queues.setdefault(queue, defaultdict(int))["total_" + what] += number
+        if worker is not None:
+            self._workers.setdefault(worker, defaultdict(int))["total_" + what] += number
+
+    def seq(self, number: int) -> int:
+        """Draw so many places at the back of the line, and give the first."""
+        row = self.one("draw_seq", number)
+        assert row is not None
+        return int(row[0]) - number + 1
+
+    def flush(self) -> None:
+        """Write the counters."""
+        for queue, counts in self._queues.items():
+            self.run("count_queue", queue, *[counts[name] for name in COUNTS + TOTALS])
+        for worker, counts in self._workers.items():
+            self.run("count_worker", worker, *[counts[name] for name in TOTALS])
+
+    # Telling.
+
+    def came_in_line(self, queue: str, number: int = 1) -> None:
+        """Wake as many idle workers of this queue after the commit."""
+        self.work[queue] = self.work.get(queue, 0) + number
+
+    def tell_holder(self, worker: str | None, kind: SignalKind, job_id: str) -> None:
+        """Tell the worker that holds a job what has become of it."""
+        if worker is not None and (row := self.one("bell_of_worker", worker)):
+            self.signals.append((row[0], Signal(kind, job_id)))
+
+    def tell_waiters(self, job_id: str) -> None:
+        """Tell whoever waits for a job that it is final or gone."""
+        for (bell,) in self.all("take_waiters", job_id):
+            self.signals.append((bell, Signal(SignalKind.DONE, job_id)))
