@@ -105,9 +105,9 @@ class PayloadTooLarge(PayloadError):
 class UseAsync(TenureError, RuntimeError):
     """A blocking call on a thread whose event loop is running: it would stop that loop."""
 
-    def __init__(self, method: str) -> None:
+    def __init__(self, method: str, instead: str | None = None) -> None:
         self.method = method
-        super().__init__(f"{method}() would block the running event loop: await a{method}() instead")
+        super().__init__(f"{method}() would block the running event loop: {instead or f'await a{method}()'} instead")
 
 
 class JobError(TenureError):

@@ -11,6 +11,7 @@ from tenure.job import ErrorInfo, JobRecord, NewJob, State
 from tenure.outcome import Fail, Outcome, Raised, Released, Reschedule, Retry, Succeeded, Undecodable, Unknown, Wait
 
 __all__ = [
+    "EXPIRED",
     "WAIT_TIMEOUT",
     "Finish",
     "Loss",
@@ -141,6 +142,7 @@ def after_loss(losses: int, max_losses: int, solo: bool) -> Loss:
 
 # What stores write about jobs that end without their worker's word, so that all of them say the same.
 
+EXPIRED = ErrorInfo("Expired", "it had not started when its time to do so was over")
 WAIT_TIMEOUT = ErrorInfo("WaitTimeout", "nobody completed the job in the time that it waited")
 
 

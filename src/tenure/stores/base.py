@@ -250,8 +250,8 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
 class Search(msgspec.Struct, frozen=True, kw_only=True):
     """Which jobs to list. Without a state: all of them, by order of enqueueing, newest first.
 
-    With a state: waiting jobs queue by queue (by name), those in line by place and after them the scheduled ones by run_at;
-    blocked ones queue by queue, by seq; running ones queue by queue, by start; final ones over all queues, the latest end first.
+    With a state: waiting jobs by place, and after those in line the scheduled ones by run_at; blocked ones by priority and
+    seq; running ones by start; final ones by their end, the latest first.
     """
 
     state: State | None = None
@@ -375,7 +375,8 @@ class Store(ABC):
     async def wait_for_work(self, patterns: Sequence[str], timeout: float) -> None:
         """Return when a job may have come in line in a queue that these names and patterns serve, or after `timeout` seconds.
 
-        A hint: it may return early, and may miss work, by no more than `timeout`. One new job wakes one waiting caller.
+        A hint: it may return early, and may miss work, by no more than `timeout`. One new job wakes one waiting caller; so
+        does a newly scheduled one, for it may be due before the caller meant to look again.
         """
 
     # The registry of workers.

@@ -123,6 +123,7 @@ class Engine:
                 connection.close()
             self._connections.clear()
             self._threads.clear()
+            self.bells.close()
 
     async def write(self, action: Action[T], *, durable: bool) -> T:
         """Run this in a write transaction, joined with whatever else is pending; the answer comes after the commit."""

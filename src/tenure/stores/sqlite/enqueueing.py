@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
+from msgspec.structs import replace
+
 from tenure.errors import BlockerNotFound, UniqueConflict
 from tenure.job import NewJob, State
 from tenure.stores.base import Enqueued
-from tenure.stores.sqlite.ending import follow_blocker
+from tenure.stores.sqlite.ending import follow
 from tenure.stores.sqlite.queries import sql
-from tenure.stores.sqlite.rows import Facts, dumps, facts
+from tenure.stores.sqlite.rows import Facts, dumps, error_of, facts
 from tenure.stores.sqlite.transaction import Row, Transaction
 
 __all__ = ["enqueue"]
@@ -19,12 +21,9 @@ __all__ = ["enqueue"]
 
 def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
     """Store these jobs, or raise: `UniqueConflict`, `BlockerNotFound`."""
-    if not jobs:
-        return []
-    duplicates = _claim_unique_keys(tx, [job for job in jobs if job.unique is not None])
-    fresh = [job for job in jobs if job.id not in duplicates]
-    dependents = [job for job in fresh if job.after]
-    blockers = _blockers(tx, dependents, fresh)
+    holders = _claim_unique_keys(tx, jobs)
+    fresh = [job for job in jobs if job.id not in holders] if holders else jobs
+    dependents, ended = _blockers(tx, fresh, holders)
     first = tx.seq(len(fresh)) if fresh else 0
     rows = [_row(tx, job, first + index) for index, job in enumerate(fresh)]
     states: dict[str, State] = {row[0]: row[3] for row in rows}
@@ -44,9 +43,18 @@ def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
             # A worker must hear of scheduled jobs too: one may be due before it meant to look again.
             tx.came_in_line(queue, number)
     if dependents:
-        _tie(tx, dependents, blockers)
-        states |= {id_: State(state) for id_, state, _ in tx.all("states_of", dumps([job.id for job in dependents]))}
-    return [duplicates.get(job.id) or Enqueued(job.id, states.get(job.id, State.FAILED)) for job in jobs]
+        _tie(tx, dependents, ended)
+    if dependents or holders:
+        wanted = [*holders.values(), *(job.id for job in dependents)]
+        # One that has failed at once with its blocker, and is not kept, is gone already.
+        states |= dict.fromkeys(wanted, State.FAILED)
+        states |= {id_: State(state) for id_, state, _ in tx.all("states_of", dumps(wanted))}
+    return [
+        Enqueued(holders[job.id], states[holders[job.id]], duplicate=True)
+        if job.id in holders
+        else Enqueued(job.id, states[job.id])
+        for job in jobs
+    ]
 
 
 _ROW = 21
@@ -94,42 +102,49 @@ def _row(tx: Transaction, job: NewJob, seq: int) -> Row:
     )
 
 
-def _claim_unique_keys(tx: Transaction, jobs: Sequence[NewJob]) -> dict[str, Enqueued]:
-    """Give each job its key; the answers of those whose key is held by another, by their own id."""
-    duplicates = {}
+def _claim_unique_keys(tx: Transaction, jobs: Sequence[NewJob]) -> dict[str, str]:
+    """Give each job its unique key; the holders of keys that were not free, by the id of the job that wanted them."""
+    holders: dict[str, str] = {}
     for job in jobs:
-        assert job.unique is not None
+        if job.unique is None:
+            continue
         row = tx.one("unique_holder", job.task, job.unique, tx.wall)
-        holder = row[0] if row else job.id
-        if holder != job.id:
+        if row is not None and row[0] != job.id and not facts(tx, [job.id]):
             if job.unique_raises:
-                raise UniqueConflict(job.task, job.unique, holder)
-            held = facts(tx, [holder]).get(holder)
-            # A job of this very call holds its key before it is stored; a window outlives a pruned record.
-            state = State(held.state) if held else State.WAITING
-            duplicates[job.id] = Enqueued(holder, state, duplicate=True)
-        elif row is None and job.id not in facts(tx, [job.id]):
+                raise UniqueConflict(job.task, job.unique, row[0])
+            holders[job.id] = row[0]
+        elif row is None and not facts(tx, [job.id]):
             tx.run("hold_unique", job.task, job.unique, job.id, None if job.window is None else tx.wall + job.window)
-    return duplicates
+    return holders
 
 
-def _blockers(tx: Transaction, dependents: Sequence[NewJob], fresh: Sequence[NewJob]) -> dict[str, Facts]:
-    """The stored jobs that these are to wait for; one that is neither stored nor new raises `BlockerNotFound`."""
-    if not dependents:
-        return {}
-    wanted = dict.fromkeys(blocker for job in dependents for blocker in job.after)
-    found = facts(tx, wanted)
-    for missing in wanted.keys() - found.keys() - {job.id for job in fresh}:
-        raise BlockerNotFound(missing)
-    return found
+def _blockers(tx: Transaction, jobs: Sequence[NewJob], holders: Mapping[str, str]) -> tuple[list[NewJob], list[Facts]]:
+    """Those of these jobs that wait for others, and the final ones among the others.
+
+    A blocker is stored, or comes before its dependent in the same call; one that turned out a duplicate is the holder of
+    its key. Any other raises `BlockerNotFound`.
+    """
+    if not any(job.after for job in jobs):
+        return [], []
+    found = facts(tx, {holders.get(blocker, blocker) for job in jobs for blocker in job.after})
+    known = set(found)
+    dependents = []
+    for job in jobs:
+        after = tuple(holders.get(blocker, blocker) for blocker in job.after)
+        for blocker in after:
+            if blocker not in known:
+                raise BlockerNotFound(blocker)
+        known.add(job.id)
+        if after:
+            dependents.append(replace(job, after=after))
+    return dependents, [blocker for blocker in found.values() if State(blocker.state).final]
 
 
-def _tie(tx: Transaction, dependents: Sequence[NewJob], blockers: Mapping[str, Facts]) -> None:
+def _tie(tx: Transaction, dependents: Sequence[NewJob], ended: Sequence[Facts]) -> None:
     """Enter the edges of new blocked jobs, and let blockers that have ended already count at once."""
     for job in dependents:
         for position, blocker in enumerate(job.after):
             tx.run("insert_edge", job.id, position, blocker)
     tx.run("mark_blocking", dumps([blocker for job in dependents for blocker in job.after]))
-    for ended in blockers.values():
-        if State(ended.state).final:
-            follow_blocker(tx, ended.id, State(ended.state), ended.result, None)
+    for final in ended:
+        follow(tx, [final.id], final.state, final.result, error_of(final.error))

@@ -9,7 +9,7 @@ import msgspec
 
 from tenure.job import ErrorInfo, JobRecord, State
 from tenure.lease import AbortReason, Lease, Token
-from tenure.lifecycle import after_loss
+from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, after_loss, lost
 from tenure.stores.base import Leased, LeaseRequest, Reaped, Renewal, SignalKind
 from tenure.stores.sqlite.ending import end
 from tenure.stores.sqlite.rows import Facts, dumps, edge_results, facts, loads
@@ -20,29 +20,32 @@ __all__ = ["lease", "reap", "renew", "retire"]
 
 def lease(tx: Transaction, request: LeaseRequest) -> Leased:
     """Hand out what is first in line; see the contract."""
-    _cancel_expired(tx)
+    names = dumps(request.queues)
+    _cancel_expired(tx, names)
+    queues = tx.all("open_queues", names)
+    promoted = {queue: _promote(tx, queue) for queue, _, scheduled in queues if scheduled}
+    in_line = [queue for queue, waiting, _ in queues if waiting or promoted.get(queue)]
     leases: list[Lease] = []
-    suspect_waiting = False
-    queues = tx.all("open_queues", dumps(request.queues)) if request.limit > 0 else []
-    for queue, waiting, scheduled in queues:
-        promoted = _promote(tx, queue) if scheduled else 0
-        if not waiting + promoted:
-            continue
-        if request.solo and not leases and (alone := _take(tx, request, queue, suspect=True, limit=1)):
-            return Leased(alone)
-        if not request.solo and tx.one("suspect_waits", queue):
-            suspect_waiting = True
-        taken = _take(tx, request, queue, suspect=False, limit=request.limit - len(leases))
-        leases += taken
-        if promoted > len(taken):
-            tx.came_in_line(queue, promoted - len(taken))
+    for queue in in_line:
         if len(leases) >= request.limit:
             break
-    due_in = None
-    if not leases:
-        due = [row[0] for queue, _, scheduled in queues if scheduled and (row := tx.one("next_due", queue))]
-        due_in = max(min(due) - tx.wall, 0.0) if due else None
-    return Leased(leases, suspect_waiting, due_in)
+        if request.solo and not leases and (alone := _take(tx, request, queue, suspect=True, limit=1)):
+            leases = alone
+            break
+        leases += _take(tx, request, queue, suspect=False, limit=request.limit - len(leases))
+    if sum(promoted.values()) > len(leases):
+        for queue, number in promoted.items():
+            tx.came_in_line(queue, number)
+    return Leased(
+        leases,
+        suspect_waiting=not request.solo and any(tx.one("suspect_waits", queue) for queue in in_line),
+        due_in=None if leases else _due_in(tx, [queue for queue, _, scheduled in queues if scheduled]),
+    )
+
+
+def _due_in(tx: Transaction, queues: Sequence[str]) -> float | None:
+    due = [row[0] for queue in queues if (row := tx.one("next_due", queue))]
+    return max(min(due) - tx.wall, 0.0) if due else None
 
 
 def _promote(tx: Transaction, queue: str) -> int:
@@ -81,12 +84,12 @@ def _lease(row: list[Any], request: LeaseRequest, now: float, solo: bool, result
     return Lease(job, Token(fence + 1, request.nonce), request.ttl if lease_ is None else lease_, solo)
 
 
-def _cancel_expired(tx: Transaction) -> None:
-    expired = [row[0] for row in tx.all("expired_jobs", tx.wall)]
-    if expired:
-        why = ErrorInfo("Expired", "it had not started when its time was over")
-        for job in facts(tx, expired).values():
-            end(tx, job, State.CANCELLED, error=why)
+def _cancel_expired(tx: Transaction, queues: str) -> None:
+    for (expired,) in tx.all("expired_jobs", queues, tx.wall):
+        # The end of one may have been the end of the next, which waited for it.
+        job = facts(tx, [expired]).get(expired)
+        if job is not None and not State(job.state).final:
+            end(tx, job, State.CANCELLED, error=EXPIRED)
 
 
 def renew(tx: Transaction, renewals: Sequence[Renewal]) -> list[AbortReason | None]:
@@ -130,9 +133,8 @@ def reap(tx: Transaction, queues: Sequence[str], limit: int) -> list[Reaped]:
             return reaped
     parked = [row[0] for row in tx.all("parked_jobs", dumps(queues), tx.wall, limit)]
     if parked:
-        why = ErrorInfo("WaitTimeout", "nobody completed it in time")
         for job in facts(tx, parked).values():
-            end(tx, job, State.FAILED, error=why)
+            end(tx, job, State.FAILED, error=WAIT_TIMEOUT)
     return reaped
 
 
@@ -151,8 +153,7 @@ def _lose(tx: Transaction, job: Facts) -> Reaped:
     tx.tell_holder(job.worker, SignalKind.TAKEN, job.id)
     if loss.failed:
         tx.run("note_loss", job.id, loss.losses)
-        why = ErrorInfo("Lost", f"its worker died or went silent, {loss.losses} times in all")
-        end(tx, job, State.FAILED, error=why)
+        end(tx, job, State.FAILED, error=lost(loss.losses), by=job.worker)
     else:
         tx.run("lose_job", job.id, loss.losses)
         tx.moved(job.queue, "running", "waiting")

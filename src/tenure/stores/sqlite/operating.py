@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
+from tenure.checks import Duration, seconds
 from tenure.errors import HasDependents
-from tenure.job import ErrorInfo, State
+from tenure.job import State
 from tenure.options import Retention
 from tenure.stores.base import NOT_FOUND, OK, SignalKind, Verdict, refused
-from tenure.stores.sqlite.ending import end, remove
+from tenure.stores.sqlite import ending
+from tenure.stores.sqlite.ending import end
 from tenure.stores.sqlite.rows import Facts, dumps, facts
-from tenure.stores.sqlite.transaction import Transaction
+from tenure.stores.sqlite.transaction import Row, Transaction
 
-__all__ = ["cancel", "complete", "delete", "pause", "prune", "purge", "retry", "trigger"]
+__all__ = ["cancel", "complete", "delete", "pause", "prune", "purge", "resume", "retry", "trigger"]
 
 SILENT_FOR = 600.0
 """Seconds after which a worker that holds nothing is forgotten."""
@@ -37,7 +40,7 @@ def _cancel(tx: Transaction, job: Facts) -> Verdict:
         return refused("it is final already", state=state)
     if state is State.RUNNING:
         tx.tell_holder(job.worker, SignalKind.CANCELLED, job.id)
-    end(tx, job, State.CANCELLED, error=ErrorInfo("Cancelled", "somebody cancelled it"))
+    end(tx, job, State.CANCELLED)
     return OK
 
 
@@ -65,16 +68,18 @@ def _retry(tx: Transaction, job: Facts) -> Verdict:
     state = State(job.state)
     if not state.final:
         return refused("it is not final", state=state)
-    if job.unique is not None:
+    blockers = tx.all("open_edges_of", job.id)
+    for blocker, exists in blockers:
+        if not exists:
+            return refused(f"job {blocker}, which it waits for, is gone", state=state, other=blocker)
+    if job.unique is not None and (job.unique_until is None or job.unique_until > tx.wall):
         holder = tx.one("unique_holder", job.task, job.unique, tx.wall)
         if holder is not None and holder[0] != job.id:
-            return refused("another job holds its unique key", state=state, other=holder[0])
-        tx.run("hold_unique", job.task, job.unique, job.id, None if job.window is None else tx.wall + job.window)
-    row = tx.one("open_edges_of", job.id)
-    assert row is not None
-    tx.run("revive_job", job.id, row[0], tx.seq(1))
-    tx.moved(job.queue, state, "blocked" if row[0] else "waiting")
-    if not row[0]:
+            return refused(f"job {holder[0]} holds its unique key", state=state, other=holder[0])
+        tx.run("hold_unique", job.task, job.unique, job.id, job.unique_until)
+    tx.run("revive_job", job.id, len(blockers), None if blockers else tx.seq(1))
+    tx.moved(job.queue, state, "blocked" if blockers else "waiting")
+    if not blockers:
         tx.came_in_line(job.queue)
     return OK
 
@@ -96,35 +101,37 @@ def _trigger(tx: Transaction, job: Facts) -> Verdict:
 def delete(tx: Transaction, ids: Sequence[str], *, cascade: bool) -> list[str]:
     """Remove jobs, with those that wait for them if `cascade`."""
     jobs = facts(tx, dict.fromkeys(ids))
-    asked = list(jobs)
-    open_ = list(jobs.values())
-    while open_:
-        job = open_.pop()
-        waiting = {row[0] for row in tx.all("open_edges_to", job.id)} - jobs.keys() if job.blocks else set()
-        if waiting and not cascade:
-            raise HasDependents(job.id, sorted(waiting))
-        found = facts(tx, waiting)
+    looked_at = deque(jobs.values())
+    while looked_at:
+        job = looked_at.popleft()
+        edges = tx.all("open_edges_to", job.id) if job.blocks else []
+        others = dict.fromkeys(row[0] for row in edges if row[3] == State.BLOCKED and row[0] not in jobs)
+        if others and not cascade:
+            raise HasDependents(job.id, others)
+        found = facts(tx, others)
         jobs |= found
-        open_ += found.values()
-    remove(tx, list(jobs.values()))
-    return asked
+        looked_at.extend(found.values())
+    ending.delete(tx, list(jobs.values()))
+    return list(jobs)
 
 
-def pause(tx: Transaction, queue: str, *, paused: bool) -> bool:
-    """Pause or resume a queue; whether that changed anything."""
-    if not tx.run("pause_queue", queue, paused):
-        return False
-    row = tx.one("count_in_line", queue)
-    assert row is not None
-    if not paused and (row[0] or row[1]):
-        tx.came_in_line(queue, row[0] + row[1])
-    return True
+def pause(tx: Transaction, queue: str) -> bool:
+    """Pause a queue; whether that changed anything."""
+    return tx.run("pause_queue", queue) > 0
+
+
+def resume(tx: Transaction, queue: str) -> bool:
+    """Resume a queue; whether that changed anything."""
+    row = tx.one("resume_queue", queue)
+    if row is not None and row[0]:
+        tx.came_in_line(queue, row[0])
+    return row is not None
 
 
 def purge(tx: Transaction, queue: str, limit: int) -> int:
     """Remove jobs of a queue that have not started."""
     jobs = facts(tx, [row[0] for row in tx.all("unstarted_jobs", queue, limit)])
-    remove(tx, list(jobs.values()))
+    ending.delete(tx, list(jobs.values()))
     return len(jobs)
 
 
@@ -132,43 +139,50 @@ def prune(tx: Transaction, default: Retention, queues: Mapping[str, Retention], 
     """Remove finished jobs that retention does not keep, and whatever else has outlived its use."""
     tx.run("lapsed_uniques", tx.wall)
     tx.run("silent_workers", tx.boot - SILENT_FOR)
-    outlived = facts(tx, [row[0] for row in tx.all("outlived_jobs", tx.wall, limit)])
-    remove(tx, list(outlived.values()))
-    pruned = len(outlived)
+    pruned = _drop(tx, tx.all("outlived_jobs", tx.wall, limit))
     for row in tx.all("list_queues"):
-        counts = {"succeeded": row[6], "failed": row[7], "cancelled": row[8], "broken": row[9]}
         retention = queues.get(row[0], default)
-        for states, age in (
-            ((State.SUCCEEDED, State.CANCELLED), retention.succeeded),
-            ((State.FAILED, State.BROKEN), retention.failed),
-        ):
-            surplus = sum(counts[state] for state in states) - retention.count
-            if pruned < limit and any(counts[state] for state in states):
-                pruned += _prune_group(tx, row[0], states, tx.wall - float(age), surplus, limit - pruned)  # type: ignore[arg-type]
+        succeeded, failed, cancelled, broken = row[6:10]
+        if pruned < limit and succeeded + cancelled:
+            states = State.SUCCEEDED, State.CANCELLED
+            pruned += _prune_queue(
+                tx, row[0], states, succeeded + cancelled, retention.succeeded, retention.count, limit - pruned
+            )
+        if pruned < limit and failed + broken:
+            states = State.FAILED, State.BROKEN
+            pruned += _prune_queue(
+                tx, row[0], states, failed + broken, retention.failed, retention.count, limit - pruned
+            )
     return pruned
 
 
-def _prune_group(
-    tx: Transaction, queue: str, states: tuple[State, State], ended_by: float, surplus: int, limit: int
+def _prune_queue(
+    tx: Transaction, queue: str, states: tuple[State, State], number: int, age: Duration, most: int, limit: int
 ) -> int:
     """Remove jobs of a queue in two states that share one bound: those too old, and the oldest of those too many."""
-    too_many = None
-    if surplus > 0:
-        row = tx.one("surplus_ended", queue, states[0], min(surplus, limit), states[1])
-        too_many = row[0] if row else None
-    pruned = 0
-    # Of the jobs that end in the very instant at which the surplus does, no more than the surplus may go.
-    budget = min(limit, surplus) if too_many is not None and too_many > ended_by else limit
-    for state in states:
-        found = tx.all("old_jobs", queue, state, max(ended_by, too_many or ended_by), budget - pruned)
-        blocking = [id_ for id_, blocks in found if blocks]
-        if blocking:
-            remove(tx, list(facts(tx, blocking).values()))
-        plain = dumps([id_ for id_, blocks in found if not blocks])
-        tx.run("delete_jobs", plain)
-        tx.run("delete_edges", plain)
-        tx.count(queue, state, len(blocking) - len(found))
-        pruned += len(found)
-        if pruned >= budget:
-            break
-    return pruned
+    surplus = number - most
+    if surplus > 0 and (row := tx.one("kept_count", queue, *states)):
+        surplus -= row[0]
+    ended_by = tx.wall - seconds(age, "age")
+    oldest = tx.all("old_jobs", queue, *states, limit)
+    return _drop(tx, [row for index, row in enumerate(oldest) if index < surplus or row[3] <= ended_by])
+
+
+def _drop(tx: Transaction, rows: Sequence[Row]) -> int:
+    """Remove finished jobs, but for those that somebody has a claim on; how many went."""
+    plain = []
+    claimable = []
+    for id_, queue, state, ended_at, waited, may_be_claimed, *_ in rows:
+        if waited and ended_at + ending.WAITED_FOR > tx.wall:
+            continue
+        if may_be_claimed:
+            claimable.append(id_)
+        else:
+            plain.append(id_)
+            tx.count(queue, state, -1)
+    ids = dumps(plain)
+    tx.run("delete_jobs", ids)
+    tx.run("delete_edges", ids)
+    others = [job for job in facts(tx, claimable).values() if not ending.claimed(tx, job)]
+    ending.remove(tx, others)
+    return len(plain) + len(others)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from tenure.job import JobRecord, State
@@ -92,93 +93,58 @@ def search(tx: Transaction, search: Search) -> Page:
     return Page(records(tx, found), dumps(last) if place else None, looked_at)
 
 
-Place = tuple[object, ...]
-"""Where in a listing a row stands; what comes after it is greater."""
+Place = tuple[float, ...]
+"""Where in a listing a row stands: in which of its walks, and there by which keys. What comes after it is greater."""
 
 Walk = Iterator[tuple[Place, Row]]
 
 
-def _walk(tx: Transaction, search: Search, after: Sequence[object] | None) -> Walk:
-    match search.state:
-        case None:
-            return _rows(tx, (), "1", (), ("-n",), after)
-        case State.FAILED if search.task is not None:
-            return _rows(tx, (), "state = 'failed' AND task = ?", (search.task,), ("-ended_at", "-n"), after)
-        case state if state.final:
-            where = "ended_at IS NOT NULL AND queue = ? AND state = ?"
-            return _merged(
-                _rows(tx, (), where, (queue, state), ("-ended_at", "-n"), after) for queue in _queues(tx, search)
-            )
-        case state:
-            return _queue_by_queue(tx, state, _queues(tx, search), after)
-
-
-def _queue_by_queue(tx: Transaction, state: State, queues: Sequence[str], after: Sequence[object] | None) -> Walk:
-    for queue in queues:
-        if after is None or queue >= str(after[0]):
-            rest = after if after is not None and queue == after[0] else None
-            for kind, walk in enumerate(_WALKS[state]):
-                if rest is None or kind >= int(str(rest[1])):
-                    here = rest if rest is not None and kind == rest[1] else None
-                    yield from _merged(
-                        _rows(tx, (queue, kind), f"queue = ? AND {where}", (queue,), walk.keys, here)
-                        for where in walk.parts
-                    )
-
-
-class _Indexed(NamedTuple):
-    """Rows that stand in one order: the conditions of the index walks that make them up, and what orders them."""
+class _Walk(NamedTuple):
+    """Rows in one order: the conditions of the indexes that hold them, and the keys (a minus: downwards) that order them."""
 
     parts: tuple[str, ...]
     keys: tuple[str, ...]
 
 
+_IN_LINE = "state = 'waiting' AND run_at IS NULL AND queue = ? AND suspect = "
 _WALKS = {
     State.WAITING: (
-        _Indexed(
-            (
-                "state = 'waiting' AND run_at IS NULL AND suspect = 0",
-                "state = 'waiting' AND run_at IS NULL AND suspect = 1",
-            ),
-            ("priority", "seq"),
-        ),
-        _Indexed(("state = 'waiting' AND run_at IS NOT NULL",), ("run_at", "seq")),
+        _Walk((_IN_LINE + "0", _IN_LINE + "1"), ("priority", "seq")),
+        _Walk(("state = 'waiting' AND run_at IS NOT NULL AND queue = ?",), ("run_at", "seq")),
     ),
-    State.BLOCKED: (_Indexed(("state = 'blocked'",), ("seq",)),),
-    State.RUNNING: (_Indexed(("state = 'running'",), ("started_at", "n")),),
+    State.BLOCKED: (_Walk(("state = 'blocked' AND queue = ?",), ("priority", "seq")),),
+    State.RUNNING: (_Walk(("state = 'running' AND queue = ?",), ("started_at", "n")),),
 }
 
 
+def _walk(tx: Transaction, search: Search, after: Sequence[float] | None) -> Walk:
+    if search.state is None:
+        yield from _rows(tx, 0, "1", (), ("-n",), after)
+    elif search.state is State.FAILED and search.task is not None:
+        yield from _rows(tx, 0, "state = 'failed' AND task = ?", (search.task,), ("-ended_at", "-n"), after)
+    else:
+        ended = _Walk((f"ended_at IS NOT NULL AND queue = ? AND state = '{search.state.value}'",), ("-ended_at", "-n"))
+        queues = [search.queue] if search.queue is not None else [row[0] for row in tx.all("list_queues")]
+        for number, walk in enumerate(_WALKS.get(search.state, (ended,))):
+            if after is None or number >= after[0]:
+                rest = after if after is not None and number == after[0] else None
+                walks = [_rows(tx, number, part, (queue,), walk.keys, rest) for queue in queues for part in walk.parts]
+                yield from heapq.merge(*walks, key=itemgetter(0))
+
+
 def _rows(
-    tx: Transaction,
-    prefix: Place,
-    where: str,
-    values: Place,
-    keys: tuple[str, ...],
-    after: Sequence[object] | None,
+    tx: Transaction, number: int, where: str, values: Row, keys: tuple[str, ...], after: Sequence[float] | None
 ) -> Walk:
-    """Walk rows in order of their keys (a minus: downwards), from behind a place on."""
-    bare = [key.lstrip("-") for key in keys]
-    downwards = keys[0].startswith("-")
-    order = ", ".join(f"{key} DESC" if downwards else key for key in bare)
+    """Walk rows in order of their keys, from behind a place on."""
+    sign = -1 if keys[0].startswith("-") else 1
+    columns = [key.lstrip("-") for key in keys]
     if after is not None:
-        where += f" AND ({', '.join(bare)}) {'<' if downwards else '>'} ({', '.join('?' * len(bare))})"
-        behind = after[len(prefix) :]
-        values += tuple(-key if downwards else key for key in behind)  # type: ignore[operator]
-    statement = f"SELECT {', '.join(bare)}, {RECORD_COLUMNS} FROM tenure_jobs WHERE {where} ORDER BY {order}"
+        where += f" AND ({', '.join(columns)}) {'<' if sign < 0 else '>'} ({', '.join('?' * len(columns))})"
+        values += tuple(sign * key for key in after[1:])
+    order = ", ".join(f"{column} DESC" if sign < 0 else column for column in columns)
+    statement = f"SELECT {', '.join(columns)}, {RECORD_COLUMNS} FROM tenure_jobs WHERE {where} ORDER BY {order}"
     for row in tx.select(statement, values):
-        place = row[: len(bare)]
-        yield (*prefix, *((-key for key in place) if downwards else place)), row[len(bare) :]
-
-
-def _merged(walks: Iterable[Walk]) -> Walk:
-    return heapq.merge(*walks, key=lambda item: item[0])
-
-
-def _queues(tx: Transaction, search: Search) -> list[str]:
-    if search.queue is not None:
-        return [search.queue]
-    return [row[0] for row in tx.all("list_queues")]
+        yield (number, *(sign * key for key in row[: len(columns)])), row[len(columns) :]
 
 
 def _matches(search: Search, row: Row) -> bool:

@@ -11,7 +11,7 @@ from tenure.job import ErrorInfo, JobRecord, Progress, State
 from tenure.stores.base import Totals
 from tenure.stores.sqlite.transaction import Row, Transaction
 
-__all__ = ["RECORD_COLUMNS", "Facts", "dumps", "facts", "loads", "record", "records", "totals"]
+__all__ = ["RECORD_COLUMNS", "Facts", "dumps", "error_of", "facts", "loads", "record", "records", "totals"]
 
 _encoder = msgspec.json.Encoder()
 _tags = msgspec.json.Decoder(tuple[str, ...])
@@ -54,7 +54,14 @@ class Facts(NamedTuple):
     solo: int
     blocked_by: int
     misses: int
+    created_at: float
     result: str | None
+    error: str | None
+
+    @property
+    def unique_until(self) -> float | None:
+        """The end of the window for which it holds its unique key; None: until it is final."""
+        return None if self.window is None else self.created_at + self.window
 
     @property
     def place(self) -> str:
@@ -65,6 +72,11 @@ class Facts(NamedTuple):
 def facts(tx: Transaction, ids: Iterable[str]) -> dict[str, Facts]:
     """Look these jobs up; those that do not exist are missing from the answer."""
     return {row[0]: Facts(*row) for row in tx.all("facts", dumps(list(ids)))}
+
+
+def error_of(text: str | None) -> ErrorInfo | None:
+    """Decode an error column."""
+    return None if text is None else _error.decode(text)
 
 
 def record(row: Row, boot: float, results: tuple[str | None, ...] = ()) -> JobRecord:
@@ -99,7 +111,7 @@ def record(row: Row, boot: float, results: tuple[str | None, ...] = ()) -> JobRe
         worker=row[23],
         lease_left=None if row[24] is None else row[24] - boot,
         result=row[25],
-        error=_error.decode(row[26]) if row[26] else None,
+        error=error_of(row[26]),
         progress=_progress.decode(row[27]) if row[27] else None,
         blocked_by=row[28],
         results=results,

@@ -10,7 +10,7 @@ from tenure.job import State
 from tenure.lease import Lease
 from tenure.lifecycle import Finish, Park, Requeue, Transition
 from tenure.stores.base import LEASE_LOST, NOT_FOUND, OK, Settlement, Verdict, refused
-from tenure.stores.sqlite.ending import end
+from tenure.stores.sqlite.ending import conclude, drop_unkept
 from tenure.stores.sqlite.enqueueing import enqueue
 from tenure.stores.sqlite.rows import Facts, dumps, facts
 from tenure.stores.sqlite.transaction import Transaction
@@ -36,15 +36,21 @@ def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[Verdict]:
     return [OK if item[0].job.id in done else _settle_one(tx, item) for item in settlements]
 
 
+class _Unlike(Exception):
+    """Not all jobs of a batch can be ended in the plain way."""
+
+
 def _end_plainly(tx: Transaction, settlements: Sequence[Settlement]) -> int:
     """Finish all of these in one statement, or change nothing; how many."""
     if not settlements:
         return 0
-    tx.undo()
-    if tx.run("end_held", dumps([_item(lease, step) for lease, step in settlements]), tx.wall) < len(settlements):
-        tx.undone()
+    items = [_item(lease, step) for lease, step in settlements]
+    try:
+        with tx.attempt():
+            if tx.run("end_held", dumps(items), tx.wall) < len(items):
+                raise _Unlike
+    except _Unlike:
         return 0
-    tx.kept()
     ends = Counter((lease.job.queue, step.state, lease.job.worker) for lease, step in settlements)  # type: ignore[union-attr]
     for (queue, state, worker), number in ends.items():
         tx.moved(queue, "running", state, number)
@@ -80,16 +86,17 @@ def _settle_one(tx: Transaction, settlement: Settlement) -> Verdict:
 
 
 def _finish(tx: Transaction, job: Facts, step: Finish) -> Verdict:
-    if step.children:
-        tx.undo()
-        try:
+    try:
+        with tx.attempt():
+            _count_processed(tx, step.state, job.queue, job.worker)
+            conclude(tx, job, step.state, result=step.result, error=step.error, by=job.worker, settled=True)
+            # Between the end and the drop: a child may take the key that has just come free, or wait for its parent.
             enqueue(tx, step.children)
-        except (BlockerNotFound, UniqueConflict) as error:
-            tx.undone()
-            return refused(str(error))
-        tx.kept()
-    _count_processed(tx, step.state, job.queue, job.worker)
-    end(tx, job, step.state, result=step.result, error=step.error, by_holder=True)
+            drop_unkept(tx, [job])
+    except UniqueConflict as conflict:
+        return refused(str(conflict), other=conflict.holder)
+    except BlockerNotFound as missing:
+        return refused(str(missing), other=missing.blocker)
     return OK
 
 
@@ -107,7 +114,8 @@ def _requeue(tx: Transaction, job: Facts, step: Requeue) -> None:
         "requeue_job",
         job.id,
         run_at,
-        None if step.front else tx.seq(1),
+        # A place is drawn when the job comes in line: one that is to wait for its time keeps the old one until then.
+        None if step.front or run_at is not None else tx.seq(1),
         0 if step.counts else 1,
         job.misses + 1 if step.missed else job.misses if step.front else 0,
         None if step.error is None else dumps(step.error),

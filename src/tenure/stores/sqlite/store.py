@@ -114,7 +114,12 @@ class SqliteStore(Store):
     async def settle_and_lease(
         self, settlements: Sequence[Settlement], request: LeaseRequest
     ) -> tuple[list[Verdict], Leased]:
-        return await self._write(lambda tx: (settling.settle(tx, settlements), leasing.lease(tx, request)))
+        def settle_and_lease(tx: Transaction) -> tuple[list[Verdict], Leased]:
+            verdicts = settling.settle(tx, settlements)
+            tx.flush()  # the lease looks at the counters for what is in line
+            return verdicts, leasing.lease(tx, request)
+
+        return await self._write(settle_and_lease)
 
     async def renew(self, renewals: Sequence[Renewal]) -> list[AbortReason | None]:
         return await self._write(lambda tx: leasing.renew(tx, renewals))
@@ -170,10 +175,10 @@ class SqliteStore(Store):
         return await self._write(lambda tx: operating.delete(tx, ids, cascade=cascade), durable=True)
 
     async def pause(self, queue: str) -> bool:
-        return await self._write(lambda tx: operating.pause(tx, queue, paused=True), durable=True)
+        return await self._write(lambda tx: operating.pause(tx, queue), durable=True)
 
     async def resume(self, queue: str) -> bool:
-        return await self._write(lambda tx: operating.pause(tx, queue, paused=False), durable=True)
+        return await self._write(lambda tx: operating.resume(tx, queue), durable=True)
 
     async def purge(self, queue: str, limit: int = STEP) -> int:
         return await self._write(lambda tx: operating.purge(tx, queue, limit), durable=True)
@@ -213,20 +218,22 @@ class SqliteStore(Store):
             if not woken.done():
                 woken.set_result(None)
 
-        def look(seen: int) -> None:
+        def look(seen: int, work: bool = False) -> None:
+            """See whether there is work; a ring is on its way to somebody for what is new, so that is left for the next look."""
             nonlocal timer
             version = self._version()
+            had_work, work = work, (work or version != seen) and self._has_work(patterns)
             left = deadline - loop.time()
-            if left <= 0 or (version != seen and self._has_work(patterns)):
+            if left <= 0 or (work and had_work):
                 wake()
             else:
-                timer = loop.call_later(min(LOOK_EVERY, left), look, version)
+                timer = loop.call_later(min(LOOK_EVERY, left), look, version, work)
 
         self._waiting.add(wake)
         # The mark goes up before the first look: a job that comes after the look finds the mark.
         with bell.waiting(patterns, wake):
             try:
-                look(-1)
+                look(-1, work=True)
                 await woken
             finally:
                 self._waiting.discard(wake)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any
 
 import apsw
@@ -62,18 +64,19 @@ class Transaction:
         """Run a statement that had to be put together (listings), lazily."""
         return self._connection.execute(statement, values)
 
-    def undo(self) -> None:
-        """Begin a part that may be taken back; end it with `kept` or `undone`."""
-        self._connection.execute("SAVEPOINT part")
-
-    def kept(self) -> None:
-        """End that part, keeping it."""
-        self._connection.execute("RELEASE part")
-
-    def undone(self) -> None:
-        """End that part, taking it back."""
-        self._connection.execute("ROLLBACK TO part")
-        self._connection.execute("RELEASE part")
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Take back all that a block did, and what was to follow from it, if it raises."""
+        before = deepcopy((self._queues, self._workers, self.work, self.signals))
+        self._connection.execute("SAVEPOINT attempt")
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("ROLLBACK TO attempt")
+            self._queues, self._workers, self.work, self.signals = before
+            raise
+        finally:
+            self._connection.execute("RELEASE attempt")
 
     # Counting.
 
@@ -101,11 +104,16 @@ class Transaction:
         return int(row[0]) - number + 1
 
     def flush(self) -> None:
-        """Write the counters."""
+        """Write the counters gathered so far, and wake nobody for queues that are paused."""
         for queue, counts in self._queues.items():
             self.run("count_queue", queue, *[counts[name] for name in COUNTS + TOTALS])
         for worker, counts in self._workers.items():
             self.run("count_worker", worker, *[counts[name] for name in TOTALS])
+        self._queues.clear()
+        self._workers.clear()
+        if self.work:
+            for (queue,) in self.all("paused_queues"):
+                self.work.pop(queue, None)
 
     # Telling.
 
@@ -118,7 +126,7 @@ class Transaction:
         if worker is not None and (row := self.one("bell_of_worker", worker)):
             self.signals.append((row[0], Signal(kind, job_id)))
 
-    def tell_waiters(self, job_id: str) -> None:
+    def tell_waiters(self, job_id: str, kind: SignalKind) -> None:
         """Tell whoever waits for a job that it is final or gone."""
         for (bell,) in self.all("take_waiters", job_id):
-            self.signals.append((bell, Signal(SignalKind.DONE, job_id)))
+            self.signals.append((bell, Signal(kind, job_id)))

@@ -45,21 +45,21 @@ CREATE TABLE tenure_jobs (
     blocked_by INTEGER NOT NULL DEFAULT 0,  -- of these, how many are open
     if_blocker_fails TEXT,
     parked_until REAL,                -- blocked until completed from outside, or until then (Infinity: for ever)
-    waited INTEGER NOT NULL DEFAULT 0,  -- somebody waits for the result
+    waited INTEGER NOT NULL DEFAULT 0,  -- somebody waits (or has waited) for the result
     blocks INTEGER NOT NULL DEFAULT 0,  -- some job has an edge to this one
-    keep_until REAL                   -- final: pruned then, and not by the queue's retention
+    keep_until REAL                   -- final: pruned from then on, and not by the queue's retention
 );
 
 CREATE UNIQUE INDEX tenure_jobs_by_id ON tenure_jobs (id);
 CREATE INDEX tenure_jobs_in_line ON tenure_jobs (queue, suspect, priority, seq) WHERE state = 'waiting' AND run_at IS NULL;
 CREATE INDEX tenure_jobs_scheduled ON tenure_jobs (queue, run_at, seq) WHERE state = 'waiting' AND run_at IS NOT NULL;
-CREATE INDEX tenure_jobs_blocked ON tenure_jobs (queue, seq) WHERE state = 'blocked';
+CREATE INDEX tenure_jobs_blocked ON tenure_jobs (queue, priority, seq) WHERE state = 'blocked';
 CREATE INDEX tenure_jobs_held ON tenure_jobs (queue, lease_until) WHERE state = 'running';
-CREATE INDEX tenure_jobs_ended ON tenure_jobs (queue, state, ended_at, keep_until) WHERE ended_at IS NOT NULL;
+CREATE INDEX tenure_jobs_ended ON tenure_jobs (queue, state, ended_at) WHERE ended_at IS NOT NULL;
 CREATE INDEX tenure_jobs_failed ON tenure_jobs (task, ended_at) WHERE state = 'failed';
 CREATE INDEX tenure_jobs_kept ON tenure_jobs (keep_until) WHERE keep_until IS NOT NULL;
 CREATE INDEX tenure_jobs_parked ON tenure_jobs (parked_until) WHERE parked_until IS NOT NULL;
-CREATE INDEX tenure_jobs_expiring ON tenure_jobs (expires_at)
+CREATE INDEX tenure_jobs_expiring ON tenure_jobs (queue, expires_at)
     WHERE expires_at IS NOT NULL AND attempt = 0 AND ended_at IS NULL;
 
 CREATE TABLE tenure_edges (
@@ -126,6 +126,6 @@ CREATE TABLE tenure_workers (
     total_lost INTEGER NOT NULL DEFAULT 0,
     total_cancelled INTEGER NOT NULL DEFAULT 0,
     total_broken INTEGER NOT NULL DEFAULT 0
-) WITHOUT ROWID;
+);
 
 INSERT INTO tenure_meta (key, value) VALUES ('seq', 0);

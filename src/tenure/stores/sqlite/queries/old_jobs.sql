@@ -1,5 +1,8 @@
--- old_jobs: final jobs of the queue ?1 in state ?2 that ended by ?3, the oldest first, but for those with a time of their own.
-SELECT id, blocks FROM tenure_jobs
-WHERE ended_at IS NOT NULL AND queue = ?1 AND state = ?2 AND ended_at <= ?3 AND keep_until IS NULL
-ORDER BY ended_at
+-- old_jobs: the ?4 oldest final jobs of the queue ?1 in the states ?2 and ?3, leaving out those with a time of their own.
+SELECT id, queue, state, ended_at, waited, blocks OR (unique_key IS NOT NULL AND window IS NOT NULL), n
+FROM tenure_jobs WHERE ended_at IS NOT NULL AND queue = ?1 AND state = ?2 AND keep_until IS NULL
+UNION ALL
+SELECT id, queue, state, ended_at, waited, blocks OR (unique_key IS NOT NULL AND window IS NOT NULL), n
+FROM tenure_jobs WHERE ended_at IS NOT NULL AND queue = ?1 AND state = ?3 AND keep_until IS NULL
+ORDER BY ended_at, n
 LIMIT ?4

@@ -1,2 +1,4 @@
--- open_edges_of: how many edges of the job ?1 are open.
-SELECT count(*) FROM tenure_edges WHERE dependent = ?1 AND open = 1
+-- open_edges_of: the blockers of the job ?1 whose edges are open, and whether each still exists.
+SELECT e.blocker, j.id IS NOT NULL
+FROM tenure_edges AS e LEFT JOIN tenure_jobs AS j ON j.id = e.blocker
+WHERE e.dependent = ?1 AND e.open = 1

@@ -1,3 +1,2 @@
--- pause_queue: pause (?2 = 1) or resume (?2 = 0) the queue ?1; changes nothing if it is so already.
-INSERT INTO tenure_queues (name, paused) VALUES (?1, ?2)
-ON CONFLICT (name) DO UPDATE SET paused = excluded.paused WHERE paused <> excluded.paused
+-- pause_queue: pause the queue ?1, which need not exist yet; changes nothing if it is paused.
+INSERT INTO tenure_queues (name, paused) VALUES (?1, 1) ON CONFLICT (name) DO UPDATE SET paused = 1 WHERE paused = 0

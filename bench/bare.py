@@ -1,0 +1,113 @@
+"""The bare engine: SQLite through apsw with no feature on top, as fast as a plain Python loop can drive it.
+
+The ceiling that Tenure's figures are compared with, in the same run and on the same disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import threading
+import time
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import apsw
+
+from tenure.job import new_id
+
+SCHEMA = """
+CREATE TABLE jobs (n INTEGER PRIMARY KEY, id TEXT, task TEXT, queue TEXT, state TEXT, payload TEXT, seq INTEGER,
+                   attempt INTEGER DEFAULT 0, nonce INTEGER, lease_until REAL, result TEXT);
+CREATE UNIQUE INDEX by_id ON jobs (id);
+CREATE INDEX in_line ON jobs (queue, seq) WHERE state = 'waiting';
+CREATE INDEX held ON jobs (lease_until) WHERE state = 'running';
+"""
+INSERT = "INSERT INTO jobs (id, task, queue, state, payload, seq) VALUES (?, 'noop', 'default', 'waiting', '{}', ?)"
+FIRST = "SELECT n, id, payload FROM jobs WHERE queue = 'default' AND state = 'waiting' ORDER BY seq LIMIT ?"
+LEASE = """UPDATE jobs SET state = 'running', attempt = attempt + 1, nonce = ?2, lease_until = ?3
+           WHERE n IN (SELECT value FROM json_each(?1))"""
+SETTLE = """UPDATE jobs SET state = 'succeeded', result = 'null', lease_until = NULL
+            WHERE n IN (SELECT value FROM json_each(?1)) AND state = 'running' AND nonce = ?2"""
+
+
+def connect(folder: Path, *, synchronous: str) -> apsw.Connection:
+    """A fresh file with the bare schema."""
+    connection = apsw.Connection(str(folder / f"bare-{random.getrandbits(32):08x}.db"))
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+    for pragma in (
+        "journal_mode = WAL",
+        f"synchronous = {synchronous}",
+        "cache_size = -16000",
+        "wal_autocheckpoint = 4000",
+    ):
+        connection.execute(f"PRAGMA {pragma}").fetchall()
+    connection.execute(SCHEMA).fetchall()
+    return connection
+
+
+def fill(connection: apsw.Connection, number: int, *, batch: int) -> float:
+    """Insert jobs, so many to a transaction; jobs per second."""
+    begun = time.perf_counter()
+    for start in range(0, number, batch):
+        connection.execute("BEGIN IMMEDIATE")
+        connection.executemany(INSERT, [(new_id(), start + index) for index in range(min(batch, number - start))])
+        connection.execute("COMMIT")
+    return number / (time.perf_counter() - begun)
+
+
+def enqueue_one_by_one(folder: Path, number: int) -> float:
+    """Durable inserts, one a transaction."""
+    return fill(connect(folder, synchronous="FULL"), number, batch=1)
+
+
+def enqueue_bulk(folder: Path, number: int) -> float:
+    """Durable inserts, a thousand a transaction."""
+    return fill(connect(folder, synchronous="FULL"), number, batch=1000)
+
+
+def drain(folder: Path, number: int, *, batch: int) -> float:
+    """Settle and lease in one transaction on a database thread, decode and await a no-op on a loop; jobs per second."""
+    connection = connect(folder, synchronous="NORMAL")
+    fill(connection, number, batch=1000)
+    calls: SimpleQueue[Any] = SimpleQueue()
+
+    def serve() -> None:
+        while (call := calls.get()) is not None:
+            held, nonce, future, loop = call
+            connection.execute("BEGIN IMMEDIATE")
+            if held:
+                connection.execute(SETTLE, (json.dumps([row[0] for row in held]), nonce - 1))
+            rows = connection.execute(FIRST, (batch,)).fetchall()
+            connection.execute(LEASE, (json.dumps([row[0] for row in rows]), nonce, time.time() + 30))
+            connection.execute("COMMIT")
+            loop.call_soon_threadsafe(future.set_result, rows)
+
+    async def noop() -> None:
+        return None
+
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        held: list[Any] = []
+        nonce = 0
+        while True:
+            nonce += 1
+            future: asyncio.Future[list[Any]] = loop.create_future()
+            calls.put((held, nonce, future, loop))
+            held = await future
+            if not held:
+                return
+            for row in held:
+                json.loads(row[2])
+                await noop()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    begun = time.perf_counter()
+    asyncio.run(work())
+    rate = number / (time.perf_counter() - begun)
+    calls.put(None)
+    thread.join()
+    return rate

@@ -1,0 +1,206 @@
+"""The store object: one event loop's door to a space."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+
+from tenure.clock import Clock
+from tenure.errors import StoreUnavailable
+from tenure.job import JobRecord, NewJob
+from tenure.lease import AbortReason
+from tenure.options import Retention
+from tenure.stores.base import (
+    STEP,
+    Enqueued,
+    Layout,
+    Leased,
+    LeaseRequest,
+    Page,
+    QueueInfo,
+    Reaped,
+    Renewal,
+    Search,
+    Settlement,
+    Signal,
+    Store,
+    Verdict,
+    WorkerInfo,
+)
+from tenure.stores.memory.space import LOCK, Space
+from tenure.stores.memory.wakeup import IdleCaller, Mailbox
+
+__all__ = ["MemoryStore"]
+
+_spaces: dict[str, Space] = {}
+"""Spaces that have a name, for as long as the process lives."""
+
+
+class MemoryStore(Store):
+    """Jobs in the memory of this process, gone with it. Objects on one space see the same jobs, from any thread and loop.
+
+    After a fork the child goes on with a copy of its own: what parent and child do from then on is unknown to the other.
+    """
+
+    def __init__(self, space: Space | None = None, clock: Clock | None = None) -> None:
+        """Open a door to this space, or to a new one that goes by this clock."""
+        self._space = Space(clock) if space is None else space
+        self._mailbox = Mailbox()
+        self._callers: set[IdleCaller] = set()
+        self._looked = 0
+        """How many jobs had come in line, in the whole space, when this object last asked for leases."""
+
+        self._closed = False
+
+    @classmethod
+    def from_url(cls, url: str) -> MemoryStore:
+        """A store object on the space of that name (`memory://name`), which is made on first use."""
+        name = url.partition(":")[2].removeprefix("//")
+        with LOCK:
+            return cls(_spaces.setdefault(name, Space()))
+
+    @contextmanager
+    def _step(self) -> Iterator[Space]:
+        """One atomic step: nobody else is in the space meanwhile."""
+        if self._closed:
+            raise StoreUnavailable("this store object is closed: open another one")
+        with LOCK:
+            yield self._space
+
+    async def open(self) -> None:
+        with self._step():
+            pass
+
+    async def close(self) -> None:
+        with LOCK:
+            self._closed = True
+            self._space.forget(self._mailbox)
+        self._mailbox.close()
+        for caller in self._callers:
+            caller.ring()
+
+    async def layout(self) -> Layout:
+        with self._step():
+            return Layout(found=1, known=1)
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        with self._step() as space:
+            return space.enqueue(jobs)
+
+    async def lease(self, request: LeaseRequest) -> Leased:
+        with self._step() as space:
+            self._looked = space.arrivals
+            return space.lease(request)
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        with self._step() as space:
+            return space.settle(settlements)
+
+    async def settle_and_lease(
+        self, settlements: Sequence[Settlement], request: LeaseRequest
+    ) -> tuple[list[Verdict], Leased]:
+        with self._step() as space:
+            verdicts = space.settle(settlements)
+            self._looked = space.arrivals
+            return verdicts, space.lease(request)
+
+    async def renew(self, renewals: Sequence[Renewal]) -> list[AbortReason | None]:
+        with self._step() as space:
+            return space.renew(renewals)
+
+    async def reap(self, queues: Sequence[str], limit: int = STEP) -> list[Reaped]:
+        with self._step() as space:
+            return space.reap(queues, limit)
+
+    async def wait_for_work(self, patterns: Sequence[str], timeout: float) -> None:
+        caller = IdleCaller(patterns)
+        with self._step() as space:
+            # A job that came after this object last looked has woken somebody else, or nobody.
+            looked, self._looked = self._looked, space.arrivals
+            if not space.idle(caller, looked):
+                return
+            self._callers.add(caller)
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    await caller.wait()
+        finally:
+            self._callers.discard(caller)
+            with LOCK:
+                self._space.busy(caller)
+
+    async def register(self, worker: WorkerInfo) -> None:
+        with self._step() as space:
+            space.register(worker, self._mailbox)
+
+    async def beat(self, worker_id: str, held: int) -> bool:
+        with self._step() as space:
+            return space.beat(worker_id, held)
+
+    async def leave(self, worker_id: str) -> None:
+        with self._step() as space:
+            space.leave(worker_id)
+
+    async def retire(self, worker_id: str, limit: int = STEP) -> list[Reaped]:
+        with self._step() as space:
+            return space.retire(worker_id, limit)
+
+    async def workers(self) -> list[WorkerInfo]:
+        with self._step() as space:
+            return space.workers()
+
+    async def cancel(self, ids: Sequence[str]) -> list[Verdict]:
+        with self._step() as space:
+            return space.cancel(ids)
+
+    async def complete(self, job_id: str, result: str) -> Verdict:
+        with self._step() as space:
+            return space.complete(job_id, result)
+
+    async def retry(self, ids: Sequence[str]) -> list[Verdict]:
+        with self._step() as space:
+            return space.retry(ids)
+
+    async def trigger(self, ids: Sequence[str]) -> list[Verdict]:
+        with self._step() as space:
+            return space.trigger(ids)
+
+    async def delete(self, ids: Sequence[str], *, cascade: bool = False) -> list[str]:
+        with self._step() as space:
+            return space.delete(ids, cascade=cascade)
+
+    async def pause(self, queue: str) -> bool:
+        with self._step() as space:
+            return space.pause(queue)
+
+    async def resume(self, queue: str) -> bool:
+        with self._step() as space:
+            return space.resume(queue)
+
+    async def purge(self, queue: str, limit: int = STEP) -> int:
+        with self._step() as space:
+            return space.purge(queue, limit)
+
+    async def prune(self, default: Retention, queues: Mapping[str, Retention], limit: int = STEP) -> int:
+        with self._step() as space:
+            return space.prune(default, queues, limit)
+
+    async def get(self, ids: Sequence[str]) -> list[JobRecord | None]:
+        with self._step() as space:
+            return space.get(ids)
+
+    async def search(self, search: Search) -> Page:
+        with self._step() as space:
+            return space.search(search)
+
+    async def queues(self) -> list[QueueInfo]:
+        with self._step() as space:
+            return space.queues()
+
+    async def wait(self, ids: Sequence[str]) -> dict[str, JobRecord | None]:
+        with self._step() as space:
+            return space.wait(ids, self._mailbox)
+
+    def signals(self) -> AsyncIterator[Signal]:
+        return self._mailbox.listen()

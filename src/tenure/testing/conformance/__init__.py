@@ -1,0 +1,42 @@
+"""The store contract as a test suite. A store that passes it is a Tenure store.
+
+    class TestMine(StoreConformance):
+        @pytest.fixture
+        def clock(self) -> ManualClock: ...
+
+        @pytest.fixture
+        def make_store(self, clock) -> Iterator[MakeStore]: ...   # each call: one more store object on the same, empty data
+
+The suite needs pytest and pytest-asyncio. Time passes only by `clock.advance`, except where real waiting is the point.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tenure.stores.base import Store
+from tenure.testing.conformance.edges import Edges
+from tenure.testing.conformance.enqueueing import Enqueueing
+from tenure.testing.conformance.leasing import Leasing
+from tenure.testing.conformance.listing import Listing
+from tenure.testing.conformance.operators import Operators
+from tenure.testing.conformance.reaping import Reaping
+from tenure.testing.conformance.registry import Registry
+from tenure.testing.conformance.retention import Keeping
+from tenure.testing.conformance.scene import MakeStore
+from tenure.testing.conformance.settling import Settling
+from tenure.testing.conformance.unique import Unique
+from tenure.testing.conformance.waiting import Waiting
+
+__all__ = ["MakeStore", "StoreConformance"]
+
+
+@pytest.mark.asyncio
+class StoreConformance(
+    Enqueueing, Leasing, Settling, Reaping, Operators, Edges, Unique, Keeping, Registry, Waiting, Listing
+):
+    """Everything that a store promises. Subclass it, and say where `clock` and `make_store` come from."""
+
+    @pytest.fixture
+    def store(self, make_store: MakeStore) -> Store:
+        return make_store()

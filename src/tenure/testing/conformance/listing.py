@@ -1,0 +1,243 @@
+"""What everybody reads: single jobs, listings, queues and their counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from tenure.job import State
+from tenure.lifecycle import Finish, Requeue
+from tenure.stores.base import QueueInfo, Search, Store
+from tenure.testing.clock import ManualClock
+from tenure.testing.conformance.scene import (
+    BOOM,
+    FAIL,
+    RETRY,
+    SUCCEED,
+    a_job,
+    assert_counters_equal_a_recount,
+    counts,
+    enqueue,
+    everything,
+    lease,
+    lease_one,
+    settle,
+)
+
+__all__ = ["Listing"]
+
+
+class Listing:
+    async def test_get_answers_for_each_id_in_order(self, store: Store) -> None:
+        first, second = await enqueue(store, a_job(), a_job())
+
+        found = await store.get([second, "nobody", first, second])
+
+        assert [job and job.id for job in found] == [second, None, first, second]
+        assert await store.get([]) == []
+
+    async def test_get_takes_a_thousand_ids_and_more(self, store: Store) -> None:
+        ids = await enqueue(store, *[a_job() for _ in range(1100)])
+
+        assert [job and job.id for job in await store.get(ids)] == ids
+
+    # Orders.
+
+    async def test_everything_is_listed_newest_first(self, store: Store, clock: ManualClock) -> None:  # H24
+        ids = await enqueue(store, a_job(priority=9), a_job(queue="other"), a_job(delay=60.0))
+        clock.advance(1)
+        ids += await enqueue(store)
+        await settle(store, await lease_one(store), RETRY)
+
+        assert [job.id for job in await everything(store)] == ids[::-1]
+
+    async def test_waiting_jobs_are_listed_in_the_order_in_which_they_will_be_leased(
+        self, store: Store, clock: ManualClock
+    ) -> None:  # R11, W34
+        low, normal, high = await enqueue(store, a_job(priority=1), a_job(), a_job(priority=-1))
+        [retried] = await enqueue(store, a_job(priority=-2))
+        await settle(store, await lease_one(store), Requeue())
+
+        listed = [job.id for job in await everything(store, state=State.WAITING, queue="q")]
+
+        assert listed == [retried, high, normal, low]
+        assert [leased.job.id for leased in await lease(store)] == listed
+
+    async def test_scheduled_jobs_are_listed_by_their_time_after_those_in_line(self, store: Store) -> None:
+        late, early, now = await enqueue(store, a_job(delay=60.0), a_job(delay=30.0), a_job(priority=9))
+
+        assert [job.id for job in await everything(store, state=State.WAITING, queue="q")] == [now, early, late]
+
+    async def test_blocked_jobs_are_listed_in_the_order_of_their_place(self, store: Store) -> None:
+        [blocker] = await enqueue(store, a_job(queue="b"))
+        ids = await enqueue(store, *[a_job(id=id_, after=(blocker,)) for id_ in ("z", "m", "a")])
+
+        assert [job.id for job in await everything(store, state=State.BLOCKED, queue="q")] == ids
+
+    async def test_running_jobs_are_listed_by_their_start(self, store: Store, clock: ManualClock) -> None:
+        low, high = await enqueue(store, a_job(priority=1), a_job())
+        for _ in range(2):
+            await lease_one(store)
+            clock.advance(1)
+
+        assert [job.id for job in await everything(store, state=State.RUNNING)] == [high, low]
+
+    @pytest.mark.parametrize("end", [State.SUCCEEDED, State.FAILED, State.BROKEN, State.CANCELLED])
+    async def test_finished_jobs_are_listed_newest_end_first_over_all_queues(
+        self, store: Store, clock: ManualClock, end: State
+    ) -> None:
+        ids = await enqueue(store, a_job(), a_job(queue="other"), a_job())
+        ended = []
+        for queue in ("other", "q", "q"):
+            clock.advance(1)
+            leased = await lease_one(store, queue)
+            ended.append(leased.job.id)
+            if end is State.CANCELLED:
+                await store.cancel([leased.job.id])
+            else:
+                await settle(store, leased, Finish(end, error=BOOM))
+
+        listed = await everything(store, state=end)
+
+        assert [job.id for job in listed] == ended[::-1]
+        assert sorted(ended) == sorted(ids)
+        assert [job.id for job in await everything(store, state=end, queue="q")] == ended[:0:-1]
+
+    # Filters and pages.
+
+    async def test_filters_are_joined(self, store: Store) -> None:
+        wanted = a_job(task="a", queue="x", tags=("red", "big"))
+        await store.enqueue(
+            [
+                wanted,
+                a_job(task="b", queue="x", tags=("red",)),
+                a_job(task="a", queue="y", tags=("red",)),
+                a_job(task="a", queue="x", tags=("redder", "Red")),
+                a_job(task="a", queue="x"),
+            ]
+        )
+
+        for more in ({}, {"state": State.WAITING}):
+            found = await everything(store, task="a", queue="x", tag="red", **more)
+            assert [job.id for job in found] == [wanted.id]
+        assert await everything(store, task="a", queue="x", tag="red", state=State.FAILED) == []
+        assert await everything(store, tag="re") == []
+        assert await everything(store, queue="never seen") == []
+
+    async def test_failed_jobs_are_found_by_their_task(self, store: Store, clock: ManualClock) -> None:
+        ids = await enqueue(store, a_job(task="a"), a_job(task="b"), a_job(task="a"))
+        for _ in ids:
+            clock.advance(1)
+            await settle(store, await lease_one(store), FAIL)
+
+        assert [job.id for job in await everything(store, state=State.FAILED, task="a")] == [ids[2], ids[0]]
+
+    @pytest.mark.parametrize("state", [None, State.WAITING, State.SUCCEEDED, State.RUNNING, State.BLOCKED])
+    async def test_pages_follow_each_other_without_gap_or_repetition(
+        self, store: Store, clock: ManualClock, state: State | None
+    ) -> None:  # Q63
+        [blocker] = await enqueue(store, a_job(queue="b"))
+        after = (blocker,) if state is State.BLOCKED else ()
+        ids = await enqueue(
+            store, *[a_job(queue="q" if n % 3 else "other", after=after, delay=n % 2) for n in range(25)]
+        )
+        clock.advance(1)
+        if state in {State.SUCCEEDED, State.RUNNING}:
+            leases = await lease(store, "q", "other")
+            if state is State.SUCCEEDED:
+                await store.settle([(each, SUCCEED) for each in leases])
+
+        found: list[str] = []
+        cursor, pages = None, 0
+        while True:
+            page = await store.search(Search(state=state, limit=4, cursor=cursor))
+            assert len(page.jobs) <= 4
+            assert page.searched >= len(page.jobs)
+            found += [job.id for job in page.jobs]
+            cursor, pages = page.cursor, pages + 1
+            if cursor is None:
+                break
+
+        assert len(found) == len(set(found))
+        assert set(found) - {blocker} == set(ids)
+        assert pages >= 7
+        assert found == [job.id for job in await everything(store, state=state)]
+
+    async def test_a_page_that_ends_with_the_listing_has_no_cursor(self, store: Store) -> None:
+        await enqueue(store, a_job(), a_job())
+
+        page = await store.search(Search(limit=10))
+
+        assert (len(page.jobs), page.cursor) == (2, None)
+        assert await store.search(Search(queue="never seen")) == await store.search(
+            Search(task="never seen", queue="x")
+        )
+
+    async def test_a_listing_goes_on_where_it_was_although_jobs_come_and_go(self, store: Store) -> None:
+        ids = await enqueue(store, *[a_job() for _ in range(6)])
+        page = await store.search(Search(limit=2))
+        await enqueue(store)
+        await store.delete([ids[3], ids[4]])
+
+        rest = await store.search(Search(cursor=page.cursor))
+
+        assert [job.id for job in rest.jobs] == [ids[2], ids[1], ids[0]]
+
+    async def test_one_call_looks_at_two_thousand_rows_at_most(self, store: Store) -> None:
+        await enqueue(store, a_job(tags=("rare",), payload=b"[1]"))
+        await enqueue(store, *[a_job() for _ in range(4500)])
+
+        searched, calls, cursor = 0, 0, None
+        while True:
+            page = await store.search(Search(tag="rare", cursor=cursor))
+            assert page.searched <= 2000
+            searched, calls, cursor = searched + page.searched, calls + 1, page.cursor
+            if cursor is None:
+                break
+
+        assert (searched, calls) == (4501, 3)
+        assert [job.payload for job in page.jobs] == [b"[1]"]
+
+    # Queues.
+
+    async def test_queues_are_counted_by_where_their_jobs_are(self, store: Store, clock: ManualClock) -> None:
+        # T20, R11, W34
+        [blocker] = await enqueue(store, a_job(queue="a"))
+        await enqueue(store, *[a_job() for _ in range(7)], a_job(delay=5.0), a_job(after=(blocker,)))
+        first, second, third, fourth, _ = await lease(store, limit=5)
+        await store.settle(
+            [(first, SUCCEED), (second, FAIL), (third, Finish(State.BROKEN, error=BOOM)), (fourth, Requeue(9.0))]
+        )
+        [cancelled] = await enqueue(store)
+        await store.cancel([cancelled])
+
+        assert await counts(store) == QueueInfo(
+            name="q",
+            waiting=2,
+            scheduled=2,
+            blocked=1,
+            running=1,
+            succeeded=1,
+            failed=1,
+            broken=1,
+            cancelled=1,
+            totals=(await counts(store)).totals,
+        )
+        assert [queue.name for queue in await store.queues()] == ["a", "q"]
+        await assert_counters_equal_a_recount(store)
+
+    async def test_a_due_job_counts_as_scheduled_until_somebody_asks_for_work(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await enqueue(store, a_job(delay=1.0), a_job(delay=1.0))
+        clock.advance(1)
+        assert ((await counts(store)).waiting, (await counts(store)).scheduled) == (0, 2)
+
+        await lease_one(store)
+
+        assert ((await counts(store)).waiting, (await counts(store)).scheduled) == (1, 0)
+
+    async def test_a_queue_is_listed_after_its_last_job_has_gone(self, store: Store) -> None:
+        [job_id] = await enqueue(store)
+        await store.delete([job_id])
+
+        assert await store.queues() == [QueueInfo(name="q")]

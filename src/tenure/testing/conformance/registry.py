@@ -1,0 +1,134 @@
+"""The registry of workers."""
+
+from __future__ import annotations
+
+from tenure.job import State
+from tenure.options import Retention
+from tenure.stores.base import Store, Totals
+from tenure.testing.clock import ManualClock
+from tenure.testing.conformance.scene import (
+    FAIL,
+    RETRY,
+    SUCCEED,
+    MakeStore,
+    a_job,
+    a_worker,
+    enqueue,
+    lease,
+    lease_one,
+    settle,
+    state,
+)
+
+__all__ = ["Registry"]
+
+
+class Registry:
+    async def test_a_worker_is_listed_as_it_described_itself(
+        self, store: Store, clock: ManualClock, make_store: MakeStore
+    ) -> None:  # R24, W20
+        await store.register(
+            a_worker("w", host="Zoë", pid=123, queues=("a", "b*", "!bb"), tasks=("t", "u"), concurrency=4)
+        )
+        clock.advance(3)
+
+        [worker] = await make_store().workers()
+
+        assert (worker.id, worker.host, worker.pid, worker.concurrency) == ("w", "Zoë", 123, 4)
+        assert (worker.queues, worker.tasks) == (("a", "b*", "!bb"), ("t", "u"))
+        assert (worker.started_at, worker.silent_for, worker.held) == (clock.wall() - 3, 3.0, 0)
+        assert worker.totals == Totals()
+
+    async def test_a_beat_breaks_the_silence(self, store: Store, clock: ManualClock) -> None:  # W21, R17
+        await store.register(a_worker())
+        clock.advance(100)
+
+        assert await store.beat("w", 7)
+
+        [worker] = await store.workers()
+        assert (worker.silent_for, worker.held, worker.started_at) == (0.0, 7, clock.wall() - 100)
+
+    async def test_a_worker_that_is_not_known_is_told_so(self, store: Store) -> None:  # W21, W22
+        await store.register(a_worker())
+        await store.retire("w")
+
+        assert not await store.beat("w", 0)
+        assert not await store.beat("never seen", 0)
+        assert await store.workers() == []
+
+    async def test_workers_are_listed_by_their_start(self, store: Store, clock: ManualClock) -> None:
+        for worker_id in ("z", "m", "a"):
+            await store.register(a_worker(worker_id))
+            clock.advance(1)
+
+        assert [worker.id for worker in await store.workers()] == ["z", "m", "a"]
+
+    async def test_silence_alone_takes_nothing_from_a_worker(self, store: Store, clock: ManualClock) -> None:  # T2
+        await store.register(a_worker())
+        await enqueue(store, a_job(lease=1e6))
+        leased = await lease_one(store)
+        clock.advance(3600)
+        await store.prune(Retention(), {})
+
+        assert await store.reap(["q"]) == []
+        assert [worker.silent_for for worker in await store.workers()] == [3600.0]
+        assert await state(store, leased.job.id) is State.RUNNING
+
+    async def test_a_worker_that_leaves_is_gone_and_its_jobs_stay_leased(self, store: Store) -> None:  # R36
+        await store.register(a_worker())
+        await enqueue(store)
+        leased = await lease_one(store)
+
+        await store.leave("w")
+        await store.leave("w")
+
+        assert await store.workers() == []
+        assert await state(store, leased.job.id) is State.RUNNING
+        assert (await settle(store, leased, SUCCEED)).kind == "ok"
+
+    async def test_a_worker_that_registers_again_starts_anew(self, store: Store, clock: ManualClock) -> None:
+        await store.register(a_worker(concurrency=1))
+        await enqueue(store)
+        await settle(store, await lease_one(store), SUCCEED)
+        clock.advance(60)
+        await store.register(a_worker(concurrency=2))
+
+        [worker] = await store.workers()
+        assert (worker.concurrency, worker.started_at, worker.silent_for) == (2, clock.wall(), 0.0)
+        assert worker.totals == Totals()
+
+    async def test_what_a_worker_did_is_counted_for_it_alone(
+        self, store: Store, clock: ManualClock
+    ) -> None:  # T20, R52
+        await store.register(a_worker("one"))
+        await store.register(a_worker("two"))
+        await enqueue(store, *[a_job() for _ in range(5)])
+        first = await lease(store, limit=4, worker="one")
+        [second] = await lease(store, limit=1, worker="two")
+        await store.settle([(first[0], SUCCEED), (first[1], FAIL), (first[2], RETRY), (second, SUCCEED)])
+        await store.cancel([first[3].job.id])
+        await lease_one(store, worker="two")
+        clock.advance(30)
+        await store.reap(["q"])
+
+        one, two = [worker.totals for worker in await store.workers()]
+
+        assert one == Totals(processed=3, succeeded=1, failed=1, retried=1)
+        assert two == Totals(processed=1, succeeded=1, lost=1)
+
+    async def test_a_worker_that_is_silent_and_holds_nothing_is_forgotten_after_ten_minutes(
+        self, store: Store, clock: ManualClock
+    ) -> None:  # T15, R19, R20
+        for worker_id in ("idle", "holding", "beating"):
+            await store.register(a_worker(worker_id))
+        await enqueue(store, a_job(lease=1e6))
+        await lease_one(store, worker="holding")
+        clock.advance(599)
+        await store.prune(Retention(), {})
+        assert len(await store.workers()) == 3
+        await store.beat("beating", 0)
+        clock.advance(1)
+
+        await store.prune(Retention(), {})
+
+        assert [worker.id for worker in await store.workers()] == ["holding", "beating"]

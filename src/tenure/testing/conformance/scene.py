@@ -1,0 +1,141 @@
+"""What the tests of the suite are told with: jobs to enqueue, leases to hold, and what the store says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tenure.job import ErrorInfo, JobRecord, NewJob, State, new_id
+from tenure.lease import Lease, new_nonce
+from tenure.lifecycle import Finish, Requeue, Transition
+from tenure.stores.base import Leased, LeaseRequest, QueueInfo, Search, Store, Verdict, WorkerInfo
+from tenure.testing.clock import ManualClock
+
+__all__ = [
+    "BOOM",
+    "FAIL",
+    "RELEASE",
+    "RETRY",
+    "SUCCEED",
+    "MakeStore",
+    "a_job",
+    "a_suspect",
+    "a_worker",
+    "ask",
+    "assert_counters_equal_a_recount",
+    "counts",
+    "enqueue",
+    "everything",
+    "lease",
+    "lease_one",
+    "line",
+    "lose",
+    "record",
+    "settle",
+    "state",
+]
+
+MakeStore = Callable[[], Store]
+"""Gives one more store object on the same data, as another worker or another process has one."""
+
+BOOM = ErrorInfo("ValueError", "boom", "Traceback (most recent call last): …")
+SUCCEED = Finish(State.SUCCEEDED, "42")
+FAIL = Finish(State.FAILED, error=BOOM)
+RETRY = Requeue(error=BOOM)
+RELEASE = Requeue(counts=False, front=True)
+
+
+def a_job(**changes: Any) -> NewJob:
+    """A job of task `t` in queue `q`, unlike any other."""
+    return NewJob(**{"id": new_id(), "task": "t", "queue": "q"} | changes)
+
+
+def a_worker(worker_id: str = "w", **changes: Any) -> WorkerInfo:
+    usual: dict[str, Any] = {"host": "h", "pid": 7, "queues": ("q", "*"), "tasks": ("t",), "concurrency": 1}
+    return WorkerInfo(id=worker_id, **usual | changes)
+
+
+async def enqueue(store: Store, *jobs: NewJob) -> list[str]:
+    """Enqueue these jobs in one call, or a single plain one; the ids that were answered."""
+    return [answer.id for answer in await store.enqueue(jobs or (a_job(),))]
+
+
+async def ask(store: Store, *queues: str, limit: int = 1, **changes: Any) -> Leased:
+    """Ask for leases, from queue `q` unless others are named, for worker `w`."""
+    usual: dict[str, Any] = {"worker": "w", "ttl": 30.0, "nonce": new_nonce()}
+    return await store.lease(LeaseRequest(queues=queues or ("q",), limit=limit, **usual | changes))
+
+
+async def lease(store: Store, *queues: str, limit: int = 100, **changes: Any) -> list[Lease]:
+    return (await ask(store, *queues, limit=limit, **changes)).leases
+
+
+async def lease_one(store: Store, *queues: str, **changes: Any) -> Lease:
+    [leased] = await lease(store, *queues, limit=1, **changes)
+    return leased
+
+
+async def settle(store: Store, leased: Lease, step: Transition) -> Verdict:
+    [verdict] = await store.settle([(leased, step)])
+    return verdict
+
+
+async def record(store: Store, job_id: str) -> JobRecord:
+    [found] = await store.get([job_id])
+    assert found is not None, f"there is no job {job_id}"
+    return found
+
+
+async def state(store: Store, job_id: str) -> State:
+    return (await record(store, job_id)).state
+
+
+async def counts(store: Store, queue: str = "q") -> QueueInfo:
+    [found] = [info for info in await store.queues() if info.name == queue] or [QueueInfo(name=queue)]
+    return found
+
+
+async def everything(store: Store, **search: Any) -> list[JobRecord]:
+    """All pages of a listing, one after the other."""
+    found: list[JobRecord] = []
+    cursor = None
+    while True:
+        page = await store.search(Search(**{"limit": 500} | search, cursor=cursor))
+        found += page.jobs
+        cursor = page.cursor
+        if cursor is None:
+            return found
+
+
+async def line(store: Store, queue: str = "q") -> list[str]:
+    """The ids of the jobs in line, the next one first."""
+    waiting = await everything(store, state=State.WAITING, queue=queue)
+    return [job.id for job in waiting if job.run_at is None]
+
+
+async def lose(store: Store, clock: ManualClock, leased: Lease) -> None:
+    """Let the holder of a job go silent until the job is reaped; other leases that are as old go too."""
+    clock.advance(leased.ttl)
+    assert leased.job.id in {reaped.id for reaped in await store.reap([leased.job.queue])}
+
+
+async def a_suspect(store: Store, clock: ManualClock, **changes: Any) -> str:
+    """The id of a job in line that has been lost twice. The queue must be empty before."""
+    [job_id] = await enqueue(store, a_job(**{"max_losses": 0} | changes))
+    for _ in range(2):
+        await lose(store, clock, await lease_one(store, changes.get("queue", "q")))
+    return job_id
+
+
+async def assert_counters_equal_a_recount(store: Store) -> None:
+    """I20: what the counters say is what a look at every job says."""
+    jobs = await everything(store)
+    for queue in await store.queues():
+        here = [job for job in jobs if job.queue == queue.name]
+        for place in State:
+            found = [job for job in here if job.state is place]
+            if place is State.WAITING:
+                assert queue.waiting == sum(job.run_at is None for job in found), queue
+                assert queue.scheduled == sum(job.run_at is not None for job in found), queue
+            else:
+                assert getattr(queue, place.value) == len(found), (queue, place)

@@ -1,0 +1,270 @@
+"""Unique keys: one holder at a time, and free in the very step that ends its claim."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tenure.errors import UniqueConflict
+from tenure.job import State
+from tenure.lifecycle import Finish, Park, Requeue
+from tenure.options import Retention
+from tenure.stores.base import OK, Enqueued, Store, VerdictKind
+from tenure.testing.clock import ManualClock
+from tenure.testing.conformance.scene import (
+    BOOM,
+    FAIL,
+    RELEASE,
+    RETRY,
+    SUCCEED,
+    MakeStore,
+    a_job,
+    counts,
+    enqueue,
+    lease,
+    lease_one,
+    line,
+    settle,
+)
+
+__all__ = ["Unique"]
+
+
+async def is_held(store: Store, holder: str) -> bool:
+    """Whether the key `k` is held, which must then be by this job; leaves the store as it was."""
+    probe = a_job(unique="k", queue="probe")
+    [answer] = await store.enqueue([probe])
+    if answer.duplicate:
+        assert answer.id == holder
+        return True
+    await store.delete([probe.id])
+    return False
+
+
+class Unique:
+    async def test_a_duplicate_is_not_stored_and_names_the_holder(self, store: Store) -> None:  # Q56, W35, T12, I14
+        [holder] = await enqueue(store, a_job(unique="k"))
+        duplicate = a_job(unique="k", payload=b"[2]", queue="other")
+
+        assert await store.enqueue([duplicate]) == [Enqueued(holder, State.WAITING, duplicate=True)]
+
+        assert await store.get([duplicate.id]) == [None]
+        assert [queue.name for queue in await store.queues()] == ["q"]
+
+    async def test_a_duplicate_may_raise_instead(self, store: Store) -> None:  # W35
+        [holder] = await enqueue(store, a_job(unique="k"))
+
+        with pytest.raises(UniqueConflict) as raised:
+            await store.enqueue([a_job(unique="k", unique_raises=True)])
+
+        assert raised.value.holder == holder
+
+    async def test_the_scope_of_a_key_is_the_task(self, store: Store) -> None:  # Q56
+        await enqueue(store, a_job(unique="k", task="a"), a_job(unique="k", task="b"), a_job(unique="K", task="a"))
+
+        assert (await counts(store)).waiting == 3
+
+    async def test_jobs_without_a_key_are_never_duplicates(self, store: Store) -> None:  # W35, H22
+        await enqueue(store, a_job(unique="k"), a_job(), a_job())
+
+        assert (await counts(store)).waiting == 3
+
+    async def test_duplicates_in_one_call_are_told_apart_too(self, store: Store) -> None:  # Q56
+        first, second = a_job(unique="k"), a_job(unique="k")
+
+        assert await store.enqueue([first, second]) == [
+            Enqueued(first.id, State.WAITING),
+            Enqueued(first.id, State.WAITING, duplicate=True),
+        ]
+        with pytest.raises(UniqueConflict):
+            await store.enqueue([a_job(unique="n"), a_job(unique="n", unique_raises=True)])
+        assert (await counts(store)).waiting == 1
+
+    async def test_concurrent_enqueues_store_one_job(self, store: Store, make_store: MakeStore) -> None:
+        # I14; Q, W: concurrent dedup inserts twice
+        other = make_store()
+
+        answers = await asyncio.gather(*[each.enqueue([a_job(unique="k")]) for each in (store, other) * 10])
+
+        assert sum(not answer.duplicate for [answer] in answers) == 1
+        assert len({answer.id for [answer] in answers}) == 1
+
+    async def test_the_holder_enqueued_again_is_no_duplicate_of_itself(self, store: Store) -> None:  # I2
+        new = a_job(unique="k", unique_raises=True)
+        await store.enqueue([new])
+
+        assert await store.enqueue([new]) == [Enqueued(new.id, State.WAITING)]
+
+    @pytest.mark.parametrize("step", [RETRY, RELEASE, Park()], ids=["retry", "release", "park"])
+    async def test_the_key_is_held_through_every_attempt(
+        self, store: Store, clock: ManualClock, step: Requeue | Park
+    ) -> None:
+        # W35: until it finishes, not merely until it is leased
+        [holder] = await enqueue(store, a_job(unique="k", max_losses=0))
+        leased = await lease_one(store)
+        assert await is_held(store, holder)
+        clock.advance(30)
+        await store.reap(["q"])
+        assert await is_held(store, holder)
+        leased = await lease_one(store)
+        await settle(store, leased, step)
+
+        assert await is_held(store, holder)
+
+    @pytest.mark.parametrize(
+        "end", ["succeeded", "failed", "broken", "cancelled", "completed", "lost", "deleted", "purged"]
+    )
+    async def test_the_key_is_free_in_the_step_that_ends_the_job(
+        self, store: Store, clock: ManualClock, end: str
+    ) -> None:  # I14, F26; W: uniqueness not released on cancel
+        [holder] = await enqueue(store, a_job(unique="k", max_losses=1))
+        if end != "purged":
+            leased = await lease_one(store)
+        assert await is_held(store, holder)
+
+        match end:
+            case "succeeded":
+                await settle(store, leased, SUCCEED)
+            case "failed":
+                await settle(store, leased, FAIL)
+            case "broken":
+                await settle(store, leased, Finish(State.BROKEN, error=BOOM))
+            case "cancelled":
+                await store.cancel([holder])
+            case "completed":
+                await store.complete(holder, "1")
+            case "lost":
+                clock.advance(30)
+                await store.reap(["q"])
+            case "deleted":
+                await store.delete([holder])
+            case "purged":
+                await store.purge("q")
+
+        assert not await is_held(store, holder)
+
+    async def test_the_key_of_an_expired_job_and_of_one_with_a_failed_blocker_is_free(
+        self, store: Store, clock: ManualClock
+    ) -> None:  # F26
+        [expiring] = await enqueue(store, a_job(unique="k", expires=1.0))
+        clock.advance(1)
+        await lease(store)
+        assert not await is_held(store, expiring)
+        [blocker] = await enqueue(store, a_job(queue="b"))
+        [dependent] = await enqueue(store, a_job(unique="k", after=(blocker,)))
+        assert await is_held(store, dependent)
+
+        await store.cancel([blocker])
+
+        assert not await is_held(store, dependent)
+
+    async def test_a_scheduled_or_blocked_job_holds_its_key(self, store: Store) -> None:
+        [blocker] = await enqueue(store, a_job(queue="b"))
+        [scheduled] = await enqueue(store, a_job(unique="k", delay=60.0))
+        assert await is_held(store, scheduled)
+        await store.cancel([scheduled])
+        [blocked] = await enqueue(store, a_job(unique="k", after=(blocker,)))
+
+        assert await is_held(store, blocked)
+
+    async def test_a_blocker_that_is_a_duplicate_stands_for_its_holder(self, store: Store) -> None:
+        [holder] = await enqueue(store, a_job(unique="k", queue="b"))
+        duplicate = a_job(unique="k")
+        _, dependent = await enqueue(store, duplicate, a_job(after=(duplicate.id,)))
+
+        await settle(store, await lease_one(store, "b"), SUCCEED)
+
+        assert await line(store) == [dependent]
+        assert (await lease_one(store)).job.results == ("42",)
+        assert holder != duplicate.id
+
+    # Windows.
+
+    @pytest.mark.parametrize("step", [SUCCEED, FAIL], ids=["success", "failure"])
+    async def test_a_window_outlasts_the_end_of_the_job(self, store: Store, clock: ManualClock, step: Finish) -> None:
+        # Q56, T12
+        [holder] = await enqueue(store, a_job(unique="k", window=60.0))
+        await settle(store, await lease_one(store), step)
+        clock.advance(59)
+        assert await is_held(store, holder)
+        clock.advance(1)
+
+        assert not await is_held(store, holder)
+
+    async def test_a_window_ends_while_the_job_still_waits(self, store: Store, clock: ManualClock) -> None:
+        [first] = await enqueue(store, a_job(unique="k", window=60.0))
+        clock.advance(60)
+        [second] = await enqueue(store, a_job(unique="k"))
+        assert second != first
+
+        await settle(store, await lease_one(store), SUCCEED)
+        await store.delete([first])
+
+        assert await is_held(store, second)
+
+    @pytest.mark.parametrize("how", ["cancel", "delete"])
+    async def test_cancel_and_delete_end_a_window(self, store: Store, how: str) -> None:
+        [holder] = await enqueue(store, a_job(unique="k", window=60.0))
+        if how == "cancel":
+            await store.cancel([holder])
+        else:
+            await store.delete([holder])
+
+        assert not await is_held(store, holder)
+
+    async def test_a_record_is_kept_while_its_window_runs(self, store: Store, clock: ManualClock) -> None:  # I14
+        await enqueue(store, a_job(unique="k", window=60.0, keep=0.0), a_job(unique="l", window=60.0))
+        first, second = await lease(store)
+        await store.settle([(first, SUCCEED), (second, SUCCEED)])
+        nothing = Retention(succeeded=0.0, failed=0.0, count=0)
+        assert await store.prune(nothing, {}) == 0
+        assert await is_held(store, first.job.id)
+        clock.advance(60)
+
+        assert await store.prune(nothing, {}) == 2
+        assert not await is_held(store, first.job.id)
+
+    # Retries by an operator.
+
+    async def test_a_retried_job_takes_its_key_again(self, store: Store) -> None:
+        [holder] = await enqueue(store, a_job(unique="k"))
+        await settle(store, await lease_one(store), FAIL)
+        assert not await is_held(store, holder)
+
+        assert await store.retry([holder]) == [OK]
+
+        assert await is_held(store, holder)
+
+    async def test_a_retry_is_refused_while_another_holds_the_key(self, store: Store) -> None:
+        [first] = await enqueue(store, a_job(unique="k"))
+        await settle(store, await lease_one(store), FAIL)
+        [second] = await enqueue(store, a_job(unique="k"))
+
+        [verdict] = await store.retry([first])
+
+        assert (verdict.kind, verdict.other, verdict.state) == (VerdictKind.REFUSED, second, State.FAILED)
+        assert await line(store) == [second]
+        await store.cancel([second])
+        assert await store.retry([first]) == [OK]
+
+    async def test_of_two_retried_with_one_key_the_first_wins(self, store: Store) -> None:
+        [first] = await enqueue(store, a_job(unique="k"))
+        await store.cancel([first])
+        [second] = await enqueue(store, a_job(unique="k"))
+        await store.cancel([second])
+
+        verdicts = await store.retry([second, first])
+
+        assert [verdict.kind for verdict in verdicts] == ["ok", "refused"]
+        assert verdicts[1].other == second
+
+    async def test_a_retry_after_the_window_needs_no_key(self, store: Store, clock: ManualClock) -> None:
+        [first] = await enqueue(store, a_job(unique="k", window=60.0))
+        await settle(store, await lease_one(store), FAIL)
+        clock.advance(60)
+        [second] = await enqueue(store, a_job(unique="k"))
+
+        assert await store.retry([first]) == [OK]
+
+        assert await is_held(store, second)
