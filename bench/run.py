@@ -114,30 +114,30 @@ class Bench:
 
     def _enqueue_blocking(self, number: int) -> float:
         with App(self.fresh()) as app:
-            noop = app.task(_noop)
-            noop.enqueue()
+            task = app.task(noop)
+            task.enqueue()
             begun = time.perf_counter()
             for _ in range(number):
-                noop.enqueue()
+                task.enqueue()
             return number / (time.perf_counter() - begun)
 
     async def _aenqueue(self, number: int) -> float:
         async with App(self.fresh()) as app:
-            noop = app.task(_noop)
-            await noop.aenqueue()
+            task = app.task(noop)
+            await task.aenqueue()
             begun = time.perf_counter()
             for _ in range(number):
-                await noop.aenqueue()
+                await task.aenqueue()
             return number / (time.perf_counter() - begun)
 
     async def _aenqueue_together(self, number: int) -> float:
         async with App(self.fresh()) as app:
-            noop = app.task(_noop)
-            await noop.aenqueue()
+            task = app.task(noop)
+            await task.aenqueue()
 
             async def producer() -> None:
                 for _ in range(number // 100):
-                    await noop.aenqueue()
+                    await task.aenqueue()
 
             begun = time.perf_counter()
             await asyncio.gather(*[producer() for _ in range(100)])
@@ -305,7 +305,7 @@ def answer(child: subprocess.Popen[str]) -> dict[str, Any]:
     return figures
 
 
-async def _noop() -> None:
+async def noop() -> None:
     """Nothing."""
 
 

@@ -48,6 +48,9 @@ class Lease(msgspec.Struct, frozen=True):
     solo: bool = False
     """Whether it was handed out alone, because the job is a suspect."""
 
+    number: int = 0
+    """By which the store that gave it finds the job again soonest; of no meaning to others."""
+
 
 def new_nonce() -> int:
     """Draw the random part of a token: 63 bits, so that every store can hold it in a signed integer."""

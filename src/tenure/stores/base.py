@@ -22,7 +22,7 @@ the same answer, before the others of its queue. A request that is not solo pass
 **Tokens.** A holder's write (settle, renew) carries the token of its lease. Any other token than the current one changes
 nothing. The guard never compares times: a lease that has expired may still be renewed and settled until it is reaped.
 A job remembers the token that settled it until it is leased again, so that the same settle again is answered `OK`. Cancel,
-completion from outside, reap, retirement and delete end the token.
+completion from outside, reap, retirement, an operator's retry and delete end the token.
 
 **Final.** Whatever makes a job final (settle, cancel, expiry, completion from outside, a loss, a failed blocker) frees its
 unique key, closes the edges of jobs that wait for it, tells whoever waits for its result and moves the counters, all in
@@ -325,7 +325,8 @@ class Store(ABC):
         Idempotent by id: a job that exists already is left as it is and answered. A job whose unique key is held (by a
         stored job, or by one before it in this very call) is not stored; the answer names the holder, or the whole call
         raises `UniqueConflict` if the job says `unique_raises`. Unknown blockers raise `BlockerNotFound`; a blocker that
-        turned out a duplicate in this call stands for its holder. Wakes idle workers, as many as there are new jobs in line.
+        turned out a duplicate in this call stands for its holder. Wakes idle workers, as many as there are new jobs that are not blocked:
+        one that is scheduled may be due before they meant to look again.
         """
 
     # What workers do.
@@ -360,15 +361,15 @@ class Store(ABC):
         """Hold each job for longer and note its progress; None each, or why its holder must let it go.
 
         The reason is what the job is now: cancelled, otherwise final (`COMPLETED`), gone, or in line or in other hands (`TAKEN`).
-        The next lease begins without progress.
+        Progress belongs to the lease and ends with it.
         """
 
     @abstractmethod
     async def reap(self, queues: Sequence[str], limit: int = STEP) -> list[Reaped]:
         """Take up to `limit` jobs of these queues from holders whose lease has expired: to the front, or failed as lost.
 
-        Those of the first queue first, the longest expired first. Then fails parked jobs whose time is over (as many, and not
-        part of the answer). Wakes as many idle workers as jobs went back.
+        Those of the first queue first, the longest expired first. If that was not `limit` jobs, then fails parked jobs whose
+        time is over (as many, and not part of the answer). Wakes as many idle workers as jobs went back.
         """
 
     @abstractmethod
@@ -419,7 +420,7 @@ class Store(ABC):
         """Put each final job at the back again, attempt and losses 0, the fence going on; blocked if an edge of it is open.
 
         `REFUSED` if it is not final, if its unique key is held by another, or if the blocker of an open edge is gone (`other`).
-        The key is taken again, unless its window is over. Result and progress are forgotten, the last error is not.
+        The key is taken again, unless its window is over. The result is forgotten, the last error is not.
         """
 
     @abstractmethod

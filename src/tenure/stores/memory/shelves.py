@@ -59,8 +59,8 @@ class StoredJob:
 
     started_at: float | None = None
     ended_at: float | None = None
-    awaited_until: float = 0.0
-    """Not removed before: somebody was told to come for the result."""
+    awaited: bool = False
+    """Whether somebody has asked to be told of its end."""
 
     result: str | None = None
     error: ErrorInfo | None = None
@@ -69,11 +69,13 @@ class StoredJob:
 
     @property
     def blocked_by(self) -> int:
+        """How many things it waits for: open edges, or its completion from outside."""
         return sum(edge.open for edge in self.edges) + (self.parked_until is not None)
 
     def record(self, boot: float) -> JobRecord:
         """The job as everybody may read it, at this time since boot."""
         new = self.new
+        running = self.state is State.RUNNING
         return JobRecord(
             id=new.id,
             task=new.task,
@@ -100,11 +102,11 @@ class StoredJob:
             started_at=self.started_at,
             ended_at=self.ended_at,
             worker=self.worker,
-            lease_left=self.lease_until - boot if self.state is State.RUNNING else None,
+            lease_left=self.lease_until - boot if running else None,
             result=self.result,
             error=self.error,
-            progress=self.progress,
-            blocked_by=self.blocked_by,
+            progress=self.progress if running else None,
+            blocked_by=self.blocked_by if self.state is State.BLOCKED else 0,
             results=tuple(edge.result for edge in self.edges),
         )
 

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
+import msgspec
+
 from tenure.clock import Clock
 from tenure.errors import StoreUnavailable
 from tenure.job import JobRecord, NewJob
@@ -28,7 +30,8 @@ from tenure.stores.base import (
     Verdict,
     WorkerInfo,
 )
-from tenure.stores.memory.space import LOCK, Space
+from tenure.stores.memory import enqueueing, leasing, operating, reading, settling
+from tenure.stores.memory.space import LOCK, RegisteredWorker, Space
 from tenure.stores.memory.wakeup import IdleCaller, Mailbox
 
 __all__ = ["MemoryStore"]
@@ -75,7 +78,8 @@ class MemoryStore(Store):
     async def close(self) -> None:
         with LOCK:
             self._closed = True
-            self._space.forget(self._mailbox)
+            for mailboxes in self._space.waiters.values():
+                mailboxes.discard(self._mailbox)
         self._mailbox.close()
         for caller in self._callers:
             caller.ring()
@@ -86,40 +90,41 @@ class MemoryStore(Store):
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         with self._step() as space:
-            return space.enqueue(jobs)
+            return enqueueing.enqueue(space, jobs)
 
     async def lease(self, request: LeaseRequest) -> Leased:
         with self._step() as space:
             self._looked = space.arrivals
-            return space.lease(request)
+            return leasing.lease(space, request)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         with self._step() as space:
-            return space.settle(settlements)
+            return settling.settle(space, settlements)
 
     async def settle_and_lease(
         self, settlements: Sequence[Settlement], request: LeaseRequest
     ) -> tuple[list[Verdict], Leased]:
         with self._step() as space:
-            verdicts = space.settle(settlements)
+            verdicts = settling.settle(space, settlements)
             self._looked = space.arrivals
-            return verdicts, space.lease(request)
+            return verdicts, leasing.lease(space, request)
 
     async def renew(self, renewals: Sequence[Renewal]) -> list[AbortReason | None]:
         with self._step() as space:
-            return space.renew(renewals)
+            return leasing.renew(space, renewals)
 
     async def reap(self, queues: Sequence[str], limit: int = STEP) -> list[Reaped]:
         with self._step() as space:
-            return space.reap(queues, limit)
+            return leasing.reap(space, queues, limit)
 
     async def wait_for_work(self, patterns: Sequence[str], timeout: float) -> None:
         caller = IdleCaller(patterns)
         with self._step() as space:
             # A job that came after this object last looked has woken somebody else, or nobody.
             looked, self._looked = self._looked, space.arrivals
-            if not space.idle(caller, looked):
+            if any(queue.arrived > looked and caller.serves(queue.name) for queue in space.queues.values()):
                 return
+            space.idle.append(caller)
             self._callers.add(caller)
         try:
             with suppress(TimeoutError):
@@ -127,80 +132,85 @@ class MemoryStore(Store):
                     await caller.wait()
         finally:
             self._callers.discard(caller)
-            with LOCK:
-                self._space.busy(caller)
+            with LOCK, suppress(ValueError):  # whoever woke it has taken it from the list
+                self._space.idle.remove(caller)
 
     async def register(self, worker: WorkerInfo) -> None:
         with self._step() as space:
-            space.register(worker, self._mailbox)
+            info = msgspec.structs.replace(worker, started_at=space.clock.wall())
+            space.workers[worker.id] = RegisteredWorker(info, self._mailbox, space.clock.boot())
 
     async def beat(self, worker_id: str, held: int) -> bool:
         with self._step() as space:
-            return space.beat(worker_id, held)
+            if (worker := space.workers.get(worker_id)) is None:
+                return False
+            worker.beat = space.clock.boot()
+            worker.info = msgspec.structs.replace(worker.info, held=held)
+            return True
 
     async def leave(self, worker_id: str) -> None:
         with self._step() as space:
-            space.leave(worker_id)
+            space.workers.pop(worker_id, None)
 
     async def retire(self, worker_id: str, limit: int = STEP) -> list[Reaped]:
         with self._step() as space:
-            return space.retire(worker_id, limit)
+            return leasing.retire(space, worker_id, limit)
 
     async def workers(self) -> list[WorkerInfo]:
         with self._step() as space:
-            return space.workers()
+            return reading.workers(space)
 
     async def cancel(self, ids: Sequence[str]) -> list[Verdict]:
         with self._step() as space:
-            return space.cancel(ids)
+            return operating.cancel(space, ids)
 
     async def complete(self, job_id: str, result: str) -> Verdict:
         with self._step() as space:
-            return space.complete(job_id, result)
+            return operating.complete(space, job_id, result)
 
     async def retry(self, ids: Sequence[str]) -> list[Verdict]:
         with self._step() as space:
-            return space.retry(ids)
+            return operating.retry(space, ids)
 
     async def trigger(self, ids: Sequence[str]) -> list[Verdict]:
         with self._step() as space:
-            return space.trigger(ids)
+            return operating.trigger(space, ids)
 
     async def delete(self, ids: Sequence[str], *, cascade: bool = False) -> list[str]:
         with self._step() as space:
-            return space.delete(ids, cascade=cascade)
+            return operating.delete(space, ids, cascade=cascade)
 
     async def pause(self, queue: str) -> bool:
         with self._step() as space:
-            return space.pause(queue)
+            return operating.pause(space, queue)
 
     async def resume(self, queue: str) -> bool:
         with self._step() as space:
-            return space.resume(queue)
+            return operating.resume(space, queue)
 
     async def purge(self, queue: str, limit: int = STEP) -> int:
         with self._step() as space:
-            return space.purge(queue, limit)
+            return operating.purge(space, queue, limit)
 
     async def prune(self, default: Retention, queues: Mapping[str, Retention], limit: int = STEP) -> int:
         with self._step() as space:
-            return space.prune(default, queues, limit)
+            return operating.prune(space, default, queues, limit)
 
     async def get(self, ids: Sequence[str]) -> list[JobRecord | None]:
         with self._step() as space:
-            return space.get(ids)
+            return reading.get(space, ids)
 
     async def search(self, search: Search) -> Page:
         with self._step() as space:
-            return space.search(search)
+            return reading.search(space, search)
 
     async def queues(self) -> list[QueueInfo]:
         with self._step() as space:
-            return space.queues()
+            return reading.queues(space)
 
     async def wait(self, ids: Sequence[str]) -> dict[str, JobRecord | None]:
         with self._step() as space:
-            return space.wait(ids, self._mailbox)
+            return reading.wait(space, ids, self._mailbox)
 
     def signals(self) -> AsyncIterator[Signal]:
         return self._mailbox.listen()

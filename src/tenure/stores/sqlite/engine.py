@@ -30,7 +30,7 @@ from tenure.clock import Clock, SystemClock
 from tenure.errors import OutcomeUnknown, StoreError, StoreFull, StoreUnavailable, TenureError
 from tenure.stores.sqlite import schema
 from tenure.stores.sqlite.doorbell import Doorbells
-from tenure.stores.sqlite.transaction import Transaction
+from tenure.stores.sqlite.transaction import NotPlain, Transaction
 
 __all__ = ["Engine"]
 
@@ -236,21 +236,10 @@ class Engine:
                 self._check_file()
                 connection.execute("BEGIN IMMEDIATE")
                 groups = [list(group) for _, group in groupby(calls, key=_joinable)]
-                for group in groups:
-                    transaction = Transaction(connection, self.clock)
-                    if len(groups) > 1:
-                        connection.execute("SAVEPOINT call")
-                    try:
-                        _perform(transaction, group)
-                        done.append(transaction)
-                    except TenureError as error:
-                        if len(groups) == 1:
-                            raise
-                        for call in group:
-                            call.error = error
-                        connection.execute("ROLLBACK TO call")
-                    if len(groups) > 1:
-                        connection.execute("RELEASE call")
+                if len(groups) == 1:
+                    done.append(self._run_alone(connection, groups[0]))
+                else:
+                    done += [each for group in groups if (each := self._run_beside(connection, group))]
                 committing = True
                 connection.execute("COMMIT")
         except Exception as error:  # noqa: BLE001  (becomes the answer of every call)
@@ -264,6 +253,32 @@ class Engine:
             for transaction in done:
                 self.bells.ring(transaction)
         _answer(calls)
+
+    def _run_alone(self, connection: apsw.Connection, group: list[_Call[Any]]) -> Transaction:
+        """Run the only call of a transaction: a savepoint, two statements more, would gain nothing."""
+        try:
+            return _perform(Transaction(connection, self.clock), group)
+        except NotPlain:
+            connection.execute("ROLLBACK")
+            connection.execute("BEGIN IMMEDIATE")
+            return _perform(Transaction(connection, self.clock, plainly=False), group)
+
+    def _run_beside(self, connection: apsw.Connection, group: list[_Call[Any]]) -> Transaction | None:
+        """Run one of several calls of a transaction, so that it leaves nothing behind if it raises."""
+        transaction = None
+        connection.execute("SAVEPOINT call")
+        try:
+            try:
+                transaction = _perform(Transaction(connection, self.clock), group)
+            except NotPlain:
+                connection.execute("ROLLBACK TO call")
+                transaction = _perform(Transaction(connection, self.clock, plainly=False), group)
+        except TenureError as error:
+            connection.execute("ROLLBACK TO call")
+            for call in group:
+                call.error = error
+        connection.execute("RELEASE call")
+        return transaction
 
     def _read_loop(self, connection: apsw.Connection) -> None:
         while (call := self._reads.get()) is not None:
@@ -363,7 +378,7 @@ def _joinable(call: _Call[Any]) -> object:
     return call if call.items is None else call.action
 
 
-def _perform(transaction: Transaction, group: list[_Call[Any]]) -> None:
+def _perform(transaction: Transaction, group: list[_Call[Any]]) -> Transaction:
     """Run a call, or batches of one action as one batch, and keep each its result."""
     first = group[0]
     if first.items is None:
@@ -373,6 +388,7 @@ def _perform(transaction: Transaction, group: list[_Call[Any]]) -> None:
         for call in group:
             call.result = list(islice(results, len(call.items)))  # type: ignore[arg-type]
     transaction.flush()
+    return transaction
 
 
 def _answer(calls: list[_Call[Any]]) -> None:

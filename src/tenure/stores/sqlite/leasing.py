@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -12,34 +12,43 @@ from tenure.lease import AbortReason, Lease, Token
 from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, after_loss, lost
 from tenure.stores.base import Leased, LeaseRequest, Reaped, Renewal, SignalKind
 from tenure.stores.sqlite.ending import end
-from tenure.stores.sqlite.rows import Facts, dumps, edge_results, facts, loads
+from tenure.stores.sqlite.rows import Facts, dumps, facts, loads
 from tenure.stores.sqlite.transaction import Transaction
 
 __all__ = ["lease", "reap", "renew", "retire"]
 
 
-def lease(tx: Transaction, request: LeaseRequest) -> Leased:
-    """Hand out what is first in line; see the contract."""
-    names = dumps(request.queues)
-    _cancel_expired(tx, names)
-    queues = tx.all("open_queues", names)
-    promoted = {queue: _promote(tx, queue) for queue, _, scheduled in queues if scheduled}
-    in_line = [queue for queue, waiting, _ in queues if waiting or promoted.get(queue)]
-    leases: list[Lease] = []
-    for queue in in_line:
-        if len(leases) >= request.limit:
+def lease(tx: Transaction, request: LeaseRequest) -> Callable[[], Leased]:
+    """Hand out what is first in line; see the contract.
+
+    What comes back makes the answer, for the caller to call: every process that writes to the file waits for the writer's
+    thread, so that thread does not build a thousand records first.
+    """
+    queues = tx.all("open_queues", dumps(request.queues), tx.wall)
+    for queue, _, _, expired, _ in queues:
+        if expired:
+            _cancel_expired(tx, queue)
+    promoted = {queue: _promote(tx, queue) for queue, _, scheduled, _, _ in queues if scheduled}
+    taken: list[str] = []
+    left = request.limit
+    solo = False
+    for queue, waiting, _, _, suspect in queues:
+        if left <= 0:
             break
-        if request.solo and not leases and (alone := _take(tx, request, queue, suspect=True, limit=1)):
-            leases = alone
+        if request.solo and suspect and not taken:
+            solo = True
+            left -= _take(tx, request, queue, True, 1, taken)
             break
-        leases += _take(tx, request, queue, suspect=False, limit=request.limit - len(leases))
-    if sum(promoted.values()) > len(leases):
+        if waiting or promoted.get(queue):
+            left -= _take(tx, request, queue, False, left, taken)
+    if sum(promoted.values()) > request.limit - left:
         for queue, number in promoted.items():
             tx.came_in_line(queue, number)
-    return Leased(
-        leases,
-        suspect_waiting=not request.solo and any(tx.one("suspect_waits", queue) for queue in in_line),
-        due_in=None if leases else _due_in(tx, [queue for queue, _, scheduled in queues if scheduled]),
+    suspect_waiting = not request.solo and any(suspect for *_, suspect in queues)
+    due_in = None if taken else _due_in(tx, [queue for queue, _, scheduled, _, _ in queues if scheduled])
+    now = tx.wall
+    return lambda: Leased(
+        [_lease(row, request, now, solo) for text in taken for row in loads(text)], suspect_waiting, due_in
     )
 
 
@@ -50,42 +59,40 @@ def _due_in(tx: Transaction, queues: Sequence[str]) -> float | None:
 
 def _promote(tx: Transaction, queue: str) -> int:
     """Let the due jobs of a queue come in line; how many."""
-    row = tx.one("due_jobs", queue, tx.wall)
-    assert row is not None
-    due = len(loads(row[0]))
+    due = tx.array("due_jobs", queue, tx.wall)
     if due:
-        tx.run("promote_jobs", row[0], tx.seq(due))
-        tx.moved(queue, "scheduled", "waiting", due)
-    return due
+        tx.run("promote_jobs", dumps(due), tx.seq(len(due)))
+        tx.moved(queue, "scheduled", "waiting", len(due))
+    return len(due)
 
 
-def _take(tx: Transaction, request: LeaseRequest, queue: str, *, suspect: bool, limit: int) -> list[Lease]:
-    found = tx.one("first_in_line", queue, suspect, limit, tx.wall)
-    assert found is not None
-    rows = loads(found[0])
-    if not rows:
-        return []
-    numbers = dumps([row[0] for row in rows])
-    tx.run("lease_jobs", numbers, request.nonce, request.worker, suspect, tx.wall, tx.boot, request.ttl)
-    tx.moved(queue, "waiting", "running", len(rows))
-    given = edge_results(tx, [row[1] for row in rows if row[22]])
-    return [_lease(row, request, tx.wall, suspect, given.get(row[1], ())) for row in rows]
+def _take(tx: Transaction, request: LeaseRequest, queue: str, suspect: bool, limit: int, taken: list[str]) -> int:
+    """Hand out up to `limit` jobs of one queue, adding them to `taken` as JSON; how many."""
+    row = tx.one("first_in_line", queue, suspect, limit, tx.wall)
+    assert row is not None
+    if row[0] == "[]":
+        return 0
+    number = tx.run("lease_jobs", queue, suspect, limit, tx.wall, request.nonce, request.worker, tx.boot, request.ttl)
+    tx.moved(queue, "waiting", "running", number)
+    taken.append(row[0])
+    return number
 
 
-def _lease(row: list[Any], request: LeaseRequest, now: float, solo: bool, results: tuple[str | None, ...]) -> Lease:
-    (_, id_, task, queue, payload, raw, priority, seq, created_at, attempt, losses, fence, misses, max_attempts, max_losses,
-     lease_, keep, expires_at, tags, unique, run_id, error, _) = row  # fmt: skip
+def _lease(row: list[Any], request: LeaseRequest, now: float, solo: bool) -> Lease:
+    (number, id_, task, queue, payload, raw, priority, seq, created_at, attempt, losses, fence, misses, max_attempts, max_losses,
+     lease_, keep, expires_at, tags, unique, run_id, error, results) = row  # fmt: skip
     job = JobRecord(
         id_, task, queue, State.RUNNING, bytes.fromhex(payload) if raw else payload.encode(), raw == 1, priority, seq, None,
         created_at, attempt + 1, losses, fence + 1, misses, max_attempts, max_losses, lease_, keep, expires_at,
         tuple(tags) if tags else (), unique, run_id, now, None, request.worker,
-        request.ttl if lease_ is None else lease_, None, msgspec.convert(error, ErrorInfo) if error else None, None, 0, results,
+        request.ttl if lease_ is None else lease_, None, msgspec.convert(error, ErrorInfo) if error else None, None, 0,
+        tuple(results) if results else (),
     )  # fmt: skip
-    return Lease(job, Token(fence + 1, request.nonce), request.ttl if lease_ is None else lease_, solo)
+    return Lease(job, Token(fence + 1, request.nonce), request.ttl if lease_ is None else lease_, solo, number)
 
 
-def _cancel_expired(tx: Transaction, queues: str) -> None:
-    for (expired,) in tx.all("expired_jobs", queues, tx.wall):
+def _cancel_expired(tx: Transaction, queue: str) -> None:
+    for (expired,) in tx.all("expired_jobs", queue, tx.wall):
         # The end of one may have been the end of the next, which waited for it.
         job = facts(tx, [expired]).get(expired)
         if job is not None and not State(job.state).final:

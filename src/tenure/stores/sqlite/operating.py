@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from tenure.checks import Duration, seconds
 from tenure.errors import HasDependents
@@ -13,7 +14,7 @@ from tenure.stores.base import NOT_FOUND, OK, SignalKind, Verdict, refused
 from tenure.stores.sqlite import ending
 from tenure.stores.sqlite.ending import end
 from tenure.stores.sqlite.rows import Facts, dumps, facts
-from tenure.stores.sqlite.transaction import Row, Transaction
+from tenure.stores.sqlite.transaction import Transaction
 
 __all__ = ["cancel", "complete", "delete", "pause", "prune", "purge", "resume", "retry", "trigger"]
 
@@ -139,7 +140,7 @@ def prune(tx: Transaction, default: Retention, queues: Mapping[str, Retention], 
     """Remove finished jobs that retention does not keep, and whatever else has outlived its use."""
     tx.run("lapsed_uniques", tx.wall)
     tx.run("silent_workers", tx.boot - SILENT_FOR)
-    pruned = _drop(tx, tx.all("outlived_jobs", tx.wall, limit))
+    pruned = _drop(tx, tx.array("outlived_jobs", tx.wall, limit))
     for row in tx.all("list_queues"):
         retention = queues.get(row[0], default)
         succeeded, failed, cancelled, broken = row[6:10]
@@ -164,25 +165,26 @@ def _prune_queue(
     if surplus > 0 and (row := tx.one("kept_count", queue, *states)):
         surplus -= row[0]
     ended_by = tx.wall - seconds(age, "age")
-    oldest = tx.all("old_jobs", queue, *states, limit)
-    return _drop(tx, [row for index, row in enumerate(oldest) if index < surplus or row[3] <= ended_by])
+    oldest = tx.array("old_jobs", queue, *states, limit)
+    return _drop(tx, [row for index, row in enumerate(oldest) if index < surplus or row[4] <= ended_by])
 
 
-def _drop(tx: Transaction, rows: Sequence[Row]) -> int:
+def _drop(tx: Transaction, rows: Sequence[Sequence[Any]]) -> int:
     """Remove finished jobs, but for those that somebody has a claim on; how many went."""
     plain = []
     claimable = []
-    for id_, queue, state, ended_at, waited, may_be_claimed, *_ in rows:
+    counts: Counter[tuple[str, str]] = Counter()
+    for number, id_, queue, state, ended_at, waited, may_be_claimed in rows:
         if waited and ended_at + ending.WAITED_FOR > tx.wall:
             continue
         if may_be_claimed:
             claimable.append(id_)
         else:
-            plain.append(id_)
-            tx.count(queue, state, -1)
-    ids = dumps(plain)
-    tx.run("delete_jobs", ids)
-    tx.run("delete_edges", ids)
+            plain.append(number)
+            counts[queue, state] += 1
+    tx.run("delete_finished", dumps(plain))
+    for (queue, state), count in counts.items():
+        tx.count(queue, state, -count)
     others = [job for job in facts(tx, claimable).values() if not ending.claimed(tx, job)]
     ending.remove(tx, others)
     return len(plain) + len(others)

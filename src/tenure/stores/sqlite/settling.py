@@ -13,7 +13,7 @@ from tenure.stores.base import LEASE_LOST, NOT_FOUND, OK, Settlement, Verdict, r
 from tenure.stores.sqlite.ending import conclude, drop_unkept
 from tenure.stores.sqlite.enqueueing import enqueue
 from tenure.stores.sqlite.rows import Facts, dumps, facts
-from tenure.stores.sqlite.transaction import Transaction
+from tenure.stores.sqlite.transaction import NotPlain, Transaction
 
 __all__ = ["settle"]
 
@@ -25,44 +25,32 @@ def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[Verdict]:
     unique key, somebody who waits) goes by itself.
     """
     plain = [item for item in settlements if isinstance(item[1], Finish) and not item[1].children]
-    ended = _end_plainly(tx, plain)
-    if ended == len(settlements):
-        return [OK] * ended
-    if ended < len(plain):
+    if not tx.plainly:
         held = {row[0] for row in tx.all("held_plainly", dumps([_item(lease, step) for lease, step in plain]))}
         plain = [item for item in plain if item[0].job.id in held]
+    if plain:
         _end_plainly(tx, plain)
+    if len(plain) == len(settlements):
+        return [OK] * len(settlements)
     done = {lease.job.id for lease, _ in plain}
     return [OK if item[0].job.id in done else _settle_one(tx, item) for item in settlements]
 
 
-class _Unlike(Exception):
-    """Not all jobs of a batch can be ended in the plain way."""
-
-
-def _end_plainly(tx: Transaction, settlements: Sequence[Settlement]) -> int:
-    """Finish all of these in one statement, or change nothing; how many."""
-    if not settlements:
-        return 0
-    items = [_item(lease, step) for lease, step in settlements]
-    try:
-        with tx.attempt():
-            if tx.run("end_held", dumps(items), tx.wall) < len(items):
-                raise _Unlike
-    except _Unlike:
-        return 0
+def _end_plainly(tx: Transaction, settlements: Sequence[Settlement]) -> None:
+    """Finish all of these in one statement; `NotPlain` if one of them is not held under its token, or has more about it."""
+    if tx.run("end_held", dumps([_item(lease, step) for lease, step in settlements]), tx.wall) < len(settlements):
+        raise NotPlain
     ends = Counter((lease.job.queue, step.state, lease.job.worker) for lease, step in settlements)  # type: ignore[union-attr]
     for (queue, state, worker), number in ends.items():
         tx.moved(queue, "running", state, number)
         tx.total(state, queue, worker, number)
         _count_processed(tx, state, queue, worker, number)
-    return len(settlements)
 
 
 def _item(lease: Lease, step: Transition) -> tuple[object, ...]:
     assert isinstance(step, Finish)
     error = None if step.error is None else dumps(step.error)
-    return lease.job.id, lease.token.fence, lease.token.nonce, step.state, step.result, error
+    return lease.number, lease.token.fence, lease.token.nonce, step.state, step.result, error
 
 
 def _settle_one(tx: Transaction, settlement: Settlement) -> Verdict:

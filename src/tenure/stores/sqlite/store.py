@@ -106,7 +106,8 @@ class SqliteStore(Store):
         return await self._engine.write_batch(enqueueing.enqueue, jobs)
 
     async def lease(self, request: LeaseRequest) -> Leased:
-        return await self._write(lambda tx: leasing.lease(tx, request))
+        answer = await self._write(lambda tx: leasing.lease(tx, request))
+        return answer()
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         return await self._write(lambda tx: settling.settle(tx, settlements))
@@ -114,12 +115,14 @@ class SqliteStore(Store):
     async def settle_and_lease(
         self, settlements: Sequence[Settlement], request: LeaseRequest
     ) -> tuple[list[Verdict], Leased]:
-        def settle_and_lease(tx: Transaction) -> tuple[list[Verdict], Leased]:
+        def settle_and_lease(tx: Transaction) -> tuple[list[Verdict], Callable[[], Leased]]:
             verdicts = settling.settle(tx, settlements)
-            tx.flush()  # the lease looks at the counters for what is in line
+            if tx.work:
+                tx.flush()  # the lease looks at the counters for what is in line
             return verdicts, leasing.lease(tx, request)
 
-        return await self._write(settle_and_lease)
+        verdicts, answer = await self._write(settle_and_lease)
+        return verdicts, answer()
 
     async def renew(self, renewals: Sequence[Renewal]) -> list[AbortReason | None]:
         return await self._write(lambda tx: leasing.renew(tx, renewals))

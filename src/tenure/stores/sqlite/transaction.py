@@ -9,14 +9,18 @@ from copy import deepcopy
 from typing import Any
 
 import apsw
+import msgspec
 
 from tenure.clock import Clock
+from tenure.errors import TenureError
 from tenure.stores.base import Signal, SignalKind
 from tenure.stores.sqlite.queries import sql
 
-__all__ = ["Row", "Transaction"]
+__all__ = ["NotPlain", "Row", "Transaction"]
 
 Row = tuple[Any, ...]
+
+_decode = msgspec.json.Decoder().decode
 
 COUNTS = ("waiting", "scheduled", "blocked", "running", "succeeded", "failed", "cancelled", "broken")
 TOTALS = tuple(
@@ -24,13 +28,20 @@ TOTALS = tuple(
 )
 
 
+class NotPlain(Exception):
+    """A call that took the usual case for granted met another: it is taken back, and run again with `plainly` False."""
+
+
 class Transaction:
     """What the operations work with. Counter changes are gathered and written once, by `flush`."""
 
-    __slots__ = ("_connection", "_queues", "_workers", "boot", "signals", "wall", "work")
+    __slots__ = ("_connection", "_queues", "_workers", "boot", "plainly", "signals", "wall", "work")
 
-    def __init__(self, connection: apsw.Connection, clock: Clock) -> None:
+    def __init__(self, connection: apsw.Connection, clock: Clock, *, plainly: bool = True) -> None:
         self._connection = connection
+        self.plainly = plainly
+        """Whether to take the usual case for granted, raising `NotPlain` if it is not."""
+
         self.wall = clock.wall()
         self.boot = clock.boot()
         self._queues: dict[str, dict[str, int]] = {}
@@ -50,6 +61,17 @@ class Transaction:
         row: Row | None = self._connection.execute(sql[query], values).fetchone()
         return row
 
+    def array(self, query: str, *values: object) -> list[Any]:
+        """Run a query whose one row is a JSON array, and give its items.
+
+        Each row of an ordinary query gives up the interpreter lock, and waits for a busy thread of the application to have
+        it back; large answers come as one.
+        """
+        row = self.one(query, *values)
+        assert row is not None
+        items: list[Any] = _decode(row[0])
+        return items
+
     def run(self, query: str, *values: object) -> int:
         """Run a statement that returns nothing, and give how many rows it changed."""
         self._connection.execute(sql[query], values)
@@ -66,17 +88,17 @@ class Transaction:
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Take back all that a block did, and what was to follow from it, if it raises."""
+        """Take back all that a block did, and what was to follow from it, if it raises an error of the contract."""
         before = deepcopy((self._queues, self._workers, self.work, self.signals))
         self._connection.execute("SAVEPOINT attempt")
         try:
             yield
-        except BaseException:
+        except TenureError:
             self._connection.execute("ROLLBACK TO attempt")
+            self._connection.execute("RELEASE attempt")
             self._queues, self._workers, self.work, self.signals = before
             raise
-        finally:
-            self._connection.execute("RELEASE attempt")
+        self._connection.execute("RELEASE attempt")
 
     # Counting.
 

@@ -1,10 +1,11 @@
 -- first_in_line: up to ?3 jobs of the queue ?1, suspects or not as ?2 says, with what it takes to run them, as one JSON array.
--- One row for the whole batch, and so one release of the interpreter lock: a row a job would wait for a busy thread of the
--- application again at every job.
 SELECT json_group_array(json_array(
     n, id, task, queue, iif(typeof(payload) = 'blob', hex(payload), payload), typeof(payload) = 'blob',
     priority, seq, created_at, attempt, losses, fence, misses, max_attempts, max_losses, lease, keep, expires_at,
-    json(tags), unique_key, run_id, json(error), edges
+    json(tags), unique_key, run_id, json(error),
+    json(CASE WHEN edges THEN (
+        SELECT json_group_array(result ORDER BY position) FROM tenure_edges WHERE dependent = id
+    ) END)
 )) FROM (
     SELECT * FROM tenure_jobs
     WHERE state = 'waiting' AND run_at IS NULL AND queue = ?1 AND suspect = ?2

@@ -1,6 +1,12 @@
--- lease_jobs: hand the jobs in the JSON array ?1 out, each under a token nobody has held before.
--- Runs in the transaction that read them, so nobody has come between.
+-- lease_jobs: hand out the jobs that first_in_line has just read with the same ?1 to ?4, each under a token nobody has held
+-- before. Runs in the same transaction, so nobody has come between.
 UPDATE tenure_jobs SET
-    state = 'running', attempt = attempt + 1, fence = fence + 1, nonce = ?2, worker = ?3, solo = ?4,
-    started_at = ?5, lease_until = ?6 + coalesce(lease, ?7)
-WHERE n IN (SELECT value FROM json_each(?1))
+    state = 'running', attempt = attempt + 1, fence = fence + 1, nonce = ?5, worker = ?6, solo = ?2,
+    started_at = ?4, lease_until = ?7 + coalesce(lease, ?8)
+WHERE n IN (
+    SELECT n FROM tenure_jobs
+    WHERE state = 'waiting' AND run_at IS NULL AND queue = ?1 AND suspect = ?2
+      AND (expires_at IS NULL OR attempt > 0 OR expires_at > ?4)
+    ORDER BY priority, seq
+    LIMIT ?3
+)

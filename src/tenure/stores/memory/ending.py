@@ -1,0 +1,130 @@
+"""Jobs becoming final, and what follows from it: unique keys, edges, waiters, records."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable
+
+from tenure.job import BlockerPolicy, ErrorInfo, State
+from tenure.lifecycle import blocker_failed, failure_value
+from tenure.stores.base import SignalKind
+from tenure.stores.memory.shelves import Edge, StoredJob
+from tenure.stores.memory.space import Space
+
+__all__ = ["delete", "drop_unkept", "end", "finish", "follow", "removable", "remove"]
+
+AWAITED = 60.0
+"""Seconds that the record of a job is kept at least if somebody has asked to be told of its end."""
+
+DELETED = "deleted"
+"""How a blocker has ended that is simply gone."""
+
+
+def end(
+    space: Space,
+    job: StoredJob,
+    state: State,
+    result: str | None = None,
+    error: ErrorInfo | None = None,
+    *,
+    by: str | None = None,
+) -> None:
+    """Make a job final, with all that follows. `by`: the worker whose doing it was."""
+    finish(space, job, state, result, error, by=by)
+    drop_unkept(space, [job, *follow(space, [job], state)])
+
+
+def finish(
+    space: Space,
+    job: StoredJob,
+    state: State,
+    result: str | None = None,
+    error: ErrorInfo | None = None,
+    *,
+    by: str | None = None,
+    settled: bool = False,
+) -> None:
+    """End one job: its record, token (which is remembered if it has `settled` the job), key, counters and waiters."""
+    with space.changing(job):
+        job.state = state
+        job.run_at = job.parked_until = None
+        job.ended_at = space.clock.wall()
+        job.result = result
+        job.error = None if state is State.SUCCEEDED else error or job.error
+    if not settled:
+        job.token = None
+    if job.unique_until is None or state is State.CANCELLED:
+        space.free_key(job)
+    space.count(state.value, job.new.queue, by)
+    space.tell_waiters(job, SignalKind.DONE)
+
+
+def follow(
+    space: Space, blockers: Iterable[StoredJob], ended: str, *, only: StoredJob | None = None
+) -> list[StoredJob]:
+    """Tell those who wait for these jobs how they ended, and those who wait for them in turn if that ends them.
+
+    Gives those whose end it was. `only` this one is told, if given.
+    """
+    failed: list[StoredJob] = []
+    following = deque((blocker, ended) for blocker in blockers)
+    while following:
+        blocker, ended = following.popleft()
+        for edge in sorted(space.dependents.get(blocker.new.id, ()), key=lambda edge: edge.dependent.seq):
+            dependent = edge.dependent
+            if only not in {None, dependent}:
+                continue
+            policy = dependent.new.if_blocker_fails
+            if ended == State.SUCCEEDED:
+                _close(space, edge, blocker.result)
+            elif policy is BlockerPolicy.PROCEED:
+                _close(space, edge, failure_value(blocker.new.id, ended, blocker.error))
+            elif dependent.state is State.BLOCKED and (policy is BlockerPolicy.FAIL or ended == DELETED):
+                finish(space, dependent, State.FAILED, error=blocker_failed(blocker.new.id, ended))
+                following.append((dependent, State.FAILED))
+                failed.append(dependent)
+    return failed
+
+
+def _close(space: Space, edge: Edge, result: str | None) -> None:
+    """Close one edge; with the last one the dependent comes in line, if it still waits."""
+    edge.open = False
+    edge.result = result
+    space.unlink(edge)
+    dependent = edge.dependent
+    if dependent.state is State.BLOCKED and not dependent.blocked_by:
+        space.join(dependent, dependent.run_at)
+
+
+def drop_unkept(space: Space, jobs: Iterable[StoredJob]) -> None:
+    """Remove those of these jobs that have ended and are not kept at all."""
+    for job in jobs:
+        if job.new.keep == 0 and job.state.final and removable(space, job):
+            remove(space, job)
+
+
+def removable(space: Space, job: StoredJob) -> bool:
+    """Whether nobody has a claim on the record of a final job."""
+    assert job.ended_at is not None
+    awaited = job.awaited and job.ended_at + AWAITED > space.clock.wall()
+    holds_key = job.new.unique is not None and space.holder(job.new.task, job.new.unique) is job
+    return not awaited and not holds_key and not space.blocked_on(job)
+
+
+def remove(space: Space, job: StoredJob) -> None:
+    """Take a job out of everything that knows it. Edges of others to it stay open, for there is nothing to close them with."""
+    space.queues[job.new.queue].take(job)
+    del space.jobs[job.new.id]
+    space.free_key(job)
+    for edge in job.edges:
+        if edge.open:
+            space.unlink(edge)
+    space.tell_waiters(job, SignalKind.DELETED)
+
+
+def delete(space: Space, jobs: Collection[StoredJob]) -> None:
+    """Remove jobs whatever their state; only when all are gone look who is left waiting for them."""
+    for job in jobs:
+        space.revoke(job, SignalKind.DELETED)
+        remove(space, job)
+    drop_unkept(space, follow(space, jobs, DELETED))

@@ -1,0 +1,98 @@
+"""Jobs coming into the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from tenure.errors import BlockerNotFound, UniqueConflict
+from tenure.job import NewJob, State
+from tenure.stores.base import Enqueued
+from tenure.stores.memory.ending import drop_unkept, follow
+from tenure.stores.memory.shelves import Edge, StoredJob
+from tenure.stores.memory.space import Space
+
+__all__ = ["Plan", "add", "enqueue", "plan"]
+
+
+@dataclass(slots=True)
+class Plan:
+    """What an enqueue will do, now that nothing stands in its way."""
+
+    coming: dict[str, NewJob] = field(default_factory=dict)
+    leads_to: list[tuple[str, bool]] = field(default_factory=list)
+    """For each job of the call the id that it leads to, and whether that is an older job's."""
+
+
+def enqueue(space: Space, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    """Store all of these jobs, or raise."""
+    planned = plan(space, jobs)
+    added = [add(space, new) for new in planned.coming.values()]
+    answers = [Enqueued(id_, space.jobs[id_].state, duplicate) for id_, duplicate in planned.leads_to]
+    drop_unkept(space, added)
+    return answers
+
+
+def plan(space: Space, jobs: Iterable[NewJob], parent: StoredJob | None = None) -> Plan:
+    """Decide about each job, changing nothing; raise if one of them refuses the whole call.
+
+    The `parent` of these jobs becomes final before they come, so that its key is theirs to take.
+    """
+    planned = Plan()
+    taken: dict[tuple[str, str], str] = {}
+    stands_for: dict[str, str] = {}
+    for new in jobs:
+        if new.id in space.jobs or new.id in planned.coming:
+            planned.leads_to.append((new.id, False))
+            continue
+        if new.unique is not None:
+            holder = taken.get((new.task, new.unique)) or _holder(space, new.task, new.unique, parent)
+            if holder is not None and new.unique_raises:
+                raise UniqueConflict(new.task, new.unique, holder)
+            if holder is not None:
+                stands_for[new.id] = holder
+                planned.leads_to.append((holder, True))
+                continue
+            taken[new.task, new.unique] = new.id
+        after = tuple(stands_for.get(blocker, blocker) for blocker in new.after)
+        for blocker in after:
+            if blocker not in space.jobs and blocker not in planned.coming:
+                raise BlockerNotFound(blocker)
+        planned.coming[new.id] = replace(new, after=after)
+        planned.leads_to.append((new.id, False))
+    return planned
+
+
+def _holder(space: Space, task: str, key: str, parent: StoredJob | None) -> str | None:
+    job = space.holder(task, key)
+    return None if job is None or (job is parent and job.unique_until is None) else job.new.id
+
+
+def add(space: Space, new: NewJob) -> StoredJob:
+    """Store a job that nothing stands in the way of: in line, scheduled, blocked, or failed with its blocker at once."""
+    now = space.clock.wall()
+    run_at = now + new.delay if new.run_at is None else new.run_at
+    job = StoredJob(
+        new=new,
+        number=next(space.numbers),
+        created_at=now,
+        seq=next(space.seqs),
+        run_at=run_at if run_at > now else None,
+        expires_at=None if new.expires is None else now + new.expires,
+        unique_until=None if new.window is None else now + new.window,
+    )
+    space.jobs[new.id] = job
+    space.queue(new.queue).put(job)
+    if new.unique is not None:
+        space.keys[new.task, new.unique] = job
+    job.edges = [Edge(job, blocker) for blocker in new.after]
+    for edge in job.edges:
+        space.link(edge)
+    for blocker in dict.fromkeys(new.after):
+        if space.jobs[blocker].state.final:
+            follow(space, [space.jobs[blocker]], space.jobs[blocker].state, only=job)
+    if job.state is State.BLOCKED and not job.blocked_by:
+        space.join(job, job.run_at)
+    return job

@@ -1,0 +1,139 @@
+"""Handing jobs out, holding them for longer, and taking them from the silent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from tenure.job import State
+from tenure.lease import AbortReason, Lease, Token
+from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, after_loss, lost
+from tenure.stores.base import STEP, Leased, LeaseRequest, Reaped, Renewal, SignalKind
+from tenure.stores.memory.ending import end
+from tenure.stores.memory.shelves import Queue, Shelf, StoredJob
+from tenure.stores.memory.space import Space
+
+__all__ = ["lease", "reap", "renew", "retire"]
+
+
+def lease(space: Space, request: LeaseRequest) -> Leased:
+    """Hand out what is first in line."""
+    queues = [queue for queue in space.existing(request.queues) if not queue.paused]
+    for queue in queues:
+        _cancel_expired(space, queue)
+    for queue in queues:
+        _promote(space, queue)
+    leases = _hand_out(space, queues, request)
+    return Leased(
+        leases,
+        suspect_waiting=not request.solo and any(queue.shelves[Shelf.SUSPECTS] for queue in queues),
+        due_in=None if leases else _due_in(space, queues),
+    )
+
+
+def _cancel_expired(space: Space, queue: Queue) -> None:
+    for id_ in queue.over(Shelf.EXPIRING, space.clock.wall(), STEP):
+        # The end of one may have been the end of the next, which waited for it.
+        job = space.jobs.get(id_)
+        if job is not None and not job.state.final:
+            end(space, job, State.CANCELLED, error=EXPIRED)
+
+
+def _promote(space: Space, queue: Queue) -> None:
+    for id_ in queue.over(Shelf.SCHEDULED, space.clock.wall(), STEP):
+        with space.changing(space.jobs[id_]) as job:
+            job.run_at = None
+            job.seq = next(space.seqs)
+
+
+def _hand_out(space: Space, queues: Sequence[Queue], request: LeaseRequest) -> list[Lease]:
+    leases: list[Lease] = []
+    for queue in queues:
+        room = request.limit - len(leases)
+        if request.solo and room and not leases and queue.shelves[Shelf.SUSPECTS]:
+            first = next(queue.ids(Shelf.SUSPECTS))
+            return [_lease(space, space.jobs[first], request, solo=True)]
+        in_line = (space.jobs[id_] for id_ in queue.ids(Shelf.LINE))
+        chosen = list(islice((job for job in in_line if not _expired(space, job)), room))
+        leases += [_lease(space, job, request) for job in chosen]
+    return leases
+
+
+def _expired(space: Space, job: StoredJob) -> bool:
+    return job.expires_at is not None and job.attempt == 0 and job.expires_at <= space.clock.wall()
+
+
+def _lease(space: Space, job: StoredJob, request: LeaseRequest, *, solo: bool = False) -> Lease:
+    ttl = request.ttl if job.new.lease is None else job.new.lease
+    with space.changing(job):
+        job.state = State.RUNNING
+        job.attempt += 1
+        job.fence += 1
+        job.token = Token(job.fence, request.nonce)
+        job.worker = request.worker
+        job.solo = solo
+        job.lease_until = space.clock.boot() + ttl
+        job.started_at = space.clock.wall()
+        job.progress = None
+    return Lease(space.record(job), job.token, ttl, solo)
+
+
+def _due_in(space: Space, queues: Iterable[Queue]) -> float | None:
+    due = [queue.shelves[Shelf.SCHEDULED][0][0] for queue in queues if queue.shelves[Shelf.SCHEDULED]]
+    return max(0.0, min(due) - space.clock.wall()) if due else None
+
+
+def renew(space: Space, renewals: Sequence[Renewal]) -> list[AbortReason | None]:
+    """Hold jobs for longer; None each, or why it has to be let go."""
+    return [_renew(space, renewal) for renewal in renewals]
+
+
+def _renew(space: Space, renewal: Renewal) -> AbortReason | None:
+    job = space.jobs.get(renewal.lease.job.id)
+    if job is None:
+        return AbortReason.NOT_FOUND
+    if job.state is State.RUNNING and job.token == renewal.lease.token:
+        with space.changing(job):
+            if renewal.ttl is not None:
+                job.lease_until = space.clock.boot() + renewal.ttl
+            job.progress = renewal.progress or job.progress
+        return None
+    if job.state is State.CANCELLED:
+        return AbortReason.CANCELLED
+    return AbortReason.COMPLETED if job.state.final else AbortReason.TAKEN
+
+
+def reap(space: Space, names: Sequence[str], limit: int) -> list[Reaped]:
+    """Take jobs of these queues from holders whose lease has expired, and fail parked jobs whose time is over."""
+    queues = space.existing(names)
+    silent = [id_ for queue in queues for id_ in queue.over(Shelf.RUNNING, space.clock.boot(), limit)]
+    reaped = [_lose(space, space.jobs[id_]) for id_ in silent[:limit]]
+    if len(reaped) < limit:
+        parked = [id_ for queue in queues for id_ in queue.over(Shelf.PARKED, space.clock.wall(), limit)]
+        for id_ in parked[:limit]:
+            end(space, space.jobs[id_], State.FAILED, error=WAIT_TIMEOUT)
+    return reaped
+
+
+def retire(space: Space, worker_id: str, limit: int) -> list[Reaped]:
+    """Forget a worker and take its jobs."""
+    running = sorted(place for queue in space.queues.values() for place in queue.shelves[Shelf.RUNNING])
+    held = [space.jobs[id_] for _, _, id_ in running if space.jobs[id_].worker == worker_id]
+    reaped = [_lose(space, job) for job in held[:limit]]
+    space.workers.pop(worker_id, None)
+    return reaped
+
+
+def _lose(space: Space, job: StoredJob) -> Reaped:
+    """Take a running job from its holder, who is silent or gone: to the front, or failed as lost."""
+    loss = after_loss(job.losses, job.new.max_losses, job.solo)
+    space.count("lost", job.new.queue, job.worker)
+    space.revoke(job, SignalKind.TAKEN)
+    with space.changing(job):
+        job.state = State.WAITING
+        job.losses = loss.losses
+    if loss.failed:
+        end(space, job, State.FAILED, error=lost(loss.losses), by=job.worker)
+    else:
+        space.wake(job.new.queue)
+    return Reaped(job.new.id, job.new.queue, job.new.task, job.worker, loss.losses, loss.failed)

@@ -1,0 +1,165 @@
+"""What operators do to jobs and queues, and what retention does for them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from tenure.checks import seconds
+from tenure.errors import HasDependents
+from tenure.job import State
+from tenure.options import Retention
+from tenure.stores.base import NOT_FOUND, OK, SignalKind, Verdict, refused
+from tenure.stores.memory import ending
+from tenure.stores.memory.shelves import Queue, Shelf, StoredJob
+from tenure.stores.memory.space import Space
+
+__all__ = ["cancel", "complete", "delete", "pause", "prune", "purge", "resume", "retry", "trigger"]
+
+SILENT = 600.0
+"""Seconds of silence after which a worker that holds nothing is forgotten."""
+
+
+def _each(space: Space, ids: Sequence[str], act: Callable[[Space, StoredJob], Verdict]) -> list[Verdict]:
+    return [act(space, space.jobs[id_]) if id_ in space.jobs else NOT_FOUND for id_ in ids]
+
+
+def cancel(space: Space, ids: Sequence[str]) -> list[Verdict]:
+    """End jobs as cancelled."""
+    return _each(space, ids, _cancel)
+
+
+def _cancel(space: Space, job: StoredJob) -> Verdict:
+    if job.state.final:
+        return refused("it is final already", state=job.state)
+    space.revoke(job, SignalKind.CANCELLED)
+    ending.end(space, job, State.CANCELLED)
+    return OK
+
+
+def complete(space: Space, job_id: str, result: str) -> Verdict:
+    """End a job as succeeded."""
+
+    def act(space: Space, job: StoredJob) -> Verdict:
+        if job.state.final:
+            return refused("it is final already", state=job.state)
+        space.revoke(job, SignalKind.COMPLETED)
+        ending.end(space, job, State.SUCCEEDED, result)
+        return OK
+
+    return _each(space, [job_id], act)[0]
+
+
+def retry(space: Space, ids: Sequence[str]) -> list[Verdict]:
+    """Let final jobs begin anew."""
+    return _each(space, ids, _retry)
+
+
+def _retry(space: Space, job: StoredJob) -> Verdict:
+    if not job.state.final:
+        return refused("it is not final", state=job.state)
+    for edge in job.edges:
+        if edge.open and edge.blocker not in space.jobs:
+            return refused(f"job {edge.blocker}, which it waits for, is gone", state=job.state, other=edge.blocker)
+    if job.new.unique is not None and not space.window_is_over(job):
+        holder = space.holder(job.new.task, job.new.unique)
+        if holder is not None and holder is not job:
+            return refused(f"job {holder.new.id} holds its unique key", state=job.state, other=holder.new.id)
+        space.keys[job.new.task, job.new.unique] = job
+    with space.changing(job):
+        job.state = State.BLOCKED
+        job.attempt = job.losses = job.misses = 0
+        job.token = job.ended_at = job.expires_at = job.result = None
+        job.awaited = False
+    if not job.blocked_by:
+        space.join(job)
+    return OK
+
+
+def trigger(space: Space, ids: Sequence[str]) -> list[Verdict]:
+    """Let scheduled jobs come in line now."""
+    return _each(space, ids, _trigger)
+
+
+def _trigger(space: Space, job: StoredJob) -> Verdict:
+    if job.state is not State.WAITING or job.run_at is None:
+        return refused("it is not scheduled", state=job.state)
+    space.join(job)
+    return OK
+
+
+def delete(space: Space, ids: Sequence[str], *, cascade: bool) -> list[str]:
+    """Remove jobs, with those that wait for them if `cascade`."""
+    going = {id_: space.jobs[id_] for id_ in ids if id_ in space.jobs}
+    looked_at = deque(going.values())
+    while looked_at:
+        job = looked_at.popleft()
+        others = {other.new.id: other for other in space.blocked_on(job) if other.new.id not in going}
+        if others and not cascade:
+            raise HasDependents(job.new.id, others)
+        going |= others
+        looked_at.extend(others.values())
+    ending.delete(space, going.values())
+    return list(going)
+
+
+def pause(space: Space, name: str) -> bool:
+    """Hand out no more jobs of a queue."""
+    queue = space.queue(name)
+    changed, queue.paused = not queue.paused, True
+    return changed
+
+
+def resume(space: Space, name: str) -> bool:
+    """Hand out jobs of a queue again."""
+    queue = space.queues.get(name)
+    if queue is None or not queue.paused:
+        return False
+    queue.paused = False
+    space.wake(name, queue.info().waiting + queue.info().scheduled)
+    return True
+
+
+def purge(space: Space, name: str, limit: int) -> int:
+    """Remove jobs of a queue that nobody holds."""
+    if name not in space.queues:
+        return 0
+    queue = space.queues[name]
+    # The newest first, for they may wait for the others.
+    ids = sorted(queue.ids(Shelf.BLOCKED), key=lambda id_: -space.jobs[id_].seq)
+    for shelf in (Shelf.SCHEDULED, Shelf.LINE, Shelf.SUSPECTS):
+        ids += queue.ids(shelf)
+    ending.delete(space, [space.jobs[id_] for id_ in ids[:limit]])
+    return len(ids[:limit])
+
+
+def prune(space: Space, default: Retention, queues: Mapping[str, Retention], limit: int) -> int:
+    """Remove finished jobs that retention does not keep, and workers that have long been silent."""
+    _forget_workers(space)
+    old = [job for queue in space.queues.values() for job in _old(space, queue, queues.get(queue.name, default))]
+    for job in old[:limit]:
+        ending.remove(space, job)
+    return len(old[:limit])
+
+
+def _old(space: Space, queue: Queue, retention: Retention) -> Iterator[StoredJob]:
+    for shelves, age in (
+        ((Shelf.SUCCEEDED, Shelf.CANCELLED), seconds(retention.succeeded, "succeeded")),
+        ((Shelf.FAILED, Shelf.BROKEN), seconds(retention.failed, "failed")),
+    ):
+        newest_first = sorted((place for shelf in shelves for place in queue.shelves[shelf]), reverse=True)
+        kept = 0
+        for ended_at, _, id_ in newest_first:
+            job = space.jobs[id_]
+            kept += job.new.keep is None
+            too_old = ended_at + (age if job.new.keep is None else job.new.keep) <= space.clock.wall()
+            too_many = job.new.keep is None and kept > retention.count
+            if (too_old or too_many) and ending.removable(space, job):
+                yield job
+
+
+def _forget_workers(space: Space) -> None:
+    holders = {space.jobs[id_].worker for queue in space.queues.values() for id_ in queue.ids(Shelf.RUNNING)}
+    for id_, worker in list(space.workers.items()):
+        if id_ not in holders and space.clock.boot() - worker.beat >= SILENT:
+            del space.workers[id_]
