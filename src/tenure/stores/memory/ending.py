@@ -123,8 +123,8 @@ def remove(space: Space, job: StoredJob) -> None:
 
 
 def delete(space: Space, jobs: Collection[StoredJob]) -> None:
-    """Remove jobs whatever their state; only when all are gone look who is left waiting for them."""
+    """Remove jobs whatever their state; only when all are gone tell those who are left waiting, in order of enqueueing."""
     for job in jobs:
         space.revoke(job, SignalKind.DELETED)
         remove(space, job)
-    drop_unkept(space, follow(space, jobs, DELETED))
+    drop_unkept(space, follow(space, sorted(jobs, key=lambda job: job.number), DELETED))

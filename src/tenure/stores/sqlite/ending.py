@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from tenure.job import BlockerPolicy, ErrorInfo, State
 from tenure.lifecycle import blocker_failed, failure_value
@@ -78,19 +78,30 @@ def _finish(
 
 
 def follow(
-    tx: Transaction, blockers: Iterable[str], ended: str, result: str | None = None, error: ErrorInfo | None = None
+    tx: Transaction,
+    blockers: Iterable[str],
+    ended: str,
+    result: str | None = None,
+    error: ErrorInfo | None = None,
+    *,
+    new: Collection[str] | None = None,
 ) -> None:
-    """Tell those who wait for these jobs how they ended, and those who wait for them in turn if that ends them."""
+    """Tell those who wait for these jobs how they ended, and those who wait for them in turn if that ends them.
+
+    `new` has just been enqueued, and is the only one who does not know yet; the place it came with is at the back already.
+    """
     following = deque((blocker, ended, result, error) for blocker in blockers)
     failed: list[Facts] = []
     while following:
         blocker, ended, result, error = following.popleft()
         failing: dict[str, None] = {}
         for dependent, position, policy, state in tx.all("open_edges_to", blocker):
+            if new is not None and dependent not in new:
+                continue
             if ended == State.SUCCEEDED:
-                _close(tx, dependent, position, result)
+                _close(tx, dependent, position, result, new=new is not None)
             elif policy == BlockerPolicy.PROCEED:
-                _close(tx, dependent, position, failure_value(blocker, ended, error))
+                _close(tx, dependent, position, failure_value(blocker, ended, error), new=new is not None)
             elif state == State.BLOCKED and (policy == BlockerPolicy.FAIL or ended == DELETED):
                 failing[dependent] = None
         why = blocker_failed(blocker, ended)
@@ -102,7 +113,7 @@ def follow(
     drop_unkept(tx, failed)
 
 
-def _close(tx: Transaction, dependent: str, position: int, result: str | None) -> None:
+def _close(tx: Transaction, dependent: str, position: int, result: str | None, *, new: bool) -> None:
     """Close one edge; with the last one the dependent comes in line, if it still waits."""
     tx.run("close_edge", dependent, position, result)
     row = tx.one("unblock", dependent)
@@ -111,7 +122,7 @@ def _close(tx: Transaction, dependent: str, position: int, result: str | None) -
     if left or state != State.BLOCKED:
         return
     due = run_at is None or run_at <= tx.wall
-    tx.run("join_line", dependent, tx.seq(1) if due else None, None if due else run_at)
+    tx.run("join_line", dependent, tx.seq(1) if due and not new else None, None if due else run_at)
     tx.moved(queue, "blocked", "waiting" if due else "scheduled")
     tx.came_in_line(queue)
 

@@ -20,7 +20,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from itertools import groupby, islice
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
@@ -173,16 +172,24 @@ class Engine:
                 thread.start()
             self._opened = True
 
-    def connect(self, *, cache_kib: int) -> apsw.Connection:
+    def connect(
+        self, *, cache_kib: int, flags: int = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+    ) -> apsw.Connection:
         """Open one more connection, set up the way that all of ours are."""
-        connection = None
+        folder = os.path.dirname(self.path)
+        if not os.path.isdir(folder):
+            raise StoreUnavailable(
+                f"the folder {folder!r} for the store does not exist: create it, or correct the path"
+            )
         try:
-            Path(self.path).parent.mkdir(parents=True, exist_ok=True)
-            connection = apsw.Connection(self.path, statementcachesize=200)
-            connection.set_busy_handler(_Patience())
-            # Else a statement whose parameters meet a partial index is compiled again each time they change: 50 µs a call.
-            connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+            connection = apsw.Connection(self.path, flags=flags, statementcachesize=200)
+        except apsw.Error as error:
+            raise StoreUnavailable(f"cannot open {self.path!r} as a SQLite file: {error}") from error
+        try:
             with _translated(connection, self.path):
+                connection.set_busy_handler(_Patience())
+                # Else a statement whose parameters meet a partial index is compiled again each time they change: 50 µs a call.
+                connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
                 for pragma in (
                     "journal_mode = WAL",
                     "synchronous = NORMAL",
@@ -191,15 +198,10 @@ class Engine:
                     "wal_autocheckpoint = 4000",
                 ):
                     connection.execute(f"PRAGMA {pragma}").fetchall()
-            return connection
-        except (apsw.Error, OSError) as error:
-            if connection is not None:
-                connection.close()
-            raise StoreUnavailable(f"cannot open {self.path!r} as a SQLite file: {error}") from error
-        except StoreError:
-            if connection is not None:
-                connection.close()
+        except BaseException:
+            connection.close()
             raise
+        return connection
 
     # The threads.
 

@@ -8,7 +8,7 @@ from itertools import chain
 
 from msgspec.structs import replace
 
-from tenure.errors import BlockerNotFound, UniqueConflict
+from tenure.errors import BlockerNotFound, PayloadError, UniqueConflict
 from tenure.job import NewJob, State
 from tenure.stores.base import Enqueued
 from tenure.stores.sqlite.ending import follow
@@ -21,9 +21,13 @@ __all__ = ["enqueue"]
 
 def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
     """Store these jobs, or raise: `UniqueConflict`, `BlockerNotFound`."""
-    holders = _claim_unique_keys(tx, jobs)
+    special = [job for job in jobs if job.unique is not None or job.after]
+    if special:
+        known = facts(tx, [job.id for job in special])
+        special = [job for job in special if job.id not in known]
+    holders = _claim_unique_keys(tx, special)
+    dependents, ended = _blockers(tx, special, jobs, holders)
     fresh = [job for job in jobs if job.id not in holders] if holders else jobs
-    dependents, ended = _blockers(tx, fresh, holders)
     first = tx.seq(len(fresh)) if fresh else 0
     rows = [_row(tx, job, first + index) for index, job in enumerate(fresh)]
     states: dict[str, State] = {row[0]: row[3] for row in rows}
@@ -82,7 +86,7 @@ def _row(tx: Transaction, job: NewJob, seq: int) -> Row:
         job.task,
         job.queue,
         State.BLOCKED if job.after else State.WAITING,
-        job.payload if job.raw else job.payload.decode(),
+        job.payload if job.raw else _text(job),
         job.priority,
         seq,
         run_at,
@@ -102,41 +106,50 @@ def _row(tx: Transaction, job: NewJob, seq: int) -> Row:
     )
 
 
+def _text(job: NewJob) -> str:
+    try:
+        return job.payload.decode()
+    except UnicodeDecodeError:
+        raise PayloadError(f"the payload of job {job.id} is no JSON: mark it raw if it is meant to be bytes") from None
+
+
 def _claim_unique_keys(tx: Transaction, jobs: Sequence[NewJob]) -> dict[str, str]:
-    """Give each job its unique key; the holders of keys that were not free, by the id of the job that wanted them."""
+    """Give each new job its unique key; the holders of keys that were not free, by the id of the job that wanted them."""
     holders: dict[str, str] = {}
     for job in jobs:
         if job.unique is None:
             continue
         row = tx.one("unique_holder", job.task, job.unique, tx.wall)
-        if row is not None and row[0] != job.id and not facts(tx, [job.id]):
+        if row is None:
+            tx.run("hold_unique", job.task, job.unique, job.id, None if job.window is None else tx.wall + job.window)
+        elif row[0] != job.id:
             if job.unique_raises:
                 raise UniqueConflict(job.task, job.unique, row[0])
             holders[job.id] = row[0]
-        elif row is None and not facts(tx, [job.id]):
-            tx.run("hold_unique", job.task, job.unique, job.id, None if job.window is None else tx.wall + job.window)
     return holders
 
 
-def _blockers(tx: Transaction, jobs: Sequence[NewJob], holders: Mapping[str, str]) -> tuple[list[NewJob], list[Facts]]:
-    """Those of these jobs that wait for others, and the final ones among the others.
+def _blockers(
+    tx: Transaction, special: Sequence[NewJob], jobs: Sequence[NewJob], holders: Mapping[str, str]
+) -> tuple[list[NewJob], list[Facts]]:
+    """Those of the new jobs that wait for others, and the final ones among the others.
 
     A blocker is stored, or comes before its dependent in the same call; one that turned out a duplicate is the holder of
     its key. Any other raises `BlockerNotFound`.
     """
-    if not any(job.after for job in jobs):
+    dependents = [
+        replace(job, after=tuple(holders.get(blocker, blocker) for blocker in job.after))
+        for job in special
+        if job.after and job.id not in holders
+    ]
+    if not dependents:
         return [], []
-    found = facts(tx, {holders.get(blocker, blocker) for job in jobs for blocker in job.after})
-    known = set(found)
-    dependents = []
-    for job in jobs:
-        after = tuple(holders.get(blocker, blocker) for blocker in job.after)
-        for blocker in after:
-            if blocker not in known:
+    found = facts(tx, {blocker for job in dependents for blocker in job.after})
+    places = {job.id: place for place, job in reversed(list(enumerate(jobs)))}
+    for job in dependents:
+        for blocker in job.after:
+            if blocker not in found and places.get(blocker, len(jobs)) >= places[job.id]:
                 raise BlockerNotFound(blocker)
-        known.add(job.id)
-        if after:
-            dependents.append(replace(job, after=after))
     return dependents, [blocker for blocker in found.values() if State(blocker.state).final]
 
 
@@ -146,5 +159,6 @@ def _tie(tx: Transaction, dependents: Sequence[NewJob], ended: Sequence[Facts]) 
         for position, blocker in enumerate(job.after):
             tx.run("insert_edge", job.id, position, blocker)
     tx.run("mark_blocking", dumps([blocker for job in dependents for blocker in job.after]))
+    new = {job.id for job in dependents}
     for final in ended:
-        follow(tx, [final.id], final.state, final.result, error_of(final.error))
+        follow(tx, [final.id], final.state, final.result, error_of(final.error), new=new)

@@ -138,10 +138,15 @@ def reap(tx: Transaction, queues: Sequence[str], limit: int) -> list[Reaped]:
             reaped += [_lose(tx, job) for job in facts(tx, lapsed).values()]
         if len(reaped) >= limit:
             return reaped
-    parked = [row[0] for row in tx.all("parked_jobs", dumps(queues), tx.wall, limit)]
-    if parked:
-        for job in facts(tx, parked).values():
-            end(tx, job, State.FAILED, error=WAIT_TIMEOUT)
+    ended = 0
+    for queue in queues:
+        parked = [row[0] for row in tx.all("parked_jobs", queue, tx.wall, limit - ended)]
+        ended += len(parked)
+        for id_ in parked:
+            # The end of one may have been the end of the next, which waited for it.
+            job = facts(tx, [id_]).get(id_)
+            if job is not None and not State(job.state).final:
+                end(tx, job, State.FAILED, error=WAIT_TIMEOUT)
     return reaped
 
 

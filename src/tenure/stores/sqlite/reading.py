@@ -7,12 +7,17 @@ from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
+import msgspec
+
+from tenure.errors import InvalidOption
 from tenure.job import JobRecord, State
 from tenure.stores.base import Page, QueueInfo, Search, WorkerInfo
 from tenure.stores.sqlite.rows import RECORD_COLUMNS, dumps, loads, records, totals
 from tenure.stores.sqlite.transaction import Row, Transaction
 
 __all__ = ["get", "queues", "search", "wait", "workers"]
+
+_decode_place = msgspec.json.Decoder(tuple[float, ...]).decode
 
 LOOK_AT = 2000
 """Rows that one page of a listing looks at, at the most."""
@@ -77,7 +82,7 @@ def workers(tx: Transaction) -> list[WorkerInfo]:
 
 def search(tx: Transaction, search: Search) -> Page:
     """List jobs. A listing walks indexes in their order, from where the page before it ended; filters are applied on the way."""
-    after = loads(search.cursor) if search.cursor else None
+    after = _place(search.cursor) if search.cursor else None
     found: list[Row] = []
     looked_at = 0
     place: Place | None = None
@@ -91,6 +96,13 @@ def search(tx: Transaction, search: Search) -> Page:
     else:
         place = None
     return Page(records(tx, found), dumps(last) if place else None, looked_at)
+
+
+def _place(cursor: str) -> Sequence[float]:
+    try:
+        return _decode_place(cursor)
+    except msgspec.DecodeError:
+        raise InvalidOption(f"{cursor!r:.80} is no cursor: take the one that came with the page before") from None
 
 
 Place = tuple[float, ...]

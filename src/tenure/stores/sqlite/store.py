@@ -91,9 +91,9 @@ class SqliteStore(Store):
 
     async def layout(self) -> Layout:
         self._check_open()
-        if not os.path.exists(self._engine.path):  # noqa: ASYNC240
+        if not os.path.exists(self._engine.path):
             return Layout(None, schema.KNOWN)
-        connection = apsw.Connection(self._engine.path, flags=apsw.SQLITE_OPEN_READONLY)
+        connection = self._engine.connect(cache_kib=200, flags=apsw.SQLITE_OPEN_READONLY)
         try:
             return Layout(schema.found(connection), schema.KNOWN)
         finally:

@@ -8,6 +8,7 @@
         def make_store(self, clock) -> Iterator[MakeStore]: ...   # each call: one more store object on the same, empty data
 
 The suite needs pytest and pytest-asyncio. Time passes only by `clock.advance`, except where real waiting is the point.
+For readable failures, say `pytest.register_assert_rewrite("tenure.testing.conformance")` in a conftest.py first.
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tenure.errors import HasDependents
-from tenure.job import BlockerPolicy, Progress, State
+from tenure.job import BlockerPolicy, State
 from tenure.lease import Lease
 from tenure.lifecycle import Finish, Park, Requeue
-from tenure.stores.base import NOT_FOUND, OK, Renewal, Store, VerdictKind
+from tenure.stores.base import NOT_FOUND, OK, Store, VerdictKind
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
     BOOM,
@@ -227,15 +227,6 @@ class Operators:
         await store.retry([job_id])
 
         assert [leased.job.id for leased in await lease(store)] == [job_id]
-
-    async def test_a_retry_forgets_the_progress(self, store: Store) -> None:
-        await enqueue(store)
-        leased = await lease_one(store)
-        await store.renew([Renewal(leased, 30.0, Progress(1))])
-        await settle(store, leased, FAIL)
-        await store.retry([leased.job.id])
-
-        assert (await record(store, leased.job.id)).progress is None
 
     # Trigger.
 

@@ -8,7 +8,7 @@ import pytest
 
 from tenure.job import Progress, State
 from tenure.lease import AbortReason, Lease
-from tenure.lifecycle import Transition
+from tenure.lifecycle import Park, Transition
 from tenure.stores.base import LEASE_LOST, OK, Reaped, Renewal, Store
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
@@ -86,13 +86,15 @@ class Reaping:
 
         assert (await record(store, leased.job.id)).progress == Progress(1)
 
-    async def test_the_next_attempt_begins_without_progress(self, store: Store) -> None:
+    @pytest.mark.parametrize("step", [RETRY, RELEASE, SUCCEED, Park()], ids=["retry", "release", "success", "park"])
+    async def test_progress_ends_with_the_lease(self, store: Store, step: Transition) -> None:
         await enqueue(store)
         leased = await lease_one(store)
         await store.renew([Renewal(leased, 30.0, Progress(1))])
-        await settle(store, leased, RETRY)
+        await settle(store, leased, step)
 
-        assert (await lease_one(store)).job.progress is None
+        assert (await record(store, leased.job.id)).progress is None
+        assert [each.job.progress for each in await lease(store)] in ([], [None])
 
     async def test_the_holder_of_a_job_that_is_another_ones_is_told_to_let_it_go(
         self, store: Store, clock: ManualClock

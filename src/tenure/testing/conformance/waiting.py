@@ -263,7 +263,7 @@ class Waiting:
             await enqueue(store, a_job(queue="other"))
             await woken(others, 1)
 
-    async def test_what_is_not_in_line_wakes_nobody(self, store: Store, make_store: MakeStore) -> None:
+    async def test_what_nobody_can_lease_wakes_nobody(self, store: Store, make_store: MakeStore) -> None:
         await store.pause("paused")
         [blocker] = await enqueue(store, a_job(queue="b"))
         async with idle(make_store(), patterns=("*", "!b")) as waits:

@@ -58,7 +58,7 @@ CREATE INDEX tenure_jobs_held ON tenure_jobs (queue, lease_until) WHERE state = 
 CREATE INDEX tenure_jobs_ended ON tenure_jobs (queue, state, ended_at) WHERE ended_at IS NOT NULL;
 CREATE INDEX tenure_jobs_failed ON tenure_jobs (task, ended_at) WHERE state = 'failed';
 CREATE INDEX tenure_jobs_kept ON tenure_jobs (keep_until) WHERE keep_until IS NOT NULL;
-CREATE INDEX tenure_jobs_parked ON tenure_jobs (parked_until) WHERE parked_until IS NOT NULL;
+CREATE INDEX tenure_jobs_parked ON tenure_jobs (queue, parked_until) WHERE parked_until IS NOT NULL;
 CREATE INDEX tenure_jobs_expiring ON tenure_jobs (queue, expires_at)
     WHERE expires_at IS NOT NULL AND attempt = 0 AND ended_at IS NULL;
 

@@ -1,0 +1,66 @@
+# Everything that one does with a clone. Needs Python 3.11 or newer and pip; `.venv` is made here and nothing else is touched.
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/stamps
+JOBS ?= auto
+
+# The first interpreter that runs and is new enough; PYTHON=... overrides it.
+VERSIONS := 3.11 3.12 3.13 3.14
+PYTHON ?= $(shell for python in python3 $(VERSIONS:%=python%); do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+
+ifneq ($(shell command -v uv 2>/dev/null),)
+MAKE_VENV = uv venv --quiet --allow-existing --python $(PYTHON) $(VENV)
+INSTALL = uv pip install --quiet --python $(BIN)/python
+else
+MAKE_VENV = $(PYTHON) -m venv $(VENV)
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+endif
+
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-all check bench clean
+
+help: ## Show what there is to make
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 16
+
+demo: $(STAMPS)/run ## Watch jobs run, fail, retry and survive a kill -9
+	@$(BIN)/tenure demo
+
+test: $(STAMPS)/dev ## Run the whole test suite
+	@$(BIN)/python -m pytest -n $(JOBS)
+
+test-all: ## Run the suite on every Python from 3.11 on that is installed here
+	@for version in $(VERSIONS); do \
+		python$$version -c '' 2>/dev/null || continue; \
+		echo "Python $$version"; \
+		$(MAKE) --no-print-directory test VENV=.venv/$$version PYTHON=python$$version || exit 1; \
+	done
+
+check: $(STAMPS)/dev ## Check format, lint, types and import layers
+	@$(BIN)/ruff format --check --quiet . || { echo 'run: $(BIN)/ruff format'; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-logo --no-cache >$(STAMPS)/layers 2>&1 || { cat $(STAMPS)/layers; exit 1; }
+	@echo 'format, lint, types and layers: ok'
+
+bench: $(STAMPS)/bench ## Measure Tenure beside the bare engine
+	@$(BIN)/python bench/run.py
+
+clean: ## Remove .venv and everything that tools have left
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# One stamp for each set of packages; a larger set serves those who need a smaller one.
+$(STAMPS)/run: SERVES := run
+$(STAMPS)/bench: EXTRAS := [fast]
+$(STAMPS)/bench: SERVES := run bench
+$(STAMPS)/dev: EXTRAS := [dev,fast]
+$(STAMPS)/dev: SERVES := run bench dev
+
+$(STAMPS)/%: pyproject.toml constraints.txt
+	@test -n '$(PYTHON)' || { echo 'Tenure needs Python 3.11 or newer: install it, or say PYTHON=/path/to/python3.11'; exit 1; }
+	@echo 'Installing into $(VENV) ...'
+	@$(MAKE_VENV)
+	@$(INSTALL) -c constraints.txt -e '.$(EXTRAS)'
+	@mkdir -p $(STAMPS) && touch $(SERVES:%=$(STAMPS)/%)

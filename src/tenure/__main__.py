@@ -1,0 +1,5 @@
+"""`python -m tenure` is `tenure`."""
+
+from tenure.cli import main
+
+main()

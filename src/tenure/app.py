@@ -1,0 +1,398 @@
+"""The app: knows the tasks and the store; enqueues and inspects."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from tenure.backoff import Backoff
+from tenure.batch import Batch, Pending, open_batch
+from tenure.checks import Duration, seconds
+from tenure.checks import name as checked_name
+from tenure.codec import ANY_CALL, RAW_CALL, JsonArguments, RawArguments, ResultCodec
+from tenure.context import Middleware
+from tenure.errors import InvalidOption, JobNotFound, PayloadError
+from tenure.handle import Job
+from tenure.held import Held
+from tenure.inline import Inline
+from tenure.job import JobRecord, NewJob, State
+from tenure.listing import JobPage, Stats, unfinished
+from tenure.options import UNSET, AppOptions, Retention, Unset, WorkerOptions
+from tenure.session import Session
+from tenure.stores import masked, open_store
+from tenure.stores.base import STEP, QueueInfo, Reaped, Search, Store, VerdictKind, WorkerInfo
+from tenure.sync import PerLoop, blocking, refuse_on_loop, run
+from tenure.task import Call, Caller, Registrar, Task
+
+if TYPE_CHECKING:
+    from tenure.worker.settings import Settings
+    from tenure.worker.worker import Worker
+
+__all__ = ["App"]
+
+M = TypeVar("M", bound=Middleware)
+R = TypeVar("R")
+
+DEFAULT = AppOptions()
+WORKER = WorkerOptions()
+
+
+class App:
+    """Knows tasks and where their jobs live; enqueues and inspects them.
+
+    `store` is a URL (default: the environment's TENURE_URL, else `sqlite:///tenure.db`), or a function that makes a
+    store object, one of which is needed for every event loop. For the options see `AppOptions`; `keep` may also be a
+    mapping from queues to what each keeps, `"*"` standing for the others.
+
+    Every blocking method has an async twin whose name begins with `a`, to be awaited where an event loop runs.
+    """
+
+    def __init__(
+        self,
+        store: str | Callable[[], Store] | None = None,
+        *,
+        retry: Backoff | None = DEFAULT.retry,
+        max_attempts: int | None = DEFAULT.max_attempts,
+        lease: Duration = DEFAULT.lease,
+        renew: Duration | Unset | None = DEFAULT.renew,
+        keep: Retention | Mapping[str, Retention] = DEFAULT.keep,
+        default_queue: str | None = DEFAULT.default_queue,
+        payload_limit: int = DEFAULT.payload_limit,
+        unknown_for: Duration = DEFAULT.unknown_for,
+        wakeup: bool = DEFAULT.wakeup,
+    ) -> None:
+        keep_in = (
+            {} if isinstance(keep, Retention) else {checked_name("queue", q): k for q, k in keep.items() if q != "*"}
+        )
+        self.options = AppOptions(
+            retry=retry,
+            max_attempts=max_attempts,
+            lease=lease,
+            renew=renew,
+            keep=keep if isinstance(keep, Retention) else keep.get("*", DEFAULT.keep),
+            keep_in=MappingProxyType(keep_in),
+            default_queue=default_queue,
+            payload_limit=payload_limit,
+            unknown_for=unknown_for,
+            wakeup=wakeup,
+        )
+        given = os.environ.get("TENURE_URL") or "sqlite:///tenure.db" if store is None else store
+        self.url = given if isinstance(given, str) else f"made by {getattr(given, '__qualname__', repr(given))}"
+        self.task = Registrar(self, {})
+        self.middlewares: list[Middleware] = []
+        """What wraps every attempt, the outermost first."""
+
+        self._make_store: Callable[[], Store] = (lambda: open_store(given)) if isinstance(given, str) else given
+        self._tasks: dict[str, Task[..., Any]] = {}
+        self._any_call = JsonArguments(ANY_CALL, {}, payload_limit), RawArguments(RAW_CALL, payload_limit)
+        self._any_result = ResultCodec(Any, payload_limit)
+        self._sessions = PerLoop(lambda: Session(self.new_store(), self.options))
+        self.inlines: list[Inline] = []
+
+    def __repr__(self) -> str:
+        return f"<App {masked(self.url)}>"
+
+    @property
+    def tasks(self) -> Mapping[str, Task[..., Any]]:
+        """The registered tasks by name."""
+        return MappingProxyType(self._tasks)
+
+    def middleware(self, layer: M) -> M:
+        """Wrap every attempt in this function, which gets the context and what to call next; the first registered is outermost."""
+        self.middlewares.append(layer)
+        return layer
+
+    def remote(self, name: str, *, queue: str | None = None, raw: bool = False) -> Caller[..., Any]:
+        """A task whose code is elsewhere: enqueues whatever JSON can hold (or bytes, if `raw`) under its name."""
+        queue = queue or self.options.default_queue
+        if queue is None:
+            raise InvalidOption(f"remote task {name!r} names no queue, and this app has no default_queue")
+        fields = {"queue": checked_name("queue", queue), "raw": raw}
+        return Caller(self, checked_name("task", name), self._any_call[raw], self._any_result, fields)
+
+    # Producing.
+
+    def enqueue(self, *calls: Call[R]) -> list[Job[R]]:
+        """Store these calls, of whatever tasks, as jobs: all of them or none, durably, in one round trip.
+
+        An outage of the store is ridden out for 5 seconds. Then `StoreUnavailable` says that surely nothing was stored,
+        `OutcomeUnknown` that perhaps it was.
+        """
+        pending = [_pending(call) for call in calls]
+        self.submit(pending)
+        return [job for _, job in pending]
+
+    async def aenqueue(self, *calls: Call[R]) -> list[Job[R]]:
+        """The async twin of `enqueue`."""
+        pending = [_pending(call) for call in calls]
+        await self.asubmit(pending)
+        return [job for _, job in pending]
+
+    def batch(self) -> Batch:
+        """Enqueue together what a block of code enqueues: `with app.batch(): …`, or `async with`."""
+        return Batch(self)
+
+    def inline(self) -> Inline:
+        """Run jobs at once where they are enqueued: `with app.inline(): …`, or `async with`; for scripts and tests."""
+        return Inline(self)
+
+    # Looking.
+
+    async def ajob(self, job_id: str) -> Job[Any]:
+        """The job with this id; `JobNotFound` if there is none."""
+        [record] = await self.session.store.get([job_id])
+        if record is None:
+            raise JobNotFound(job_id)
+        return self._handle(record)
+
+    async def ajobs(
+        self,
+        *,
+        state: State | str | None = None,
+        queue: str | None = None,
+        task: str | Task[..., Any] | None = None,
+        tag: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> JobPage:
+        """List jobs, a page at a time: the newest first, those of one unfinished state in the order of their turn."""
+        if not 1 <= limit <= STEP:
+            raise InvalidOption(f"limit must be between 1 and {STEP}, got {limit}")
+        search = Search(
+            state=None if state is None else _state(state),
+            queue=None if queue is None else checked_name("queue", queue),
+            task=None if task is None else checked_name("task", task if isinstance(task, str) else task.name),
+            tag=None if tag is None else checked_name("tag", tag),
+            limit=limit,
+            cursor=cursor,
+        )
+        found = await self.session.store.search(search)
+        page = JobPage(self._handle(record) for record in found.jobs)
+        page.cursor = found.cursor
+        return page
+
+    async def aqueues(self) -> list[QueueInfo]:
+        """Every queue that has ever had a job or was paused, with its counts."""
+        return await self.session.store.queues()
+
+    async def aworkers(self) -> list[WorkerInfo]:
+        """Every worker in the registry."""
+        return await self.session.store.workers()
+
+    async def astats(self) -> Stats:
+        """What has happened so far: in all, in each queue, on each worker."""
+        store = self.session.store
+        return Stats.of(await store.queues(), await store.workers())
+
+    # Operating.
+
+    async def acancel(self, *targets: Job[Any] | Call[Any] | str) -> int:
+        """Cancel jobs that are not final; how many were. A bound call means every job of its task with equal arguments."""
+        ids = [target if isinstance(target, str) else target.id for target in targets if not isinstance(target, Call)]
+        for call in targets:
+            if isinstance(call, Call):
+                ids += await self._equal_jobs(call)
+        verdicts = [verdict for step in _steps(ids) for verdict in await self.session.store.cancel(step)]
+        return sum(verdict.kind is VerdictKind.OK for verdict in verdicts)
+
+    async def adelete(self, *targets: Job[Any] | str, cascade: bool = False) -> int:
+        """Remove jobs, in steps of 1,000 that are each all or nothing; how many went.
+
+        `HasDependents` if others wait for one of them, unless `cascade` removes those too.
+        """
+        ids = [target if isinstance(target, str) else target.id for target in targets]
+        return sum([len(await self.session.store.delete(step, cascade=cascade)) for step in _steps(ids)])
+
+    async def apause(self, queue: str) -> bool:
+        """Let no worker take jobs of this queue, which need not exist yet; False if it was paused already."""
+        checked_name("queue", queue)
+        return await self.session.store.pause(queue)
+
+    async def aresume(self, queue: str) -> bool:
+        """Let workers take jobs of this queue again; False if it was not paused."""
+        checked_name("queue", queue)
+        return await self.session.store.resume(queue)
+
+    async def apurge(self, queue: str) -> int:
+        """Delete every job of this queue that has not started; how many went."""
+        checked_name("queue", queue)
+        purged = 0
+        while step := await self.session.store.purge(queue):
+            purged += step
+        return purged
+
+    async def aretire(self, worker_id: str) -> list[Reaped]:
+        """Strike a worker that is known to be dead off the registry and give its jobs to others, at once."""
+        checked_name("worker", worker_id)
+        reaped: list[Reaped] = []
+        while step := await self.session.store.retire(worker_id):
+            reaped += step
+        return reaped
+
+    # Working.
+
+    async def alease(self, *queues: str, limit: int = 1, wait: Duration = 0.0) -> list[Held]:
+        """Lease up to `limit` jobs by hand, the first queue first, waiting up to `wait` seconds for one; [] if none came.
+
+        They are held, and their leases renewed, until each is settled; closing the app gives back what is left.
+        """
+        if not queues:
+            raise InvalidOption("lease needs the name of at least one queue")
+        if not 1 <= limit <= STEP:
+            raise InvalidOption(f"limit must be between 1 and {STEP}, got {limit}")
+        names = tuple(checked_name("queue", queue) for queue in queues)
+        ttl, patience = seconds(self.options.lease, "lease"), seconds(wait, "wait")
+        holder = self.session.holder
+        leases = await holder.lease(names, limit, ttl, patience, wakeup=self.options.wakeup)
+        return [Held(self, holder, lease) for lease in leases]
+
+    def worker(
+        self,
+        queues: Iterable[str] = WORKER.queues,
+        *,
+        tasks: Iterable[str | Task[..., Any]] | None = None,
+        concurrency: int = WORKER.concurrency,
+        id: str | None = None,  # noqa: A002
+        poll: Duration = WORKER.poll,
+        job_delay: Duration = WORKER.job_delay,
+        retry: Backoff | Unset | None = UNSET,
+        lease: Duration | Unset = UNSET,
+        renew: Duration | Unset | None = UNSET,
+        middleware: Sequence[Middleware] = (),
+        reap: bool = WORKER.reap,
+        look_ahead: bool = WORKER.look_ahead,
+        beat: Duration = WORKER.beat,
+        prune_interval: Duration = WORKER.prune_interval,
+    ) -> Worker:
+        """A worker for the jobs of this app, not yet started; see `WorkerOptions`."""
+        from tenure.worker.worker import Worker
+
+        options = WorkerOptions(
+            queues=(queues,) if isinstance(queues, str) else tuple(queues),
+            tasks=None if tasks is None else tuple(task if isinstance(task, str) else task.name for task in tasks),
+            concurrency=concurrency,
+            id=id,
+            poll=poll,
+            job_delay=job_delay,
+            retry=retry,
+            lease=lease,
+            renew=renew,
+            reap=reap,
+            look_ahead=look_ahead,
+            beat=beat,
+            prune_interval=prune_interval,
+        )
+        return Worker(self, options, middleware)
+
+    async def aclose(self) -> None:
+        """Let go of the connections of this event loop, and of those that blocking code has used; later calls open others."""
+        await self._sessions.close()
+
+    job = blocking(ajob)
+    jobs = blocking(ajobs)
+    queues = blocking(aqueues)
+    workers = blocking(aworkers)
+    stats = blocking(astats)
+    cancel = blocking(acancel)
+    delete = blocking(adelete)
+    pause = blocking(apause)
+    resume = blocking(aresume)
+    purge = blocking(apurge)
+    retire = blocking(aretire)
+    lease = blocking(alease)
+    close = blocking(aclose)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    # For the other parts of Tenure.
+
+    @property
+    def session(self) -> Session:
+        """What this app has on the running event loop."""
+        return (self.inlines[-1].sessions if self.inlines else self._sessions).here()
+
+    def new_store(self) -> Store:
+        """Make a store object of one's own, for the running event loop, and to be closed by whoever asked for it."""
+        return self._make_store()
+
+    def register(self, task: Task[..., Any]) -> None:
+        """Add a task; two of the same name are an error."""
+        if task.name in self._tasks:
+            raise InvalidOption(f"there is a task named {task.name!r} already: give one of them another name=")
+        self._tasks[task.name] = task
+
+    def submit(self, pending: Sequence[Pending]) -> None:
+        """Store these jobs together, now or with the batch that is open here, and let their handles know."""
+        if (batch := open_batch(self)) is not None:
+            batch.add(pending)
+        elif pending:
+            refuse_on_loop("enqueue")
+            run(self._send(pending))
+
+    async def asubmit(self, pending: Sequence[Pending]) -> None:
+        """The async twin of `submit`."""
+        if (batch := open_batch(self)) is not None:
+            batch.add(pending)
+        elif pending:
+            await self._send(pending)
+
+    def caller_of(self, record: JobRecord) -> Caller[..., Any]:
+        """What reads and writes the payloads and results of this job's task, which need not be registered."""
+        task = self._tasks.get(record.task)
+        return self.remote(record.task, queue=record.queue, raw=record.raw) if task is None else task
+
+    def settings(self, task: str) -> Settings:
+        """What holds for jobs of this task outside of a worker."""
+        from tenure.worker.settings import resolve
+
+        return resolve(self._tasks.get(task), WORKER, self.options)
+
+    async def _send(self, pending: Sequence[Pending]) -> None:
+        answers = await self.session.enqueue([new for new, _ in pending])
+        for (_, job), answer in zip(pending, answers, strict=True):
+            job.enqueued(answer)
+        if self.inlines:
+            await self.inlines[-1].work_off([job for _, job in pending])
+
+    def _handle(self, record: JobRecord) -> Job[Any]:
+        job: Job[Any] = Job(self, record.id, record.task, record.queue, self.caller_of(record).results)
+        job.note(record)
+        return job
+
+    async def _equal_jobs(self, call: Call[Any]) -> list[str]:
+        """Ids of the unfinished jobs with the arguments of this call."""
+        key, found = call.caller.key(call.payload), dict[str, None]()
+        async for record in unfinished(self.session.store, call.caller.name):
+            with contextlib.suppress(PayloadError):  # what cannot be read is equal to nothing
+                if record.payload == call.payload or call.caller.key(record.payload) == key:
+                    found[record.id] = None
+        return list(found)
+
+
+def _pending(call: Call[R]) -> tuple[NewJob, Job[R]]:
+    new = call.new_job()
+    return new, call.job(new)
+
+
+def _state(value: State | str) -> State:
+    try:
+        return State(value)
+    except ValueError:
+        raise InvalidOption(f"there is no state {value!r:.80}: it is one of {', '.join(State)}") from None
+
+
+def _steps(ids: Sequence[str]) -> list[Sequence[str]]:
+    return [ids[start : start + STEP] for start in range(0, len(ids), STEP)]

@@ -1,0 +1,76 @@
+"""The worker processes of `tenure demo`: real ones, so that killing them is real."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tenure.cli.demo.kinds import KINDS
+
+__all__ = ["WorkerProcesses"]
+
+COMMAND = [
+    sys.executable, "-m", "tenure", "work", "tenure.cli.demo.tasks:app",
+    "--queues", ",".join(kind.task for kind in KINDS), "--concurrency", "4",
+]  # fmt: skip
+
+STOP_WITHIN = 5.0
+"""Seconds that a worker has to stop at the end before it is killed."""
+
+
+class WorkerProcesses:
+    """Starts workers by the command line, each under a name of its own, and leaves none behind."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self._environment = {**os.environ, "TENURE_URL": url}
+        self._folder = folder
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._told: set[str] = set()
+        self._started = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self._running.values():
+            process.terminate()
+        for process in self._running.values():
+            try:
+                process.wait(STOP_WITHIN)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def start(self) -> str:
+        """Start one more worker; its name in the registry."""
+        self._started += 1
+        name = f"demo-{self._started}"
+        with self._log(name).open("wb") as log:
+            self._running[name] = subprocess.Popen(  # noqa: S603 - our own command, no shell
+                [*COMMAND, "--id", name], env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        return name
+
+    def kill(self, name: str) -> int:
+        """End a worker as a crash would, nothing said and nothing saved; its process id."""
+        process = self._running.pop(name)
+        process.kill()
+        process.wait()
+        return process.pid
+
+    def ended(self) -> list[tuple[str, str]]:
+        """The workers that have ended although nobody asked them to, each told once, with their last words."""
+        names = [
+            name for name, process in self._running.items() if process.poll() is not None and name not in self._told
+        ]
+        self._told.update(names)
+        return [(name, self._log(name).read_text(errors="replace").strip().rpartition("\n")[2]) for name in names]
+
+    def _log(self, name: str) -> Path:
+        return self._folder / f"{name}.log"

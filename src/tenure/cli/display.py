@@ -1,0 +1,116 @@
+"""What listings look like to people: plain tables, short times, and nothing from the store interpreted."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal
+
+from tenure.cli.escape import escaped
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+__all__ = ["console", "distance", "duration", "lines", "moment", "number", "remark", "state", "table", "text"]
+
+PIPE_WIDTH = 1000
+"""Columns of a table that goes into a pipe or a file, where nothing should be cut."""
+
+READABLE = 20_000
+"""Characters of a payload, result or traceback that are shown."""
+
+LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
+"""Later instants are shown as this one: a delay may be longer than any calendar."""
+
+STATE_STYLES = {
+    "blocked": "blue",
+    "scheduled": "blue",
+    "waiting": "cyan",
+    "retrying": "yellow",
+    "running": "bold cyan",
+    "succeeded": "green",
+    "failed": "bold red",
+    "cancelled": "dim",
+    "broken": "bold magenta",
+}
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that interprets no markup, and no emoji codes, in what it is given."""
+    from rich.console import Console
+
+    made = Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+    if not made.is_terminal:
+        made.width = PIPE_WIDTH
+    return made
+
+
+def table(*columns: str | tuple[str, Literal["right", "gives"]]) -> Table:
+    """A table without lines. A column may stand to the right, or give way first when there is no room for all."""
+    from rich.table import Table
+
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in columns:
+        match column:
+            case (title, "right"):
+                made.add_column(title, justify="right", no_wrap=True)
+            case (title, _):
+                made.add_column(title, min_width=len(title))
+            case str(title):
+                made.add_column(title, no_wrap=True)
+    return made
+
+
+def text(value: object, style: str = "") -> Text:
+    """Anything from the store, to be read and not to be obeyed; broken over lines when there is no room."""
+    from rich.text import Text
+
+    return Text(escaped(str(value)), style=style, overflow="fold", no_wrap=False)
+
+
+def remark(value: object) -> Text:
+    """Something worth knowing, cut when there is no room."""
+    from rich.text import Text
+
+    return Text(escaped(str(value)), style="dim", overflow="ellipsis", no_wrap=True)
+
+
+def lines(value: str) -> Text:
+    """Text of several lines, each made harmless; what is too long for anybody to read is cut."""
+    from rich.text import Text
+
+    cut = f"{value[:READABLE]}... ({len(value):,} characters, --json shows all)" if len(value) > READABLE else value
+    return Text("\n".join(escaped(line) for line in cut.split("\n")), overflow="fold", no_wrap=False)
+
+
+def number(value: int, style: str = "") -> Text:
+    """A count; zero stays in the background."""
+    return text(f"{value:,}", style if value else "dim")
+
+
+def state(label: str) -> Text:
+    """A state or its label, in its colour."""
+    return text(label, STATE_STYLES.get(label, ""))
+
+
+def duration(seconds: float) -> str:
+    """A time span in its largest fitting unit: 250ms, 12s, 3m, 2h, 5d."""
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f}ms"
+    for limit, unit, sign in ((100, 1, "s"), (100 * 60, 60, "m"), (48 * 3600, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / unit:.0f}{sign}"
+    return f"{seconds / 86400:.0f}d"
+
+
+def distance(at: float) -> str:
+    """How far an instant is from now, by the clock of this machine: `in 5m`, `22s ago`."""
+    ago = time.time() - at
+    return f"{duration(ago)} ago" if ago >= 0 else f"in {duration(-ago)}"
+
+
+def moment(at: float) -> str:
+    """An instant in local time, and how far it is from now."""
+    return f"{datetime.fromtimestamp(min(at, LAST_DAY)).astimezone():%Y-%m-%d %H:%M:%S} ({distance(at)})"

@@ -1,0 +1,79 @@
+"""Queues: what is in them, and holding back or throwing away what waits there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tenure.cli.connection import with_app
+from tenure.cli.document import emit, json_option
+from tenure.cli.refusal import note
+
+if TYPE_CHECKING:
+    from tenure.app import App
+
+__all__ = ["pause", "purge", "queues", "resume"]
+
+STATES = ("waiting", "scheduled", "blocked", "running", "succeeded", "failed", "cancelled", "broken")
+ALWAYS = {"waiting", "running", "succeeded", "failed"}
+
+
+@click.command()
+@json_option
+@with_app()
+async def queues(app: App, as_json: bool) -> None:
+    """List the queues and how many jobs each has in which state."""
+    import msgspec
+
+    from tenure.cli.display import STATE_STYLES, console, number, table, text
+
+    found = await app.aqueues()
+    if as_json:
+        return emit({"queues": msgspec.to_builtins(found)})
+    # Eight counts fill a terminal: those that are nought everywhere give their place to the others, most of the time.
+    shown = [state for state in STATES if state in ALWAYS or any(getattr(queue, state) for queue in found)]
+    listing = table("queue", *((state, "right") for state in shown), "")
+    for queue in found:
+        counts = (number(getattr(queue, state), STATE_STYLES[state]) for state in shown)
+        listing.add_row(text(queue.name), *counts, text("paused" if queue.paused else "", "yellow"))
+    return console().print(listing)
+
+
+@click.command()
+@click.argument("queue")
+@with_app()
+async def pause(app: App, queue: str) -> None:
+    """Hand out no more jobs of QUEUE; those that run go on."""
+    await _expect(app, queue)
+    click.echo(f"paused {queue}" if await app.apause(queue) else f"{queue} is paused already")
+
+
+@click.command()
+@click.argument("queue")
+@with_app()
+async def resume(app: App, queue: str) -> None:
+    """Hand out the jobs of QUEUE again."""
+    await _expect(app, queue)
+    click.echo(f"resumed {queue}" if await app.aresume(queue) else f"{queue} is not paused")
+
+
+@click.command()
+@click.argument("queue")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@with_app()
+async def purge(app: App, queue: str, yes: bool) -> None:
+    """Delete all jobs of QUEUE that have not started."""
+    await _expect(app, queue)
+    if not yes:
+        click.confirm(f"Delete every waiting, scheduled and blocked job of {queue}?", abort=True)
+    click.echo(f"purged {await app.apurge(queue):,} jobs of {queue}")
+
+
+async def _expect(app: App, queue: str) -> None:
+    """Raise `InvalidName` for what can be no queue; tell of one that has never been, which may well be a slip."""
+    from tenure.checks import name
+
+    name("queue", queue)
+    if queue not in {known.name for known in await app.aqueues()}:
+        note(f"no job has been in queue {queue} yet")

@@ -1,0 +1,25 @@
+"""What the command line says beside its answers, on stderr."""
+
+from __future__ import annotations
+
+from typing import IO, Any
+
+import click
+
+from tenure.cli.escape import escaped
+
+__all__ = ["Refusal", "note"]
+
+
+class Refusal(click.ClickException):
+    """What was asked for cannot be done: one sentence on stderr, exit code 2, no traceback."""
+
+    exit_code = 2
+
+    def show(self, file: IO[Any] | None = None) -> None:  # noqa: ARG002
+        note(self.message)
+
+
+def note(message: str) -> None:
+    """Say one line, whatever is in it."""
+    click.echo(f"tenure: {escaped(message)}", err=True)

@@ -1,0 +1,35 @@
+"""What has happened since the store was made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tenure.cli.connection import with_app
+from tenure.cli.document import emit, json_option
+
+if TYPE_CHECKING:
+    from tenure.app import App
+
+__all__ = ["stats"]
+
+
+@click.command()
+@json_option
+@with_app()
+async def stats(app: App, as_json: bool) -> None:
+    """Show what has happened, in all and by queue."""
+    import msgspec
+
+    from tenure.cli.display import console, number, table, text
+    from tenure.stores.base import Totals
+
+    found = await app.astats()
+    if as_json:
+        return emit(msgspec.to_builtins(found))
+    counts = Totals.__struct_fields__
+    listing = table("queue", *((count, "right") for count in counts))
+    for name, totals in [*found.queues.items(), ("all", found.totals)]:
+        listing.add_row(text(name), *(number(getattr(totals, count)) for count in counts))
+    return console().print(listing)

@@ -1,0 +1,97 @@
+"""The one place where a string from outside names code: `module:app` or `path/to/file.py:app`."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import pkgutil
+import sys
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+
+from tenure.app import App
+from tenure.cli.refusal import Refusal
+
+__all__ = ["load_app"]
+
+
+def load_app(target: str) -> App:
+    """Import the module or file and give the App that the target names; `app` if it names none.
+
+    Raises `Refusal` with one sentence, and with the closest name there is.
+    """
+    where, colon, attribute = target.rpartition(":")
+    if not colon:
+        where, attribute = target, "app"
+    module = _file(where) if where.endswith(".py") else _module(where)
+    try:
+        found = getattr(module, attribute)
+    except AttributeError:
+        apps = [name for name, value in vars(module).items() if isinstance(value, App)]
+        raise Refusal(f"{where} has no attribute {attribute!r}{_hint(attribute, apps or vars(module))}") from None
+    if not isinstance(found, App):
+        raise Refusal(f"{target} is of type {type(found).__name__}, not an App")
+    return found
+
+
+def _module(name: str) -> ModuleType:
+    # A console script does not have the working directory on its path, `python -m` does.
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise Refusal(f"{name!r} is no module name: say module:app or path/to/file.py:app")
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            raise Refusal(f"there is no module {error.name!r}{_hint(error.name, _siblings(error.name))}") from None
+        raise _failed(name, error) from None
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's module does when it is imported
+        raise _failed(name, error) from None
+
+
+def _file(where: str) -> ModuleType:
+    path = Path(where).resolve()
+    if not path.is_file():
+        raise Refusal(f"there is no file {where}{_hint(path.name, (other.name for other in path.parent.glob('*.py')))}")
+    # A file may be called like a module that is already there (queue.py), which must stay what it is.
+    name = path.stem if path.stem not in sys.modules else f"{path.stem}_py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's module does when it is imported
+        raise _failed(where, error) from None
+    return module
+
+
+def _siblings(name: str) -> list[str]:
+    """The modules that `name` could have meant, with their package."""
+    package, dot, _ = name.rpartition(".")
+    paths = getattr(sys.modules[package], "__path__", []) if dot else None
+    return [f"{package}{dot}{module.name}" for module in pkgutil.iter_modules(paths)]
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f": did you mean {close[0]!r}?" if close else ""
+
+
+def _failed(where: str, error: BaseException) -> Refusal:
+    """Say where in the user's code an import went wrong."""
+    if isinstance(error, SyntaxError):
+        place = f" in {error.filename}, line {error.lineno}"
+    else:
+        frames = [
+            f for f in traceback.extract_tb(error.__traceback__) if f.filename[0] != "<" and f.filename != __file__
+        ]
+        place = f" in {frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
+    return Refusal(f"importing {where} failed{place}: {type(error).__name__}: {error!s:.500}")

@@ -1,0 +1,345 @@
+"""Arguments and results as JSON, and back by annotation.
+
+The payload of a job is one JSON object, which programs in other languages may write as well:
+
+    {"args": [42, "de"], "kwargs": {"copies": 2}}
+
+`args` holds the positional arguments, `kwargs` those given by name; an empty member is left out, so a call without
+arguments is `{}`. Other members are refused. A result is any JSON value. The payload of a raw task is its bytes.
+
+One rule decides what may be stored: **a value is accepted if reading back what was written, by the annotation of its
+parameter (or of the function's return), gives an equal value.** So a datetime, a set, a dataclass or a dict with integer
+keys needs its annotation; NaN and the infinities, which JSON lacks, are refused; a tuple may come back as a list.
+Beyond that, integers have at most 64 bits and containers nest at most 64 deep, so that every store and every reader of
+the payload agrees. All of this is checked before any I/O, by the producer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from tenure.errors import PayloadError, PayloadTooLarge
+
+__all__ = ["ANY_CALL", "RAW_CALL", "Arguments", "JsonArguments", "RawArguments", "ResultCodec", "decoder_of"]
+
+MAX_DEPTH = 64
+MAX_INTEGER = 2**63 - 1
+MIN_INTEGER = -(2**63)
+
+Decode = Callable[[bytes | msgspec.Raw], Any]
+Bound = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+class Arguments(Protocol):
+    """How the calls of one task become payloads and payloads become calls."""
+
+    def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+        """Write a call; `TypeError` if it does not fit the signature, `PayloadError` if it cannot be stored exactly."""
+        ...
+
+    def decode(self, payload: bytes) -> Bound:
+        """Read a call, converted by annotation; `PayloadError` if it cannot be made."""
+        ...
+
+    def key(self, payload: bytes) -> str:
+        """A text that is the same for equal arguments, however they were passed; defaults are not filled in."""
+        ...
+
+
+class Payload(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The JSON object, its arguments not yet read."""
+
+    args: list[msgspec.Raw] = []
+    kwargs: dict[str, msgspec.Raw] = {}
+
+
+class JsonArguments:
+    """The arguments of a task with this signature, converted by these annotations; a missing one means Any."""
+
+    def __init__(self, signature: inspect.Signature, hints: Mapping[str, Any], limit: int) -> None:
+        self._signature = signature
+        self._limit = limit
+        parameters = signature.parameters.values()
+        self._positional = [p for p in parameters if p.kind in {p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD}]
+        self._named = frozenset(p.name for p in parameters if p.kind in {p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY})
+        self._more = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "")
+        self._others = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), "")
+        self._decoders = {p.name: decoder_of(hints.get(p.name, Any)) for p in parameters}
+        self._shapes = [self._shape(count) for count in range(len(self._positional) + 1)]
+        self._may_be_empty = self._misfit((), {}) is None
+        self._plain = self._plain_decoder(hints)
+
+    def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+        if not args and not kwargs and self._may_be_empty:
+            return b"{}"
+        if (misfit := self._misfit(args, kwargs)) is not None:
+            raise misfit
+        call: dict[str, Any] = {}
+        if args:
+            call["args"] = args
+        if kwargs:
+            call["kwargs"] = kwargs
+        try:
+            # The payload and its list or object of arguments are no part of the user's nesting.
+            data = _write(call, MAX_DEPTH + 2)
+            exact = _same(self.decode(data), (args, kwargs))
+        except PayloadError:
+            self._check_each(args, kwargs)
+            raise
+        if not exact:
+            self._check_each(args, kwargs)
+        return data
+
+    def decode(self, payload: bytes) -> Bound:
+        if len(payload) > self._limit:
+            raise PayloadTooLarge(len(payload), self._limit)
+        if payload == b"{}" and self._may_be_empty:
+            return (), {}
+        # Ends like a list of positional arguments with nothing after it.
+        if self._plain is not None and payload.endswith(b"]}"):
+            try:
+                return self._plain(payload), {}
+            except Exception:  # noqa: BLE001, S110 - the long way says what is wrong
+                pass
+        return self._decode_each(payload)
+
+    def key(self, payload: bytes) -> str:
+        args, kwargs = self.decode(payload)
+        bound = self._signature.bind(*args, **kwargs)
+        return _digest(msgspec.json.encode(bound.arguments, enc_hook=_encode_other, order="deterministic"))
+
+    def _plain_decoder(self, hints: Mapping[str, Any]) -> Callable[[bytes], tuple[Any, ...]] | None:
+        """A decoder for calls with positional arguments only, which are most: 0.4 µs, where one by one takes 4."""
+        if not self._positional or self._misfit(self._positional, {}) is not None:
+            return None
+        given = [(f"p{n}", _type(hints.get(p.name, Any)), p.default is p.empty) for n, p in enumerate(self._positional)]
+        fields = [(name, kind) if required else (name, kind, msgspec.UNSET) for name, kind, required in given]
+        try:
+            args = msgspec.defstruct("Args", fields, array_like=True, forbid_unknown_fields=True)
+            call = msgspec.defstruct("Call", [("args", args)], forbid_unknown_fields=True)
+            decode: Callable[[bytes], Any] = msgspec.json.Decoder(call, dec_hook=_decode_other).decode
+        except TypeError:
+            return None  # an annotation that msgspec cannot follow
+        values = msgspec.structs.astuple
+
+        def plain(payload: bytes) -> tuple[Any, ...]:
+            args = values(decode(payload).args)
+            return args if args[-1] is not msgspec.UNSET else args[: args.index(msgspec.UNSET)]
+
+        return plain
+
+    def _decode_each(self, payload: bytes) -> Bound:
+        try:
+            call = _PAYLOAD.decode(payload)
+        except Exception as error:
+            raise PayloadError(f"the payload is no call of a task: {_reason(error)}") from error
+        if (misfit := self._misfit(call.args, call.kwargs)) is not None:
+            raise PayloadError(f"the payload does not fit the task: {misfit}") from misfit
+        values = [_read(self._decoders[name], raw, what) for name, what, raw in self._each(call.args, call.kwargs)]
+        count = len(call.args)
+        return tuple(values[:count]), dict(zip(call.kwargs, values[count:], strict=True))
+
+    def _check_each(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Raise `PayloadError` about the first argument that would not come back; tuples may come back as lists."""
+        for name, what, value in self._each(args, kwargs):
+            _check(value, self._decoders[name], what)
+
+    def _each(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+        """Each argument with the parameter that takes it, and what to call it before people."""
+        for position, value in enumerate(args):
+            name = self._positional[position].name if position < len(self._positional) else self._more
+            yield name, f"parameter {name!r}", value
+        for name, value in kwargs.items():
+            yield name if name in self._named else self._others, f"parameter {name!r}", value
+
+    def _shape(self, count: int) -> tuple[frozenset[str], frozenset[str]]:
+        """Which names must, and which may, be passed as keywords after so many positional arguments."""
+        taken = {p.name for p in self._positional[:count]}
+        left = [p for p in self._signature.parameters.values() if p.name not in taken]
+        must = (p.name for p in left if p.default is p.empty and p.kind not in {p.VAR_POSITIONAL, p.VAR_KEYWORD})
+        return frozenset(must), self._named - taken
+
+    def _misfit(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TypeError | None:
+        """Why the function cannot be called like this, if it cannot."""
+        # Binding costs 3 µs, so it is left for signatures that take more than they name, and for its messages.
+        if len(args) < len(self._shapes):
+            must, may = self._shapes[len(args)]
+            if must <= kwargs.keys() <= may:
+                return None
+        try:
+            self._signature.bind(*args, **kwargs)
+        except TypeError as misfit:
+            return misfit
+        return None
+
+
+class RawArguments:
+    """The one argument of a raw task: bytes, stored and handed over as they are, empty ones too."""
+
+    def __init__(self, signature: inspect.Signature, limit: int) -> None:
+        self._signature = signature
+        self._limit = limit
+
+    def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+        ((name, payload),) = self._signature.bind(*args, **kwargs).arguments.items()
+        if not isinstance(payload, bytes | bytearray | memoryview):
+            raise PayloadError(f"parameter {name!r}: a raw task takes bytes, got {type(payload).__name__}")
+        self._check_size(len(data := bytes(payload)))
+        return data
+
+    def decode(self, payload: bytes) -> Bound:
+        self._check_size(len(payload))
+        return (payload,), {}
+
+    def key(self, payload: bytes) -> str:
+        return _digest(payload)
+
+    def _check_size(self, size: int) -> None:
+        if size > self._limit:
+            raise PayloadTooLarge(size, self._limit)
+
+
+class ResultCodec:
+    """Results of a function with this return annotation.
+
+    A function is free to return what its annotation does not say: then the result comes back as plain JSON.
+    """
+
+    def __init__(self, annotation: Any, limit: int) -> None:
+        self._decoder = decoder_of(annotation)
+        self._limit = limit
+
+    def encode(self, value: Any) -> str:
+        """Write a result; `PayloadError` if it would not come back equal, `PayloadTooLarge` over the limit."""
+        if value is None:
+            return "null"
+        data = _check(value, self._lenient, "the result")
+        if len(data) > self._limit:
+            raise PayloadTooLarge(len(data), self._limit)
+        return data.decode()
+
+    def decode(self, text: str) -> Any:
+        """Read a result, by annotation where it fits that."""
+        return self._lenient(text.encode())
+
+    def _lenient(self, data: bytes | msgspec.Raw) -> Any:
+        try:
+            return self._decoder(data)
+        except Exception:  # noqa: BLE001 - whatever a class of the user raises about a value that is none of its own
+            return _ANYTHING(data)
+
+
+def decoder_of(annotation: Any) -> Decode:
+    """A decoder for one annotation; one that msgspec cannot follow means Any."""
+    try:
+        return msgspec.json.Decoder(_type(annotation), dec_hook=_decode_other).decode
+    except TypeError:
+        return _ANYTHING
+
+
+def _type(annotation: Any) -> Any:
+    return Any if annotation is object else annotation
+
+
+def _check(value: Any, decode: Decode, what: str) -> bytes:
+    """Write a value that comes back equal, or raise `PayloadError` saying what is wrong with it."""
+    try:
+        data = _write(value, MAX_DEPTH)
+    except PayloadError as error:
+        raise PayloadError(f"{what}: {error}") from error.__cause__
+    if not _same(_read(decode, data, what), value):
+        raise PayloadError(
+            f"{what}: this {type(value).__name__} would not come back as it is (NaN, an infinity, a set, keys that are "
+            "no strings, an object without its type): annotate it with its exact type, or use plain JSON values"
+        )
+    return data
+
+
+def _write(value: Any, depth: int) -> bytes:
+    try:
+        data = _ENCODER.encode(value)
+    except Exception as error:
+        raise PayloadError(f"it cannot be written as JSON: {_reason(error)}") from error
+    # A cheap look first: most payloads have no long run of digits and few brackets.
+    if _LONG_NUMBER.search(data) or data.count(b"[") + data.count(b"{") > MAX_DEPTH:
+        _check_limits(msgspec.json.decode(data), depth)
+    return data
+
+
+def _read(decode: Decode, data: bytes | msgspec.Raw, what: str) -> Any:
+    try:
+        return decode(data)
+    except Exception as error:
+        raise PayloadError(f"{what}: it does not fit its annotation: {_reason(error)}") from error
+
+
+def _check_limits(value: Any, depth: int) -> None:
+    if isinstance(value, int) and not MIN_INTEGER <= value <= MAX_INTEGER:
+        raise PayloadError("an integer has more than 64 bits: pass it as text")
+    if isinstance(value, list | dict):
+        if depth == 0:
+            raise PayloadError(f"containers are nested more than {MAX_DEPTH} deep")
+        for item in value.values() if isinstance(value, dict) else value:
+            _check_limits(item, depth - 1)
+
+
+def _same(read: Any, written: Any) -> bool:
+    """Whether two values are equal, a list standing for a tuple."""
+    try:
+        if read == written:
+            return True
+    except Exception:  # noqa: BLE001 - a class of the user that cannot be compared cannot be trusted to come back
+        return False
+    if type(written) in {list, tuple} and type(read) in {list, tuple}:
+        return len(read) == len(written) and all(map(_same, read, written))
+    if isinstance(written, dict) and isinstance(read, dict):
+        return read.keys() == written.keys() and all(_same(read[key], written[key]) for key in written)
+    return False
+
+
+def _reason(error: Exception) -> str:
+    """Why it went wrong, on one line: classes of users may say it in many."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deep, or holds itself"
+    if isinstance(error, UnicodeEncodeError):
+        return "a text holds half a character (a lone surrogate)"
+    return " ".join(str(error).split())[:500] or type(error).__name__
+
+
+def _encode_other(value: Any) -> Any:
+    if hasattr(type(value), "model_dump"):  # pydantic, which need not be installed
+        return value.model_dump(mode="json")
+    raise NotImplementedError(f"objects of type {type(value).__qualname__} have no JSON form")
+
+
+def _decode_other(kind: type, value: Any) -> Any:
+    if hasattr(kind, "model_validate_json"):  # from text, so that strict models accept what JSON has no type for
+        return kind.model_validate_json(msgspec.json.encode(value))
+    raise NotImplementedError(f"{kind.__qualname__} cannot be made from JSON")
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+_LONG_NUMBER = re.compile(rb"\d{19}")
+_ENCODER = msgspec.json.Encoder(enc_hook=_encode_other)
+_PAYLOAD = msgspec.json.Decoder(Payload)
+_ANYTHING: Decode = msgspec.json.Decoder().decode
+
+ANY_CALL = inspect.Signature(
+    [
+        inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL),
+        inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD),
+    ]
+)
+"""The signature of a task whose code is elsewhere."""
+
+RAW_CALL = inspect.Signature([inspect.Parameter("payload", inspect.Parameter.POSITIONAL_OR_KEYWORD)])
+"""The same for a raw task."""

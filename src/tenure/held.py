@@ -1,0 +1,132 @@
+"""Jobs leased by hand, for code that is no task function."""
+
+from __future__ import annotations
+
+from time import monotonic
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from tenure.checks import Duration
+from tenure.errors import LeaseLost
+from tenure.holder import Holder
+from tenure.job import JobRecord
+from tenure.lease import AbortReason, Lease
+from tenure.lifecycle import next_step
+from tenure.outcome import Answer, Fail, Outcome, Raised, Released, Reschedule, Retry, Succeeded, Wait
+from tenure.stores.base import Renewal, VerdictKind
+from tenure.sync import blocking, refuse_on_loop, run
+
+if TYPE_CHECKING:
+    from tenure.app import App
+
+__all__ = ["Held"]
+
+
+class Held:
+    """A job in the caller's hands until it is settled. Its lease is renewed in the background.
+
+    `with held:` (or `async with held:`) finishes the job at the end of the block, and retries it if the block raises;
+    an answer such as `Fail("why")` raised in the block decides itself and goes no further.
+    """
+
+    def __init__(self, app: App, holder: Holder, lease: Lease) -> None:
+        self._app = app
+        self._holder = holder
+        self._lease = lease
+        self._settings = app.settings(lease.job.task)
+        self._settled = False
+        self._kept = holder.keep(lease, self._settings.renew)
+
+    def __repr__(self) -> str:
+        return f"<Held job {self.job.id} of {self.job.task}>"
+
+    @property
+    def job(self) -> JobRecord:
+        """The job as it was leased."""
+        return self._lease.job
+
+    @property
+    def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What it is to be called with, by annotation if its task is registered here; `PayloadError` if it cannot be read."""
+        return self._app.caller_of(self.job).decode(self.job.payload)
+
+    @property
+    def lost(self) -> AbortReason | None:
+        """Why the job must be let go: it was taken away, or (`error`) may have been, for it could not be renewed in time."""
+        return self._kept.lost or (AbortReason.ERROR if monotonic() > self._kept.held_until else None)
+
+    async def arenew(self) -> None:
+        """Hold it for the length of its lease from now; `LeaseLost` if it has been taken away."""
+        asked_at = monotonic()
+        [reason] = await self._app.session.store.renew([Renewal(self._lease, self._lease.ttl)])
+        if reason is not None:
+            raise LeaseLost(self.job.id, reason)
+        self._kept.renewed_at = asked_at
+
+    async def afinish(self, value: Any = None) -> None:
+        """End the job as succeeded with this result. Like all that settle it, `LeaseLost` if it has been taken away."""
+        await self._settle(Succeeded(self._app.caller_of(self.job).results.encode(value)))
+
+    async def arelease(self) -> None:
+        """Give it back to the front of its queue, as if it had not been leased."""
+        await self._settle(Released())
+
+    async def aretry(self, why: str = "", *, after: Duration | None = None) -> None:
+        """Put it at the back of its queue, after so many seconds or by the backoff of its task."""
+        await self._settle(Retry(why, after=after))
+
+    async def afail(self, why: str = "") -> None:
+        """End the job as failed."""
+        await self._settle(Fail(why))
+
+    renew = blocking(arenew)
+    finish = blocking(afinish)
+    release = blocking(arelease)
+    retry = blocking(aretry)
+    fail = blocking(afail)
+
+    def __enter__(self) -> Self:
+        refuse_on_loop("held.__enter__", "use async with")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        return run(self.__aexit__(kind, error, trace))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if not self._settled:
+            await self._settle(_outcome(error))
+        return isinstance(error, Answer)
+
+    async def _settle(self, outcome: Outcome) -> None:
+        step = next_step(self.job, outcome, self._settings.policy)
+        [verdict] = await self._app.session.store.settle([(self._lease, step)])
+        self._settled = True
+        self._holder.drop(self._kept)
+        match verdict.kind:
+            case VerdictKind.OK:
+                return
+            case VerdictKind.NOT_FOUND:
+                raise LeaseLost(self.job.id, AbortReason.NOT_FOUND)
+            case _:
+                raise LeaseLost(self.job.id, self._kept.lost or AbortReason.TAKEN)
+
+
+def _outcome(error: BaseException | None) -> Outcome:
+    match error:
+        case None:
+            return Succeeded("null")
+        case Retry() | Fail() | Reschedule() | Wait():
+            return error
+        case Exception():
+            from tenure.worker.failure import error_info
+
+            return Raised(error, error_info(error))
+        case _:  # KeyboardInterrupt, a cancellation: through no fault of the job
+            return Released()

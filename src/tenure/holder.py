@@ -1,0 +1,146 @@
+"""Who holds the jobs that are leased by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from contextvars import Context
+from time import monotonic
+
+import msgspec
+
+from tenure.errors import StoreError
+from tenure.lease import AbortReason, Lease, new_nonce
+from tenure.lifecycle import RELEASE
+from tenure.options import Unset
+from tenure.stores.base import LeaseRequest, Renewal, Store, WorkerInfo
+from tenure.worker.identity import Identity
+
+__all__ = ["Holder", "Kept"]
+
+log = logging.getLogger("tenure")
+
+LOOK = 1.0
+"""Seconds between looks: for jobs, if no wake-up came; at the leases, sooner if the shortest of them needs it."""
+
+
+class Kept(msgspec.Struct, eq=False):
+    """One lease in a holder's care."""
+
+    lease: Lease
+    interval: float | None
+    """Seconds from one renewal to the next; None: never."""
+
+    renewed_at: float
+    """When the store was asked, on a monotonic clock: it counts from later than that."""
+
+    lost: AbortReason | None = None
+
+    @property
+    def held_until(self) -> float:
+        return self.renewed_at + self.lease.ttl
+
+
+class Holder:
+    """Looks after the held jobs of one event loop: registered like a worker, beating and renewing while there are any."""
+
+    def __init__(self, store: Store) -> None:
+        self._identity = Identity(None)
+        self.id = self._identity.take()
+        self._store = store
+        self._loop = asyncio.get_running_loop()
+        self._kept: set[Kept] = set()
+        self._changed = asyncio.Event()
+        self._registered = False
+        self._task: asyncio.Task[None] | None = None
+        self._store_is_gone = False
+
+    async def lease(self, queues: tuple[str, ...], limit: int, ttl: float, wait: float, *, wakeup: bool) -> list[Lease]:
+        """Lease up to `limit` jobs of these queues, waiting up to `wait` seconds for the first."""
+        deadline = self._loop.time() + wait
+        while True:
+            answer = await self._store.lease(
+                LeaseRequest(
+                    queues=queues, limit=limit, worker=self.id, ttl=ttl, nonce=new_nonce(), solo=not self._kept
+                )
+            )
+            left = deadline - self._loop.time()
+            if answer.leases or left <= 0:
+                return answer.leases
+            pause = min(left, LOOK, LOOK if answer.due_in is None else answer.due_in)
+            await (self._store.wait_for_work(queues, pause) if wakeup else asyncio.sleep(pause))
+
+    def keep(self, lease: Lease, renew: float | Unset | None) -> Kept:
+        """Renew this lease until it is dropped or lost."""
+        interval = lease.ttl / 3 if isinstance(renew, Unset) else renew
+        kept = Kept(lease, interval, monotonic())
+        self._kept.add(kept)
+        if self._task is None:
+            self._task = self._loop.create_task(self._look_after_them(), context=Context())
+        self._changed.set()
+        return kept
+
+    def drop(self, kept: Kept) -> None:
+        """Stop renewing: the job is settled. May be called from any thread."""
+        self._kept.discard(kept)
+        if not self._kept:
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and this holder with it
+                self._loop.call_soon_threadsafe(self._changed.set)
+
+    async def close(self) -> None:
+        """Give back what is still held and leave the registry."""
+        if self._task is None:
+            return
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        with contextlib.suppress(StoreError):  # the leases will expire
+            await self._store.settle([(kept.lease, RELEASE) for kept in self._kept])
+            await self._store.leave(self.id)
+
+    async def _look_after_them(self) -> None:
+        while True:
+            self._changed.clear()
+            try:
+                await self._look()
+            except StoreError as error:
+                if not self._store_is_gone:
+                    log.warning("the store is gone while jobs are held, their leases may be lost: %r", str(error))
+                self._store_is_gone = True
+            else:
+                self._store_is_gone = False
+            kept = tuple(self._kept)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min([LOOK, *(each.lease.ttl / 3 for each in kept)]) if kept else None):
+                    await self._changed.wait()
+
+    async def _look(self) -> None:
+        if self._kept:
+            # False: an operator has retired this holder. Its jobs are gone, and those leased since need it registered.
+            if not (self._registered and await self._store.beat(self.id, len(self._kept))):
+                await self._store.register(self._info())
+                self._registered = True
+            await self._renew()
+        elif self._registered:
+            await self._store.leave(self.id)
+            self._registered = False
+
+    async def _renew(self) -> None:
+        """Hold for longer what is due for it, and hear of everything that has been taken away."""
+        kept, asked_at = tuple(self._kept), monotonic()
+        due = [k.interval is not None and asked_at - k.renewed_at >= k.interval for k in kept]
+        renewals = [Renewal(k.lease, k.lease.ttl if is_due else None) for k, is_due in zip(kept, due, strict=True)]
+        for each, is_due, reason in zip(kept, due, await self._store.renew(renewals), strict=True):
+            if is_due:
+                each.renewed_at = asked_at
+            if reason is not None:
+                each.lost = reason
+                self._kept.discard(each)
+
+    def _info(self) -> WorkerInfo:
+        kept = tuple(self._kept)
+        queues = tuple(sorted({each.lease.job.queue for each in kept}))
+        return WorkerInfo(
+            id=self.id, host=self._identity.host, pid=self._identity.pid, queues=queues, tasks=(),
+            concurrency=len(kept), held=len(kept),
+        )  # fmt: skip

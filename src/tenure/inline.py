@@ -1,0 +1,98 @@
+"""Running jobs where they are enqueued, for scripts and tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from tenure.context import AbortSignal, Context
+from tenure.errors import UnknownTask
+from tenure.handle import Job
+from tenure.job import ErrorInfo, State
+from tenure.lease import Lease, new_nonce
+from tenure.lifecycle import next_step
+from tenure.outcome import Outcome, Reschedule, Unknown
+from tenure.session import Session
+from tenure.stores.base import STEP, LeaseRequest, Search, Store
+from tenure.sync import PerLoop, refuse_on_loop, run
+
+if TYPE_CHECKING:
+    from tenure.app import App
+    from tenure.worker.threads import Threads
+
+__all__ = ["Inline"]
+
+WORKER = "inline"
+
+
+class Inline:
+    """`with app.inline():` or `async with app.inline():`, what is enqueued in the block has run when the enqueue returns.
+
+    The jobs live in a store of their own, in memory, which goes with the block; the app's store is not touched. Their
+    life is the usual one, except that no delay and no backoff is waited for. A job that reschedules itself, waits to be
+    completed or has no task here stays where it is.
+    """
+
+    def __init__(self, app: App) -> None:
+        from tenure.stores.memory import MemoryStore, Space
+
+        space = Space()
+        self.sessions = PerLoop(lambda: Session(MemoryStore(space), app.options))
+        self._app = app
+        self._resting: set[str] = set()
+
+    def __enter__(self) -> Self:
+        refuse_on_loop("with app.inline", "use async with")
+        self._app.inlines.append(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        run(self.__aexit__(kind, error, trace))
+
+    async def __aenter__(self) -> Self:
+        self._app.inlines.append(self)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._app.inlines.remove(self)
+        await self.sessions.close()
+
+    async def work_off(self, jobs: Sequence[Job[Any]]) -> None:
+        """Run whatever waits, until nothing does, and let these handles know how it ended."""
+        from tenure.worker.threads import Threads
+
+        store = self.sessions.here().store
+        threads = Threads()
+        try:
+            while (lease := await self._next(store)) is not None:
+                outcome = await self._outcome(lease, threads)
+                if isinstance(outcome, Reschedule | Unknown):
+                    self._resting.add(lease.job.id)
+                step = next_step(lease.job, outcome, self._app.settings(lease.job.task).policy)
+                await store.settle([(lease, step)])
+        finally:
+            threads.close()
+        for job, record in zip(jobs, await store.get([job.id for job in jobs]), strict=True):
+            if record is not None:
+                job.note(record)
+
+    async def _next(self, store: Store) -> Lease | None:
+        waiting = (await store.search(Search(state=State.WAITING, limit=STEP))).jobs
+        await store.trigger([job.id for job in waiting if job.run_at is not None and job.id not in self._resting])
+        queues = tuple(dict.fromkeys(job.queue for job in waiting))
+        request = LeaseRequest(queues=queues, limit=1, worker=WORKER, ttl=60, nonce=new_nonce(), solo=True)
+        return next(iter((await store.lease(request)).leases), None)
+
+    async def _outcome(self, lease: Lease, threads: Threads) -> Outcome:
+        from tenure.worker.executor import perform
+
+        task = self._app.tasks.get(lease.job.task)
+        if task is None:
+            unknown = UnknownTask(lease.job.task, self._app.tasks)
+            return Unknown(ErrorInfo("UnknownTask", str(unknown)), known_elsewhere=False)
+        return await perform(task, Context(lease, WORKER, AbortSignal()), self._app.middlewares, threads)

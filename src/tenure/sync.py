@@ -1,0 +1,206 @@
+"""Blocking calls, and what belongs to one event loop.
+
+Tenure is asynchronous inside. Blocking code reaches it through one private event loop, on a thread of its own that the
+first such call starts; each blocking method is its async twin, run there. A store object belongs to one loop, so an app
+has one for the private loop and one for every other loop that its async methods are called on.
+
+After a fork the child has neither the thread nor a right to the connections: it forgets both without closing them, for
+the parent uses them still, and makes its own when it needs them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import functools
+import os
+import threading
+import weakref
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+
+from tenure.errors import UseAsync
+
+__all__ = ["PerLoop", "blocking", "loop_factory", "refuse_on_loop", "run"]
+
+P = ParamSpec("P")
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+class Closable(Protocol):
+    async def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=Closable)
+
+
+def blocking(method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[S, P], T]:
+    """The blocking twin of an async method whose name begins with `a`."""
+    name = method.__name__.removeprefix("a")
+
+    @functools.wraps(method)
+    def twin(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        refuse_on_loop(name)
+        return run(method(self, *args, **kwargs))
+
+    twin.__name__ = name
+    twin.__qualname__ = method.__qualname__.removesuffix(method.__name__) + name
+    return twin
+
+
+def refuse_on_loop(method: str, instead: str | None = None) -> None:
+    """Raise `UseAsync` on a thread whose event loop is running: waiting here would stop that loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise UseAsync(method, instead)
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on the private loop, with the context variables that are set here, and wait for it."""
+    loop = _private_loop()
+    # A bare lock: a concurrent.futures.Future would cost a condition and two more wake-ups for every enqueue.
+    ended = threading.Lock()
+    ended.acquire()
+    task: asyncio.Task[T]
+
+    def start() -> None:
+        nonlocal task
+        task = loop.create_task(coroutine)
+        task.add_done_callback(lambda _: ended.release())
+
+    def cancel() -> None:
+        task.cancel()
+
+    loop.call_soon_threadsafe(start)
+    try:
+        ended.acquire()
+    except BaseException:  # KeyboardInterrupt, most likely: nobody waits for the answer any more
+        loop.call_soon_threadsafe(cancel)
+        raise
+    return task.result()
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Makes the faster event loop, if it is installed (the extra `fast`)."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+class PerLoop(Generic[C]):
+    """One object for each event loop, made on first use and closed with its loop."""
+
+    def __init__(self, make: Callable[[], C]) -> None:
+        self._make = make
+        self._found: dict[asyncio.AbstractEventLoop, tuple[C, AsyncGenerator[None, None]]] = {}
+        _all_of_them.add(self)
+
+    def here(self) -> C:
+        """The object of the loop that is running."""
+        loop = asyncio.get_running_loop()
+        entry = self._found.get(loop)
+        return entry[0] if entry is not None else self._open(loop)
+
+    async def close(self) -> None:
+        """Close the object of the running loop and that of the private loop, if there are any; `here` makes others."""
+        if _private is not None and _private.loop in self._found and _private.loop is not asyncio.get_running_loop():
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.close(), _private.loop))
+        entry = self._found.get(asyncio.get_running_loop())
+        if entry is not None:
+            await entry[1].aclose()
+
+    def forget(self) -> None:
+        """Let go of everything without closing it, or letting it be closed when it is collected."""
+        _abandoned.append(self._found)
+        self._found = {}
+
+    def _open(self, loop: asyncio.AbstractEventLoop) -> C:
+        for other in [other for other in self._found if other.is_closed()]:
+            del self._found[other]
+        made = self._make()
+        lifetime = self._lifetime(loop, made)
+        self._found[loop] = made, lifetime
+        # An event loop tells nobody that it ends, but asyncio.run and its like close the async generators that were
+        # started on it while it still runs. This one is started, by hand, for the sake of its end.
+        with contextlib.suppress(StopIteration):
+            lifetime.__anext__().__await__().__next__()
+        return made
+
+    async def _lifetime(self, loop: asyncio.AbstractEventLoop, made: C) -> AsyncGenerator[None, None]:
+        try:
+            yield
+        finally:
+            self._found.pop(loop, None)
+            # At the exit of the process no executor and no new thread helps to close: what is left open goes with it.
+            with contextlib.suppress(RuntimeError) if _exiting else contextlib.nullcontext():
+                await made.close()
+
+
+class _LoopThread:
+    """An event loop on a daemon thread."""
+
+    def __init__(self) -> None:
+        started = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(started,), name="tenure", daemon=True)
+        self._thread.start()
+        started.wait()
+
+    def stop(self) -> None:
+        """End the loop, closing what belongs to it."""
+        self.loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join(5)
+
+    def _run(self, started: threading.Event) -> None:
+        # No asyncio.run: it would end the executor, which takes a new thread, which the exit of the process forbids.
+        (loop_factory() or asyncio.new_event_loop)().run_until_complete(self._serve(started))
+
+    async def _serve(self, started: threading.Event) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        started.set()
+        await self._stopping.wait()
+        await self.loop.shutdown_asyncgens()
+
+
+_private: _LoopThread | None = None
+_exiting = False
+_start_lock = threading.Lock()
+_all_of_them: weakref.WeakSet[PerLoop[Any]] = weakref.WeakSet()
+_abandoned: list[object] = []
+"""What a fork has left in this process: kept, because collecting it could close what the parent uses."""
+
+
+def _private_loop() -> asyncio.AbstractEventLoop:
+    global _private  # noqa: PLW0603 - one per process
+    if _private is None:
+        with _start_lock:
+            if _private is None:
+                _private = _LoopThread()
+    return _private.loop
+
+
+@atexit.register
+def _stop() -> None:
+    global _exiting, _private  # noqa: PLW0603 - one per process
+    _exiting = True
+    private, _private = _private, None  # whoever still calls at the exit gets another loop, not one that has ended
+    if private is not None:
+        private.stop()
+
+
+def _forget_all() -> None:
+    global _private, _start_lock  # noqa: PLW0603 - one per process
+    _abandoned.append(_private)
+    _private = None
+    _start_lock = threading.Lock()  # another thread of the parent may have held it
+    for each in _all_of_them:
+        each.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)

@@ -1,0 +1,81 @@
+"""One job in a worker's hands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tenure.context import AbortSignal, Context
+from tenure.lease import AbortReason, Lease
+from tenure.options import Unset
+from tenure.worker.settings import Settings
+
+if TYPE_CHECKING:
+    from tenure.worker.slots import Slot
+
+__all__ = ["Attempt"]
+
+STILL_HELD: Final = frozenset({None, AbortReason.TIMEOUT, AbortReason.SHUTDOWN})
+"""Reasons to stop that leave the lease with the worker; with any other it is gone, and what the job gives is dropped."""
+
+
+class Attempt:
+    """A leased job from the moment it arrives until it is settled or lost; the worker's loop and its keeper share it."""
+
+    __slots__ = ("context", "ended", "lease", "leased_at", "renewed_at", "settings", "signal", "slot", "ttl")
+
+    def __init__(self, lease: Lease, settings: Settings, leased_at: float) -> None:
+        self.lease = lease
+        self.settings = settings
+        self.signal = AbortSignal()
+        self.context: Context | None = None
+        """Once its function has been started."""
+
+        self.slot: Slot | None = None
+        self.ended = False
+        """Whether its outcome is known: a second one (of a function that was given up) is dropped."""
+
+        # When the store was asked, on a monotonic clock: it counts from later than that.
+        self.leased_at = leased_at
+        self.renewed_at = leased_at
+        self.ttl = lease.ttl
+
+    @property
+    def lost(self) -> bool:
+        """Whether the lease is gone."""
+        return self.signal.reason not in STILL_HELD
+
+    @property
+    def running(self) -> bool:
+        """Whether a slot is at work on it."""
+        return self.slot is not None and self.slot.attempt is self
+
+    @property
+    def wanted_ttl(self) -> float:
+        """Seconds that a renewal asks for."""
+        return self.settings.lease if self.lease.job.lease is None else self.lease.ttl
+
+    @property
+    def renew_at(self) -> float | None:
+        """When the next renewal is due; None: never."""
+        interval = self.settings.renew
+        if interval is None:
+            return None
+        if isinstance(interval, Unset):
+            return self.renewed_at + self.ttl - self.wanted_ttl * 2 / 3
+        return self.renewed_at + interval
+
+    @property
+    def give_up_at(self) -> float:
+        """When the worker must let go by itself, because the store may soon give the job to another."""
+        return self.renewed_at + self.ttl - max(self.ttl / 10, 0.1)
+
+    def interrupt(self) -> None:
+        """Cancel the coroutine that runs it; on the worker's loop. What runs in a thread only sees its signal."""
+        task = self.settings.task
+        if self.context is not None and task is not None and task.is_async:
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Cancel whatever waits for its end; on the worker's loop. A thread that still runs it becomes a stray."""
+        if self.slot is not None and self.slot.attempt is self:
+            self.slot.task.cancel()

@@ -1,0 +1,177 @@
+"""The life of a job in a worker, top to bottom: from the lease in hand to what becomes of the job."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from tenure.context import Context, Middleware, running
+from tenure.errors import PayloadError, PayloadTooLarge, UnknownTask
+from tenure.job import ErrorInfo, State
+from tenure.lease import AbortReason
+from tenure.lifecycle import Finish, next_step
+from tenure.outcome import Answer, Fail, Outcome, Raised, Released, Retry, Succeeded, Undecodable, Unknown
+from tenure.stores.base import Store
+from tenure.task import Task
+from tenure.worker.attempt import Attempt
+from tenure.worker.failure import bounded, error_info
+from tenure.worker.outage import GONE
+from tenure.worker.settings import SettingsOf
+from tenure.worker.settler import Settler
+from tenure.worker.threads import Threads
+
+__all__ = ["Executor", "perform"]
+
+LIVE = 60.0
+"""Seconds of silence up to which a worker counts as somebody who knows a task."""
+
+STRAY = 5.0
+"""Seconds that a function in a thread has to stop after its time is over, before its slot goes on without it."""
+
+log = logging.getLogger("tenure.worker")
+
+
+class Executor:
+    """Runs attempts, and hands what becomes of their jobs to the settler."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: SettingsOf,
+        settler: Settler,
+        threads: Threads,
+        middleware: Sequence[Middleware],
+        payload_limit: int,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._settler = settler
+        self._threads = threads
+        self._middleware = middleware
+        self._payload_limit = payload_limit
+
+    async def execute(self, attempt: Attempt) -> None:
+        """Run one attempt. Raises nothing: whatever happens is the job's outcome, or is dropped with a lost lease."""
+        job, settings = attempt.lease.job, attempt.settings
+        try:
+            outcome = await self._outcome(attempt)
+            step = next_step(job, outcome, settings.policy)
+        except Exception as error:
+            log.exception("job %s of task %s could not be judged, it fails", job.id, job.task)
+            step = Finish(State.FAILED, error=error_info(error))
+        if attempt.lost:
+            log.debug("job %s of task %s lost its lease: %s", job.id, job.task, attempt.signal.reason)
+        else:
+            self._settler.add(attempt, step)
+
+    async def _outcome(self, attempt: Attempt) -> Outcome:
+        job, settings = attempt.lease.job, attempt.settings
+        if attempt.signal.aborted:
+            return Released()  # it was lost in the buffer
+        if settings.task is None:
+            return await self._unknown(attempt)
+        if len(job.payload) > self._payload_limit:
+            return Undecodable(error_info(PayloadTooLarge(len(job.payload), self._payload_limit)))
+        attempt.context = context = Context(attempt.lease, job.worker or "", attempt.signal)
+        if settings.timeout is None:
+            return await perform(settings.task, context, self._middleware, self._threads)
+        timer = asyncio.get_running_loop().call_later(settings.timeout, self._time_is_over, attempt)
+        try:
+            return await perform(settings.task, context, self._middleware, self._threads)
+        finally:
+            timer.cancel()
+
+    def _time_is_over(self, attempt: Attempt) -> None:
+        if attempt.signal.abort(AbortReason.TIMEOUT):
+            attempt.interrupt()
+            asyncio.get_running_loop().call_later(STRAY, self._go_on_without, attempt)
+
+    def _go_on_without(self, attempt: Attempt) -> None:
+        """Take the slot back from a thread that does not stop; cancel a coroutine that caught its cancellation once more."""
+        if attempt.running:
+            job = attempt.lease.job
+            log.warning(
+                "job %s of task %s has not stopped %g s after its timeout: going on without it", job.id, job.task, STRAY
+            )
+            attempt.give_up()
+            asyncio.get_running_loop().call_later(STRAY, self._go_on_without, attempt)
+
+    async def _unknown(self, attempt: Attempt) -> Outcome:
+        job, policy = attempt.lease.job, attempt.settings.policy
+        outcome = Unknown(error_info(UnknownTask(job.task, self._settings.known)), known_elsewhere=False)
+        if not isinstance(next_step(job, outcome, policy), Finish):
+            return outcome
+        # It is about to be broken: only now is it worth asking whether a live worker knows the task.
+        try:
+            workers = await self._store.workers()
+        except GONE:
+            return Unknown(outcome.error, known_elsewhere=True)
+        known = any(job.task in worker.tasks for worker in workers if worker.silent_for < LIVE)
+        return Unknown(outcome.error, known)
+
+
+async def perform(task: Task[..., Any], ctx: Context, middleware: Sequence[Middleware], threads: Threads) -> Outcome:
+    """Call a task and turn whatever happens into an outcome. Raises only if whoever awaits it is itself cancelled."""
+    try:
+        args, kwargs = task.arguments(ctx.job.payload, ctx)
+    except PayloadError as error:
+        return Undecodable(error_info(error))
+    outside = running.set(ctx)
+    try:
+        if middleware:
+            value = await _through(middleware, ctx, functools.partial(_call, task, args, kwargs, threads))
+        else:
+            value = await _call(task, args, kwargs, threads)
+        if isinstance(value, Answer):
+            return _bounded(value)
+        if ctx.signal.reason is AbortReason.TIMEOUT:
+            return _timed_out(task)
+        return Succeeded(task.encode_result(value), ctx.children)
+    except BaseException as error:  # noqa: BLE001  (nothing that a job raises may end the worker)
+        return _outcome_of(error, task, ctx)
+    finally:
+        running.reset(outside)
+
+
+def _call(task: Task[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], threads: Threads) -> Awaitable[Any]:
+    return task.function(*args, **kwargs) if task.is_async else threads.run(task.function, args, kwargs)
+
+
+async def _through(middleware: Sequence[Middleware], ctx: Context, call: Callable[[], Awaitable[Any]]) -> Any:
+    for layer in reversed(middleware):
+        call = functools.partial(layer, ctx, call)
+    return await call()
+
+
+def _outcome_of(error: BaseException, task: Task[..., Any], ctx: Context) -> Outcome:
+    """What an exception means, which depends on whether the job had been told to stop."""
+    if isinstance(error, Answer):
+        return _bounded(error)
+    if ctx.signal.reason is AbortReason.TIMEOUT:
+        return _timed_out(task, error_info(error).traceback)
+    if ctx.signal.aborted:
+        return Released()
+    if isinstance(error, GeneratorExit) or (isinstance(error, asyncio.CancelledError) and _cancelled_from_outside()):
+        raise error
+    return Raised(error, error_info(error))
+
+
+def _timed_out(task: Task[..., Any], where: str | None = None) -> Outcome:
+    """Too late is too late, whatever the function gave in the end: it may have given it because its time was over."""
+    late = TimeoutError(f"the attempt took longer than its timeout of {task.options.timeout:g} s")
+    return Raised(late, ErrorInfo("TimeoutError", str(late), where))
+
+
+def _cancelled_from_outside() -> bool:
+    # A job may raise CancelledError by itself, or cancel what it waits for: then nobody has cancelled this task.
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _bounded(answer: Answer) -> Outcome:
+    if isinstance(answer, Retry | Fail):
+        answer.why = bounded(str(answer.why))
+    return answer  # type: ignore[return-value]  # every Answer is an Outcome

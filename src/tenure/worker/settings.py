@@ -1,0 +1,78 @@
+"""What holds for the jobs of one task on one worker, looked up once on task, worker and app."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tenure.checks import seconds
+from tenure.lifecycle import Policy
+from tenure.options import AppOptions, Unset, WorkerOptions
+from tenure.task import Task
+
+__all__ = ["Settings", "SettingsOf", "resolve"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of one task; those of a task that this worker does not know have no task."""
+
+    task: Task[..., Any] | None
+    policy: Policy
+    lease: float
+    """Seconds that a renewal asks for, unless the job itself says."""
+
+    renew: float | Unset | None
+    """Seconds between renewals; UNSET: when less than two thirds of the lease are left; None: never."""
+
+    timeout: float | None = None
+
+
+class SettingsOf(dict[str, Settings]):
+    """The settings by task name, each looked up when the first job of the task comes."""
+
+    def __init__(self, tasks: Mapping[str, Task[..., Any]], worker: WorkerOptions, app: AppOptions) -> None:
+        super().__init__()
+        self._tasks = tasks
+        self._worker = worker
+        self._app = app
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """Names of the tasks that this worker runs."""
+        only = self._worker.tasks
+        return tuple(sorted(name for name in self._tasks if only is None or name in only))
+
+    def __missing__(self, name: str) -> Settings:
+        only = self._worker.tasks
+        task = self._tasks.get(name) if only is None or name in only else None
+        settings = resolve(task, self._worker, self._app)
+        # What is unknown is not remembered: its module may be imported later, and strangers could fill the memory with names.
+        if task is not None:
+            self[name] = settings
+        return settings
+
+
+def resolve(task: Task[..., Any] | None, worker: WorkerOptions, app: AppOptions) -> Settings:
+    """Look each setting up on the task, then on the worker, then on the app."""
+    if task is None:
+        policy = Policy(app.retry, app.max_attempts, seconds(app.unknown_for, "unknown_for"))
+        return Settings(None, policy, _first(worker.lease, app.lease), _first(worker.renew, app.renew))
+    options = task.options
+    lease = _first(options.lease, worker.lease, app.lease)
+    renew = _first(options.renew, worker.renew, app.renew)
+    if isinstance(renew, float):
+        renew = min(renew, lease / 2)  # interval and lease may come from two places that did not know of each other
+    policy = Policy(
+        _first(options.retry, worker.retry, app.retry),
+        _first(options.max_attempts, app.max_attempts),
+        seconds(app.unknown_for, "unknown_for"),
+    )
+    timeout = None if options.timeout is None else seconds(options.timeout, "timeout")
+    return Settings(task, policy, lease, renew, timeout)
+
+
+def _first(*places: Any) -> Any:
+    """The setting at the first place that has it."""
+    return next((value for value in places if not isinstance(value, Unset)), places[-1])

@@ -1,0 +1,137 @@
+"""What became of jobs, on its way into the store."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tenure.errors import JobError
+from tenure.job import ErrorInfo, State
+from tenure.lifecycle import Finish, Park, Requeue, Transition, next_step
+from tenure.outcome import Raised
+from tenure.stores.base import LEASE_LOST, STEP, Settlement, Store, Verdict, VerdictKind
+from tenure.worker.attempt import Attempt
+from tenure.worker.failure import error_info
+from tenure.worker.outage import GONE
+from tenure.worker.wakeup import Wakeup
+
+if TYPE_CHECKING:
+    from tenure.worker.keeper import Keeper
+
+__all__ = ["Ended", "Settler"]
+
+Ended = tuple[Attempt, Transition]
+
+log = logging.getLogger("tenure.worker")
+
+
+class Settler:
+    """Collects what became of jobs, so that all that end while one round trip is under way go together in the next.
+
+    What it has taken in stays until the store has answered, through any outage.
+    """
+
+    def __init__(self, keeper: Keeper, wakeup: Wakeup) -> None:
+        self._keeper = keeper
+        self._wakeup = wakeup
+        self._ended: list[Ended] = []
+        self.finished = 0
+        """Jobs made final by this worker so far; what the pruner goes by."""
+
+    def __len__(self) -> int:
+        return len(self._ended)
+
+    def add(self, attempt: Attempt, step: Transition) -> None:
+        """Have this step settled with the next round trip; only the first of an attempt counts."""
+        if not attempt.ended:
+            attempt.ended = True
+            self._ended.append((attempt, step))
+            self._wakeup.set()
+
+    def take(self) -> list[Ended]:
+        """What is to be settled now; `settled` or `put_back` must follow."""
+        batch, self._ended = self._ended[:STEP], self._ended[STEP:]
+        return batch
+
+    def put_back(self, batch: Sequence[Ended]) -> None:
+        """Keep what the store could not be told."""
+        self._ended[:0] = batch
+
+    def settled(self, batch: Sequence[Ended], verdicts: Sequence[Verdict]) -> None:
+        """Let go of what the store has answered."""
+        told = log.isEnabledFor(logging.INFO)
+        held = []
+        for (attempt, step), verdict in zip(batch, verdicts, strict=True):
+            if verdict.kind is not VerdictKind.OK:
+                if verdict.kind is VerdictKind.REFUSED:
+                    held.append(attempt)
+                    self._refused(attempt, verdict)
+                else:
+                    job = attempt.lease.job
+                    log.debug("job %s of task %s lost its lease before it was settled", job.id, job.task)
+            elif isinstance(step, Finish):
+                self.finished += 1
+                if told or step.state is not State.SUCCEEDED:
+                    _tell(attempt, step)
+            elif told or isinstance(step, Requeue):
+                _tell(attempt, step)
+        self._keeper.drop(attempt for attempt, _ in batch if attempt not in held)
+
+    async def settle_apart(self, store: Store, batch: Sequence[Ended]) -> list[Verdict]:
+        """Settle a batch that the store choked on: halve it until the bad item stands alone, and fail that one."""
+        try:
+            return await store.settle(settlements(batch))
+        except GONE:
+            raise
+        except Exception as error:
+            if len(batch) > 1:
+                middle = len(batch) // 2
+                return [
+                    *await self.settle_apart(store, batch[:middle]),
+                    *await self.settle_apart(store, batch[middle:]),
+                ]
+            [(attempt, step)] = batch
+            job = attempt.lease.job
+            log.exception("job %s of task %s cannot be settled, it fails", job.id, job.task)
+            if isinstance(step, Finish) and step.state is State.FAILED:
+                return [LEASE_LOST]  # not even that can be said: its lease will expire
+            return await self.settle_apart(store, [(attempt, Finish(State.FAILED, error=error_info(error)))])
+
+    def _refused(self, attempt: Attempt, verdict: Verdict) -> None:
+        """The children cannot be enqueued: a failure of the attempt, under the task's policy."""
+        why = ErrorInfo("EnqueueRefused", verdict.reason)
+        step = next_step(attempt.lease.job, Raised(JobError(verdict.reason), why), attempt.settings.policy)
+        attempt.ended = False
+        self.add(attempt, step)
+
+
+def settlements(batch: Sequence[Ended]) -> list[Settlement]:
+    return [(attempt.lease, step) for attempt, step in batch]
+
+
+def _tell(attempt: Attempt, step: Transition) -> None:
+    job = attempt.lease.job
+    match step:
+        case Finish(State.SUCCEEDED):
+            log.info("job %s of task %s succeeded, attempt %d", job.id, job.task, job.attempt)
+        case Finish(state, _, error):
+            log.error(
+                "job %s of task %s ended as %s, attempt %d: %s", job.id, job.task, state, job.attempt, _why(error)
+            )
+        case Requeue(front=True):
+            log.info("job %s of task %s is released", job.id, job.task)
+        case Requeue(error=ErrorInfo() as error, delay=delay):
+            log.warning(
+                "job %s of task %s runs again in %.3g s, attempt %d: %s",
+                job.id, job.task, delay, job.attempt, _why(error),
+            )  # fmt: skip
+        case Requeue():
+            log.info("job %s of task %s is rescheduled", job.id, job.task)
+        case Park():
+            log.info("job %s of task %s waits to be completed", job.id, job.task)
+
+
+def _why(error: ErrorInfo | None) -> str:
+    # The repr keeps line breaks and escape codes of a message out of the log: one job, one line.
+    return "no reason given" if error is None else f"{error.type}: {error.message[:200]!r}"

@@ -1,0 +1,147 @@
+"""The slots of a worker: where jobs run, and how many at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import types
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import copy_context
+from time import perf_counter
+from typing import Any
+
+from tenure.worker.attempt import Attempt
+from tenure.worker.buffer import Buffer
+from tenure.worker.pace import Pace
+
+__all__ = ["Slot", "Slots"]
+
+TURN = 0.001
+"""Seconds after which a slot whose jobs never wait gives the loop to the others, so that settling goes on beside them."""
+
+Execute = Callable[[Attempt], Coroutine[Any, Any, None]]
+
+
+class Slots:
+    """Runs the jobs in the buffer, at most `size` at a time; `freed` is told when a slot has rested.
+
+    A slot is one long-lived asyncio task. One is woken for a full buffer and runs job after job; only when a job waits for
+    something does it wake two others. So a job that never waits costs no task and no wake-up of its own, and those that
+    do wait are all running after a few passes of the loop.
+    """
+
+    def __init__(
+        self, size: int, buffer: Buffer, execute: Execute, pace: Pace, *, rest: float, freed: Callable[[], None]
+    ) -> None:
+        self.size = size
+        self.buffer = buffer
+        self.execute = execute
+        self.pace = pace
+        self.rest = rest
+        self.freed = freed
+        self.busy = 0
+        """Slots that run a job, or rest after one."""
+
+        self.on_loop: Attempt | None = None
+        """The job whose code is on the event loop at this moment; read by the keeper, from its thread."""
+
+        self._slots: list[Slot] = []
+        self._parked: list[asyncio.Future[None]] = []
+
+    @property
+    def running(self) -> list[Attempt]:
+        """Jobs that have started and whose outcome is not known."""
+        return [slot.attempt for slot in self._slots if slot.attempt is not None and not slot.attempt.ended]
+
+    def wake(self) -> None:
+        """Let an idle slot look at the buffer, if there is something in it."""
+        if not self.buffer:
+            return
+        while self._parked:
+            parked = self._parked.pop()
+            if not parked.done():
+                parked.set_result(None)
+                return
+        if len(self._slots) < self.size:
+            self._slots.append(Slot(self))
+
+    async def park(self) -> None:
+        """Wait to be woken."""
+        parked = asyncio.get_running_loop().create_future()
+        self._parked.append(parked)
+        await parked
+
+    async def close(self) -> None:
+        """End the slots; a job that does not let itself be cancelled is left behind."""
+        tasks = [slot.task for slot in self._slots]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=0.1)
+
+
+class Slot:
+    """Room for one job at a time."""
+
+    def __init__(self, slots: Slots) -> None:
+        self.attempt: Attempt | None = None
+        self._slots = slots
+        self._waited = False
+        self.task = asyncio.create_task(self._work(), name="tenure-slot")
+
+    async def _work(self) -> None:
+        slots = self._slots
+        turn_began = perf_counter()
+        while True:
+            attempt = slots.buffer.claim()
+            if attempt is None:
+                await slots.park()
+                turn_began = perf_counter()
+                continue
+            slots.busy += 1
+            self.attempt = attempt
+            attempt.slot = self
+            self._waited = False
+            started = perf_counter()
+            await self._drive(attempt)
+            ended = perf_counter()
+            self.attempt = None
+            slots.pace.ran(ended - started)
+            if attempt.signal.aborted:
+                while self.task.uncancel():
+                    pass  # it was the job that was cancelled, not the slot
+            if slots.rest:
+                await asyncio.sleep(slots.rest)
+                slots.freed()
+            slots.busy -= 1
+            if self._waited:
+                turn_began = ended
+            elif ended - turn_began > TURN:
+                await asyncio.sleep(0)
+                turn_began = perf_counter()
+
+    @types.coroutine
+    def _drive(self, attempt: Attempt) -> Generator[Any, Any, None]:
+        """Run the job in a copy of the context variables, which asyncio gives only to a task of its own."""
+        slots = self._slots
+        context = copy_context()
+        coroutine = slots.execute(attempt)
+        step: Callable[[Any], Any] = coroutine.send
+        value: Any = None
+        while True:
+            slots.on_loop = attempt
+            try:
+                awaited = context.run(step, value)
+            except StopIteration:
+                return
+            finally:
+                slots.on_loop = None
+            if not self._waited:
+                self._waited = True
+                slots.wake()
+                slots.wake()
+            try:
+                value = yield awaited
+                step = coroutine.send
+            except BaseException as error:  # noqa: BLE001  (a cancellation: it is the job's)
+                value = error
+                step = coroutine.throw

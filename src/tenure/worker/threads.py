@@ -1,0 +1,88 @@
+"""Where blocking functions run: daemon threads of the worker's own, fed by a queue."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context, copy_context
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+
+__all__ = ["Threads"]
+
+
+class _Call(NamedTuple):
+    ended: asyncio.Future[tuple[Any, BaseException | None]]
+    context: Context
+    function: Callable[..., Any]
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+
+
+class Threads:
+    """Runs blocking functions, as many at a time as are asked for; belongs to one event loop.
+
+    The threads are daemons: one that never ends cannot keep the process from ending. Results return to the loop together,
+    one hop for all that came since the last: a hop each would cost more than the job.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._feed: SimpleQueue[_Call | None] = SimpleQueue()
+        self._ended: deque[tuple[_Call, Any, BaseException | None]] = deque()
+        self._hop_under_way = False
+        self._started = 0
+        self._busy = 0
+
+    async def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Call a function in a thread, with the context variables that are set here.
+
+        Cancelled, it leaves the function running: the thread is a stray, another takes its place, and what the function
+        gives is dropped.
+        """
+        self._busy += 1
+        if self._busy > self._started:
+            self._started += 1
+            threading.Thread(target=self._serve, name="tenure-job", daemon=True).start()
+        ended = self._loop.create_future()
+        self._feed.put(_Call(ended, copy_context(), function, args, kwargs))
+        value, error = await ended
+        if error is not None:
+            raise error
+        return value
+
+    def close(self) -> None:
+        """Let every thread end once its function has."""
+        for _ in range(self._started):
+            self._feed.put(None)
+
+    def _serve(self) -> None:
+        while (call := self._feed.get()) is not None:
+            value: Any = None
+            error: BaseException | None = None
+            if not call.ended.cancelled():
+                try:
+                    value = call.context.run(call.function, *call.args, **call.kwargs)
+                except BaseException as raised:  # noqa: BLE001  (the outcome of the job, whatever it is)
+                    error = raised
+            self._hand_back((call, value, error))
+            del call, value, error  # else an idle thread keeps the last job's arguments and result alive
+
+    def _hand_back(self, ended: tuple[_Call, Any, BaseException | None]) -> None:
+        self._ended.append(ended)
+        # The flag falls before the deque is emptied, so whoever appends after that finds it down and hops again.
+        if not self._hop_under_way:
+            self._hop_under_way = True
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(self._resolve)
+
+    def _resolve(self) -> None:
+        self._hop_under_way = False
+        while self._ended:
+            call, value, error = self._ended.popleft()
+            self._busy -= 1
+            if not call.ended.done():
+                call.ended.set_result((value, error))

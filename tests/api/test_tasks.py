@@ -1,0 +1,176 @@
+"""Making tasks of functions."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tenure import App, Backoff, Context, Retry, Task
+from tenure.errors import InvalidName, InvalidOption, PayloadError
+from tenure.job import JobRecord, State
+from tenure.lease import Lease, Token
+
+if TYPE_CHECKING:
+    from somewhere import Missing  # type: ignore[import-not-found]
+
+app = App("memory://tasks")
+
+
+@app.task
+def add(a: int, b: int = 1) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@app.task(queue="mail", retry=Backoff(initial=1), max_attempts=None, lease=60, timeout=5, keep=7, priority=-3)
+async def send(user: int, *, lang: str = "en") -> str:
+    return f"{user} {lang}"
+
+
+@app.task
+def greet(ctx: Context, name: str) -> str:
+    return f"{ctx.job.id} {name}"
+
+
+@app.task
+def late_context(name: str = "x", ctx: Context | None = None) -> None: ...
+
+
+@app.task
+def named_context(a: int, *rest: int, ctx: Context, b: int = 1) -> None: ...
+
+
+@app.task(raw=True)
+def store_bytes(ctx: Context, data: bytes) -> int:
+    return len(data)
+
+
+@app.task
+def half_known(missing: Missing, count: int) -> None: ...
+
+
+@app.task
+def answers(n: int) -> set[int] | Retry:
+    return {n} if n else Retry("later")
+
+
+def a_context() -> Context:
+    from tenure.context import AbortSignal
+
+    return Context(Lease(JobRecord("j", "t", "q", State.RUNNING, b"{}"), Token(1, 1), 30.0), "w", AbortSignal())
+
+
+def test_a_task_called_like_a_function_runs_here() -> None:
+    assert add(1, b=2) == 3
+    assert asyncio.run(send(1)) == "1 en"
+
+
+def test_a_task_keeps_the_name_and_the_documentation_of_its_function() -> None:
+    assert (add.name, add.__doc__, add.is_async, send.is_async) == ("add", "Add two numbers.", False, True)
+    assert (add.__module__, inspect.signature(add)) == (__name__, inspect.signature(add.function))
+    assert app.tasks["add"] is add
+    assert isinstance(send, Task)
+
+
+def test_options_are_those_that_were_given_and_the_queue_is_the_default_one() -> None:
+    assert add.options.queue == "default"
+    assert (send.options.queue, send.options.max_attempts, send.options.lease) == ("mail", None, 60.0)
+
+
+def test_the_context_is_filled_in_wherever_it_stands() -> None:
+    ctx = a_context()
+
+    assert greet.arguments(greet.bind("Ann").payload, ctx) == ((ctx, "Ann"), {})
+    assert greet.arguments(greet.bind(name="Ann").payload, ctx) == ((ctx,), {"name": "Ann"})
+    assert late_context.arguments(b"{}", ctx) == ((), {"ctx": ctx})
+    assert late_context.arguments(late_context.bind("a").payload, ctx) == (("a", ctx), {})
+    assert named_context.arguments(b'{"args":[1,2,3]}', ctx) == ((1, 2, 3), {"ctx": ctx})
+    assert store_bytes.arguments(b"\0", ctx) == ((ctx, b"\0"), {})
+
+
+def test_callers_cannot_pass_a_context() -> None:
+    with pytest.raises(TypeError):
+        late_context.bind("a", ctx=None)
+
+
+def test_a_task_with_a_context_is_called_directly_only_inside_a_job() -> None:
+    with pytest.raises(LookupError, match="no job is running here"):
+        greet("Ann")
+
+
+def test_an_annotation_that_cannot_be_resolved_means_any_and_spoils_no_other() -> None:
+    assert half_known.arguments(half_known.bind({"a": 1}, 2).payload, None) == (({"a": 1}, 2), {})
+    with pytest.raises(PayloadError, match="'count'"):
+        half_known.bind({"a": 1}, "2")
+
+
+def test_answers_are_no_part_of_the_type_of_a_result() -> None:
+    assert answers.results.decode(answers.encode_result({3})) == {3}
+
+
+def test_a_wrapped_function_keeps_its_signature() -> None:
+    def log(function: Callable[..., int]) -> Callable[..., int]:
+        @functools.wraps(function)
+        def inner(*args: Any, **kwargs: Any) -> int:
+            return function(*args, **kwargs)
+
+        return inner
+
+    @App("memory://").task
+    @log
+    def double(n: int) -> int:
+        return 2 * n
+
+    assert double(2) == 4
+    with pytest.raises(PayloadError, match="'n'"):
+        double.bind("2")
+
+
+@pytest.mark.parametrize("name", ["a b", "a\n", "ä", "a" * 128, "-"])
+def test_a_task_name_that_no_store_accepts_is_refused(name: str) -> None:
+    with pytest.raises(InvalidName):
+        App("memory://").task(name=name)(lambda: None)
+
+
+def test_a_lambda_needs_a_name() -> None:
+    app = App("memory://")
+
+    with pytest.raises(InvalidName, match="lambda"):
+        app.task(lambda: None)
+    assert app.task(name="nothing")(lambda: None).name == "nothing"
+
+
+def test_two_tasks_of_one_name_are_refused() -> None:
+    app = App("memory://")
+    app.task(name="twin")(lambda: None)
+
+    with pytest.raises(InvalidOption, match="'twin' already"):
+        app.task(name="twin")(lambda: None)
+
+
+def test_without_a_default_queue_a_task_must_name_one() -> None:  # R1, T23
+    app = App("memory://", default_queue=None)
+
+    with pytest.raises(InvalidOption, match="'lonely' names no queue"):
+        app.task(name="lonely")(lambda: None)
+    with pytest.raises(InvalidOption, match="names no queue"):
+        app.remote("lonely")
+    assert app.task(name="housed", queue="q")(lambda: None).options.queue == "q"
+
+
+def test_a_raw_task_takes_one_argument() -> None:
+    with pytest.raises(InvalidOption, match="must take one argument"):
+        App("memory://").task(raw=True)(add.function)
+
+
+@pytest.mark.parametrize(
+    "options", [{"max_attempts": 0}, {"lease": 0.1}, {"priority": 2**31}, {"priority": 1.5}, {"queue": "a b"}]
+)
+def test_task_options_are_checked_when_the_task_is_made(options: dict[str, Any]) -> None:
+    with pytest.raises((InvalidOption, InvalidName)):
+        App("memory://").task(**options)(add.function)

@@ -1,0 +1,230 @@
+"""What the processes of these tests do with a store, without an app."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import resource
+import sys
+import time
+
+import apsw
+
+from tenure import App
+from tenure.errors import JobFailed, StoreError
+from tenure.job import NewJob, State, new_id
+from tenure.lease import Lease, new_nonce
+from tenure.lifecycle import RELEASE, Finish
+from tenure.stores.base import LeaseRequest, Renewal, Store
+from tenure.stores.sqlite.store import SqliteStore
+
+from .disk import FaultyDisk
+from .processes import say, told
+from .recording import RecordedStore, Recorder
+
+
+def a_job(queue: str = "q", task: str = "task", payload: bytes = b"{}") -> NewJob:
+    return NewJob(id=new_id(), task=task, queue=queue, payload=payload)
+
+
+def request(
+    queue: str = "q", limit: int = 1, *, worker: str = "w", ttl: float = 30.0, solo: bool = False
+) -> LeaseRequest:
+    return LeaseRequest(queues=(queue,), limit=limit, worker=worker, ttl=ttl, nonce=new_nonce(), solo=solo)
+
+
+async def take(store: Store, queue: str = "q", limit: int = 1, *, ttl: float = 30.0, solo: bool = False) -> list[Lease]:
+    return (await store.lease(request(queue, limit, ttl=ttl, solo=solo))).leases
+
+
+async def drain(store: Store, recorder: Recorder, queue: str = "q") -> None:
+    """Do all jobs of a queue that wait."""
+    while leases := await take(store, queue, 100):
+        for lease in leases:
+            recorder.start(lease)
+        await store.settle([(lease, Finish(State.SUCCEEDED, "null")) for lease in leases])
+
+
+async def write_and_work(path: str, folder: str, rounds: int) -> None:
+    """Enqueue, lease and settle, over and over."""
+    recorder = Recorder(folder)
+    store = RecordedStore(path, recorder)
+    await store.open()
+    say("ready")
+    told()
+    for _ in range(rounds):
+        await store.enqueue([a_job() for _ in range(5)])
+        leases = await take(store, limit=random.randint(1, 9))
+        for lease in leases:
+            recorder.start(lease)
+        await store.settle([(lease, Finish(State.SUCCEEDED, "null")) for lease in leases])
+    await store.close()
+    say("done")
+
+
+async def produce(path: str, folder: str) -> None:
+    """Enqueue batches until killed."""
+    store = RecordedStore(path, Recorder(folder))
+    await store.open()
+    say("ready")
+    while True:
+        await store.enqueue([a_job() for _ in range(random.choice([1, 1, 3, 150]))])
+
+
+def read_for_long(path: str) -> None:
+    """Hold a read transaction until told to end it; say how many jobs it sees."""
+    connection = apsw.Connection(path)
+    connection.execute("BEGIN")
+    count = "SELECT count(*) FROM tenure_jobs"
+    say("reads", connection.execute(count).fetchall()[0][0])
+    told()
+    say("read", connection.execute(count).fetchall()[0][0])
+    connection.close()
+
+
+async def open_and_enqueue(path: str) -> None:
+    """Open the file when told, together with others, and enqueue one job."""
+    store = SqliteStore(path)
+    say("ready")
+    told()
+    job = a_job()
+    await store.enqueue([job])
+    say("enqueued", job.id)
+    await store.close()
+
+
+async def produce_and_die(path: str, folder: str, number: int) -> None:
+    """Enqueue batches until the so-manieth write or sync, and die there."""
+    disk = FaultyDisk()
+    store = RecordedStore(path, Recorder(folder))
+    await store.open()
+    disk.kill_at(number)
+    while True:
+        await store.enqueue([a_job(payload=b'"' + b"x" * 3000 + b'"') for _ in range(3)])
+
+
+async def produce_on_a_broken_disk(path: str, folder: str) -> None:
+    """Enqueue, fail to, and enqueue again; say what the failure was called."""
+    disk = FaultyDisk()
+    recorder = Recorder(folder)
+    store = RecordedStore(path, recorder)
+    await store.enqueue([a_job()])
+    disk.fail()
+    for _ in range(3):
+        try:
+            await store.enqueue([a_job(), a_job()])
+        except StoreError as error:
+            say("refused", type(error).__name__, str(error))
+    disk.heal()
+    await store.enqueue([a_job()])
+    await drain(store, recorder)
+    await store.close()
+    say("done")
+
+
+async def produce_until_limited(path: str, folder: str, limit: int) -> None:
+    """Enqueue until no file may grow any more, then let them grow again and enqueue once more."""
+    recorder = Recorder(folder)
+    store = RecordedStore(path, recorder)
+    await store.open()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    say("refused", *await fill(store))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    await store.enqueue([a_job()])
+    await drain(store, recorder)
+    await store.close()
+    say("done")
+
+
+async def fill(store: Store) -> tuple[str, str]:
+    """Enqueue until that is refused; by which error."""
+    while True:
+        try:
+            await store.enqueue([a_job(payload=b'"' + b"x" * 10_000 + b'"') for _ in range(10)])
+        except StoreError as error:
+            return type(error).__name__, str(error)
+
+
+async def die_while_opening(path: str, number: int) -> None:
+    """Make the file, and die at the so-manieth write or sync."""
+    disk = FaultyDisk()
+    disk.kill_at(number)
+    await SqliteStore(path).open()
+    say("opened")
+    told()
+
+
+async def idle(path: str) -> None:
+    """Wait for work and do it, saying when it was woken."""
+    store = SqliteStore(path)
+    await store.open()
+    while True:
+        await store.wait_for_work(["q"], 60)
+        woken = time.monotonic()
+        leases = await take(store)
+        await store.settle([(lease, Finish(State.SUCCEEDED)) for lease in leases])
+        say("woken", woken, [lease.job.id for lease in leases])
+
+
+async def idle_when_told(path: str) -> None:
+    """Have a doorbell, but be idle only when told."""
+    store = SqliteStore(path)
+    await store.wait(["nobody"])
+    say("ready")
+    told()
+    await idle(path)
+
+
+async def visit(path: str) -> None:
+    """Have a doorbell for a moment."""
+    store = SqliteStore(path)
+    await store.wait(["nobody"])
+    await store.close()
+
+
+async def idle_many_times(path: str, number: int) -> None:
+    """Wait for work with as many store objects."""
+    async with asyncio.TaskGroup() as group:
+        for _ in range(number):
+            group.create_task(SqliteStore(path).wait_for_work(["q"], 60))
+            await asyncio.sleep(0.001)
+
+
+async def hold_and_settle_late(path: str) -> None:
+    """Lease a job and, once told, renew it, finish it and release it, whatever has happened meanwhile."""
+    store = SqliteStore(path)
+    [lease] = await take(store)
+    say("held")
+    told()
+    [renewal] = await store.renew([Renewal(lease, ttl=30)])
+    [settle] = await store.settle([(lease, Finish(State.SUCCEEDED, '"stale"'))])
+    [release] = await store.settle([(lease, RELEASE)])
+    say("answers", renewal, settle.kind, release.kind)
+    await store.close()
+
+
+async def hold_all(path: str, folder: str, queue: str) -> None:
+    """Lease every job of a queue for a second, and say how many."""
+    store = RecordedStore(path, Recorder(folder))
+    held = 0
+    while leases := await take(store, queue, 1000, ttl=1):
+        held += len(leases)
+    say("held", held)
+    told()
+
+
+def enqueue_remotely(url: str) -> None:
+    """Enqueue jobs of tasks whose module this process has never seen, and wait for their results."""
+    app = App(url)
+    quick = app.remote("quick")
+    one = quick.enqueue(7)
+    several = app.remote("quick").enqueue_many([(7,), {"number": 8}])
+    wrong = quick.enqueue("no number")
+    results = [one.result(timeout=20), [job.result(timeout=20) for job in several]]
+    try:
+        wrong.result(timeout=20)
+    except JobFailed as error:
+        results.append(type(error).__name__)
+    assert not any(name.endswith((".tasks", ".program")) for name in sys.modules if name.startswith("tests."))
+    say("results", *results)
+    app.close()

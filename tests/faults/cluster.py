@@ -1,0 +1,82 @@
+"""Worker processes on one store, and what a test sees of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tenure import Job
+from tenure.job import JobRecord
+from tenure.stores.base import QueueInfo
+
+from .checker import check
+from .history import Ended, History, Start, Violation, read
+from .inspection import counted, recounted, sound
+from .processes import PATIENCE, Process, Processes, eventually
+from .tasks import make_app
+
+__all__ = ["Cluster"]
+
+
+class Cluster:
+    """An app whose workers are processes of their own, started by the command line."""
+
+    def __init__(self, path: Path, folder: Path, processes: Processes) -> None:
+        self.path = path
+        self.folder = folder
+        self.app = make_app(path, folder)
+        self._processes = processes
+
+    def worker(self, *options: str, die: str = "", target: str = "tests.faults.program:app") -> Process:
+        """Start a worker process; it may be told at which instant of a job's life to die."""
+        return self._processes.work(
+            target, *options, FAULTS_PATH=str(self.path), FAULTS_FOLDER=str(self.folder), FAULTS_DIE=die
+        )
+
+    def enqueue(self, task: str, *arguments: Any, queue: str = "default", number: int = 1) -> list[Job[Any]]:
+        """Enqueue the same call so many times."""
+        return self.app.tasks[task].using(queue=queue).enqueue_many([arguments] * number)
+
+    def wait_for_start(self, job: Job[Any], times: int = 1) -> Start:
+        """Wait until the function of a job has been started so many times; its last start."""
+        eventually(lambda: len(self.starts(job)) >= times, f"start {times} of {job}")
+        return self.starts(job)[-1]
+
+    def wait_for_work_of(self, worker: Process) -> None:
+        """Wait until a worker process has started a function."""
+        history = self.folder / f"{worker.pid}.history"
+        eventually(lambda: history.exists() and bool(read([history])[1]), "the first start")
+
+    def starts(self, job: Job[Any]) -> list[Start]:
+        return [start for start in read(self.folder.glob("*.history"))[1] if start.id == job.id]
+
+    def wait_for_end(self, timeout: float = PATIENCE) -> dict[str, JobRecord]:
+        """Wait until every job is final; all of them, by id."""
+        eventually(lambda: not any(map(_unfinished, self.app.queues())), self._what_is_left, timeout)
+        return self.records()
+
+    def records(self) -> dict[str, JobRecord]:
+        """All jobs, by id."""
+        found: dict[str, JobRecord] = {}
+        cursor = None
+        while True:
+            page = self.app.jobs(limit=1000, cursor=cursor)
+            found |= {job.id: job.record for job in page if job.record}
+            cursor = page.cursor
+            if cursor is None:
+                return found
+
+    def violations(self) -> list[Violation]:
+        """What the history of everybody contradicts, once all has ended; and the file must be in order."""
+        assert sound(self.path)
+        assert counted(self.path) == recounted(self.path)  # I20
+        calls, starts = read(self.folder.glob("*.history"))
+        return check(History(calls, starts, [Ended.of(record) for record in self.records().values()]))
+
+    def _what_is_left(self) -> str:
+        left = [f"{job.task} {job.id} is {job.state}" for job in self.records().values() if not job.state.final]
+        return f"the end of {', '.join(left[:20])}; {self._processes.last_words()}"
+
+
+def _unfinished(queue: QueueInfo) -> int:
+    return queue.waiting + queue.scheduled + queue.blocked + queue.running

@@ -1,0 +1,9 @@
+"""What the worker processes of these tests import."""
+
+from __future__ import annotations
+
+import os
+
+from .tasks import make_app
+
+app = make_app(os.environ["FAULTS_PATH"], os.environ["FAULTS_FOLDER"])

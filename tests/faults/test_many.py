@@ -1,0 +1,79 @@
+"""Many jobs, many workers, many leases that expire together."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+from statistics import median
+
+from . import clients
+from .cluster import Cluster
+from .processes import Processes, eventually
+
+LONG = bool(os.environ.get("TENURE_LONG"))
+
+
+def test_eight_workers_drain_a_queue_and_every_job_runs(cluster: Cluster) -> None:  # W5, I1, I4, I8, I20, T20
+    number = 50_000 if LONG else 5_000
+    for _ in range(0, number, 1_000):
+        cluster.enqueue("quick", 1, number=1_000)
+    workers = [cluster.worker("-c", "5") for _ in range(8)]
+
+    records = cluster.wait_for_end(timeout=600 if LONG else 50)
+
+    assert len(records) == number
+    assert Counter((record.state, record.attempt) for record in records.values()) == {("succeeded", 1): number}
+    assert cluster.violations() == []
+    totals = cluster.app.stats().totals
+    assert (totals.processed, totals.succeeded, totals.failed, totals.retried, totals.lost) == (number, number, 0, 0, 0)
+    assert sum(each.processed for each in cluster.app.stats().workers.values()) == number
+    assert not any(worker.ended for worker in workers)
+
+
+def test_many_leases_that_expire_together_hold_up_no_other_queue(
+    cluster: Cluster, processes: Processes, tmp_path: Path
+) -> None:  # F24, I12, I17
+    number = 10_000 if LONG else 2_000
+    for _ in range(0, number, 1_000):
+        cluster.enqueue("quick", 1, queue="many", number=1_000)
+    holder = processes.start(clients.hold_all, cluster.path, tmp_path, "many")
+    assert holder.hear("held") == [number]
+    holder.kill()
+    cluster.worker("-q", "many,other", "-c", "5")
+    cluster.worker("-q", "other")
+    cluster.app.tasks["quick"].using(queue="other").enqueue(0).result(timeout=20)
+
+    waits = []
+    while sum(queue.running + queue.waiting for queue in cluster.app.queues() if queue.name == "many"):
+        began = time.monotonic()
+        cluster.app.tasks["quick"].using(queue="other").enqueue(0).result(timeout=20)
+        waits.append(time.monotonic() - began)
+
+    records = cluster.wait_for_end()
+    many = [record for record in records.values() if record.queue == "many"]
+    assert {(record.state, record.losses) for record in many} == {("succeeded", 1)}
+    assert median(waits) < 0.1
+    assert max(waits) < 1.5
+    assert cluster.violations() == []
+
+
+def test_two_workers_of_the_same_name_leave_each_others_jobs_alone(cluster: Cluster) -> None:  # F9, I12
+    naps = cluster.enqueue("nap", 2.5, number=2)
+    first = cluster.worker("--id", "twin")
+    second = cluster.worker("--id", "twin")
+    for nap in naps:
+        cluster.wait_for_start(nap)
+
+    records = cluster.wait_for_end()
+    first.send(signal.SIGTERM)
+    assert first.wait() == 0
+    [after] = cluster.enqueue("nap", 0)
+    assert after.result(timeout=10) == str(second.pid)
+    eventually(lambda: [worker.pid for worker in cluster.app.workers()] == [second.pid], "the one that is left")
+
+    assert [(records[nap.id].attempt, records[nap.id].losses) for nap in naps] == [(1, 0)] * 2
+    assert {nap.result(timeout=1) for nap in naps} == {str(first.pid), str(second.pid)}
+    assert cluster.violations() == []

@@ -1,0 +1,95 @@
+"""Many processes on one file, and processes that are killed while they write to it (F15)."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from tenure.stores.sqlite.store import SqliteStore
+
+from . import clients
+from .checker import check
+from .inspection import counted, recounted, sound
+from .processes import Processes
+from .recording import RecordedStore, Recorder, history_of, records_of
+
+LONG = bool(os.environ.get("TENURE_LONG"))
+
+
+async def test_eight_processes_write_to_one_file_beside_a_long_reader(
+    path: Path, store: SqliteStore, processes: Processes, tmp_path: Path
+) -> None:  # F15, W2, W5
+    rounds = 400 if LONG else 20
+    await store.enqueue([clients.a_job("other")])
+    reader = processes.start(clients.read_for_long, path)
+    [seen] = reader.hear("reads")
+    writers = [processes.start(clients.write_and_work, path, tmp_path, rounds) for _ in range(8)]
+    for writer in writers:
+        writer.hear("ready")
+
+    for writer in writers:
+        writer.tell("go")
+    for writer in writers:
+        writer.hear("done", timeout=600 if LONG else 30)
+
+    reader.tell("end")
+    assert reader.hear("read") == [seen], "a long reader sees one snapshot"
+    assert [writer.wait() for writer in writers] == [0] * 8
+    recorder = Recorder(tmp_path)
+    recorded = RecordedStore(path, recorder)
+    await clients.drain(recorded, recorder)
+    history = await history_of(recorded, tmp_path)
+    await recorded.close()
+    [other] = [job for job in history.ended if job.state == "waiting"]
+    history = history.__class__(history.calls, history.starts, [job for job in history.ended if job is not other])
+    assert len(history.ended) == 8 * rounds * 5
+    assert {call.outcome for call in history.calls} == {"ok"}, "no call was refused for a lock"
+    assert check(history) == []
+    assert sound(path)
+    assert counted(path) == recounted(path)  # I20
+
+
+async def test_ten_processes_make_the_file_at_once(path: Path, processes: Processes) -> None:
+    makers = [processes.start(clients.open_and_enqueue, path) for _ in range(10)]
+    for maker in makers:
+        maker.hear("ready")
+
+    for maker in makers:
+        maker.tell("go")
+    enqueued = {maker.hear("enqueued")[0] for maker in makers}
+
+    assert [maker.wait() for maker in makers] == [0] * 10
+    store = SqliteStore(path)
+    assert {job.id for job in await records_of(store)} == enqueued
+    await store.close()
+    assert sound(path)
+
+
+@pytest.mark.parametrize("seed", range(20 if LONG else 2))
+async def test_what_a_killed_producer_was_told_is_stored(
+    path: Path, processes: Processes, tmp_path: Path, seed: int
+) -> None:  # F15, I1, I2, I19
+    chance = random.Random(seed)
+    for _ in range(2):
+        producers = [processes.start(clients.produce, path, tmp_path) for _ in range(3)]
+        for producer in producers:
+            producer.hear("ready")
+        for producer in producers:
+            time.sleep(chance.uniform(0, 0.1))  # the instant of the kill is what the test is about
+            producer.kill()
+
+    assert sound(path)
+    assert counted(path) == recounted(path)
+    recorder = Recorder(tmp_path)
+    store = RecordedStore(path, recorder)
+    before = await history_of(store, tmp_path)
+    acked = {item.id for call in before.calls if call.outcome == "ok" for item in call.answers}
+    assert acked
+    assert acked <= {job.id for job in before.ended}
+    await clients.drain(store, recorder)
+    assert check(await history_of(store, tmp_path)) == []
+    await store.close()

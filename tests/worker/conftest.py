@@ -1,0 +1,155 @@
+"""Workers on each store, and what can be done to the calls between the two."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import pytest
+
+from tenure.app import App
+from tenure.job import JobRecord, NewJob, new_id
+from tenure.stores import open_store
+from tenure.stores.base import LeaseRequest, Store, WorkerInfo
+from tenure.worker.worker import Worker
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A store that nobody has used, of each kind."""
+    return f"memory://{new_id()}" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db"
+
+
+class MakeApp(Protocol):
+    def __call__(self, **options: Any) -> App: ...
+
+
+@pytest.fixture
+async def make_app(url: str) -> AsyncIterator[MakeApp]:
+    """Make an app with certain options; all of one test share the store."""
+    apps: list[App] = []
+
+    def make(**options: Any) -> App:
+        apps.append(App(options.pop("store", url), **options))
+        return apps[-1]
+
+    yield make
+    for app in apps:
+        await app.aclose()
+
+
+@pytest.fixture
+def app(make_app: MakeApp) -> App:
+    return make_app()
+
+
+class Start(Protocol):
+    async def __call__(self, app: App, /, *queues: str, **options: Any) -> Worker: ...
+
+
+@pytest.fixture
+async def start() -> AsyncIterator[Start]:
+    """Start workers that are stopped when the test ends."""
+    workers: list[Worker] = []
+
+    async def begin(app: App, /, *queues: str, **options: Any) -> Worker:
+        worker = app.worker(queues or ["*"], **options)
+        workers.append(worker)
+        await worker.start()
+        return worker
+
+    yield begin
+    for worker in workers:
+        await worker.stop(grace=0)
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[Store]:
+    """The store itself, to arrange things and to look at them."""
+    store = open_store(url)
+    yield store
+    await store.close()
+
+
+async def eventually(true: Callable[[], Any], within: float = 10.0) -> Any:
+    """Wait until this gives something true, or its awaited value is; look often."""
+    async with asyncio.timeout(within):
+        while True:
+            value = true()
+            if isinstance(value, Awaitable):
+                value = await value
+            if value:
+                return value
+            await asyncio.sleep(0.005)
+
+
+async def record_of(store: Store, job_id: str) -> JobRecord:
+    [record] = await store.get([job_id])
+    assert record is not None
+    return record
+
+
+async def lose(store: Store, job_id: str, queue: str = "default") -> None:
+    """Have a worker lease this job, the first in line, and die."""
+    await store.register(
+        WorkerInfo(id="doomed", host="h", pid=1, queues=(queue,), tasks=(), concurrency=1),
+    )
+    request = LeaseRequest(queues=(queue,), limit=1, worker="doomed", ttl=60, nonce=1, solo=False)
+    [lease] = (await store.lease(request)).leases
+    assert lease.job.id == job_id
+    await store.retire("doomed")
+
+
+def a_job(task: str, **fields: Any) -> NewJob:
+    return NewJob(id=new_id(), task=task, queue=fields.pop("queue", "default"), **fields)
+
+
+class Wire:
+    """What lies between workers and their store: counts the calls, and lets a test change what happens to them.
+
+    A hook gets the store's method and the arguments, and gives the answer.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.calls: defaultdict[str, list[tuple[Any, ...]]] = defaultdict(list)
+        self.hooks: dict[str, Callable[..., Awaitable[Any]]] = {}
+
+    def open(self) -> Store:
+        return cast("Store", _End(open_store(self._url), self))
+
+
+class _End:
+    def __init__(self, store: Store, wire: Wire) -> None:
+        self._store = store
+        self._wire = wire
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._store, name)
+
+        async def call(*args: Any) -> Any:
+            self._wire.calls[name].append(args)
+            hook = self._wire.hooks.get(name)
+            return await (method(*args) if hook is None else hook(method, *args))
+
+        def listen() -> Any:
+            self._wire.calls[name].append(())
+            return method()
+
+        return listen if name == "signals" else call
+
+
+@pytest.fixture
+def wire(url: str) -> Wire:
+    return Wire(url)
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[str], list[str]]]:
+    """What the worker has logged so far that contains a text."""
+    caplog.set_level(logging.DEBUG, logger="tenure.worker")
+    yield lambda text: [message for message in caplog.messages if text in message]

@@ -1,0 +1,359 @@
+"""The parts of a worker that decide, without any store."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from tenure.app import App
+from tenure.backoff import Backoff
+from tenure.context import AbortSignal, Context, current
+from tenure.errors import Aborted
+from tenure.job import JobRecord, Progress, State
+from tenure.lease import AbortReason, Lease, Token
+from tenure.options import UNSET, AppOptions, WorkerOptions
+from tenure.patterns import expand
+from tenure.worker.attempt import Attempt
+from tenure.worker.buffer import Buffer
+from tenure.worker.failure import MESSAGE, TRACEBACK, error_info
+from tenure.worker.outage import FIRST, LONGEST, Outage
+from tenure.worker.pace import AHEAD, LIMIT, Pace
+from tenure.worker.settings import Settings, resolve
+from tenure.worker.suspects import Clearing
+from tenure.worker.threads import Threads
+from tenure.worker.wakeup import Wakeup
+
+from .conftest import eventually
+
+# Queue lists.
+
+
+@pytest.mark.parametrize(
+    ("patterns", "existing", "served"),
+    [
+        (["b", "a"], [], ["b", "a"]),
+        (["*"], ["c", "a", "b"], ["a", "b", "c"]),
+        (["b", "*"], ["c", "a", "b"], ["b", "a", "c"]),
+        (["*", "b"], ["c", "a"], ["a", "c", "b"]),
+        (["mail*", "*"], ["x", "mail2", "mail1"], ["mail1", "mail2", "x"]),
+        (["q?"], ["q1", "q22", "q3"], ["q1", "q3"]),
+        (["q[12]"], ["q1", "q2", "q3"], ["q1", "q2"]),
+        (["*", "!b"], ["a", "b"], ["a"]),
+        (["!b", "*"], ["a", "b"], ["a"]),
+        (["!mail*", "mail1", "*"], ["mail1", "mail2", "x"], ["x"]),
+        (["a", "a", "*"], ["a"], ["a"]),
+        (["*"], [], []),
+        (["!a"], ["a", "b"], []),
+        (["A*"], ["a1", "A1"], ["A1"]),
+    ],
+)
+def test_a_list_of_queues_keeps_its_order_and_serves_none_twice(
+    patterns: list[str], existing: list[str], served: list[str]
+) -> None:  # R14
+    assert expand(patterns, existing) == tuple(served)
+
+
+# Look-ahead.
+
+
+def steady(run_time: float, rate: float, seconds: float = 1.0) -> int:
+    """How far ahead a worker looks after a while of jobs of this length, at this rate."""
+    pace = Pace(0.0)
+    ahead, now = 0, 0.0
+    for _ in range(int(seconds / 0.05)):
+        for _ in range(int(rate * 0.05)):
+            pace.ran(run_time)
+        now += 0.05
+        ahead = pace.ahead(now)
+    return ahead
+
+
+@pytest.mark.parametrize(
+    ("run_time", "rate", "ahead"),
+    [
+        (0.00001, 100_000, LIMIT),
+        (0.001, 1_000, 20),
+        (0.010, 10_000, 200),
+        (0.010, 100, 2),
+        (0.019, 60, 1),
+        (0.021, 1_000, 0),
+        (2.0, 1_000, 0),
+    ],
+)
+def test_about_twenty_milliseconds_of_work_are_leased_ahead_while_jobs_are_shorter(
+    run_time: float, rate: float, ahead: int
+) -> None:
+    assert steady(run_time, rate) == ahead
+
+
+def test_nothing_is_leased_ahead_before_anything_was_measured() -> None:
+    assert Pace(0.0).ahead(0.0) == 0
+
+
+def test_what_had_to_be_given_back_is_not_leased_ahead_again_before_a_job_has_ended() -> None:
+    pace = Pace(0.0)
+    for _ in range(1000):
+        pace.ran(0.0001)
+    assert pace.ahead(1.0) > 0
+    pace.stalled()
+    assert pace.ahead(1.001) == 0
+    pace.ran(0.0001)
+    assert pace.ahead(1.002) > 0
+
+
+def test_one_long_job_among_short_ones_stops_the_look_ahead_for_a_short_while() -> None:
+    pace = Pace(0.0)
+    for _ in range(1000):
+        pace.ran(0.0001)
+    for _ in range(5):
+        pace.ran(30.0)
+    assert pace.ahead(1.0) == 0
+    for _ in range(100):
+        pace.ran(0.0001)
+    assert pace.ahead(1.1) > 0
+    assert AHEAD == 0.020
+
+
+# Suspects.
+
+
+def test_the_time_given_to_suspects_is_bounded() -> None:
+    clearing, now, cleared = Clearing(), 0.0, 0
+    for _ in range(200_000):
+        clearing.suspect_waits(now)
+        cleared += clearing.left(now) > 0
+        now += 0.01
+    assert 0.05 < cleared / 200_000 < 0.45
+
+
+def test_a_clearing_lasts_longer_each_time_until_even_long_jobs_end_in_it() -> None:
+    clearing, now, longest = Clearing(), 0.0, 0.0
+    for _ in range(40_000):
+        clearing.suspect_waits(now)
+        longest = max(longest, clearing.left(now))
+        now += 1.0
+    assert longest > 3600
+
+
+def test_a_worker_that_holds_nothing_need_not_wait_for_the_clearing_to_end() -> None:
+    clearing = Clearing()
+    clearing.suspect_waits(0.0)
+    assert clearing.left(0.5) > 0
+    clearing.reached()
+    assert clearing.left(0.5) <= 0
+
+
+# Leases.
+
+
+def an_attempt(
+    lease: float = 30.0, job_lease: float | None = None, renew: Any = UNSET, leased_at: float = 100.0
+) -> Attempt:
+    job = JobRecord("id", "task", "default", State.RUNNING, b"{}", lease=job_lease)
+    settings = resolve(None, WorkerOptions(), AppOptions())
+    settings = Settings(None, settings.policy, lease, renew)
+    return Attempt(Lease(job, Token(1, 1), 30.0 if job_lease is None else job_lease), settings, leased_at)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "renew_at", "give_up_at"),
+    [
+        (an_attempt(), 110.0, 127.0),
+        (an_attempt(job_lease=3.0), 101.0, 102.7),
+        (an_attempt(job_lease=1.0), 100 + 1 / 3, 100.9),
+        (an_attempt(renew=None), None, 127.0),
+        (an_attempt(renew=0.5), 100.5, 127.0),
+        # A job that does not say was leased as the worker asks, 30 s; its task wants 300: due at once.
+        (an_attempt(lease=300.0), -70.0, 127.0),
+    ],
+)
+def test_a_lease_is_renewed_when_a_third_is_over_and_given_up_when_nine_tenths_are(
+    attempt: Attempt, renew_at: float | None, give_up_at: float
+) -> None:
+    assert attempt.renew_at == pytest.approx(renew_at) if renew_at is not None else attempt.renew_at is None
+    assert attempt.give_up_at == pytest.approx(give_up_at)
+
+
+def test_the_buffer_gives_back_what_has_waited_too_long_and_keeps_the_rest_in_order() -> None:
+    buffer = Buffer()
+    attempts = [an_attempt(leased_at=at) for at in (1.0, 1.0, 2.0, 3.0)]
+    buffer.put(attempts)
+    assert buffer.claim_stale(2.5) == attempts[:3]
+    assert buffer.claim() is attempts[3]
+    assert buffer.claim() is None
+    assert buffer.claim_all() == []
+
+
+# Settings.
+
+
+def test_each_setting_is_found_at_the_first_place_that_has_it() -> None:  # Q13
+    app = App("memory://", lease=50, retry=None, max_attempts=7)
+
+    @app.task(lease=10)
+    async def task() -> None: ...
+
+    @app.task(renew=None, timeout=3, max_attempts=None)
+    async def other() -> None: ...
+
+    worker = WorkerOptions(lease=20, renew=9, retry=Backoff(initial=1))
+    found = resolve(task, worker, app.options)
+    assert (found.lease, found.renew, found.timeout) == (10, 5, None)  # no interval is above half the lease
+    assert found.policy.retry == Backoff(initial=1)
+    assert found.policy.max_attempts == 7
+    found = resolve(other, worker, app.options)
+    assert (found.lease, found.renew, found.timeout) == (20, None, 3)
+    assert found.policy.max_attempts is None
+    assert resolve(task, WorkerOptions(), app.options).policy.retry is None
+
+
+# Outages.
+
+
+def test_the_pause_of_an_outage_is_jittered_from_nothing_to_a_bound_that_grows() -> None:  # F17
+    outage = Outage("w")
+    first = [outage.gone(str(n), ConnectionError()) for n in range(200)]
+    for _ in range(20):
+        outage.gone("part", ConnectionError())
+    later = [outage.gone("part", ConnectionError()) for _ in range(200)]
+    assert max(first) <= 2 * FIRST
+    assert min(first) < FIRST / 4
+    assert max(later) <= LONGEST
+    assert max(later) > LONGEST / 2
+    assert min(later) < LONGEST / 4
+
+
+# Errors as text.
+
+
+def test_a_long_message_keeps_its_beginning_and_a_long_traceback_its_end() -> None:  # F19, Q28
+    def raise_at_depth(depth: int) -> None:
+        if depth:
+            raise_at_depth(depth - 1)
+        raise ValueError("first " + "x" * 100_000 + " last")
+
+    try:
+        raise_at_depth(30)
+    except ValueError as error:
+        info = error_info(error)
+    assert info.message.startswith("first")
+    assert "100,011 characters" in info.message
+    assert len(info.message) < MESSAGE + 100
+    assert info.traceback is not None
+    assert info.traceback.endswith(" last\n")
+    assert len(info.traceback) < TRACEBACK + 100
+
+
+# The signal.
+
+
+async def test_a_signal_ends_every_wait_for_it_with_the_first_reason() -> None:
+    signal = AbortSignal()
+    waits = [asyncio.create_task(signal.wait()) for _ in range(2)]
+    blocking = asyncio.get_running_loop().run_in_executor(None, signal.wait_blocking, 10)
+    await asyncio.sleep(0)
+    assert not signal.aborted
+    signal.raise_if_aborted()
+    assert signal.wait_blocking(0.01) is None
+
+    threading.Thread(target=signal.abort, args=(AbortReason.TIMEOUT,)).start()
+
+    assert [await wait for wait in waits] == [AbortReason.TIMEOUT] * 2
+    assert await blocking is AbortReason.TIMEOUT
+    assert signal.abort(AbortReason.SHUTDOWN) is False
+    assert await signal.wait() is AbortReason.TIMEOUT
+    with pytest.raises(Aborted, match="timeout"):
+        signal.raise_if_aborted()
+
+
+async def test_a_cancelled_wait_for_a_signal_leaves_it_sound() -> None:
+    signal = AbortSignal()
+    wait = asyncio.create_task(signal.wait())
+    await asyncio.sleep(0)
+    wait.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await wait
+    assert signal.abort(AbortReason.CANCELLED)
+    assert await signal.wait() is AbortReason.CANCELLED
+
+
+def test_there_is_no_current_job_outside_of_one() -> None:
+    with pytest.raises(LookupError, match="no job is running here"):
+        current()
+
+
+def test_the_context_tells_what_it_knows(caplog: pytest.LogCaptureFixture) -> None:
+    job = JobRecord("id-1", "task", "q", State.RUNNING, b"{}", attempt=2, results=("1", None, '{"a": [2]}'))
+    ctx = Context(Lease(job, Token(3, 4), 30.0), "me", AbortSignal())
+    assert (ctx.attempt, ctx.token, ctx.worker_id) == (2, Token(3, 4), "me")
+    assert ctx.results == [1, None, {"a": [2]}]
+    ctx.progress(1, 2, "half")
+    assert ctx.said == Progress(1, 2, "half")
+    ctx.log.warning("watch %s", "out")
+    [record] = caplog.records
+    assert (record.name, record.getMessage()) == ("tenure.job", "task id-1 #2: watch out")
+    assert record.__dict__["job_id"] == "id-1"
+
+
+# Waiting.
+
+
+async def test_what_is_set_before_the_wait_is_not_missed() -> None:
+    wakeup = Wakeup()
+    wakeup.set()
+    async with asyncio.timeout(1):
+        await wakeup.wait(60)
+        asyncio.get_running_loop().call_soon(wakeup.set)
+        await wakeup.wait(60)
+        before = time.monotonic()
+        await wakeup.wait(0.02)
+        assert time.monotonic() - before >= 0.02
+
+
+# Threads.
+
+
+async def test_as_many_threads_are_started_as_are_needed_and_they_end_with_the_worker() -> None:  # I16
+    before = threading.active_count()
+    threads = Threads()
+    for _ in range(20):
+        assert await threads.run(lambda: 1, (), {}) == 1
+    assert threading.active_count() == before + 1
+    barrier = threading.Barrier(3, timeout=5)
+    await asyncio.gather(*[threads.run(barrier.wait, (), {}) for _ in range(3)])
+    assert threading.active_count() == before + 3
+    threads.close()
+    await eventually(lambda: threading.active_count() == before)
+
+
+async def test_a_function_in_a_thread_sees_the_context_variables_and_keeps_its_own() -> None:
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
+    variable.set("outside")
+
+    def function() -> str:
+        seen = variable.get()
+        variable.set("inside")
+        return seen
+
+    threads = Threads()
+    assert await threads.run(function, (), {}) == "outside"
+    assert variable.get() == "outside"
+    threads.close()
+
+
+async def test_a_thread_that_was_given_up_is_replaced_and_its_result_dropped() -> None:  # F21
+    threads, release = Threads(), threading.Event()
+    stray = asyncio.create_task(threads.run(release.wait, (10,), {}))
+    await asyncio.sleep(0.01)
+    stray.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stray
+    assert await threads.run(lambda: "on another thread", (), {}) == "on another thread"
+    release.set()
+    assert await threads.run(lambda: "still here", (), {}) == "still here"
+    threads.close()
