@@ -208,14 +208,15 @@ class Bench:
     def _listing(self, url: str, deep: int) -> None:
         with App(url) as app:
             app.queues()
-            for name, call in {
+            listings: dict[str, Callable[[], object]] = {
                 "counts": app.queues,
                 "all jobs": app.jobs,
                 "waiting jobs": lambda: app.jobs(state="waiting"),
                 "of a task": lambda: app.jobs(task="noop"),
                 "failed": lambda: app.jobs(state="failed"),
                 "by a tag that none has": lambda: app.jobs(tag="nobody"),
-            }.items():
+            }
+            for name, call in listings.items():
                 spent = []
                 for _ in range(5):
                     begun = time.perf_counter()

@@ -14,7 +14,7 @@ from tenure.checks import Duration, seconds
 from tenure.checks import name as checked_name
 from tenure.codec import ANY_CALL, RAW_CALL, JsonArguments, RawArguments, ResultCodec
 from tenure.context import Middleware
-from tenure.errors import InvalidOption, JobNotFound, PayloadError
+from tenure.errors import InvalidOption, JobNotFound, OutcomeUnknown, PayloadError, StoreUnavailable
 from tenure.handle import Job
 from tenure.held import Held
 from tenure.inline import Inline
@@ -340,7 +340,8 @@ class App:
             batch.add(pending)
         elif pending:
             refuse_on_loop("enqueue")
-            run(self._send(pending))
+            if not self._send_here(pending):
+                run(self._send(pending))
 
     async def asubmit(self, pending: Sequence[Pending]) -> None:
         """The async twin of `submit`."""
@@ -352,13 +353,31 @@ class App:
     def caller_of(self, record: JobRecord) -> Caller[..., Any]:
         """What reads and writes the payloads and results of this job's task, which need not be registered."""
         task = self._tasks.get(record.task)
-        return self.remote(record.task, queue=record.queue, raw=record.raw) if task is None else task
+        if task is not None:
+            return task
+        fields = {"queue": record.queue, "raw": record.raw}
+        return Caller(self, record.task, self._any_call[record.raw], self._any_result, fields)
 
     def settings(self, task: str) -> Settings:
         """What holds for jobs of this task outside of a worker."""
         from tenure.worker.settings import resolve
 
         return resolve(self._tasks.get(task), WORKER, self.options)
+
+    def _send_here(self, pending: Sequence[Pending]) -> bool:
+        """Store these jobs on this very thread, sparing two hops to others; False if the store cannot, or is away."""
+        session = self._sessions.private
+        if session is None or self.inlines:
+            return False
+        try:
+            answers = session.store.enqueue_now([new for new, _ in pending])
+        except (StoreUnavailable, OutcomeUnknown):
+            return False  # the other way rides out a short outage; by their ids they are the same jobs
+        if answers is None:
+            return False
+        for (_, job), answer in zip(pending, answers, strict=True):
+            job.enqueued(answer)
+        return True
 
     async def _send(self, pending: Sequence[Pending]) -> None:
         answers = await self.session.enqueue([new for new, _ in pending])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -95,4 +96,7 @@ class Inline:
         if task is None:
             unknown = UnknownTask(lease.job.task, self._app.tasks)
             return Unknown(ErrorInfo("UnknownTask", str(unknown)), known_elsewhere=False)
-        return await perform(task, Context(lease, WORKER, AbortSignal()), self._app.middlewares, threads)
+        outcome = await perform(task, Context(lease, WORKER, AbortSignal()), self._app.middlewares, threads)
+        if (caller := asyncio.current_task()) is not None and caller.cancelling():
+            raise asyncio.CancelledError  # whoever enqueued has been cancelled, not the job
+        return outcome

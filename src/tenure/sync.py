@@ -107,6 +107,12 @@ class PerLoop(Generic[C]):
         entry = self._found.get(loop)
         return entry[0] if entry is not None else self._open(loop)
 
+    @property
+    def private(self) -> C | None:
+        """The object of the private loop, if there is one yet."""
+        entry = None if _private is None else self._found.get(_private.loop)
+        return None if entry is None else entry[0]
+
     async def close(self) -> None:
         """Close the object of the running loop and that of the private loop, if there are any; `here` makes others."""
         if _private is not None and _private.loop in self._found and _private.loop is not asyncio.get_running_loop():
@@ -165,6 +171,11 @@ class _LoopThread:
         self._stopping = asyncio.Event()
         started.set()
         await self._stopping.wait()
+        # As asyncio.run does: an async generator can only be closed once nobody is inside of it.
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
         await self.loop.shutdown_asyncgens()
 
 

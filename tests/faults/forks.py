@@ -81,6 +81,7 @@ def fork_and_outlive_the_parent(path: str) -> None:
 def fork_while_enqueueing(path: str, times: int) -> None:
     """Fork in the middle of the writes of other threads."""
     _, enqueue = an_app(path)
+    say("enqueued", enqueue())
     over = threading.Event()
 
     def enqueue_on_and_on() -> None:

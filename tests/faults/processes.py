@@ -6,6 +6,7 @@ A process runs one function of a module of this package; `say` and `told` are it
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import json
 import os
@@ -43,6 +44,7 @@ class Process:
                 stderr=errors,
                 text=True,
                 bufsize=1,
+                start_new_session=True,
             )
         self.pid = self._process.pid
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -95,12 +97,17 @@ class Process:
 
     def wait(self, timeout: float = PATIENCE) -> int:
         """Wait for its end; its exit code, negative if a signal ended it."""
-        code = self._process.wait(timeout)
-        self._reader.join(PATIENCE)
+        return self._process.wait(timeout)
+
+    def end(self) -> None:
+        """Kill it and whatever it has forked, and let go of it."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.wait()
+        self._reader.join()  # nobody is left to write
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
-        return code
 
     @property
     def ended(self) -> bool:
@@ -145,7 +152,7 @@ class Processes:
     def end(self) -> None:
         """Kill whatever still runs."""
         for process in self._started:
-            process.kill()
+            process.end()
 
 
 def eventually(holds: Callable[[], object], what: str | Callable[[], str] = "it", timeout: float = PATIENCE) -> None:

@@ -183,6 +183,7 @@ async def test_a_path_longer_than_the_name_of_a_socket_may_be_is_no_hindrance(
     tmp_path: Path, processes: Processes
 ) -> None:
     path = tmp_path / ("long" * 40) / ("longer" * 30) / "jobs.db"
+    path.parent.mkdir(parents=True)
     store = SqliteStore(path)
     await store.open()
     idle = processes.start(clients.idle, path)

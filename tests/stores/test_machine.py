@@ -1,4 +1,4 @@
-"""Stores against the model, and against each other."""
+"""Stores against the model, and against each other: the same sequence of calls gives the same answers everywhere."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tenure.stores.memory import MemoryStore, Space
@@ -15,14 +16,9 @@ from tenure.stores.sqlite.store import SqliteStore
 from tenure.testing.clock import ManualClock
 from tenure.testing.machine import Party, StoreMachine
 
-LONG = bool(os.environ.get("TENURE_LONG_TESTS"))
+LONG = bool(os.environ.get("TENURE_LONG"))
 
-profile = settings(
-    max_examples=1500 if LONG else 60,
-    stateful_step_count=100 if LONG else 50,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+pytestmark = pytest.mark.timeout(3600 if LONG else 600)  # a failure takes minutes to be made small
 
 
 def memory(clock: ManualClock) -> Party:
@@ -40,18 +36,17 @@ class MemoryMachine(StoreMachine):
         return {"memory": memory(self.clock)}
 
 
-class SqliteMachine(StoreMachine):
-    def open(self) -> Mapping[str, Party]:
-        return {"sqlite": sqlite(self.clock)}
-
-
-class BothMachine(StoreMachine):
+class AllStoresMachine(StoreMachine):
     def open(self) -> Mapping[str, Party]:
         return {"memory": memory(self.clock), "sqlite": sqlite(self.clock)}
 
 
 TestMemory = MemoryMachine.TestCase
-TestSqlite = SqliteMachine.TestCase
-TestBoth = BothMachine.TestCase
-for case in (TestMemory, TestSqlite, TestBoth):
-    case.settings = profile
+TestMemory.settings = settings(
+    max_examples=3000 if LONG else 100,
+    stateful_step_count=100 if LONG else 50,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+TestAllStores = AllStoresMachine.TestCase
+TestAllStores.settings = settings(TestMemory.settings, max_examples=3000 if LONG else 100)

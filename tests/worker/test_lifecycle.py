@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -114,6 +115,33 @@ async def test_jobs_leased_ahead_are_released_to_the_front_when_the_worker_stops
     assert [(job.state, job.attempt, job.losses) for job in waiting] == [(State.WAITING, 0, 0)] * 6
     assert [job.seq for job in waiting] == sorted(job.seq for job in waiting)
     assert any(job.fence for job in waiting), "none was leased ahead: this shows nothing"
+
+
+async def test_leases_that_arrive_after_stop_are_released(make_app: MakeApp, store: Store, wire: Wire) -> None:  # I18
+    app = make_app(store=wire.open)
+    arrived, deliver = asyncio.Event(), asyncio.Event()
+
+    @app.task
+    async def task() -> None: ...
+
+    async def hold_back(method: Any, *args: Any) -> Any:
+        answer = await method(*args)
+        if answer[1].leases:
+            arrived.set()
+            await deliver.wait()
+        return answer
+
+    wire.hooks["settle_and_lease"] = hold_back
+    worker = app.worker()
+    await worker.start()
+    job = await task.aenqueue()
+    await arrived.wait()
+    stopping = asyncio.create_task(worker.stop())
+    await eventually(lambda: worker.status is Status.STOPPING)
+    deliver.set()
+    await stopping
+    record = await record_of(store, job.id)
+    assert (record.state, record.attempt, record.fence) == (State.WAITING, 0, 1)
 
 
 async def test_when_the_grace_is_over_a_coroutine_is_cancelled_and_its_job_released(

@@ -347,6 +347,23 @@ async def test_a_timeout_counts_as_an_attempt_under_the_policy(app: App, start: 
     assert attempts == [1, 2]
 
 
+async def test_a_slot_forgets_that_its_last_job_was_cancelled(app: App, store: Store, start: Start) -> None:  # F20
+    @app.task(timeout=0.02, retry=None)
+    async def cancelled() -> None:
+        await asyncio.sleep(60)
+
+    @app.task(retry=None)
+    async def cancels_itself() -> None:
+        raise asyncio.CancelledError
+
+    await start(app)
+    first = await cancelled.aenqueue()
+    second = await cancels_itself.aenqueue()
+    for job, kind in ((first, "TimeoutError"), (second, "CancelledError")):
+        record = await settled(store, job.id)
+        assert (record.state, record.error and record.error.type) == (State.FAILED, kind)
+
+
 async def test_a_value_that_comes_after_the_timeout_is_no_success(app: App, store: Store, start: Start) -> None:
     @app.task(timeout=0.05, retry=None)
     def task(ctx: Context) -> str:

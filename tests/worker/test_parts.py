@@ -22,8 +22,9 @@ from tenure.worker.attempt import Attempt
 from tenure.worker.buffer import Buffer
 from tenure.worker.failure import MESSAGE, TRACEBACK, error_info
 from tenure.worker.outage import FIRST, LONGEST, Outage
-from tenure.worker.pace import AHEAD, LIMIT, Pace
+from tenure.worker.pace import LIMIT, Pace
 from tenure.worker.settings import Settings, resolve
+from tenure.worker.slots import Slots
 from tenure.worker.suspects import Clearing
 from tenure.worker.threads import Threads
 from tenure.worker.wakeup import Wakeup
@@ -61,16 +62,14 @@ def test_a_list_of_queues_keeps_its_order_and_serves_none_twice(
 # Look-ahead.
 
 
-def steady(run_time: float, rate: float, seconds: float = 1.0) -> int:
-    """How far ahead a worker looks after a while of jobs of this length, at this rate."""
-    pace = Pace(0.0)
-    ahead, now = 0, 0.0
-    for _ in range(int(seconds / 0.05)):
-        for _ in range(int(rate * 0.05)):
+def pace_of(run_time: float, rate: float, *, look_ahead: bool = True) -> Pace:
+    """What a worker has measured after a second of jobs of this length, at this rate."""
+    pace = Pace(0.0, look_ahead=look_ahead)
+    for tick in range(1, 21):
+        for _ in range(int(rate / 20)):
             pace.ran(run_time)
-        now += 0.05
-        ahead = pace.ahead(now)
-    return ahead
+        pace.wanted(0, tick / 20)
+    return pace
 
 
 @pytest.mark.parametrize(
@@ -88,35 +87,32 @@ def steady(run_time: float, rate: float, seconds: float = 1.0) -> int:
 def test_about_twenty_milliseconds_of_work_are_leased_ahead_while_jobs_are_shorter(
     run_time: float, rate: float, ahead: int
 ) -> None:
-    assert steady(run_time, rate) == ahead
+    assert pace_of(run_time, rate).wanted(0, 1.001) == ahead
+    assert pace_of(run_time, rate).wanted(7, 1.001) == ahead + 7
+    assert pace_of(run_time, rate, look_ahead=False).wanted(7, 1.001) == 7
 
 
 def test_nothing_is_leased_ahead_before_anything_was_measured() -> None:
-    assert Pace(0.0).ahead(0.0) == 0
+    assert Pace(0.0, look_ahead=True).wanted(3, 0.0) == 3
 
 
-def test_what_had_to_be_given_back_is_not_leased_ahead_again_before_a_job_has_ended() -> None:
-    pace = Pace(0.0)
-    for _ in range(1000):
-        pace.ran(0.0001)
-    assert pace.ahead(1.0) > 0
-    pace.stalled()
-    assert pace.ahead(1.001) == 0
-    pace.ran(0.0001)
-    assert pace.ahead(1.002) > 0
+def test_what_had_to_be_given_back_is_leased_again_with_care() -> None:
+    pace = Pace(0.0, look_ahead=True)
+    assert pace.wanted(30, 0.0) == 30
+    pace.stalled(given_back=25)
+    assert [pace.wanted(30, now) for now in (0.05, 0.15, 0.2, 0.3, 0.4, 0.6)] == [5, 10, 10, 20, 30, 30]
+    pace.stalled(given_back=30)
+    assert pace.wanted(30, 0.65) == 1
 
 
 def test_one_long_job_among_short_ones_stops_the_look_ahead_for_a_short_while() -> None:
-    pace = Pace(0.0)
-    for _ in range(1000):
-        pace.ran(0.0001)
+    pace = pace_of(0.0001, 1000)
     for _ in range(5):
         pace.ran(30.0)
-    assert pace.ahead(1.0) == 0
+    assert pace.wanted(0, 1.1) == 0
     for _ in range(100):
         pace.ran(0.0001)
-    assert pace.ahead(1.1) > 0
-    assert AHEAD == 0.020
+    assert pace.wanted(0, 1.2) > 0
 
 
 # Suspects.
@@ -187,6 +183,65 @@ def test_the_buffer_gives_back_what_has_waited_too_long_and_keeps_the_rest_in_or
     assert buffer.claim() is attempts[3]
     assert buffer.claim() is None
     assert buffer.claim_all() == []
+
+
+# Slots.
+
+
+async def test_jobs_that_wait_are_all_started_within_a_few_passes_of_the_loop() -> None:
+    finish = asyncio.Event()
+
+    async def execute(attempt: Attempt) -> None:
+        await finish.wait()
+
+    buffer = Buffer()
+    slots = Slots(50, buffer, execute, Pace(0.0, look_ahead=True), rest=0.0, freed=lambda: None)
+    buffer.put([an_attempt() for _ in range(60)])
+    slots.wake()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert (slots.busy, len(slots.running), len(buffer)) == (50, 50, 10)
+    finish.set()
+    await eventually(lambda: not slots.busy and not buffer)
+    await slots.close()
+
+
+async def test_jobs_that_never_wait_are_run_one_after_the_other_by_one_slot() -> None:
+    ran_by = set()
+
+    async def execute(attempt: Attempt) -> None:
+        ran_by.add(asyncio.current_task())
+
+    buffer = Buffer()
+    slots = Slots(50, buffer, execute, Pace(0.0, look_ahead=True), rest=0.0, freed=lambda: None)
+    buffer.put([an_attempt() for _ in range(1000)])
+    slots.wake()
+    await eventually(lambda: not buffer)
+    assert len(ran_by) == 1
+    await slots.close()
+
+
+async def test_a_slot_whose_jobs_never_wait_lets_the_loop_move() -> None:
+    passes = 0
+
+    async def execute(attempt: Attempt) -> None:
+        time.sleep(0.002)
+
+    async def count() -> None:
+        nonlocal passes
+        while True:
+            passes += 1
+            await asyncio.sleep(0)
+
+    buffer = Buffer()
+    slots = Slots(1, buffer, execute, Pace(0.0, look_ahead=True), rest=0.0, freed=lambda: None)
+    buffer.put([an_attempt() for _ in range(20)])
+    counting = asyncio.create_task(count())
+    slots.wake()
+    await eventually(lambda: not buffer)
+    assert passes >= 20
+    counting.cancel()
+    await slots.close()
 
 
 # Settings.

@@ -390,7 +390,7 @@ async def test_a_suspect_runs_alone_although_the_worker_is_never_idle(
 ) -> None:  # F6, T1
     together = Together()
     alone: list[int] = []
-    stop = asyncio.Event()
+    relays = 0
 
     @app.task(max_losses=None)
     async def suspect() -> None:
@@ -400,21 +400,22 @@ async def test_a_suspect_runs_alone_although_the_worker_is_never_idle(
             alone.append(together.inside)
 
     @app.task
-    async def other() -> None:
+    async def relay() -> None:
+        """Ends only when the next has started, so that the worker always holds one; or when none is taken any more."""
+        nonlocal relays
+        relays += 1
+        mine = relays
         with together:
-            await asyncio.sleep(0.01)
-        if not stop.is_set():
-            await other.aenqueue()
+            if not alone:
+                await relay.aenqueue()
+            await asyncio.wait([asyncio.ensure_future(eventually(lambda: relays > mine))], timeout=0.5)
 
     job = await suspect.aenqueue()
-    await lose(store, job.id)
-    await lose(store, job.id)
-    await other.aenqueue_many([()] * 8)
-    await start(app, concurrency=4)
-    try:
-        await job.aresult(timeout=10)
-    finally:
-        stop.set()
+    for _ in range(2):
+        await lose(store, job.id)
+    await relay.using(queue="first").aenqueue()
+    await start(app, "first", "default", concurrency=4)
+    await job.aresult(timeout=10)
     assert alone == [1, 1]
 
 

@@ -329,6 +329,13 @@ class Store(ABC):
         one that is scheduled may be due before they meant to look again.
         """
 
+    def enqueue_now(self, jobs: Sequence[NewJob]) -> list[Enqueued] | None:  # noqa: ARG002
+        """As `enqueue`, on a thread without an event loop, and done before it returns; may be called on any thread.
+
+        None, having done nothing, from a store that has no way of its own to do so: then its `enqueue` is run elsewhere.
+        """
+        return None
+
     # What workers do.
 
     @abstractmethod

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -67,38 +67,38 @@ requeues = st.sampled_from(
 steps = st.one_of(finals, requeues, st.sampled_from([Park(), Park(20.0)]))
 
 
-@dataclass(frozen=True)
-class Wish:
-    """A job to enqueue, with blockers that are still to be picked."""
+OPTIONS: list[dict[str, Any]] = [
+    {"queue": "b"},
+    {"priority": 1},
+    {"priority": -1},
+    {"delay": 5.0},
+    {"delay": 10.0},
+    {"expires": 10.0},
+    {"unique": "k"},
+    {"unique": "l"},
+    {"unique": "k", "window": 15.0},
+    {"unique": "k", "unique_raises": True},
+    {"keep": 0.0},
+    {"keep": 30.0},
+    {"lease": 5.0},
+    {"max_losses": 1},
+    {"max_losses": 0},
+    {"if_blocker_fails": BlockerPolicy.PROCEED},
+    {"if_blocker_fails": BlockerPolicy.WAIT},
+]
 
-    queue: str
-    priority: int
-    delay: float
-    expires: float | None
-    unique: str | None
-    window: float | None
-    unique_raises: bool
-    keep: float | None
-    lease: float | None
-    max_losses: int
-    after: tuple[int, ...]
-    policy: BlockerPolicy
+
+class Wish(NamedTuple):
+    """A job to enqueue: what is special about it, and which of the jobs there will be then it waits for."""
+
+    options: list[dict[str, Any]]
+    after: list[int]
 
 
 wishes = st.builds(
     Wish,
-    queue=st.sampled_from(QUEUES),
-    priority=st.sampled_from([0, 0, 0, 1, -1]),
-    delay=st.sampled_from([0.0, 0.0, 0.0, 0.0, 5.0, 10.0]),
-    expires=st.sampled_from([None, None, None, None, 10.0]),
-    unique=st.sampled_from([None, None, None, None, *KEYS]),
-    window=st.sampled_from([None, None, 15.0]),
-    unique_raises=st.sampled_from([False] * 7 + [True]),
-    keep=st.sampled_from([None, None, 0.0, 30.0]),
-    lease=st.sampled_from([None, None, 5.0]),
-    max_losses=st.sampled_from([3, 3, 1, 0]),
-    after=st.one_of(st.just(()), st.just(()), st.lists(pick, max_size=3).map(tuple)),
-    policy=st.sampled_from(BlockerPolicy),
+    options=st.lists(st.sampled_from(OPTIONS), max_size=3),
+    after=st.one_of(st.just([]), st.just([]), st.lists(pick, min_size=1, max_size=3)),
 )
 
 
@@ -137,10 +137,13 @@ class StoreMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         for store in self.stores.values():
-            self.runner.run(store.close())
+            self.run(store.close())
         self.runner.close()
         for party in self.parties.values():
             party.close()
+
+    def run(self, call: Awaitable[T]) -> T:
+        return self.runner.get_loop().run_until_complete(call)
 
     # Putting one question to all.
 
@@ -148,7 +151,7 @@ class StoreMachine(RuleBasedStateMachine):
         """Ask every store; all must answer alike. The answer of the first, as it is `shown`, or the error that was raised."""
         answers = {}
         for name, store in self.stores.items():
-            answers[name] = self.runner.run(_answer(question(store), shown))
+            answers[name] = self.run(_answer(question(store), shown))
         first, *others = answers.items()
         for other in others:
             assert first[1] == other[1], f"{first[0]} and {other[0]} give different answers"
@@ -156,7 +159,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def ask_each(self, question: Callable[[str, Store], Awaitable[T]]) -> dict[str, T]:
         """Ask every store in its own words, for what carries a lease."""
-        return {name: self.runner.run(_plain(question(name, store))) for name, store in self.stores.items()}
+        return {name: self.run(_plain(question(name, store))) for name, store in self.stores.items()}
 
     def job(self, which: int) -> str:
         return self.ids[-1 - which % len(self.ids)]
@@ -199,23 +202,12 @@ class StoreMachine(RuleBasedStateMachine):
         return jobs
 
     def _new_job(self, wish: Wish, after: tuple[str, ...]) -> NewJob:
-        new = NewJob(
-            # Not in the order of the alphabet: nothing may be ordered by id.
-            id=f"{(len(self.ids) * 7) % 10}-{len(self.ids)}",
-            task="t",
-            queue=wish.queue,
-            priority=wish.priority,
-            delay=wish.delay,
-            expires=wish.expires,
-            unique=wish.unique,
-            window=wish.window,
-            unique_raises=wish.unique_raises,
-            keep=wish.keep,
-            lease=wish.lease,
-            max_losses=wish.max_losses,
-            after=after,
-            if_blocker_fails=wish.policy,
-        )
+        # Ids are not in the order of the alphabet: nothing may be ordered by them.
+        number = len(self.ids)
+        wanted: dict[str, Any] = {"id": f"{number * 7 % 10}-{number}", "task": "t", "queue": "a", "after": after}
+        for option in wish.options:
+            wanted |= option
+        new = NewJob(**wanted)
         self.ids.append(new.id)
         self.made[new.id] = new
         return new
@@ -228,9 +220,15 @@ class StoreMachine(RuleBasedStateMachine):
         expected = self.model.lease(request)
         self._leased(self.ask_each(lambda _, store: store.lease(request)), expected)
 
-    @rule(limit=st.integers(1, 4), solo=st.booleans(), outcomes=st.lists(steps, max_size=4))
-    def work(self, limit: int, solo: bool, outcomes: list[Transition]) -> None:
-        """Lease from all queues, and settle as many of the leases as there are outcomes: what workers do all day."""
+    @rule(
+        wanted=st.lists(wishes, max_size=3),
+        limit=st.integers(1, 4),
+        solo=st.booleans(),
+        outcomes=st.lists(steps, max_size=3),
+    )
+    def work(self, wanted: list[Wish], limit: int, solo: bool, outcomes: list[Transition]) -> None:
+        """What goes on all day: some jobs come, some are leased, and of these some are settled."""
+        self.enqueue(wanted)
         self.lease(QUEUES, limit, WORKERS[0], solo)
         self.settled = list(zip(range(len(self.leases))[::-1], outcomes, strict=False))
         self._settle()
@@ -245,7 +243,7 @@ class StoreMachine(RuleBasedStateMachine):
             shown = (leases, answer.suspect_waiting, answer.due_in)
             assert shown == expected, f"{name}: {shown}, not {expected}"
             for each in answer.leases:
-                assert each.job == self.runner.run(_plain(self.stores[name].get([each.job.id])))[0], name
+                assert each.job == self.run(_plain(self.stores[name].get([each.job.id])))[0], name
         for position in range(len(expected[0])):
             self.leases.append({name: answer.leases[position] for name, answer in answers.items()})
 
@@ -371,7 +369,7 @@ class StoreMachine(RuleBasedStateMachine):
     def things_are_tidied_up(self, age: float) -> None:
         """Store objects are closed and opened again, and what is old is pruned."""
         for name, party in self.parties.items():
-            self.runner.run(self.stores[name].close())
+            self.run(self.stores[name].close())
             self.stores[name] = party.make()
         expected = self.model.prune(age)
         assert self.ask(lambda store: store.prune(Retention(succeeded=age, failed=age), {})) == expected
@@ -382,7 +380,7 @@ class StoreMachine(RuleBasedStateMachine):
     def every_store_shows_what_the_model_shows(self) -> None:
         expected = self.model.snapshot()
         for name, store in self.stores.items():
-            shown = self.runner.run(_snapshot(store, self.ids))
+            shown = self.run(_snapshot(store, self.ids))
             for part, value in expected.items():
                 assert shown[part] == value, f"{part} of {name}: {_difference(shown[part], value)}"
 
@@ -419,7 +417,6 @@ async def _snapshot(store: Store, ids: Sequence[str]) -> dict[str, Any]:
     records = {job.id: job for job in await store.get(ids) if job is not None}
     known = await store.queues()
     listed = await store.search(Search(limit=1000))
-    places = ("waiting", "scheduled", "blocked", "running", *(state.value for state in State if state.final))
     lines = {}
     for queue in known:
         page = await store.search(Search(state=State.WAITING, queue=queue.name, limit=1000))
@@ -429,7 +426,7 @@ async def _snapshot(store: Store, ids: Sequence[str]) -> dict[str, Any]:
         "jobs": {job_id: {name: getattr(job, name) for name in SHOWN} for job_id, job in records.items()},
         "newest first": [job.id for job in listed.jobs],
         "lines": lines,
-        "counts": {queue.name: {place: getattr(queue, place) for place in places} for queue in known},
+        "counts": {queue.name: {place: getattr(queue, place) for place in ("scheduled", *State)} for queue in known},
         "totals": {queue.name: _nonzero(queue.totals) for queue in known},
         "paused": {queue.name for queue in known if queue.paused},
         "workers": {worker.id: (worker.held, worker.silent_for, _nonzero(worker.totals)) for worker in workers},

@@ -607,19 +607,7 @@ class Model:
                 + [job.id for job in sorted(self._scheduled(queue), key=lambda job: (job.run_at or 0, job.seq))]
                 for queue in self.known
             },
-            "counts": {
-                queue: {
-                    place: len(self.those(lambda job: job.new.queue == queue and job.place == place))  # noqa: B023
-                    for place in (
-                        "waiting",
-                        "scheduled",
-                        "blocked",
-                        "running",
-                        *(state.value for state in State if state.final),
-                    )
-                }
-                for queue in self.known
-            },
+            "counts": {queue: self._counts(queue) for queue in self.known},
             "totals": {
                 queue: {what: number for what, number in totals.items() if number}
                 for queue, totals in self.known.items()
@@ -631,6 +619,10 @@ class Model:
             },
             "keys": {(job.new.task, job.new.unique): job.id for job in self.jobs if self.holds(job)},
         }
+
+    def _counts(self, queue: str) -> dict[str, int]:
+        places = Counter(job.place for job in self.jobs if job.new.queue == queue)
+        return {place: places[place] for place in ("scheduled", *State)}
 
     def _save(self) -> tuple[Any, ...]:
         copies = [replace(job, results=list(job.results), open=list(job.open)) for job in self.jobs]

@@ -114,7 +114,10 @@ class Executor:
 
 
 async def perform(task: Task[..., Any], ctx: Context, middleware: Sequence[Middleware], threads: Threads) -> Outcome:
-    """Call a task and turn whatever happens into an outcome. Raises only if whoever awaits it is itself cancelled."""
+    """Call a task and turn whatever happens into an outcome. Raises nothing.
+
+    A cancellation that nobody has announced by the signal is the job's own doing: it may cancel the task that it runs in.
+    """
     try:
         args, kwargs = task.arguments(ctx.job.payload, ctx)
     except PayloadError as error:
@@ -154,8 +157,6 @@ def _outcome_of(error: BaseException, task: Task[..., Any], ctx: Context) -> Out
         return _timed_out(task, error_info(error).traceback)
     if ctx.signal.aborted:
         return Released()
-    if isinstance(error, GeneratorExit) or (isinstance(error, asyncio.CancelledError) and _cancelled_from_outside()):
-        raise error
     return Raised(error, error_info(error))
 
 
@@ -163,12 +164,6 @@ def _timed_out(task: Task[..., Any], where: str | None = None) -> Outcome:
     """Too late is too late, whatever the function gave in the end: it may have given it because its time was over."""
     late = TimeoutError(f"the attempt took longer than its timeout of {task.options.timeout:g} s")
     return Raised(late, ErrorInfo("TimeoutError", str(late), where))
-
-
-def _cancelled_from_outside() -> bool:
-    # A job may raise CancelledError by itself, or cancel what it waits for: then nobody has cancelled this task.
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _bounded(answer: Answer) -> Outcome:

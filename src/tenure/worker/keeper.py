@@ -57,7 +57,7 @@ class Keeper:
         beat: float,
         listens: bool,
         on_loop: Callable[[], Attempt | None],
-        gave_back: Callable[[], None],
+        gave_back: Callable[[int], None],
         wake: Callable[[], None],
     ) -> None:
         self._new_store = new_store
@@ -222,7 +222,7 @@ class Keeper:
 
     async def _return(self, attempts: list[Attempt]) -> None:
         if attempts:
-            self._gave_back()
+            self._gave_back(len(attempts))
             await self._store.settle([(attempt.lease, RELEASE) for attempt in attempts])
             self.drop(attempts)
 

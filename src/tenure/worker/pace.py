@@ -1,11 +1,11 @@
-"""How many short jobs to lease before there is a slot for them."""
+"""How many jobs to lease before they can start."""
 
 from __future__ import annotations
 
 __all__ = ["Pace"]
 
 AHEAD = 0.020
-"""Seconds of work to have in the buffer: about what a round trip to the store, and a hiccup, may take."""
+"""Seconds of work to lease ahead of the free slots: about what a round trip to the store, and a hiccup, may take."""
 
 LIMIT = 1000
 """Jobs leased ahead at most."""
@@ -19,34 +19,50 @@ WEIGHT = 0.05
 LONGEST = 0.2
 """Run times count no more than this, so that the mean of short jobs recovers soon after one long job."""
 
+UNLIMITED = 1 << 20
+MORE_EVERY = 0.1
+"""Seconds after which a worker that has had to give jobs back tries twice as many: longer than giving back takes."""
+
 
 class Pace:
-    """Measures how fast jobs go through the worker. Knows no clock: it is handed the time."""
+    """Measures how fast jobs go through the worker, and says how many of them its buffer may hold.
 
-    def __init__(self, now: float) -> None:
+    Knows no clock: it is handed the time.
+    """
+
+    def __init__(self, now: float, *, look_ahead: bool) -> None:
+        self._look_ahead = look_ahead
         self._mean = 0.0
         self._rate = 0.0
         self._ran = 0
         self._since = now
-        self._stalled = False
+        self._wanted = 0
+        self._most = UNLIMITED
+        self._more_at = now
 
     def ran(self, seconds: float) -> None:
         """Note that a job has ended after this time."""
         self._mean += (min(seconds, LONGEST) - self._mean) * WEIGHT
         self._ran += 1
-        self._stalled = False
 
-    def stalled(self) -> None:
-        """Note that jobs leased ahead had to be given back: none more until a job has ended."""
-        self._stalled = True
+    def stalled(self, given_back: int) -> None:
+        """Note that so many jobs had to be given back unstarted: want no more than did start, and then slowly more."""
+        self._most = max(self._wanted - given_back, 1)
 
-    def ahead(self, now: float) -> int:
-        """How many jobs make 20 ms of work at the rate of late; none while they take that long each."""
+    def wanted(self, free: int, now: float) -> int:
+        """How many jobs the buffer should hold: one for each free slot, and 20 ms of work, at the rate of late, ahead of them.
+
+        Nothing is leased ahead while jobs take that long each. What a worker cannot even start (its functions block the
+        loop, say) is not worth leasing, free slots or not.
+        """
         elapsed = now - self._since
         if elapsed >= WINDOW:
             self._rate = self._ran / elapsed
             self._ran = 0
             self._since = now
-        if self._stalled or self._mean >= AHEAD:
-            return 0
-        return min(int(self._rate * AHEAD), LIMIT)
+        if now >= self._more_at:
+            self._most = min(self._most * 2, UNLIMITED)
+            self._more_at = now + MORE_EVERY
+        ahead = min(round(self._rate * AHEAD), LIMIT) if self._look_ahead and self._mean < AHEAD else 0
+        self._wanted = min(free + ahead, self._most)
+        return self._wanted

@@ -9,6 +9,7 @@ from contextvars import copy_context
 from time import perf_counter
 from typing import Any
 
+from tenure.lease import AbortReason
 from tenure.worker.attempt import Attempt
 from tenure.worker.buffer import Buffer
 from tenure.worker.pace import Pace
@@ -44,6 +45,7 @@ class Slots:
         self.on_loop: Attempt | None = None
         """The job whose code is on the event loop at this moment; read by the keeper, from its thread."""
 
+        self.closed = False
         self._slots: list[Slot] = []
         self._parked: list[asyncio.Future[None]] = []
 
@@ -72,9 +74,12 @@ class Slots:
 
     async def close(self) -> None:
         """End the slots; a job that does not let itself be cancelled is left behind."""
+        self.closed = True
         tasks = [slot.task for slot in self._slots]
-        for task in tasks:
-            task.cancel()
+        for slot in self._slots:
+            if slot.attempt is not None:
+                slot.attempt.signal.abort(AbortReason.SHUTDOWN)
+            slot.task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=0.1)
 
@@ -106,9 +111,10 @@ class Slot:
             ended = perf_counter()
             self.attempt = None
             slots.pace.ran(ended - started)
-            if attempt.signal.aborted:
-                while self.task.uncancel():
-                    pass  # it was the job that was cancelled, not the slot
+            if slots.closed:
+                return
+            while self.task.cancelling():
+                self.task.uncancel()  # it was the job that was cancelled (or that cancelled itself), not the slot
             if slots.rest:
                 await asyncio.sleep(slots.rest)
                 slots.freed()

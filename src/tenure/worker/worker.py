@@ -188,7 +188,7 @@ class Worker:
         self._queues = Queues(self._patterns, self._store, self._wakeup.set)
         self._bell = Bell(self._store, self._patterns, self._wakeup)
         self._buffer = Buffer()
-        self._pace = Pace(monotonic())
+        self._pace = Pace(monotonic(), look_ahead=options.look_ahead)
         self._clearing = Clearing()
         self._alone = False
         self._outage = Outage(self._identity.stem)
@@ -273,8 +273,8 @@ class Worker:
             self._clearing.reached()
         elif self._alone or self._clearing.left(now) > 0:
             return 0
-        ahead = self._pace.ahead(now) if self.options.look_ahead else 0
-        return min(max(self.options.concurrency + ahead - self._slots.busy - len(self._buffer), 0), STEP)
+        wanted = self._pace.wanted(self.options.concurrency - self._slots.busy, now)
+        return min(max(wanted - len(self._buffer), 0), STEP)
 
     @property
     def _holds_nothing(self) -> bool:

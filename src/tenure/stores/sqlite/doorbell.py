@@ -53,6 +53,13 @@ class Doorbells:
             return f"/proc/self/fd/{self._folder_descriptor}/{name}"
         return str(self.folder / name)
 
+    def renew(self) -> None:
+        """Make the folder again, which somebody has deleted."""
+        if self._folder_descriptor is not None:
+            os.close(self._folder_descriptor)
+            self._folder_descriptor = None
+        self.idle.mkdir(parents=True, exist_ok=True)
+
     def ring(self, transaction: Transaction) -> None:
         """Wake idle workers for the jobs that came in line, and tell whoever is to be told."""
         for queue, number in transaction.work.items():
@@ -67,7 +74,7 @@ class Doorbells:
     def _wake(self, queue: str, number: int) -> None:
         try:
             marks = os.listdir(self.idle)
-        except FileNotFoundError:
+        except OSError:
             return
         random.shuffle(marks)
         for mark in marks:
@@ -104,10 +111,23 @@ class Doorbells:
     def sweep(self) -> None:
         """Take down the doorbells of processes that died."""
         with contextlib.suppress(OSError):
-            living = {name for name in os.listdir(self.folder) if name != "idle" and self._send(name, b"")}
+            dead = {name for name in os.listdir(self.folder) if name != "idle" and not self._lives(name)}
+            for name in dead:
+                os.unlink(self.folder / name)
             for mark in os.listdir(self.idle):
-                if mark.partition(".")[0] not in living:
+                if mark.partition(".")[0] in dead:
                     self._take(mark)
+
+    def _lives(self, bell: str) -> bool:
+        # To connect says no more than that: a message could fill the queue of one who is busy.
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as probe:
+            try:
+                probe.connect(self.address(bell))
+            except (ConnectionRefusedError, FileNotFoundError):
+                return False
+            except OSError:
+                return True
+        return True
 
     def forget(self) -> None:
         """In a forked child: leave what belongs to the parent alone."""
@@ -115,20 +135,17 @@ class Doorbells:
         self._folder_descriptor = None
 
     def close(self) -> None:
-        """Let go of the socket to ring with, and of the folder; remove the folder if nobody has a bell in it."""
+        """Let go of the socket to ring with, and of the folder, which stays: others may have a bell in it."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
         if self._folder_descriptor is not None:
             os.close(self._folder_descriptor)
             self._folder_descriptor = None
-        with contextlib.suppress(OSError):
-            self.idle.rmdir()
-            self.folder.rmdir()
 
 
 class Doorbell:
-    """The doorbell of one store object, on its event loop."""
+    """The doorbell of one store object, on its event loop. Where none can be made it is silent, and its owner polls."""
 
     def __init__(self, bells: Doorbells, on_signals: Callable[[Iterable[Signal]], None]) -> None:
         self.name = secrets.token_hex(8)
@@ -138,9 +155,14 @@ class Doorbell:
         self._numbers = count()
         self._loop = asyncio.get_running_loop()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-        self._socket.bind(bells.address(self.name))
-        self._loop.add_reader(self._socket, self._rung)
-        bells.sweep()
+        with contextlib.suppress(OSError):
+            try:
+                self._socket.bind(bells.address(self.name))
+            except FileNotFoundError:
+                bells.renew()
+                self._socket.bind(bells.address(self.name))
+            self._loop.add_reader(self._socket, self._rung)
+            bells.sweep()
 
     @contextlib.contextmanager
     def waiting(self, patterns: Sequence[str], on_work: Callable[[], None]) -> Iterator[None]:
@@ -151,19 +173,26 @@ class Doorbell:
         mark = f"{self._bells.folder}/idle/{waiter}~{served if len(served) < 200 else '*'}"
         self._waiters[waiter] = on_work
         try:
-            with contextlib.suppress(FileNotFoundError):
-                os.close(os.open(mark, os.O_CREAT | os.O_WRONLY, 0o666))
+            self._put_up(mark)
             yield
         finally:
             del self._waiters[waiter]
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):
                 os.unlink(mark)  # whoever rang has taken it away already
+
+    def _put_up(self, mark: str) -> None:
+        with contextlib.suppress(OSError):
+            try:
+                os.close(os.open(mark, os.O_CREAT | os.O_WRONLY, 0o666))
+            except FileNotFoundError:
+                # The folder is gone, and the bell with it; one without a bell is woken by its own looking.
+                self._bells.renew()
 
     def close(self) -> None:
         """Take the bell down."""
         self._loop.remove_reader(self._socket)
         self._socket.close()
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             os.unlink(self._bells.folder / self.name)
 
     def _rung(self) -> None:

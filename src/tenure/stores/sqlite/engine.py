@@ -12,16 +12,16 @@ to the operating system otherwise: losing a settle in a power cut means that the
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import errno
 import os
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import groupby, islice
-from queue import Empty, SimpleQueue
-from typing import Any, Generic, TypeVar
+from queue import SimpleQueue
+from typing import Any, Generic, Self, TypeVar
 
 import apsw
 
@@ -47,18 +47,18 @@ BatchAction = Callable[[Transaction, Sequence[Any]], list[Any]]
 
 
 class _Call(Generic[T]):
-    """Something to do in a transaction, and the future that waits for its answer.
+    """Something to do in a transaction, and who waits for its answer: a future of an event loop, or a blocked thread.
 
     A call may be a batch of items, which can be joined with other batches of the same action: it is then answered with its
     share of the results.
     """
 
-    __slots__ = ("action", "durable", "error", "future", "items", "loop", "result")
+    __slots__ = ("action", "durable", "ended", "error", "future", "items", "loop", "result")
 
     def __init__(
         self,
         action: Action[T] | BatchAction,
-        loop: asyncio.AbstractEventLoop,
+        loop: asyncio.AbstractEventLoop | None,
         *,
         durable: bool,
         items: Sequence[Any] | None = None,
@@ -67,9 +67,34 @@ class _Call(Generic[T]):
         self.durable = durable
         self.items = items
         self.loop = loop
-        self.future: asyncio.Future[T] = loop.create_future()
+        self.future: asyncio.Future[T] | None = None if loop is None else loop.create_future()
+        self.ended = threading.Lock()
+        """Held until it is answered, for a thread to wait on."""
+
         self.result: T | None = None
         self.error: BaseException | None = None
+        self.ended.acquire()
+
+
+class _Guarded:
+    """A connection for one thread at a time: opened on first use, and again after a fork has closed it."""
+
+    def __init__(self, connect: Callable[[], apsw.Connection]) -> None:
+        self.lock = threading.Lock()
+        self._connect = connect
+        self._connection: apsw.Connection | None = None
+
+    def get(self) -> apsw.Connection:
+        """The connection, for who holds the lock."""
+        if self._connection is None:
+            self._connection = self._connect()
+        return self._connection
+
+    def close(self) -> None:
+        """Close the connection, for who holds the lock."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
 class Engine:
@@ -83,11 +108,16 @@ class Engine:
         self.clock = clock
         self.bells = Doorbells(path)
         self._users = 0
-        self._lock = threading.Lock()
-        self._opened = False
         self._inode: tuple[int, int] | None = None
-        self._connections: list[apsw.Connection] = []
-        self._writes: SimpleQueue[_Call[Any] | None] = SimpleQueue()
+        self._synced = False
+        self._opened = False
+        self._writer = _Guarded(self._connect_writer)
+        self._reader = _Guarded(lambda: self._connect_beside(cache_kib=4_000))
+        self._watch = _Guarded(lambda: self._connect_beside(cache_kib=200))
+        self._pending: deque[_Call[Any]] = deque()
+        self._writes: SimpleQueue[bool] = SimpleQueue()
+        """True: something is pending. False: the end."""
+
         self._reads: SimpleQueue[_Call[Any] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
 
@@ -111,22 +141,21 @@ class Engine:
                 return
             for key in [key for key, engine in self._engines.items() if engine is self]:
                 del self._engines[key]
-        with self._lock:
-            self._writes.put(None)
-            self._reads.put(None)
-            for thread in self._threads:
-                if thread is not threading.current_thread():
-                    thread.join()
-            # The writer's connection last: it is the one that may fold the log into the file.
-            for connection in reversed(self._connections):
-                connection.close()
-            self._connections.clear()
-            self._threads.clear()
-            self.bells.close()
+        self._writes.put(False)
+        self._reads.put(None)
+        for thread in self._threads:
+            thread.join()
+        # The writer's connection last: it is the one that may fold the log into the file.
+        for guarded in (self._watch, self._reader, self._writer):
+            with guarded.lock:
+                guarded.close()
+        self.bells.close()
+
+    # Calls.
 
     async def write(self, action: Action[T], *, durable: bool) -> T:
         """Run this in a write transaction, joined with whatever else is pending; the answer comes after the commit."""
-        return await self._submit(self._writes, _Call(action, asyncio.get_running_loop(), durable=durable))
+        return await self._write(_Call(action, asyncio.get_running_loop(), durable=durable))
 
     async def write_batch(self, action: BatchAction, items: Sequence[Any]) -> list[Any]:
         """Run this durably on these items; batches of the same action that are pending together become one.
@@ -134,43 +163,87 @@ class Engine:
         Only for an action that cannot refuse an item, for the others would be refused with it.
         """
         call: _Call[list[Any]] = _Call(action, asyncio.get_running_loop(), durable=True, items=items)
-        return await self._submit(self._writes, call)
+        return await self._write(call)
+
+    def write_now(self, action: Action[T], *, durable: bool) -> T:
+        """As `write`, for a thread without an event loop: on this very thread if nobody is writing.
+
+        A hop to the writer's thread and back costs about as much as the commit.
+        """
+        self.open()
+        call = _Call(action, None, durable=durable)
+        self._pending.append(call)
+        if self._writer.lock.acquire(blocking=False):
+            try:
+                self._run(self._gather())
+            finally:
+                self._writer.lock.release()
+        # Whoever is writing, or many calls that came before, may have left it: the writer's thread sees to the rest.
+        if self._pending:
+            self._writes.put(True)
+        call.ended.acquire()
+        if call.error is not None:
+            raise call.error
+        return call.result  # type: ignore[return-value]
 
     async def read(self, action: Action[T]) -> T:
         """Run this on a snapshot, beside the writer."""
-        return await self._submit(self._reads, _Call(action, asyncio.get_running_loop(), durable=False))
-
-    async def _submit(self, calls: SimpleQueue[_Call[Any] | None], call: _Call[T]) -> T:
-        if not self._opened:
-            await call.loop.run_in_executor(None, self.open)
-        calls.put(call)
+        call = _Call(action, asyncio.get_running_loop(), durable=False)
+        await self._open_beside_the_loop()
+        self._reads.put(call)
+        assert call.future is not None
         return await call.future
+
+    def look(self, action: Callable[[apsw.Connection], T]) -> T:
+        """Read right here: for what takes a few microseconds, less than a hop to the reader's thread would."""
+        with self._watch.lock, _translated(self.path) as translated:
+            return action(translated.connection(self._watch))
+
+    async def _write(self, call: _Call[T]) -> T:
+        await self._open_beside_the_loop()
+        self._pending.append(call)
+        self._writes.put(True)
+        assert call.future is not None
+        return await call.future
+
+    async def _open_beside_the_loop(self) -> None:
+        if not self._opened:
+            await asyncio.get_running_loop().run_in_executor(None, self.open)
 
     # Opening.
 
     def open(self) -> None:
         """Open the file, making it if need be, bring its layout up to date and start the threads. Blocks."""
-        with self._lock:
-            if self._opened:
-                return
-            writer = self.connect(cache_kib=16_000)
-            try:
-                with _translated(writer, self.path):
-                    schema.migrate(writer, self.path)
-                    schema.void_leases_of_other_boots(writer)
-                reader = self.connect(cache_kib=4_000)
-            except BaseException:
-                writer.close()
-                raise
-            self._inode = self._found_inode()
-            self._connections = [writer, reader]
-            self._threads = [
-                threading.Thread(target=self._write_loop, args=(writer,), name="tenure-sqlite-writer", daemon=True),
-                threading.Thread(target=self._read_loop, args=(reader,), name="tenure-sqlite-reader", daemon=True),
-            ]
-            for thread in self._threads:
-                thread.start()
+        if self._opened:
+            return
+        with self._writer.lock:
+            self._writer.get()
+            if not self._threads:
+                self._threads = [
+                    threading.Thread(target=self._write_loop, name="tenure-sqlite-writer", daemon=True),
+                    threading.Thread(target=self._read_loop, name="tenure-sqlite-reader", daemon=True),
+                ]
+                for thread in self._threads:
+                    thread.start()
             self._opened = True
+
+    def _connect_writer(self) -> apsw.Connection:
+        connection = self.connect(cache_kib=16_000)
+        try:
+            with _translated(self.path) as translated:
+                translated.watch(connection)
+                schema.migrate(connection, self.path)
+                schema.void_leases_of_other_boots(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._synced = False
+        self._inode = self._inode or self._found_inode()
+        return connection
+
+    def _connect_beside(self, *, cache_kib: int) -> apsw.Connection:
+        self.open()
+        return self.connect(cache_kib=cache_kib)
 
     def connect(
         self, *, cache_kib: int, flags: int = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
@@ -178,15 +251,14 @@ class Engine:
         """Open one more connection, set up the way that all of ours are."""
         folder = os.path.dirname(self.path)
         if not os.path.isdir(folder):
-            raise StoreUnavailable(
-                f"the folder {folder!r} for the store does not exist: create it, or correct the path"
-            )
+            raise StoreUnavailable(f"there is no folder for {self.path!r}: create it, or correct the path")
         try:
             connection = apsw.Connection(self.path, flags=flags, statementcachesize=200)
         except apsw.Error as error:
             raise StoreUnavailable(f"cannot open {self.path!r} as a SQLite file: {error}") from error
         try:
-            with _translated(connection, self.path):
+            with _translated(self.path) as translated:
+                translated.watch(connection)
                 connection.set_busy_handler(_Patience())
                 # Else a statement whose parameters meet a partial index is compiled again each time they change: 50 µs a call.
                 connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
@@ -205,37 +277,33 @@ class Engine:
 
     # The threads.
 
-    def _write_loop(self, connection: apsw.Connection) -> None:
-        synced = False
-        while (first := self._writes.get()) is not None:
-            calls, last = self._gather(first)
-            durable = any(call.durable for call in calls)
-            if durable is not synced:
-                connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-                synced = durable
-            self._run(connection, calls)
-            if last:
-                return
+    def _write_loop(self) -> None:
+        while self._writes.get():
+            while self._pending:
+                with self._writer.lock:
+                    self._run(self._gather())
 
-    def _gather(self, first: _Call[Any]) -> tuple[list[_Call[Any]], bool]:
-        calls = [first]
+    def _gather(self) -> list[_Call[Any]]:
+        calls: list[_Call[Any]] = []
         try:
             while len(calls) < JOIN_LIMIT:
-                call = self._writes.get_nowait()
-                if call is None:
-                    return calls, True
-                calls.append(call)
-        except Empty:
+                calls.append(self._pending.popleft())
+        except IndexError:
             pass
-        return calls, False
+        return calls
 
-    def _run(self, connection: apsw.Connection, calls: list[_Call[Any]]) -> None:
+    def _run(self, calls: list[_Call[Any]]) -> None:
         """Run these calls in one transaction: one that raises is undone and told, the others are committed together."""
+        if not calls:
+            return  # another thread was quicker
         committing = False
         done: list[Transaction] = []
+        connection: apsw.Connection | None = None
         try:
-            with _translated(connection, self.path):
+            with _translated(self.path) as translated:
+                connection = translated.connection(self._writer)
                 self._check_file()
+                self._sync(connection, any(call.durable for call in calls))
                 connection.execute("BEGIN IMMEDIATE")
                 groups = [list(group) for _, group in groupby(calls, key=_joinable)]
                 if len(groups) == 1:
@@ -244,17 +312,27 @@ class Engine:
                     done += [each for group in groups if (each := self._run_beside(connection, group))]
                 committing = True
                 connection.execute("COMMIT")
-        except Exception as error:  # noqa: BLE001  (becomes the answer of every call)
-            if connection.in_transaction:
+        except BaseException as error:
+            # Whatever it is (on the thread of a caller also an interrupt) becomes the answer of every call.
+            if connection is not None and connection.in_transaction:
                 connection.execute("ROLLBACK")
             if committing and isinstance(error, StoreUnavailable):
                 error = OutcomeUnknown(f"{self.path!r} may or may not have kept the last changes: {error}")
             for call in calls:
                 call.error = call.error or error
+            if not isinstance(error, Exception):
+                raise
         else:
             for transaction in done:
                 self.bells.ring(transaction)
-        _answer(calls)
+        finally:
+            _answer(calls)
+
+    def _sync(self, connection: apsw.Connection, durable: bool) -> None:
+        """Have the next commit on disk before it returns, or leave that to the operating system."""
+        if durable is not self._synced:
+            connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            self._synced = durable
 
     def _run_alone(self, connection: apsw.Connection, group: list[_Call[Any]]) -> Transaction:
         """Run the only call of a transaction: a savepoint, two statements more, would gain nothing."""
@@ -282,10 +360,11 @@ class Engine:
         connection.execute("RELEASE call")
         return transaction
 
-    def _read_loop(self, connection: apsw.Connection) -> None:
+    def _read_loop(self) -> None:
         while (call := self._reads.get()) is not None:
             try:
-                with _translated(connection, self.path):
+                with self._reader.lock, _translated(self.path) as translated:
+                    connection = translated.connection(self._reader)
                     connection.execute("BEGIN")
                     try:
                         _perform(Transaction(connection, self.clock), [call])
@@ -312,21 +391,49 @@ class Engine:
     # Forks.
 
     @classmethod
-    def _forget_all(cls) -> None:
-        """In a forked child: drop the parent's connections without closing them.
+    def _before_fork(cls) -> None:
+        """Close every connection, once its user is done.
 
-        Closing would release nothing of the parent's, but could fold or remove the log that the parent still uses; so
-        their memory is leaked on purpose.
+        SQLite remembers, in the memory of the process, which locks it holds on a file, and a child inherits that memory
+        but not the locks. A connection of the child would then rely on locks that nobody holds, and the parent, closing
+        the last connection that it knows of, would remove the log under the child's hands: acknowledged jobs, gone.
         """
+        cls._registry.acquire()
+        for guarded in cls._all_guarded():
+            guarded.lock.acquire()
+            guarded.close()
+
+    @classmethod
+    def _after_fork(cls) -> None:
+        """In the parent: go on; who needs a connection next opens it again."""
+        for guarded in cls._all_guarded():
+            guarded.lock.release()
+        cls._registry.release()
+
+    @classmethod
+    def _forget_all(cls) -> None:
+        """In the child: leave the engines, whose callers are in the parent, and begin anew."""
         for engine in cls._engines.values():
-            for connection in engine._connections:  # noqa: SLF001
-                ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
             engine.bells.forget()
         cls._engines = {}
         cls._registry = threading.Lock()
 
+    @classmethod
+    def _all_guarded(cls) -> list[_Guarded]:
+        # The writer's after the others: who opens one of those may need it, with the lock of its own in hand.
+        engines = cls._engines.values()
+        return [engine._reader for engine in engines] + [  # noqa: SLF001
+            guarded
+            for engine in engines
+            for guarded in (engine._watch, engine._writer)  # noqa: SLF001
+        ]
 
-os.register_at_fork(after_in_child=Engine._forget_all)  # noqa: SLF001
+
+os.register_at_fork(
+    before=Engine._before_fork,  # noqa: SLF001
+    after_in_parent=Engine._after_fork,  # noqa: SLF001
+    after_in_child=Engine._forget_all,  # noqa: SLF001
+)
 
 
 class _Patience:
@@ -348,19 +455,28 @@ class _Patience:
 class _translated:  # noqa: N801  (reads as a verb)
     """Turn what SQLite raises into the errors of the contract."""
 
-    __slots__ = ("connection", "path")
+    __slots__ = ("_connection", "path")
 
-    def __init__(self, connection: apsw.Connection, path: str) -> None:
-        self.connection = connection
+    def __init__(self, path: str) -> None:
         self.path = path
+        self._connection: apsw.Connection | None = None
 
-    def __enter__(self) -> None:
-        pass
+    def __enter__(self) -> Self:
+        return self
+
+    def watch(self, connection: apsw.Connection) -> None:
+        """Ask this connection for the cause of what is raised."""
+        self._connection = connection
+
+    def connection(self, guarded: _Guarded) -> apsw.Connection:
+        """The connection to be used here."""
+        self._connection = guarded.get()
+        return self._connection
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if not isinstance(error, apsw.Error):
             return
-        system = self.connection.system_errno
+        system = 0 if self._connection is None else self._connection.system_errno
         if isinstance(error, apsw.FullError) or (
             isinstance(error, apsw.IOError) and system in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         ):
@@ -394,10 +510,13 @@ def _perform(transaction: Transaction, group: list[_Call[Any]]) -> Transaction:
 
 
 def _answer(calls: list[_Call[Any]]) -> None:
-    """Hand the results to their loops, one hop for each loop."""
+    """Hand the results to those who wait, with one hop for each event loop."""
     by_loop: dict[asyncio.AbstractEventLoop, list[_Call[Any]]] = {}
     for call in calls:
-        by_loop.setdefault(call.loop, []).append(call)
+        if call.loop is None:
+            call.ended.release()
+        else:
+            by_loop.setdefault(call.loop, []).append(call)
     for loop, answered in by_loop.items():
         try:
             loop.call_soon_threadsafe(_resolve, answered)
@@ -407,7 +526,7 @@ def _answer(calls: list[_Call[Any]]) -> None:
 
 def _resolve(calls: list[_Call[Any]]) -> None:
     for call in calls:
-        if call.future.done():
+        if call.future is None or call.future.done():
             continue  # whoever waited was cancelled
         if call.error is not None:
             call.future.set_exception(call.error)

@@ -68,7 +68,11 @@ def _promote(tx: Transaction, queue: str) -> int:
 
 def _take(tx: Transaction, request: LeaseRequest, queue: str, suspect: bool, limit: int, taken: list[str]) -> int:
     """Hand out up to `limit` jobs of one queue, adding them to `taken` as JSON; how many."""
-    row = tx.one("first_in_line", queue, suspect, limit, tx.wall)
+    try:
+        row = tx.one("first_in_line", queue, suspect, limit, tx.wall)
+    except UnicodeDecodeError:
+        # Somebody else has written a payload that is no text: one bad row must not stop the queue.
+        row = tx.one("first_in_line_as_bytes", queue, suspect, limit, tx.wall)
     assert row is not None
     if row[0] == "[]":
         return 0

@@ -163,5 +163,5 @@ def _matches(search: Search, row: Row) -> bool:
     return (
         (search.queue is None or row[2] == search.queue)
         and (search.task is None or row[1] == search.task)
-        and (search.tag is None or (row[18] is not None and search.tag in loads(row[18])))
+        and (search.tag is None or (row[19] is not None and search.tag in loads(row[19])))
     )

@@ -20,7 +20,7 @@ _progress = msgspec.json.Decoder(Progress)
 loads = msgspec.json.Decoder().decode
 
 RECORD_COLUMNS = (
-    "id, task, queue, state, payload, priority, seq, run_at, created_at, attempt, losses, fence, misses, max_attempts, "
+    "id, task, queue, state, CAST(payload AS BLOB), typeof(payload) = 'blob', priority, seq, run_at, created_at, attempt, losses, fence, misses, max_attempts, "
     "max_losses, lease, keep, expires_at, tags, unique_key, run_id, started_at, ended_at, worker, lease_until, result, error, "
     "progress, blocked_by, edges"
 )
@@ -81,46 +81,20 @@ def error_of(text: str | None) -> ErrorInfo | None:
 
 def record(row: Row, boot: float, results: tuple[str | None, ...] = ()) -> JobRecord:
     """Make the record of a row with RECORD_COLUMNS."""
-    payload: Any = row[4]
-    raw = isinstance(payload, bytes)
+    (id_, task, queue, state, payload, raw, priority, seq, run_at, created_at, attempt, losses, fence, misses, max_attempts,
+     max_losses, lease, keep, expires_at, tags, unique, run_id, started_at, ended_at, worker, lease_until, result, error,
+     progress, blocked_by, _) = row  # fmt: skip
     return JobRecord(
-        id=row[0],
-        task=row[1],
-        queue=row[2],
-        state=State(row[3]),
-        payload=payload if raw else payload.encode(),
-        raw=raw,
-        priority=row[5],
-        seq=row[6],
-        run_at=row[7],
-        created_at=row[8],
-        attempt=row[9],
-        losses=row[10],
-        fence=row[11],
-        misses=row[12],
-        max_attempts=row[13],
-        max_losses=row[14],
-        lease=row[15],
-        keep=row[16],
-        expires_at=row[17],
-        tags=_tags.decode(row[18]) if row[18] else (),
-        unique=row[19],
-        run_id=row[20],
-        started_at=row[21],
-        ended_at=row[22],
-        worker=row[23],
-        lease_left=None if row[24] is None else row[24] - boot,
-        result=row[25],
-        error=error_of(row[26]),
-        progress=_progress.decode(row[27]) if row[27] else None,
-        blocked_by=row[28],
-        results=results,
-    )
+        id_, task, queue, State(state), payload, bool(raw), priority, seq, run_at, created_at, attempt, losses, fence, misses,
+        max_attempts, max_losses, lease, keep, expires_at, _tags.decode(tags) if tags else (), unique, run_id, started_at,
+        ended_at, worker, None if lease_until is None else lease_until - boot, result, error_of(error),
+        _progress.decode(progress) if progress else None, blocked_by, results,
+    )  # fmt: skip
 
 
 def records(tx: Transaction, rows: Sequence[Row]) -> list[JobRecord]:
     """Make the records of rows with RECORD_COLUMNS, with what their blockers gave them."""
-    given = edge_results(tx, [row[0] for row in rows if row[29]])
+    given = edge_results(tx, [row[0] for row in rows if row[30]])
     return [record(row, tx.boot, given.get(row[0], ())) for row in rows]
 
 

@@ -21,7 +21,8 @@ KNOWN = len(_MIGRATIONS)
 
 def found(connection: apsw.Connection) -> int | None:
     """The layout that the file has; None if it has none yet."""
-    if not connection.table_exists("main", "tenure_meta"):
+    # By a statement: table_exists() answers from a schema that another process may have changed since.
+    if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'tenure_meta'").fetchone() is None:
         return None
     row = connection.execute("SELECT value FROM tenure_meta WHERE key = 'layout'").fetchone()
     return None if row is None else int(row[0])
@@ -41,21 +42,32 @@ def migrate(connection: apsw.Connection, path: str) -> None:
         connection.execute("INSERT OR REPLACE INTO tenure_meta (key, value) VALUES ('layout', ?)", (KNOWN,))
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
         raise
 
 
 def void_leases_of_other_boots(connection: apsw.Connection) -> None:
     """Let leases and beats from before the last boot have ended long ago: their clock began anew."""
     boot = _boot_id()
-    row = connection.execute("SELECT value FROM tenure_meta WHERE key = 'boot'").fetchone()
-    if row is not None and row[0] == boot:
+    if _known_boot(connection) == boot:
         return
     connection.execute("BEGIN IMMEDIATE")
-    connection.execute("UPDATE tenure_jobs SET lease_until = 0 WHERE state = 'running'")
-    connection.execute("UPDATE tenure_workers SET beat = -1e9")
-    connection.execute("INSERT OR REPLACE INTO tenure_meta (key, value) VALUES ('boot', ?)", (boot,))
-    connection.execute("COMMIT")
+    try:
+        if _known_boot(connection) != boot:  # again: another process may have been faster, and hold leases by now
+            connection.execute("UPDATE tenure_jobs SET lease_until = 0 WHERE state = 'running'")
+            connection.execute("UPDATE tenure_workers SET beat = -1e9")
+            connection.execute("INSERT OR REPLACE INTO tenure_meta (key, value) VALUES ('boot', ?)", (boot,))
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _known_boot(connection: apsw.Connection) -> object:
+    row = connection.execute("SELECT value FROM tenure_meta WHERE key = 'boot'").fetchone()
+    return None if row is None else row[0]
 
 
 def _boot_id() -> str:

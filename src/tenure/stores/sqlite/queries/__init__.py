@@ -19,3 +19,9 @@ def _load() -> dict[str, str]:
 
 sql = _load()
 """Statements by name."""
+
+# The same, but for payloads of which none is taken for text; 2 stands for text that may not be any.
+sql["first_in_line_as_bytes"] = sql["first_in_line"].replace(
+    "iif(typeof(payload) = 'blob', hex(payload), CAST(payload AS TEXT)), typeof(payload) = 'blob'",
+    "hex(payload), iif(typeof(payload) = 'blob', 1, 2)",
+)

@@ -1,6 +1,6 @@
 -- first_in_line: up to ?3 jobs of the queue ?1, suspects or not as ?2 says, with what it takes to run them, as one JSON array.
 SELECT json_group_array(json_array(
-    n, id, task, queue, iif(typeof(payload) = 'blob', hex(payload), payload), typeof(payload) = 'blob',
+    n, id, task, queue, iif(typeof(payload) = 'blob', hex(payload), CAST(payload AS TEXT)), typeof(payload) = 'blob',
     priority, seq, created_at, attempt, losses, fence, misses, max_attempts, max_losses, lease, keep, expires_at,
     json(tags), unique_key, run_id, json(error),
     json(CASE WHEN edges THEN (

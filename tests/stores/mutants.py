@@ -1,0 +1,221 @@
+"""Memory stores with one rule of the contract broken, each. A suite that passes one of them proves nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tenure.job import State
+from tenure.lease import Lease
+from tenure.lifecycle import Requeue, Transition
+from tenure.stores.base import Leased, LeaseRequest, Verdict
+from tenure.stores.memory import ending, enqueueing, leasing, operating, settling
+from tenure.stores.memory.shelves import Edge, Queue, Shelf, StoredJob
+from tenure.stores.memory.space import Space
+
+Mutation = Callable[[pytest.MonkeyPatch], None]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    mutate: Mutation
+    caught_by: str
+    """The test of the conformance suite that must not pass."""
+
+    arguments: dict[str, Any]
+    """What that test is given besides the usual fixtures."""
+
+
+MUTANTS: dict[str, Mutant] = {}
+
+
+def mutant(caught_by: str, **arguments: Any) -> Callable[[Mutation], Mutation]:
+    def enter(mutate: Mutation) -> Mutation:
+        MUTANTS[mutate.__name__] = Mutant(mutate, caught_by, arguments)
+        return mutate
+
+    return enter
+
+
+@mutant("test_a_stale_holder_cannot_settle_what_another_one_holds", step=Requeue())
+def settle_asks_for_no_token(patch: pytest.MonkeyPatch) -> None:
+    _settle_as_holder_if(patch, lambda job, lease: True)
+
+
+@mutant("test_a_stale_attempt_of_the_same_worker_is_refused", step=Requeue())
+def settle_asks_only_for_the_worker(patch: pytest.MonkeyPatch) -> None:
+    _settle_as_holder_if(patch, lambda job, lease: job.worker == lease.job.worker)
+
+
+def _settle_as_holder_if(patch: pytest.MonkeyPatch, trusted: Callable[[StoredJob, Lease], bool]) -> None:
+    original = settling._settle
+
+    def settle(space: Space, lease: Lease, step: Transition) -> Verdict:
+        job = space.jobs.get(lease.job.id)
+        if job is not None and job.state is State.RUNNING and job.token is not None and trusted(job, lease):
+            lease = replace(lease, token=job.token)
+        return original(space, lease, step)
+
+    patch.setattr(settling, "_settle", settle)
+
+
+@mutant("test_the_winning_settle_repeated_is_ok_and_changes_nothing", step=Requeue())
+def a_repeated_settle_is_refused(patch: pytest.MonkeyPatch) -> None:
+    original = settling.settle
+
+    def settle(space: Space, settlements: Any) -> list[Verdict]:
+        verdicts = original(space, settlements)
+        for lease, _ in settlements:
+            if (job := space.jobs.get(lease.job.id)) and job.state is not State.RUNNING:
+                job.token = None
+        return verdicts
+
+    patch.setattr(settling, "settle", settle)
+
+
+@mutant("test_tokens_of_a_job_grow_over_its_whole_life")
+def release_gives_the_fence_back(patch: pytest.MonkeyPatch) -> None:
+    original = settling._requeue
+
+    def requeue(space: Space, job: StoredJob, step: Requeue) -> None:
+        original(space, job, step)
+        job.fence -= step.front
+
+    patch.setattr(settling, "_requeue", requeue)
+
+
+@mutant("test_a_lease_that_has_not_expired_is_left_alone")
+def reap_takes_what_has_not_expired(patch: pytest.MonkeyPatch) -> None:
+    original = Queue.over
+    patch.setattr(
+        Queue,
+        "over",
+        lambda queue, shelf, now, limit: original(queue, shelf, math.inf if shelf is Shelf.RUNNING else now, limit),
+    )
+
+
+@mutant("test_a_release_goes_to_the_front_as_if_nothing_had_happened")
+def requeue_goes_to_the_wrong_end(patch: pytest.MonkeyPatch) -> None:
+    original = settling._requeue
+    patch.setattr(
+        settling, "_requeue", lambda space, job, step: original(space, job, replace(step, front=not step.front))
+    )
+
+
+@mutant("test_an_expired_job_goes_to_the_front_with_a_loss")
+def reap_goes_to_the_back(patch: pytest.MonkeyPatch) -> None:
+    original = leasing._lose
+
+    def lose(space: Space, job: StoredJob) -> Any:
+        reaped = original(space, job)
+        if not reaped.failed:
+            space.join(job)
+        return reaped
+
+    patch.setattr(leasing, "_lose", lose)
+
+
+@mutant("test_the_key_is_free_in_the_step_that_ends_the_job", end="cancelled")
+def cancel_does_not_free_the_unique_key(patch: pytest.MonkeyPatch) -> None:
+    original = ending.finish
+
+    def finish(space: Space, job: StoredJob, state: State, *rest: Any, **more: Any) -> None:
+        original(space, job, state, *rest, **more)
+        if state is State.CANCELLED and job.new.unique is not None:
+            space.keys[job.new.task, job.new.unique] = job
+
+    patch.setattr(ending, "finish", finish)
+
+
+@mutant("test_a_leased_job_runs_and_its_attempt_is_counted_already")
+def the_attempt_is_not_counted_at_the_lease(patch: pytest.MonkeyPatch) -> None:
+    original = leasing._lease
+
+    def lease(space: Space, job: StoredJob, request: LeaseRequest, *, solo: bool = False) -> Lease:
+        leased = original(space, job, request, solo=solo)
+        with space.changing(job):
+            job.attempt -= 1
+        return leased
+
+    patch.setattr(leasing, "_lease", lease)
+
+
+@mutant("test_two_blockers_that_complete_at_once_free_the_dependent_once")
+def the_second_blocker_loses_the_dependent(patch: pytest.MonkeyPatch) -> None:
+    original = ending._close
+
+    def close(space: Space, edge: Edge, result: str | None) -> None:
+        if len(edge.dependent.edges) > 1 and edge.dependent.blocked_by == 1:
+            edge.open = False
+            edge.result = result
+            space.unlink(edge)
+        else:
+            original(space, edge, result)
+
+    patch.setattr(ending, "_close", close)
+
+
+@mutant("test_nothing_in_line_leases_nothing_and_leaves_no_trace")
+def an_idle_lease_leaves_a_queue_behind(patch: pytest.MonkeyPatch) -> None:
+    original = leasing.lease
+
+    def lease(space: Space, request: LeaseRequest) -> Leased:
+        for name in request.queues:
+            space.queue(name)
+        return original(space, request)
+
+    patch.setattr(leasing, "lease", lease)
+
+
+@mutant("test_a_suspect_is_handed_out_only_alone")
+def suspects_are_handed_out_with_others(patch: pytest.MonkeyPatch) -> None:
+    original = leasing._hand_out
+
+    def hand_out(space: Space, queues: Any, request: LeaseRequest) -> list[Lease]:
+        leases = original(space, queues, request)
+        suspects = [id_ for queue in queues for id_ in queue.ids(Shelf.SUSPECTS)]
+        if leases and len(leases) < request.limit and suspects:
+            leases.append(leasing._lease(space, space.jobs[suspects[0]], request))
+        return leases
+
+    patch.setattr(leasing, "_hand_out", hand_out)
+
+
+@mutant("test_an_old_token_has_no_say_after_an_operators_retry")
+def a_retry_by_an_operator_begins_a_new_fence(patch: pytest.MonkeyPatch) -> None:
+    original = operating._retry
+
+    def retry(space: Space, job: StoredJob) -> Verdict:
+        verdict = original(space, job)
+        if verdict.kind == "ok":
+            job.fence = 0
+        return verdict
+
+    patch.setattr(operating, "_retry", retry)
+
+
+@mutant("test_a_call_that_raises_has_stored_nothing")
+def a_refused_enqueue_leaves_jobs_behind(patch: pytest.MonkeyPatch) -> None:
+    original = enqueueing.enqueue
+
+    def enqueue(space: Space, jobs: Any) -> Any:
+        return [answer for job in jobs for answer in original(space, [job])]
+
+    patch.setattr(enqueueing, "enqueue", enqueue)
+
+
+@mutant("test_totals_survive_retention")
+def totals_forget_what_is_removed(patch: pytest.MonkeyPatch) -> None:
+    original = ending.remove
+
+    def remove(space: Space, job: StoredJob) -> None:
+        original(space, job)
+        if job.state.final:
+            space.queues[job.new.queue].totals[job.state.value] -= 1
+
+    patch.setattr(ending, "remove", remove)

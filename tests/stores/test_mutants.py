@@ -1,0 +1,47 @@
+"""The conformance suite and the state machine can fail: each catches stores that break one rule."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tenure.stores.memory import MemoryStore, Space
+from tenure.testing.clock import ManualClock
+from tenure.testing.conformance import StoreConformance
+from tests.stores.mutants import MUTANTS
+from tests.stores.test_machine import MemoryMachine
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+async def test_the_suite_catches_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant = MUTANTS[name]
+    mutant.mutate(monkeypatch)
+    clock = ManualClock()
+    space = Space(clock)
+    fixtures = {"store": MemoryStore(space), "clock": clock, "make_store": lambda: MemoryStore(space)}
+    test = getattr(StoreConformance(), mutant.caught_by)
+    wanted = inspect.signature(test).parameters.keys()
+
+    with pytest.raises((AssertionError, ValueError)):
+        await test(**{key: value for key, value in (fixtures | mutant.arguments).items() if key in wanted})
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_the_machine_catches_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    MUTANTS[name].mutate(monkeypatch)
+    quick = settings(
+        max_examples=1000,
+        stateful_step_count=50,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        report_multiple_bugs=False,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+
+    with pytest.raises((AssertionError, KeyError)):
+        run_state_machine_as_test(MemoryMachine, settings=quick)

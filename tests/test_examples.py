@@ -1,0 +1,33 @@
+"""The examples run as they stand, and those that the README shows are shown as they stand."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+PRINTED = {"first_job.py": "5\n"}
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_an_example_runs_where_nothing_was_prepared(example: Path, tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, str(example)], cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False
+    )
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, PRINTED.get(example.name, ""), "")
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_the_readme_shows_it_as_it_is(example: Path) -> None:
+    assert f"```python\n{example.read_text()}```" in (ROOT / "README.md").read_text()
+
+
+def test_a_first_job_takes_at_most_eight_lines() -> None:
+    lines = [line for line in (ROOT / "examples" / "first_job.py").read_text().splitlines() if line.strip()]
+
+    assert len(lines) <= 8
