@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 import resource
+import signal
 import sys
+import threading
 import time
 
 import apsw
@@ -228,3 +230,47 @@ def enqueue_remotely(url: str) -> None:
     assert not any(name.endswith((".tasks", ".program")) for name in sys.modules if name.startswith("tests."))
     say("results", *results)
     app.close()
+
+
+def enqueue_and_be_interrupted(path: str, folder: str, times: int) -> None:
+    """Enqueue from blocking code that is interrupted again and again, beside a thread whose event loop enqueues too."""
+    recorder = Recorder(folder)
+    app = App(lambda: RecordedStore(path, recorder))
+    task = app.remote("task", queue="q")
+    task.enqueue()
+    over = threading.Event()
+    harmed: list[str] = []
+
+    async def enqueue_on_and_on() -> None:
+        while not over.is_set():
+            try:
+                await task.aenqueue()
+            except BaseException as error:
+                harmed.append(repr(error))
+        await app.aclose()
+
+    beside = threading.Thread(target=asyncio.run, args=(enqueue_on_and_on(),))
+    beside.start()
+    armed = False
+
+    def interrupt(*_: object) -> None:
+        nonlocal armed
+        if armed:
+            armed = False
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.0037)
+    for _ in range(times):
+        try:
+            armed = True
+            while True:
+                task.enqueue()
+        except KeyboardInterrupt:
+            pass
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    over.set()
+    beside.join(10)
+    task.enqueue()
+    app.close()
+    say("done", harmed)

@@ -76,6 +76,13 @@ class RecordedStore(SqliteStore):
             outcome.items = [Item(id=answer.id, duplicate=answer.duplicate) for answer in answers]
         return answers
 
+    def enqueue_now(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        number = self._recorder.ask("enqueue", [_new(job) for job in jobs])
+        with _Outcome(self._recorder, number) as outcome:
+            answers = super().enqueue_now(jobs)
+            outcome.items = [Item(id=answer.id, duplicate=answer.duplicate) for answer in answers]
+        return answers
+
     async def lease(self, request: LeaseRequest) -> Leased:
         with _Outcome(self._recorder, self._recorder.ask("lease")) as outcome:
             leased = await super().lease(request)

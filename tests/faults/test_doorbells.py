@@ -159,6 +159,24 @@ async def test_a_process_that_rang_others_can_have_a_doorbell_when_they_are_gone
     assert await store.wait(["nobody"]) == {"nobody": None}
 
 
+async def test_strange_things_in_the_folder_of_the_doorbells_harm_nobody(path: Path, store: SqliteStore) -> None:
+    await store.wait(["nobody"])
+    for name in ("~", "x", "no-such-bell.0~q", "no.utf-8.\udcff~q"):
+        (Path(f"{path}-bells") / "idle" / name).touch()
+    for name in ("cannot-be-unlinked.0~*", "nor-this.1~q"):
+        (Path(f"{path}-bells") / "idle" / name).mkdir()
+    (Path(f"{path}-bells") / "no-socket").touch()
+
+    for _ in range(3):
+        await asyncio.wait_for(store.enqueue([clients.a_job()]), 5)
+        await asyncio.wait_for(asyncio.to_thread(store.enqueue_now, [clients.a_job()]), 5)
+    other = SqliteStore(path)
+    await asyncio.wait_for(other.wait_for_work(["q"], 5), 10)
+
+    assert len(await clients.take(other, limit=10)) == 6
+    await other.close()
+
+
 async def test_a_store_leaves_nothing_behind_in_folder_and_process(path: Path) -> None:  # I16
     async def use() -> None:
         store = SqliteStore(path)

@@ -69,6 +69,22 @@ async def test_ten_processes_make_the_file_at_once(path: Path, processes: Proces
     assert sound(path)
 
 
+async def test_interrupts_of_blocking_code_harm_nobody_else(
+    path: Path, processes: Processes, tmp_path: Path
+) -> None:  # F23, I19
+    producer = processes.start(clients.enqueue_and_be_interrupted, path, tmp_path, 2000 if LONG else 200)
+
+    assert producer.hear("done") == [[]]
+
+    assert producer.wait() == 0
+    recorder = Recorder(tmp_path)
+    store = RecordedStore(path, recorder)
+    await clients.drain(store, recorder)
+    assert check(await history_of(store, tmp_path)) == []
+    await store.close()
+    assert sound(path)
+
+
 @pytest.mark.parametrize("seed", range(20 if LONG else 2))
 async def test_what_a_killed_producer_was_told_is_stored(
     path: Path, processes: Processes, tmp_path: Path, seed: int

@@ -260,6 +260,26 @@ async def test_a_worker_can_be_stopped_while_the_store_is_gone(
     assert worker.status is Status.STOPPED
 
 
+async def test_a_worker_whose_keeper_dies_goes_down_loudly(
+    make_app: MakeApp, wire: Wire, lines: Callable[[str], list[str]]
+) -> None:  # taste 15
+    opened: list[Store] = []
+
+    def open_once() -> Store:
+        if opened:
+            raise RuntimeError("no second connection")
+        opened.append(wire.open())
+        return opened[0]
+
+    worker = make_app(store=open_once).worker()
+    await worker.start()
+    await eventually(lambda: worker.status is Status.STOPPED)
+    with pytest.raises(ExceptionGroup) as raised:
+        await worker.stop()
+    assert raised.group_contains(RuntimeError, match="has died")
+    assert lines("has died")
+
+
 async def test_a_chore_that_fails_is_logged_and_tried_again(
     make_app: MakeApp, wire: Wire, start: Start, lines: Callable[[str], list[str]]
 ) -> None:  # G7

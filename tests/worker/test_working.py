@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -34,6 +35,14 @@ class Together:
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self.inside -= 1
+
+
+@dataclass
+class Picky:
+    number: int
+
+    def __post_init__(self) -> None:
+        raise KeyError("anything but seven")
 
 
 async def test_one_slot_never_runs_two_jobs_at_once_in_any_lane(app: App, start: Start) -> None:  # G6, Q8, T21
@@ -351,6 +360,18 @@ async def test_what_cannot_be_read_is_broken_and_keeps_its_bytes(
     assert (record.state, record.payload) == (State.BROKEN, payload)
     assert record.error.type == "PayloadError"
     assert (await eventually(lambda: _final(store, good.id))).state is State.SUCCEEDED
+
+
+async def test_arguments_that_a_converter_chokes_on_are_broken(app: App, store: Store, start: Start) -> None:  # F18
+    @app.task
+    async def task(picky: Picky) -> None: ...
+
+    job = a_job("task", payload=b'{"args": [{"number": 7}]}')
+    await store.enqueue([job])
+    await start(app)
+    record = await eventually(lambda: _final(store, job.id))
+    assert record.state is State.BROKEN
+    assert "seven" in record.error.message
 
 
 async def test_a_payload_over_the_limit_is_broken_although_somebody_stored_it(

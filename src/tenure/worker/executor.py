@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from tenure.context import Context, Middleware, running
-from tenure.errors import PayloadError, PayloadTooLarge, UnknownTask
+from tenure.errors import PayloadTooLarge, UnknownTask
 from tenure.job import ErrorInfo, State
 from tenure.lease import AbortReason
 from tenure.lifecycle import Finish, next_step
@@ -120,7 +120,7 @@ async def perform(task: Task[..., Any], ctx: Context, middleware: Sequence[Middl
     """
     try:
         args, kwargs = task.arguments(ctx.job.payload, ctx)
-    except PayloadError as error:
+    except Exception as error:  # noqa: BLE001  (a PayloadError, or whatever a converter of the user's raises)
         return Undecodable(error_info(error))
     outside = running.set(ctx)
     try:

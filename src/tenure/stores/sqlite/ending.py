@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 
 from tenure.job import BlockerPolicy, ErrorInfo, State
 from tenure.lifecycle import blocker_failed, failure_value
@@ -34,8 +34,7 @@ def end(
 
     `by` is the worker whose doing it was. The token stays known only if it was this that settled the job.
     """
-    conclude(tx, job, state, result=result, error=error, by=by, settled=settled)
-    drop_unkept(tx, [job])
+    drop_unkept(tx, conclude(tx, job, state, result=result, error=error, by=by, settled=settled))
 
 
 def conclude(
@@ -47,11 +46,10 @@ def conclude(
     error: ErrorInfo | None = None,
     by: str | None = None,
     settled: bool = False,
-) -> None:
-    """Make a job final as `end` does, but leave it to the caller to drop it if it is not kept."""
+) -> list[Facts]:
+    """Make a job final as `end` does; the jobs that ended, which the caller is to drop if they are not kept."""
     _finish(tx, job, state, result, error, by, settled=settled)
-    if job.blocks:
-        follow(tx, [job.id], state, result, error)
+    return [job, *follow(tx, job.id, state, result, error or error_of(job.error))] if job.blocks else [job]
 
 
 def _finish(
@@ -79,24 +77,24 @@ def _finish(
 
 def follow(
     tx: Transaction,
-    blockers: Iterable[str],
+    blocker: str,
     ended: str,
     result: str | None = None,
     error: ErrorInfo | None = None,
     *,
-    new: Collection[str] | None = None,
-) -> None:
-    """Tell those who wait for these jobs how they ended, and those who wait for them in turn if that ends them.
+    new: str | None = None,
+) -> list[Facts]:
+    """Tell those who wait for a job how it ended, and those who wait for them in turn if that ends them; who has ended so.
 
     `new` has just been enqueued, and is the only one who does not know yet; the place it came with is at the back already.
     """
-    following = deque((blocker, ended, result, error) for blocker in blockers)
+    following = deque([(blocker, ended, result, error)])
     failed: list[Facts] = []
     while following:
         blocker, ended, result, error = following.popleft()
         failing: dict[str, None] = {}
         for dependent, position, policy, state in tx.all("open_edges_to", blocker):
-            if new is not None and dependent not in new:
+            if new is not None and dependent != new:
                 continue
             if ended == State.SUCCEEDED:
                 _close(tx, dependent, position, result, new=new is not None)
@@ -110,7 +108,7 @@ def follow(
             failed.append(job)
             if job.blocks:
                 following.append((job.id, State.FAILED, None, why))
-    drop_unkept(tx, failed)
+    return failed
 
 
 def _close(tx: Transaction, dependent: str, position: int, result: str | None, *, new: bool) -> None:
@@ -152,7 +150,7 @@ def delete(tx: Transaction, jobs: Sequence[Facts]) -> None:
     remove(tx, jobs)
     for job in jobs:
         if job.blocks:
-            follow(tx, [job.id], DELETED, error=error_of(job.error))
+            drop_unkept(tx, follow(tx, job.id, DELETED, error=error_of(job.error)))
 
 
 def remove(tx: Transaction, jobs: Sequence[Facts]) -> None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tenure.errors import BlockerNotFound, PayloadError, UniqueConflict
 from tenure.job import NewJob, State
 from tenure.stores.base import Enqueued
-from tenure.stores.sqlite.ending import follow
+from tenure.stores.sqlite.ending import drop_unkept, follow
 from tenure.stores.sqlite.queries import sql
 from tenure.stores.sqlite.rows import Facts, dumps, error_of, facts
 from tenure.stores.sqlite.transaction import Row, Transaction
@@ -26,7 +26,7 @@ def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
         known = facts(tx, [job.id for job in special])
         special = [job for job in special if job.id not in known]
     holders = _claim_unique_keys(tx, special)
-    dependents, ended = _blockers(tx, special, jobs, holders)
+    dependents = _dependents(tx, special, jobs, holders)
     fresh = [job for job in jobs if job.id not in holders] if holders else jobs
     first = tx.seq(len(fresh)) if fresh else 0
     rows = [_row(tx, job, first + index) for index, job in enumerate(fresh)]
@@ -46,13 +46,11 @@ def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
         if place is not State.BLOCKED:
             # A worker must hear of scheduled jobs too: one may be due before it meant to look again.
             tx.came_in_line(queue, number)
-    if dependents:
-        _tie(tx, dependents, ended)
+    failed = _tie(tx, dependents) if dependents else []
     if dependents or holders:
         wanted = [*holders.values(), *(job.id for job in dependents)]
-        # One that has failed at once with its blocker, and is not kept, is gone already.
-        states |= dict.fromkeys(wanted, State.FAILED)
         states |= {id_: State(state) for id_, state, _ in tx.all("states_of", dumps(wanted))}
+    drop_unkept(tx, failed)
     return [
         Enqueued(holders[job.id], states[holders[job.id]], duplicate=True)
         if job.id in holders
@@ -129,10 +127,10 @@ def _claim_unique_keys(tx: Transaction, jobs: Sequence[NewJob]) -> dict[str, str
     return holders
 
 
-def _blockers(
+def _dependents(
     tx: Transaction, special: Sequence[NewJob], jobs: Sequence[NewJob], holders: Mapping[str, str]
-) -> tuple[list[NewJob], list[Facts]]:
-    """Those of the new jobs that wait for others, and the final ones among the others.
+) -> list[NewJob]:
+    """Those of the new jobs that wait for others.
 
     A blocker is stored, or comes before its dependent in the same call; one that turned out a duplicate is the holder of
     its key. Any other raises `BlockerNotFound`.
@@ -143,22 +141,25 @@ def _blockers(
         if job.after and job.id not in holders
     ]
     if not dependents:
-        return [], []
+        return []
     found = facts(tx, {blocker for job in dependents for blocker in job.after})
     places = {job.id: place for place, job in reversed(list(enumerate(jobs)))}
     for job in dependents:
         for blocker in job.after:
             if blocker not in found and places.get(blocker, len(jobs)) >= places[job.id]:
                 raise BlockerNotFound(blocker)
-    return dependents, [blocker for blocker in found.values() if State(blocker.state).final]
+    return dependents
 
 
-def _tie(tx: Transaction, dependents: Sequence[NewJob], ended: Sequence[Facts]) -> None:
-    """Enter the edges of new blocked jobs, and let blockers that have ended already count at once."""
+def _tie(tx: Transaction, dependents: Sequence[NewJob]) -> list[Facts]:
+    """Enter the edges of new blocked jobs, and let blockers that have ended already count at once; who has failed by that."""
     for job in dependents:
         for position, blocker in enumerate(job.after):
             tx.run("insert_edge", job.id, position, blocker)
     tx.run("mark_blocking", dumps([blocker for job in dependents for blocker in job.after]))
-    new = {job.id for job in dependents}
-    for final in ended:
-        follow(tx, [final.id], final.state, final.result, error_of(final.error), new=new)
+    failed: list[Facts] = []
+    for job in dependents:
+        for ended in facts(tx, dict.fromkeys(job.after)).values():
+            if State(ended.state).final:
+                failed += follow(tx, ended.id, ended.state, ended.result, error_of(ended.error), new=job.id)
+    return failed

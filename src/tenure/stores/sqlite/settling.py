@@ -79,10 +79,10 @@ def _finish(tx: Transaction, job: Facts, step: Finish) -> Verdict:
     try:
         with tx.attempt():
             _count_processed(tx, step.state, job.queue, job.worker)
-            conclude(tx, job, step.state, result=step.result, error=step.error, by=job.worker, settled=True)
+            ended = conclude(tx, job, step.state, result=step.result, error=step.error, by=job.worker, settled=True)
             # Between the end and the drop: a child may take the key that has just come free, or wait for its parent.
             enqueue(tx, step.children)
-            drop_unkept(tx, [job])
+            drop_unkept(tx, ended)
     except UniqueConflict as conflict:
         return refused(str(conflict), other=conflict.holder)
     except BlockerNotFound as missing:
