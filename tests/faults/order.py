@@ -9,7 +9,7 @@ from itertools import accumulate
 
 import msgspec
 
-from .history import Call, Enqueue, Lease, Story, Violation
+from .history import Call, Enqueue, Lease, Settle, Story, Violation
 
 __all__ = ["in_order"]
 
@@ -44,7 +44,10 @@ def in_order(story: Story) -> Iterator[Violation]:
 def _stays(story: Story, job: str, enqueue: Enqueue) -> Iterator[_Stay]:
     """The stays of a job that are known for certain; none after something that is not."""
     leases = {lease.item.fence: lease for lease in story.leases[job]}
-    settles = {settle.item.fence: settle for settle in story.settles[job] if settle.verdict in {"ok", "unknown"}}
+    settles: dict[int, Settle] = {}
+    for settle in sorted(story.settles[job], key=lambda settle: settle.call.asked):
+        if settle.verdict in {"ok", "unknown"}:
+            settles.setdefault(settle.item.fence, settle)  # the first; the same again changes nothing
     reaps = iter(sorted(story.of(job, "reap", "retire"), key=lambda act: act.call.asked))
     came = place = enqueue.call
     index = enqueue.index
@@ -53,18 +56,18 @@ def _stays(story: Story, job: str, enqueue: Enqueue) -> Iterator[_Stay]:
     for fence in range(1, story.ended[job].fence + 1):
         if fence in leases and not leases[fence].item.suspect:
             yield _Stay(job, came, place, index, leases[fence])
-        settle = settles.get(fence)
-        if settle is None:
+        ended = settles.get(fence)
+        if ended is None:
             reap = next(reaps, None)
             if reap is None or reap.item.suspect:
                 return
             came = reap.call
-        elif settle.verdict == "unknown" or settle.item.step not in {"release", "retry"}:
+        elif ended.verdict == "unknown" or ended.item.step not in {"release", "retry"}:
             return
-        elif settle.item.step == "release":
-            came = settle.call
+        elif ended.item.step == "release":
+            came = ended.call
         else:
-            came = place = settle.call
+            came = place = ended.call
             index = 0
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import msgspec
 
+from tenure.clock import Clock
 from tenure.errors import OutcomeUnknown, TenureError
 from tenure.job import JobRecord, NewJob
 from tenure.lease import AbortReason, Lease
@@ -40,23 +41,24 @@ __all__ = ["RecordedStore", "Recorder", "history_of", "records_of"]
 class Recorder:
     """Appends lines to a file of this process, each in one write, so that a kill loses none that was written."""
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], now: Callable[[], float] = time.monotonic) -> None:
         self.process = str(os.getpid())
+        self._now = now
         file = Path(folder) / f"{self.process}.history"
         self._descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         self._numbers = itertools.count()
 
     def ask(self, operation: str, items: Sequence[Item] = ()) -> int:
         number = next(self._numbers)
-        self._write(Ask(self.process, number, operation, time.monotonic(), list(items)))
+        self._write(Ask(self.process, number, operation, self._now(), list(items)))
         return number
 
     def answer(self, number: int, outcome: str, items: Sequence[Item] = ()) -> None:
-        self._write(Answer(self.process, number, outcome, time.monotonic(), list(items)))
+        self._write(Answer(self.process, number, outcome, self._now(), list(items)))
 
     def start(self, held: Context | Lease) -> None:
         """Note that a function has begun; the first line of every task."""
-        self._write(Start(self.process, time.monotonic(), held.job.id, held.token.fence, held.token.nonce))
+        self._write(Start(self.process, self._now(), held.job.id, held.token.fence, held.token.nonce))
 
     def _write(self, line: Line) -> None:
         os.write(self._descriptor, msgspec.json.encode(line) + b"\n")
@@ -65,8 +67,8 @@ class Recorder:
 class RecordedStore(SqliteStore):
     """The store itself, with every call of a producer, a worker or an operator on record."""
 
-    def __init__(self, path: str | os.PathLike[str], recorder: Recorder) -> None:
-        super().__init__(path)
+    def __init__(self, path: str | os.PathLike[str], recorder: Recorder, *, clock: Clock | None = None) -> None:
+        super().__init__(path, clock=clock)
         self._recorder = recorder
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -152,6 +154,12 @@ class RecordedStore(SqliteStore):
             verdicts = await super().retry(ids)
             outcome.items = [Item(id=id_, verdict=verdict.kind) for id_, verdict in zip(ids, verdicts, strict=True)]
         return verdicts
+
+    async def delete(self, ids: Sequence[str], *, cascade: bool = False) -> list[str]:
+        with _Outcome(self._recorder, self._recorder.ask("delete", [Item(id=id_) for id_ in ids])) as outcome:
+            deleted = await super().delete(ids, cascade=cascade)
+            outcome.items = [Item(id=id_, verdict="ok" if id_ in deleted else "not_found") for id_ in ids]
+        return deleted
 
     def _ask_children(self, settlements: Sequence[Settlement]) -> dict[int, int]:
         return {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,7 @@ from .cluster import Cluster
 from .inspection import sound
 from .processes import Process, Processes
 from .recording import records_of
-
-LONG = bool(os.environ.get("TENURE_LONG"))
+from .scale import lengths
 
 
 def enqueued(process: Process, until: str = "done") -> set[str]:
@@ -59,8 +57,11 @@ async def test_a_child_that_outlives_its_parent_loses_nothing(path: Path, proces
     assert sound(path)
 
 
-async def test_forks_in_the_middle_of_writes_harm_neither_side(path: Path, processes: Processes) -> None:  # F22
-    process = processes.start(forks.fork_while_enqueueing, path, 100 if LONG else 15)
+@pytest.mark.parametrize("times", lengths(15, 300))
+async def test_forks_in_the_middle_of_writes_harm_neither_side(
+    path: Path, processes: Processes, times: int
+) -> None:  # F22
+    process = processes.start(forks.fork_while_enqueueing, path, times)
 
     told = enqueued(process)
 

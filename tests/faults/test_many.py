@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections import Counter
 from pathlib import Path
 from statistics import median
 
+import pytest
+
 from . import clients
 from .cluster import Cluster
 from .processes import Processes, eventually
+from .scale import lengths
 
-LONG = bool(os.environ.get("TENURE_LONG"))
 
-
-def test_eight_workers_drain_a_queue_and_every_job_runs(cluster: Cluster) -> None:  # W5, I1, I4, I8, I20, T20
-    number = 50_000 if LONG else 5_000
+@pytest.mark.parametrize("number", lengths(5_000, 50_000))
+def test_eight_workers_drain_a_queue_and_every_job_runs(
+    cluster: Cluster, number: int
+) -> None:  # W5, I1, I4, I8, I20, T20
     for _ in range(0, number, 1_000):
         cluster.enqueue("quick", 1, number=1_000)
     workers = [cluster.worker("-c", "5") for _ in range(8)]
 
-    records = cluster.wait_for_end(timeout=600 if LONG else 50)
+    records = cluster.wait_for_end(timeout=number / 100)
 
     assert len(records) == number
     assert Counter((record.state, record.attempt) for record in records.values()) == {("succeeded", 1): number}
@@ -33,10 +35,10 @@ def test_eight_workers_drain_a_queue_and_every_job_runs(cluster: Cluster) -> Non
     assert not any(worker.ended for worker in workers)
 
 
+@pytest.mark.parametrize("number", lengths(2_000, 10_000))
 def test_many_leases_that_expire_together_hold_up_no_other_queue(
-    cluster: Cluster, processes: Processes, tmp_path: Path
+    cluster: Cluster, processes: Processes, tmp_path: Path, number: int
 ) -> None:  # F24, I12, I17
-    number = 10_000 if LONG else 2_000
     for _ in range(0, number, 1_000):
         cluster.enqueue("quick", 1, queue="many", number=1_000)
     holder = processes.start(clients.hold_all, cluster.path, tmp_path, "many")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,8 +18,8 @@ from .checker import check
 from .inspection import counted, recounted, sound
 from .processes import Processes
 from .recording import RecordedStore, Recorder, history_of
+from .scale import lengths
 
-LONG = bool(os.environ.get("TENURE_LONG"))
 DISK = 64 << 20
 LEFT = 2 << 20
 """What a filler leaves of the disk. Once it is gone there is room even for SQLite's log, which may grow to 16 MB."""
@@ -131,10 +130,10 @@ async def test_a_broken_disk_is_told_in_one_sentence_and_survived(
     assert sound(path)
 
 
+@pytest.mark.parametrize("instants", lengths((1, 2, 3, 4, 5, 7, 11, 20), range(1, 400, 3)))
 async def test_a_kill_at_any_write_leaves_a_sound_file_with_all_that_was_acknowledged(
-    path: Path, processes: Processes, tmp_path: Path
+    path: Path, processes: Processes, tmp_path: Path, instants: Sequence[int]
 ) -> None:  # F15, I1, I2, I19
-    instants = range(1, 400, 3) if LONG else (1, 2, 3, 4, 5, 7, 11, 20)
     for several in zip(*[iter(instants)] * 2, strict=False):
         producers = [processes.start(clients.produce_and_die, path, tmp_path, instant) for instant in several]
         assert [producer.wait() for producer in producers] == [-9] * len(producers)
@@ -148,8 +147,11 @@ async def test_a_kill_at_any_write_leaves_a_sound_file_with_all_that_was_acknowl
     await store.close()
 
 
-async def test_a_file_whose_making_was_cut_short_is_made_by_the_next(processes: Processes, tmp_path: Path) -> None:
-    paths = {instant: tmp_path / f"{instant}.db" for instant in (range(1, 60) if LONG else (1, 2, 4, 9))}
+@pytest.mark.parametrize("instants", lengths((1, 2, 4, 9), range(1, 60)))
+async def test_a_file_whose_making_was_cut_short_is_made_by_the_next(
+    processes: Processes, tmp_path: Path, instants: Sequence[int]
+) -> None:
+    paths = {instant: tmp_path / f"{instant}.db" for instant in instants}
     makers = [processes.start(clients.die_while_opening, path, instant) for instant, path in paths.items()]
     for maker in makers:
         assert maker.wait() == -9

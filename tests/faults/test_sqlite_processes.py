@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from pathlib import Path
@@ -16,14 +15,13 @@ from .checker import check
 from .inspection import counted, recounted, sound
 from .processes import Processes
 from .recording import RecordedStore, Recorder, history_of, records_of
+from .scale import lengths
 
-LONG = bool(os.environ.get("TENURE_LONG"))
 
-
+@pytest.mark.parametrize("rounds", lengths(20, 400))
 async def test_eight_processes_write_to_one_file_beside_a_long_reader(
-    path: Path, store: SqliteStore, processes: Processes, tmp_path: Path
+    path: Path, store: SqliteStore, processes: Processes, tmp_path: Path, rounds: int
 ) -> None:  # F15, W2, W5
-    rounds = 400 if LONG else 20
     await store.enqueue([clients.a_job("other")])
     reader = processes.start(clients.read_for_long, path)
     [seen] = reader.hear("reads")
@@ -34,7 +32,7 @@ async def test_eight_processes_write_to_one_file_beside_a_long_reader(
     for writer in writers:
         writer.tell("go")
     for writer in writers:
-        writer.hear("done", timeout=600 if LONG else 30)
+        writer.hear("done", timeout=max(30, 2 * rounds))
 
     reader.tell("end")
     assert reader.hear("read") == [seen], "a long reader sees one snapshot"
@@ -69,10 +67,11 @@ async def test_ten_processes_make_the_file_at_once(path: Path, processes: Proces
     assert sound(path)
 
 
+@pytest.mark.parametrize("times", lengths(200, 3_000))
 async def test_interrupts_of_blocking_code_harm_nobody_else(
-    path: Path, processes: Processes, tmp_path: Path
+    path: Path, processes: Processes, tmp_path: Path, times: int
 ) -> None:  # F23, I19
-    producer = processes.start(clients.enqueue_and_be_interrupted, path, tmp_path, 2000 if LONG else 200)
+    producer = processes.start(clients.enqueue_and_be_interrupted, path, tmp_path, times)
 
     assert producer.hear("done") == [[]]
 
@@ -85,7 +84,7 @@ async def test_interrupts_of_blocking_code_harm_nobody_else(
     assert sound(path)
 
 
-@pytest.mark.parametrize("seed", range(20 if LONG else 2))
+@pytest.mark.parametrize("seed", lengths(0, *range(1, 20)))
 async def test_what_a_killed_producer_was_told_is_stored(
     path: Path, processes: Processes, tmp_path: Path, seed: int
 ) -> None:  # F15, I1, I2, I19

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import time
@@ -10,8 +9,8 @@ import time
 import pytest
 
 from .cluster import Cluster
+from .scale import lengths
 
-LONG = bool(os.environ.get("TENURE_LONG"))
 INSTANTS = ("leased", "settling", "settled")
 
 
@@ -46,15 +45,15 @@ def test_jobs_survive_a_kill_of_their_worker_at_any_instant(
     assert any(len(cluster.starts(job)) == 1 for job in jobs["settled"]), "what was settled is not run again"
 
 
-@pytest.mark.parametrize("seed", range(10 if LONG else 1))
-def test_nothing_is_lost_when_workers_are_killed_again_and_again(cluster: Cluster, seed: int) -> None:  # F1, F12, F23
-    chance = random.Random(seed)
-    for _ in range(10):
+@pytest.mark.parametrize("kills", lengths(3, 30))
+def test_nothing_is_lost_when_workers_are_killed_again_and_again(cluster: Cluster, kills: int) -> None:  # F1, F12, F23
+    chance = random.Random(kills)
+    for _ in range(10 * kills // 3):
         cluster.enqueue("quick", 1, number=20)
         cluster.enqueue("nap", 0.1, number=15)
         cluster.enqueue("sleep", 0.1, queue="other", number=5)
     workers = [cluster.worker("-c", "3") for _ in range(2)]
-    for _ in range(20 if LONG else 3):
+    for _ in range(kills):
         victim = chance.randrange(len(workers))
         cluster.wait_for_work_of(workers[victim])
         time.sleep(chance.uniform(0, 0.2))  # the instant of the kill is what the test is about

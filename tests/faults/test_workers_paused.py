@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from tenure.stores.sqlite.store import SqliteStore
 
 from . import clients
 from .cluster import Cluster
 from .processes import Processes
-
-LONG = bool(os.environ.get("TENURE_LONG"))
+from .scale import lengths
 
 
 def test_a_worker_that_slept_past_its_lease_cannot_finish_the_job(cluster: Cluster) -> None:  # F2, I5, I6, Q, G
@@ -61,8 +60,10 @@ async def test_a_token_is_dead_however_often_the_job_was_leased_since(
     assert current.token.fence == 4
 
 
-def test_jobs_that_outlast_their_lease_on_a_healthy_worker_run_once(cluster: Cluster) -> None:  # F4, F5, H9
-    leases = 10 if LONG else 3
+@pytest.mark.parametrize("leases", lengths(3, 10))
+def test_jobs_that_outlast_their_lease_on_a_healthy_worker_run_once(
+    cluster: Cluster, leases: int
+) -> None:  # F4, F5, H9
     jobs = [cluster.enqueue(task, leases, queue=task)[0] for task in ("nap", "sleep", "block", "compute")]
     for task in ("nap,sleep", "block", "compute"):
         cluster.worker("-q", task, "-c", "2")

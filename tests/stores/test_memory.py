@@ -1,14 +1,22 @@
-"""The memory store keeps the contract."""
+"""The memory store keeps the contract, and what holds for it alone: one process, many loops and threads."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tenure.job import new_id
+from tenure.stores import open_store
+from tenure.stores.base import Signal, SignalKind
 from tenure.stores.memory import MemoryStore, Space
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance import MakeStore, StoreConformance
+from tenure.testing.conformance.scene import SUCCEED, a_job, enqueue, lease, lease_one, settle
 
 
 class TestMemory(StoreConformance):
@@ -28,3 +36,107 @@ class TestMemory(StoreConformance):
         yield make
         for store in made:
             await store.close()
+
+
+async def test_stores_of_one_name_share_their_jobs_and_others_do_not() -> None:
+    name = new_id()
+    [job_id] = await enqueue(open_store(f"memory://{name}"))
+
+    assert (await lease_one(open_store(f"memory://{name}"))).job.id == job_id
+    assert await open_store(f"memory://{name}x").get([job_id]) == [None]
+    assert await MemoryStore().get([job_id]) == [None]
+
+
+async def on_another_thread(work: Callable[[], Awaitable[None]]) -> None:
+    """Do it on a thread and an event loop of its own, while this loop goes on."""
+
+    async def run() -> None:
+        await work()
+
+    await asyncio.to_thread(lambda: asyncio.run(run()))
+
+
+async def test_work_that_another_thread_enqueues_wakes_an_idle_worker() -> None:
+    space = Space()
+    store = MemoryStore(space)
+
+    async def produce() -> None:
+        await enqueue(MemoryStore(space))
+
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        group.create_task(store.wait_for_work(["q"], 60.0))
+        group.create_task(on_another_thread(produce))
+
+
+async def test_what_another_thread_settles_is_announced_here() -> None:
+    space = Space()
+    store = MemoryStore(space)
+    [job_id] = await enqueue(store)
+    await store.wait([job_id])
+
+    async def consume() -> None:
+        other = MemoryStore(space)
+        await settle(other, await lease_one(other), SUCCEED)
+
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        group.create_task(on_another_thread(consume))
+        async for signal in store.signals():
+            assert signal == Signal(SignalKind.DONE, job_id)
+            break
+
+
+def test_a_listener_whose_loop_is_gone_disturbs_nobody() -> None:
+    space = Space()
+
+    async def wait_and_go() -> None:
+        store = MemoryStore(space)
+        await enqueue(store, a_job(id="1"))
+        await store.wait(["1"])
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                async for _ in store.signals():
+                    pass
+
+    async def settle_it() -> None:
+        store = MemoryStore(space)
+        await settle(store, await lease_one(store), SUCCEED)
+
+    asyncio.run(wait_and_go())
+    asyncio.run(settle_it())
+
+
+def test_many_threads_never_get_the_same_job() -> None:  # W5, I4
+    space = Space()
+    start = threading.Barrier(4)
+
+    async def drain() -> list[str]:
+        store = MemoryStore(space)
+        start.wait()
+        await enqueue(store, *[a_job() for _ in range(200)])
+        leased = []
+        while leases := await lease(store, limit=3):
+            leased += [each.job.id for each in leases]
+            await store.settle([(each, SUCCEED) for each in leases])
+        return leased
+
+    with ThreadPoolExecutor(4) as threads:
+        drained = [each.result() for each in [threads.submit(asyncio.run, drain()) for _ in range(4)]]
+
+    ids = [id_ for leased in drained for id_ in leased]
+    assert len(ids) == len(set(ids)) == 800
+
+
+def test_after_a_fork_the_child_goes_on_with_a_copy() -> None:  # F22
+    store = MemoryStore()
+
+    async def count() -> int:
+        return (await store.queues())[0].waiting
+
+    asyncio.run(store.enqueue([a_job()]))
+    child = os.fork()
+    if child == 0:
+        asyncio.run(store.enqueue([a_job()]))
+        os._exit(asyncio.run(count()))
+
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+    assert asyncio.run(count()) == 1

@@ -325,8 +325,8 @@ class Store(ABC):
         Idempotent by id: a job that exists already is left as it is and answered. A job whose unique key is held (by a
         stored job, or by one before it in this very call) is not stored; the answer names the holder, or the whole call
         raises `UniqueConflict` if the job says `unique_raises`. Unknown blockers raise `BlockerNotFound`; a blocker that
-        turned out a duplicate in this call stands for its holder. Wakes idle workers, as many as there are new jobs that are not blocked:
-        one that is scheduled may be due before they meant to look again.
+        turned out a duplicate in this call stands for its holder. Wakes idle workers, as many as there are new jobs that
+        are not blocked: one that is scheduled may be due before they meant to look again.
         """
 
     def enqueue_now(self, jobs: Sequence[NewJob]) -> list[Enqueued] | None:  # noqa: ARG002

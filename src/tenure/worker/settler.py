@@ -61,22 +61,21 @@ class Settler:
     def settled(self, batch: Sequence[Ended], verdicts: Sequence[Verdict]) -> None:
         """Let go of what the store has answered."""
         told = log.isEnabledFor(logging.INFO)
-        held = []
+        refused = []
         for (attempt, step), verdict in zip(batch, verdicts, strict=True):
-            if verdict.kind is not VerdictKind.OK:
-                if verdict.kind is VerdictKind.REFUSED:
-                    held.append(attempt)
-                    self._refused(attempt, verdict)
-                else:
-                    job = attempt.lease.job
-                    log.debug("job %s of task %s lost its lease before it was settled", job.id, job.task)
+            if verdict.kind is VerdictKind.REFUSED:
+                refused.append(attempt)
+                self._refused(attempt, verdict)
+            elif verdict.kind is not VerdictKind.OK:
+                job = attempt.lease.job
+                log.debug("job %s of task %s lost its lease before it was settled", job.id, job.task)
             elif isinstance(step, Finish):
                 self.finished += 1
                 if told or step.state is not State.SUCCEEDED:
                     _tell(attempt, step)
             elif told or isinstance(step, Requeue):
                 _tell(attempt, step)
-        self._keeper.drop(attempt for attempt, _ in batch if attempt not in held)
+        self._keeper.drop(attempt for attempt, _ in batch if attempt not in refused)
 
     async def settle_apart(self, store: Store, batch: Sequence[Ended]) -> list[Verdict]:
         """Settle a batch that the store choked on: halve it until the bad item stands alone, and fail that one."""

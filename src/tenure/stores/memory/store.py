@@ -92,6 +92,10 @@ class MemoryStore(Store):
         with self._step() as space:
             return enqueueing.enqueue(space, jobs)
 
+    def enqueue_now(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        with self._step() as space:
+            return enqueueing.enqueue(space, jobs)
+
     async def lease(self, request: LeaseRequest) -> Leased:
         with self._step() as space:
             self._looked = space.arrivals

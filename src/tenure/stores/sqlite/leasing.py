@@ -24,11 +24,15 @@ def lease(tx: Transaction, request: LeaseRequest) -> Callable[[], Leased]:
     What comes back makes the answer, for the caller to call: every process that writes to the file waits for the writer's
     thread, so that thread does not build a thousand records first.
     """
-    queues = tx.all("open_queues", dumps(request.queues), tx.wall)
-    for queue, _, _, expired, _ in queues:
-        if expired:
-            _cancel_expired(tx, queue)
-    promoted = {queue: _promote(tx, queue) for queue, _, scheduled, _, _ in queues if scheduled}
+    names = dumps(request.queues)
+    queues = tx.all("open_queues", names, tx.wall)
+    expired = [queue for queue, _, _, expired, _ in queues if expired]
+    for queue in expired:
+        _cancel_expired(tx, queue)
+    promoted = {queue: due for queue, _, scheduled, _, _ in queues if scheduled and (due := _promote(tx, queue))}
+    if expired or promoted:
+        tx.flush()
+        queues = tx.all("open_queues", names, tx.wall)  # what came in line may be a suspect, or in another queue
     taken: list[str] = []
     left = request.limit
     solo = False
@@ -39,7 +43,7 @@ def lease(tx: Transaction, request: LeaseRequest) -> Callable[[], Leased]:
             solo = True
             left -= _take(tx, request, queue, True, 1, taken)
             break
-        if waiting or promoted.get(queue):
+        if waiting:
             left -= _take(tx, request, queue, False, left, taken)
     if sum(promoted.values()) > request.limit - left:
         for queue, number in promoted.items():

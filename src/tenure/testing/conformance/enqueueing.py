@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tenure.errors import BlockerNotFound, UniqueConflict
@@ -176,6 +178,20 @@ class Enqueueing:
         assert await store.get([good.id]) == [None]
         assert [queue.name for queue in await store.queues()] == ["q"]
         await assert_counters_equal_a_recount(store)
+
+    async def test_a_thread_without_a_loop_may_enqueue_if_the_store_has_a_way_for_it(self, store: Store) -> None:
+        new = a_job(unique="k")
+
+        answer = await asyncio.to_thread(store.enqueue_now, [new])
+
+        if answer is None:
+            assert await store.get([new.id]) == [None]
+        else:
+            assert answer == [Enqueued(new.id, State.WAITING)]
+            assert await line(store) == [new.id]
+            with pytest.raises(UniqueConflict):
+                await asyncio.to_thread(store.enqueue_now, [a_job(), a_job(unique="k", unique_raises=True)])
+            assert await line(store) == [new.id]
 
     async def test_another_store_object_sees_the_job_at_once(self, store: Store, make_store: MakeStore) -> None:
         [job_id] = await enqueue(store)

@@ -150,6 +150,15 @@ class Leasing:
         assert [token.fence for token in tokens] == [1, 2, 3, 4, 5, 6]
         assert len({token.nonce for token in tokens}) == 6
 
+    @pytest.mark.parametrize("nonce", [0, 1, 2**63 - 1])
+    async def test_a_token_holds_whatever_nonce_was_drawn(self, store: Store, nonce: int) -> None:
+        await enqueue(store)
+
+        leased = await lease_one(store, nonce=nonce)
+
+        assert leased.token == Token(1, nonce)
+        assert (await settle(store, leased, SUCCEED)).kind == "ok"
+
     @pytest.mark.parametrize(
         ("step", "attempt"),
         [(RELEASE, 1), (RETRY, 2), (Requeue(counts=False), 1), (Requeue(counts=False, missed=True), 1)],

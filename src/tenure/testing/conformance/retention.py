@@ -141,6 +141,19 @@ class Keeping:
 
         assert await store.prune(NOTHING, {}) == 4
 
+    async def test_records_that_somebody_has_a_claim_on_do_not_keep_others_from_being_pruned(
+        self, store: Store, clock: ManualClock
+    ) -> None:  # I16
+        for keep in (None, 0.0):
+            await enqueue(store, *[a_job(unique=f"{keep}{n}", window=1e6, keep=keep) for n in range(5)])
+            await store.settle([(each, SUCCEED) for each in await lease(store)])
+            clock.advance(1)
+        await enqueue(store, a_job(), a_job(keep=1.0))
+        await store.settle([(each, SUCCEED) for each in await lease(store)])
+        clock.advance(1)
+
+        assert sum([await store.prune(NOTHING, {}, limit=2) for _ in range(3)]) == 2
+
     # Nothing kept at all.
 
     @pytest.mark.parametrize("end", ["succeeded", "failed", "broken", "cancelled", "completed", "lost", "expired"])

@@ -1,0 +1,228 @@
+"""The checker finds nothing wrong with the store, and something with each way in which it could be wrong."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tenure.job import NewJob
+from tenure.lease import Lease, Token
+from tenure.lifecycle import Finish, Requeue
+from tenure.stores.base import OK, STEP, Enqueued, Leased, LeaseRequest, Reaped, Renewal, Settlement, Verdict
+from tenure.stores.sqlite.store import SqliteStore
+
+from .checker import check
+from .clients import a_job
+from .history import Violation
+from .inspection import rows, run
+from .recording import RecordedStore, Recorder, history_of
+from .scale import lengths
+from .simulation import Ticking, play
+
+
+class Mutant(SqliteStore):
+    """A store that does something else than it should, by the back door of its file."""
+
+    def _run(self, statement: str, ids: Sequence[str]) -> None:
+        for id_ in ids:
+            run(Path(self._engine.path), statement, id_)
+
+    def _holding(self, lease: Lease) -> Lease:
+        """The lease, with whatever token is current."""
+        [(fence, nonce)] = rows(
+            Path(self._engine.path), "SELECT fence, nonce FROM tenure_jobs WHERE id = ?", lease.job.id
+        )
+        return msgspec.structs.replace(lease, token=Token(fence, nonce or 0))
+
+
+class TakesAnyToken(Mutant):
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        return await super().settle([(self._holding(lease), step) for lease, step in settlements])
+
+
+class RenewsAnyToken(Mutant):
+    async def renew(self, renewals: Sequence[Renewal]) -> list[None]:  # type: ignore[override]
+        await super().renew(renewals)
+        return [None] * len(renewals)
+
+
+class SaysYesToTheStale(Mutant):
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        await super().settle(settlements)
+        return [OK] * len(settlements)
+
+
+class GivesTheFenceBack(Mutant):
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        verdicts = await super().settle(settlements)
+        released = [
+            lease.job.id
+            for (lease, step), verdict in zip(settlements, verdicts, strict=True)
+            if verdict is OK and isinstance(step, Requeue) and step.front
+        ]
+        self._run("UPDATE tenure_jobs SET fence = fence - 1 WHERE id = ?", released)
+        return verdicts
+
+
+class ReapsWhatLives(Mutant):
+    async def reap(self, queues: Sequence[str], limit: int = STEP) -> list[Reaped]:
+        run(Path(self._engine.path), "UPDATE tenure_jobs SET lease_until = 0 WHERE state = 'running'")
+        return await super().reap(queues, limit)
+
+
+class GivesAJobToTwo(Mutant):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._left = 20
+
+    async def lease(self, request: LeaseRequest) -> Leased:
+        leased = await super().lease(request)
+        if leased.leases and self._left:
+            self._left -= 1
+            again = "UPDATE tenure_jobs SET state = 'waiting', lease_until = NULL WHERE id = ?"
+            self._run(again, [leased.leases[0].job.id])
+            run(Path(self._engine.path), "UPDATE tenure_queues SET waiting = waiting + 1, running = running - 1")
+        return leased
+
+
+class ReleasesToTheBack(Mutant):
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        return await super().settle(
+            [
+                (lease, msgspec.structs.replace(step, front=False) if isinstance(step, Requeue) else step)
+                for lease, step in settlements
+            ]
+        )
+
+
+class RetriesToTheFront(Mutant):
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        return await super().settle(
+            [
+                (
+                    lease,
+                    msgspec.structs.replace(step, front=True) if isinstance(step, Requeue) and not step.delay else step,
+                )
+                for lease, step in settlements
+            ]
+        )
+
+
+class ReapsToTheBack(Mutant):
+    async def reap(self, queues: Sequence[str], limit: int = STEP) -> list[Reaped]:
+        reaped = await super().reap(queues, limit)
+        back = "UPDATE tenure_jobs SET seq = (SELECT max(seq) + 1 FROM tenure_jobs) WHERE id = ?"
+        self._run(back, [job.id for job in reaped])
+        return reaped
+
+
+class IsLastInFirstOut(Mutant):
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        answers = await super().enqueue(jobs)
+        self._run("UPDATE tenure_jobs SET seq = -seq WHERE id = ?", [job.id for job in jobs])
+        return answers
+
+
+class ForgetsToCommit(Mutant):
+    numbers = count(1)
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        answers = await super().enqueue(jobs)
+        if next(self.numbers) % 5 == 0:
+            await SqliteStore.delete(self, [job.id for job in jobs])
+        return answers
+
+
+class MakesJobsUp(Mutant):
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        answers = await super().enqueue([*jobs, a_job()])
+        return answers[: len(jobs)]
+
+
+class ForgetsAnEnd(Mutant):
+    numbers = count(1)
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        verdicts = await super().settle(settlements)
+        ended = [
+            lease.job.id
+            for (lease, step), verdict in zip(settlements, verdicts, strict=True)
+            if verdict is OK and isinstance(step, Finish)
+        ]
+        if next(self.numbers) % 5 == 0:
+            await SqliteStore.retry(self, ended)
+        return verdicts
+
+
+class DoesNotCountLosses(Mutant):
+    async def reap(self, queues: Sequence[str], limit: int = STEP) -> list[Reaped]:
+        reaped = await super().reap(queues, limit)
+        self._run("UPDATE tenure_jobs SET losses = losses - 1 WHERE id = ?", [job.id for job in reaped])
+        return reaped
+
+
+class CountsReleases(Mutant):
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        return await super().settle(
+            [
+                (lease, msgspec.structs.replace(step, counts=True) if isinstance(step, Requeue) else step)
+                for lease, step in settlements
+            ]
+        )
+
+
+MUTANTS: dict[type[Mutant], set[str]] = {
+    TakesAnyToken: {"I5", "I6"},
+    RenewsAnyToken: {"I5"},
+    SaysYesToTheStale: {"I5"},
+    GivesTheFenceBack: {"I3"},
+    ReapsWhatLives: {"I4"},
+    GivesAJobToTwo: {"I4"},
+    ReleasesToTheBack: {"I9"},
+    RetriesToTheFront: {"I8", "I9"},
+    ReapsToTheBack: {"I9"},
+    IsLastInFirstOut: {"I8"},
+    ForgetsToCommit: {"I1"},
+    MakesJobsUp: {"I2"},
+    ForgetsAnEnd: {"I6"},
+    DoesNotCountLosses: {"I7"},
+    CountsReleases: {"I7"},
+}
+"""What each of them violates: one of these at least must be found."""
+
+
+async def violations(kind: type[SqliteStore], folder: Path, seed: int, steps: int) -> list[Violation]:
+    """What the checker finds after a play."""
+
+    class Recorded(RecordedStore, kind):  # type: ignore[misc, valid-type]
+        pass
+
+    clock = Ticking()
+    recorder = Recorder(folder, clock.tick)
+    store = Recorded(folder / f"{seed}.db", recorder, clock=clock)
+    try:
+        await play(store, recorder, clock, random.Random(seed), steps)
+        return check(await history_of(store, folder))
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize("plays", lengths(5, 500))
+async def test_nothing_is_found_in_a_true_store(tmp_path: Path, plays: int) -> None:  # I1-I9
+    for seed in range(plays):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        assert await violations(SqliteStore, folder, seed, 400) == []
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+async def test_a_mutant_is_found(tmp_path: Path, mutant: type[Mutant]) -> None:
+    found = {violation.invariant for violation in await violations(mutant, tmp_path, 1, 400)}
+
+    assert found & MUTANTS[mutant]
