@@ -67,6 +67,15 @@ def make_app(path: str | os.PathLike[str], folder: str | os.PathLike[str]) -> Ap
         return str(os.getpid())
 
     @app.task
+    async def hold(ctx: Context) -> None:
+        """Waits until it is told to stop, and notes why and when."""
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            with effects.open("a") as file:
+                file.write(f"{ctx.signal.reason} {time.monotonic()}\n")
+
+    @app.task
     def sleep(seconds: float) -> str:
         """Waits in a thread, and hears nothing."""
         time.sleep(seconds)

@@ -9,6 +9,7 @@ import pytest
 
 from .cluster import Cluster
 from .processes import eventually
+from .scale import lengths
 
 GRACE = 4.0
 """Seconds that jobs have to stop after they were told to."""
@@ -86,3 +87,22 @@ def test_a_worker_told_to_stop_while_it_starts_stops(cluster: Cluster) -> None: 
         time.sleep(delay)  # somewhere between the first import and the first lease
         worker.send(signal.SIGTERM)
         assert worker.wait(GRACE + 6) in {0, -signal.SIGTERM}
+
+
+@pytest.mark.parametrize("restarts", lengths(4, 50))
+def test_a_rolling_restart_under_load_loses_nothing(cluster: Cluster, restarts: int) -> None:  # F12, I1, I18
+    workers = [cluster.worker("-c", "3") for _ in range(2)]
+    for number in range(restarts):
+        cluster.enqueue("quick", number, number=20)
+        cluster.enqueue("nap", 0.02, number=10)
+        cluster.enqueue("sleep", 0.02, number=10)
+        old = workers[number % 2]
+        cluster.wait_for_work_of(old)
+        workers[number % 2] = cluster.worker("-c", "3")
+        old.send(signal.SIGTERM)
+        assert old.wait() == 0
+
+    records = cluster.wait_for_end()
+
+    assert {(record.state, record.losses) for record in records.values()} == {("succeeded", 0)}
+    assert cluster.violations() == []

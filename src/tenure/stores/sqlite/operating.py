@@ -140,7 +140,8 @@ def prune(tx: Transaction, default: Retention, queues: Mapping[str, Retention], 
     """Remove finished jobs that retention does not keep, and whatever else has outlived its use."""
     tx.run("lapsed_uniques", tx.wall)
     tx.run("silent_workers", tx.boot - SILENT_FOR)
-    pruned = _drop(tx, tx.array("outlived_jobs", tx.wall, limit))
+    pruned = _drop(tx, lambda size: tx.array("outlived_jobs", tx.wall, size), limit)
+    tx.flush()
     for row in tx.all("list_queues"):
         retention = queues.get(row[0], default)
         succeeded, failed, cancelled, broken = row[6:10]
@@ -165,26 +166,28 @@ def _prune_queue(
     if surplus > 0 and (row := tx.one("kept_count", queue, *states)):
         surplus -= row[0]
     ended_by = tx.wall - seconds(age, "age")
-    oldest = tx.array("old_jobs", queue, *states, limit)
-    return _drop(tx, [row for index, row in enumerate(oldest) if index < surplus or row[4] <= ended_by])
+
+    def outdated(size: int) -> list[Any]:
+        oldest = tx.array("old_jobs", queue, *states, size)
+        return [row for index, row in enumerate(oldest) if index < surplus or row[4] <= ended_by]
+
+    return _drop(tx, outdated, limit)
 
 
-def _drop(tx: Transaction, rows: Sequence[Sequence[Any]]) -> int:
-    """Remove finished jobs, but for those that somebody has a claim on; how many went."""
-    plain = []
-    claimable = []
-    counts: Counter[tuple[str, str]] = Counter()
-    for number, id_, queue, state, ended_at, waited, may_be_claimed in rows:
-        if waited and ended_at + ending.WAITED_FOR > tx.wall:
-            continue
-        if may_be_claimed:
-            claimable.append(id_)
-        else:
-            plain.append(number)
-            counts[queue, state] += 1
-    tx.run("delete_finished", dumps(plain))
-    for (queue, state), count in counts.items():
+def _drop(tx: Transaction, oldest: Callable[[int], list[Any]], limit: int) -> int:
+    """Remove up to `limit` of the oldest finished jobs, passing over those that somebody has a claim on; how many went."""
+    size = limit
+    while True:
+        rows = oldest(size)
+        free = [row for row in rows if not row[5] or row[4] + ending.WAITED_FOR <= tx.wall]
+        claimable = facts(tx, [row[1] for row in free if row[6]])
+        claimed = {job.id for job in claimable.values() if ending.claimed(tx, job)}
+        going = [row for row in free if row[1] not in claimed][:limit]
+        if going or len(rows) < size:
+            break
+        size *= 2  # all of them are claimed: look behind them
+    tx.run("delete_finished", dumps([row[0] for row in going if not row[6]]))
+    for (queue, state), count in Counter((row[2], row[3]) for row in going if not row[6]).items():
         tx.count(queue, state, -count)
-    others = [job for job in facts(tx, claimable).values() if not ending.claimed(tx, job)]
-    ending.remove(tx, others)
-    return len(plain) + len(others)
+    ending.remove(tx, [claimable[row[1]] for row in going if row[6]])
+    return len(going)
