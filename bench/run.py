@@ -249,17 +249,17 @@ class Bench:
     def _latency(self, number: int) -> list[float]:
         """Seconds from the call of enqueue to the first line of the function, in another process."""
         url = self.fresh()
-        spent = []
         with App(url) as app:
             stamp = app.remote("stamp")
             stamp.enqueue()
             with self.child(url, "serve"):
+                sent = []
                 for _ in range(number):
                     begun = time.monotonic()
-                    job = stamp.enqueue()
-                    spent.append(float(job.result(timeout=10)) - begun)
-                    time.sleep(0.005)
-        return spent
+                    sent.append((begun, stamp.enqueue()))
+                    time.sleep(0.01)
+                # Asked for at the end: to wait for a result writes to the file too.
+                return [float(job.result(timeout=10)) - begun for begun, job in sent]
 
     def _floor(self, number: int) -> list[float]:
         connection = bare.connect(self.folder, synchronous="FULL")
@@ -277,7 +277,7 @@ class Bench:
             connection.execute(bare.INSERT, (f"job-{index}", index))
             sender.sendto(b"work", bell)
             spent.append(float(process.stdout.readline()) - begun)
-            time.sleep(0.005)
+            time.sleep(0.01)
         process.kill()
         process.wait()
         return spent

@@ -48,7 +48,9 @@ class Cluster:
         eventually(lambda: history.exists() and bool(read([history])[1]), "the first start")
 
     def starts(self, job: Job[Any]) -> list[Start]:
-        return [start for start in read(self.folder.glob("*.history"))[1] if start.id == job.id]
+        """When its function has been started so far, in order."""
+        starts = [start for start in read(self.folder.glob("*.history"))[1] if start.id == job.id]
+        return sorted(starts, key=lambda start: start.at)
 
     def wait_for_end(self, timeout: float = PATIENCE) -> dict[str, JobRecord]:
         """Wait until every job is final; all of them, by id."""

@@ -21,7 +21,7 @@ from tenure.stores.base import Search, WorkerInfo
 from tenure.stores.sqlite.store import SqliteStore
 
 from .clients import a_job, take
-from .inspection import rows, run
+from .inspection import rows, run, sound
 
 USES: list[Callable[[SqliteStore], Awaitable[object]]] = [
     lambda store: store.open(),
@@ -146,6 +146,26 @@ async def test_a_file_that_goes_away_is_told_not_written_to(path: Path, tmp_path
     await store.enqueue([a_job()])
     assert len((await store.search(Search())).jobs) == 1, "a restart begins anew"
     await store.close()
+
+
+async def test_a_file_that_is_away_for_a_moment_is_not_made_anew(path: Path, tmp_path: Path) -> None:
+    store = SqliteStore(path)
+    job = a_job()
+    await store.enqueue([job])
+    path.rename(tmp_path / "away.db")
+
+    for use in (lambda: store.get([job.id]), lambda: store.wait_for_work(["q"], 0.2), lambda: store.enqueue([a_job()])):
+        with pytest.raises(StoreUnavailable):
+            await use()
+    assert not path.exists(), "an empty file in its place would cost it its log"
+    (tmp_path / "away.db").rename(path)
+
+    [record] = await store.get([job.id])
+    assert record is not None
+    await store.enqueue([a_job()])
+    await store.close()
+    assert sound(path)
+    assert rows(path, "SELECT count(*) FROM tenure_jobs") == [(2,)]
 
 
 async def test_a_doorbell_folder_that_goes_away_costs_nothing_but_time(path: Path) -> None:  # I11

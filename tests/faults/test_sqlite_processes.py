@@ -67,7 +67,7 @@ async def test_ten_processes_make_the_file_at_once(path: Path, processes: Proces
     assert sound(path)
 
 
-@pytest.mark.parametrize("times", lengths(200, 3_000))
+@pytest.mark.parametrize("times", lengths(400, 3_000))
 async def test_interrupts_of_blocking_code_harm_nobody_else(
     path: Path, processes: Processes, tmp_path: Path, times: int
 ) -> None:  # F23, I19

@@ -20,8 +20,11 @@ LONGEST = 0.2
 """Run times count no more than this, so that the mean of short jobs recovers soon after one long job."""
 
 UNLIMITED = 1 << 20
+STARTED = 0.040
+"""Seconds of starting jobs that are leased at a time after some had to be given back: a little less than they have."""
+
 MORE_EVERY = 0.1
-"""Seconds after which a worker that has had to give jobs back tries twice as many: longer than giving back takes."""
+"""Seconds after which it tries twice as many: longer than it takes to find out that they are too many."""
 
 
 class Pace:
@@ -46,7 +49,7 @@ class Pace:
         self._ran += 1
 
     def stalled(self, given_back: int) -> None:
-        """Note that so many jobs had to be given back unstarted: want no more than did start, and then slowly more."""
+        """Note that so many jobs had to be given back unstarted: want no more than did start, and then carefully more."""
         self._most = max(self._wanted - given_back, 1)
 
     def wanted(self, free: int, now: float) -> int:
@@ -60,6 +63,7 @@ class Pace:
             self._rate = self._ran / elapsed
             self._ran = 0
             self._since = now
+            self._most = max(self._most, round(self._rate * STARTED))
         if now >= self._more_at:
             self._most = min(self._most * 2, UNLIMITED)
             self._more_at = now + MORE_EVERY

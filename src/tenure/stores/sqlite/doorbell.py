@@ -60,10 +60,17 @@ class Doorbells:
             self._folder_descriptor = None
         self.idle.mkdir(parents=True, exist_ok=True)
 
-    def ring(self, transaction: Transaction) -> None:
-        """Wake idle workers for the jobs that came in line, and tell whoever is to be told."""
+    def wake(self, transaction: Transaction) -> None:
+        """Wake idle workers for the jobs that come in line with this transaction.
+
+        Best called just before it is committed: until the commit is through they wait for the write lock, and have spent
+        the time that it takes to reach the disk on waking up. If it fails they were woken for nothing.
+        """
         for queue, number in transaction.work.items():
             self._wake(queue, number)
+
+    def tell(self, transaction: Transaction) -> None:
+        """Tell whoever is to be told what this transaction, once committed, has done."""
         told: dict[str, list[Signal]] = {}
         for bell, signal in transaction.signals:
             told.setdefault(bell, []).append(signal)

@@ -310,6 +310,8 @@ class Engine:
                     done.append(self._run_alone(connection, groups[0]))
                 else:
                     done += [each for group in groups if (each := self._run_beside(connection, group))]
+                for transaction in done:
+                    self.bells.wake(transaction)
                 committing = True
                 connection.execute("COMMIT")
         except BaseException as error:
@@ -324,7 +326,7 @@ class Engine:
                 raise
         else:
             for transaction in done:
-                self.bells.ring(transaction)
+                self.bells.tell(transaction)
         finally:
             _answer(calls)
 
