@@ -28,9 +28,10 @@ demo: $(STAMPS)/run ## Watch jobs run, fail, retry and survive a kill -9
 	@$(BIN)/tenure demo
 
 test: $(STAMPS)/dev ## Run the whole test suite
-	@$(BIN)/python -m pytest -n $(JOBS)
+	@$(BIN)/python -m pytest -n $(JOBS) $(TESTS)
 
-test-all: ## Run the suite on every Python from 3.11 on that is installed here
+test-all: ## Run the suite at full length, and the short one on every other Python from 3.11 on that is installed here
+	@TENURE_LONG=1 $(MAKE) --no-print-directory test TESTS="-m 'long or not long'"
 	@for version in $(VERSIONS); do \
 		python$$version -c '' 2>/dev/null || continue; \
 		echo "Python $$version"; \

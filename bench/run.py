@@ -1,6 +1,6 @@
 """Measure Tenure on the embedded store, each figure beside the bare engine in the same run.
 
-    make bench                         everything, about five minutes
+    make bench                         everything, about ten minutes
     python bench/run.py drain latency  some of it
     python bench/run.py --quick        shorter runs, for a first look
 
@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import bare
+from nothing import overhead
 from rich.console import Console
 from rich.table import Table
 
@@ -93,6 +94,11 @@ class Bench:
         """Run both in turns; the median of each."""
         pairs = [(ours(), theirs()) for _ in range(self.of(1, TURNS))]
         return statistics.median(pair[0] for pair in pairs), statistics.median(pair[1] for pair in pairs)
+
+    def overhead(self) -> None:
+        number = self.of(20_000, 100_000)
+        spent = statistics.median(asyncio.run(overhead(number, 100)) for _ in range(self.of(1, TURNS)))
+        self.report.add("a worker's own time, each job", f"{spent * 1e6:.1f} µs", bar="< 25 µs")
 
     # Enqueueing.
 
@@ -319,7 +325,7 @@ def percentiles(values: list[float]) -> tuple[float, float]:
     return ordered[len(ordered) // 2], ordered[int(len(ordered) * 0.99)]
 
 
-CASES = ("enqueue", "drain", "latency", "idle", "depth")
+CASES = ("overhead", "enqueue", "drain", "latency", "idle", "depth")
 
 
 def main() -> None:

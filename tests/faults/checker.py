@@ -96,7 +96,7 @@ def _held_until(story: Story, lease: Lease) -> float:
     ends += [
         act.call.asked for act in story.acts[job] if act.operation != "reap" and act.call.answered > lease.call.asked
     ]
-    ends += [call.asked for call in story.calls if call.operation == "retire" and call.outcome == "unknown"]
+    ends += story.perhaps_retired
     return min(ends)
 
 

@@ -12,17 +12,6 @@ from tenure.stores.sqlite.store import SqliteStore
 from .cluster import Cluster
 from .processes import Processes
 
-HERE = Path(__file__).parent
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes long, unless the command line speaks of it."""
-    if "long" in config.option.markexpr:
-        return
-    long = [item for item in items if item.path.is_relative_to(HERE) and item.get_closest_marker("long")]
-    config.hook.pytest_deselected(items=long)
-    items[:] = [item for item in items if item not in long]
-
 
 @pytest.fixture
 def processes(tmp_path: Path) -> Iterator[Processes]:

@@ -233,6 +233,11 @@ class Story:
         self.unknown: Counter[str] = Counter()
         """Calls that may have done something to some job or other, by operation."""
 
+        self.perhaps_retired = [
+            call.asked for call in history.calls if call.operation == "retire" and call.outcome == "unknown"
+        ]
+        """When a worker's jobs may have been taken from it, whatever they were."""
+
         for call in history.calls:
             self._sort(call)
         for leases in self.leases.values():

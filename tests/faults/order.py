@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
@@ -27,6 +27,11 @@ class _Stay(msgspec.Struct, frozen=True):
 
     lease: Lease
 
+    @property
+    def returned(self) -> bool:
+        """Whether it came back to the place that it had before."""
+        return self.came is not self.place
+
 
 def in_order(story: Story) -> Iterator[Violation]:
     """I8 and I9: who stands before another is not overtaken by him."""
@@ -35,10 +40,12 @@ def in_order(story: Story) -> Iterator[Violation]:
         if job in story.ended and len(enqueues) == 1 and enqueues[0].item.in_line:
             lines[enqueues[0].item.queue, enqueues[0].item.priority] += _stays(story, job, enqueues[0])
     for stays in lines.values():
-        yield from _overtaken_once(stays)
-        for stay in stays:
-            if stay.came is not stay.place:
-                yield from (_overtaking("I9", stay, other) for other in stays if _overtook(other, stay))
+        # Whoever came at the back has been in line since he has his place; who came back to the front, since then only.
+        yield from _overtaken([stay for stay in stays if not stay.returned], stays)
+        for returned in _groups([stay for stay in stays if stay.returned], lambda stay: stay.came):
+            since = [stay for stay in stays if stay.lease.call.asked > returned[0].came.answered]
+            yield from _overtaken(returned, since)
+        yield from _out_of_order_in_one_answer(stays)
 
 
 def _stays(story: Story, job: str, enqueue: Enqueue) -> Iterator[_Stay]:
@@ -71,42 +78,47 @@ def _stays(story: Story, job: str, enqueue: Enqueue) -> Iterator[_Stay]:
             index = 0
 
 
-def _overtook(other: _Stay, stay: _Stay) -> bool:
-    """Whether `other` was leased before `stay` although it surely stood behind it."""
-    same = stay.place is other.place and stay.place.operation == "enqueue" and stay.index < other.index
-    if not (same or stay.place.answered < other.place.asked) or other.job == stay.job:
-        return False
-    if other.lease.call is stay.lease.call:
-        return other.lease.index < stay.lease.index
-    return stay.came.answered < other.lease.call.asked and other.lease.call.answered < stay.lease.call.asked
-
-
-def _overtaken_once(stays: Sequence[_Stay]) -> Iterator[Violation]:
-    """The same for jobs that came to their place by the call that gave it, in n log n: there are many of them."""
-    plain = [stay for stay in stays if stay.came is stay.place]
-    by_answer = sorted(plain, key=lambda stay: stay.place.answered)
-    answered = [stay.place.answered for stay in by_answer]
-    # Of those whose place was given by then, the one that was leased last.
-    latest = list(accumulate(by_answer, _leased_later))
-    for other in plain:
-        before = bisect_left(answered, other.place.asked)
-        if before and other.lease.call.answered < latest[before - 1].lease.call.asked:
-            yield _overtaking("I8", latest[before - 1], other)
+def _overtaken(stays: Sequence[_Stay], others: Sequence[_Stay]) -> Iterator[Violation]:
+    """Those of the first who were leased surely later than one of the others who stood surely behind. In n log n."""
+    behind = _Line(others, lambda stay: stay.place.asked)
     # Jobs of one enqueue stand in the order of the call; of those that one settle put back nothing is said.
-    for same in _groups([stay for stay in plain if stay.place.operation == "enqueue"], lambda stay: stay.place):
-        first, *others = sorted(same, key=lambda stay: stay.index)
-        for last, stay in zip(accumulate([first, *others], _leased_later), others, strict=False):
-            if stay.lease.call.answered < last.lease.call.asked:
-                yield _overtaking("I8", last, stay)
-    for same in _groups(plain, lambda stay: stay.lease.call):
+    enqueued = [stay for stay in others if stay.place.operation == "enqueue"]
+    together = {
+        id(group[0].place): _Line(group, lambda stay: stay.index)
+        for group in _groups(enqueued, lambda stay: stay.place)
+    }
+    for stay in stays:
+        for line, place in ((behind, stay.place.answered), (together.get(id(stay.place)), stay.index)):
+            other = line.first_leased_behind(place) if line is not None else None
+            if other is not None and other.lease.call.answered < stay.lease.call.asked:
+                yield _overtaking(stay, other)
+
+
+class _Line:
+    """Stays in the order of some place, and who of those behind a place was leased first."""
+
+    def __init__(self, stays: Sequence[_Stay], place: Callable[[_Stay], float]) -> None:
+        ordered = sorted(stays, key=place)
+        self._places = [place(stay) for stay in ordered]
+        self._first_leased = list(accumulate(reversed(ordered), _leased_earlier))[::-1]
+
+    def first_leased_behind(self, place: float) -> _Stay | None:
+        at = bisect_right(self._places, place)
+        return self._first_leased[at] if at < len(self._places) else None
+
+
+def _leased_earlier(one: _Stay, other: _Stay) -> _Stay:
+    return min(one, other, key=lambda stay: stay.lease.call.answered)
+
+
+def _out_of_order_in_one_answer(stays: Sequence[_Stay]) -> Iterator[Violation]:
+    for same in _groups(stays, lambda stay: stay.lease.call):
         first, *others = sorted(same, key=lambda stay: stay.lease.index)
         for last, stay in zip(accumulate([first, *others], _placed_later), others, strict=False):
-            if stay.place.answered < last.place.asked or (stay.place is last.place and stay.index < last.index):
-                yield _overtaking("I8", stay, last)
-
-
-def _leased_later(one: _Stay, other: _Stay) -> _Stay:
-    return max(one, other, key=lambda stay: stay.lease.call.asked)
+            if stay.place.answered < last.place.asked or (
+                stay.place is last.place and stay.place.operation == "enqueue" and stay.index < last.index
+            ):
+                yield _overtaking(stay, last)
 
 
 def _placed_later(one: _Stay, other: _Stay) -> _Stay:
@@ -120,5 +132,7 @@ def _groups(stays: Sequence[_Stay], of: Callable[[_Stay], Call]) -> Iterable[lis
     return found.values()
 
 
-def _overtaking(invariant: str, stay: _Stay, other: _Stay) -> Violation:
-    return Violation(invariant, stay.job, f"it was overtaken by {other.job}, which stood behind it")
+def _overtaking(stay: _Stay, other: _Stay) -> Violation:
+    return Violation(
+        "I9" if stay.returned else "I8", stay.job, f"it was overtaken by {other.job}, which stood behind it"
+    )

@@ -36,12 +36,11 @@ def test_workers_ride_out_the_absence_of_the_store(cluster: Cluster) -> None:  #
     held.cancel()
     cluster.wait_for_end()
     assert cluster.violations() == []
-    for worker in workers:
-        # A call that was under way when the store came back may tell of its absence once more.
-        eventually(
-            lambda worker=worker: told(worker, "is gone") == told(worker, "is back"), "as many ends as beginnings"
-        )
-        assert told(worker, "is gone") <= 2
+    # A call that was under way when the store came back may tell of its absence once more.
+    eventually(
+        lambda: all(told(each, "is gone") == told(each, "is back") for each in workers), "as many ends as beginnings"
+    )
+    assert max(told(each, "is gone") for each in workers) <= 2
 
 
 def told(worker: Process, what: str) -> int:

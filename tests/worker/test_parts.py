@@ -62,57 +62,66 @@ def test_a_list_of_queues_keeps_its_order_and_serves_none_twice(
 # Look-ahead.
 
 
-def pace_of(run_time: float, rate: float, *, look_ahead: bool = True) -> Pace:
-    """What a worker has measured after a second of jobs of this length, at this rate."""
-    pace = Pace(0.0, look_ahead=look_ahead)
-    for tick in range(1, 21):
-        for _ in range(int(rate / 20)):
-            pace.ran(run_time)
-        pace.wanted(0, tick / 20)
+def pace_of(run_time: float, slots: int = 1, *, look_ahead: bool = True) -> Pace:
+    """What a worker with so many slots has measured after many jobs of this length."""
+    pace = Pace(slots, 0.0, look_ahead=look_ahead)
+    for _ in range(500):
+        pace.ran(run_time)
     return pace
 
 
 @pytest.mark.parametrize(
-    ("run_time", "rate", "ahead"),
+    ("run_time", "slots", "ahead"),
     [
-        (0.00001, 100_000, LIMIT),
-        (0.001, 1_000, 20),
-        (0.010, 10_000, 200),
-        (0.010, 100, 2),
-        (0.019, 60, 1),
-        (0.021, 1_000, 0),
-        (2.0, 1_000, 0),
+        (0.00001, 1, LIMIT),
+        (0.00001, 100, LIMIT),
+        (0.001, 1, 20),
+        (0.010, 1, 2),
+        (0.010, 100, 200),
+        (0.019, 1, 1),
+        (0.021, 100, 0),
+        (2.0, 100, 0),
     ],
 )
 def test_about_twenty_milliseconds_of_work_are_leased_ahead_while_jobs_are_shorter(
-    run_time: float, rate: float, ahead: int
+    run_time: float, slots: int, ahead: int
 ) -> None:
-    assert pace_of(run_time, rate).wanted(0, 1.001) == ahead
-    assert pace_of(run_time, rate).wanted(7, 1.001) == ahead + 7
-    assert pace_of(run_time, rate, look_ahead=False).wanted(7, 1.001) == 7
+    assert pace_of(run_time, slots).wanted(0, 1.0) == ahead
+    assert pace_of(run_time, slots).wanted(7, 1.0) == ahead + 7
+    assert pace_of(run_time, slots, look_ahead=False).wanted(7, 1.0) == 7
 
 
 def test_nothing_is_leased_ahead_before_anything_was_measured() -> None:
-    assert Pace(0.0, look_ahead=True).wanted(3, 0.0) == 3
+    assert Pace(3, 0.0, look_ahead=True).wanted(3, 0.0) == 3
 
 
 def test_what_had_to_be_given_back_is_leased_again_with_care() -> None:
-    pace = Pace(0.0, look_ahead=True)
+    pace = Pace(30, 0.0, look_ahead=True)
     assert pace.wanted(30, 0.0) == 30
     pace.stalled(given_back=25)
-    assert [pace.wanted(30, now) for now in (0.05, 0.15, 0.2, 0.3, 0.4, 0.6)] == [5, 10, 10, 20, 30, 30]
+    assert [pace.wanted(30, now) for now in (0.01, 0.05, 0.15, 0.2, 0.3, 0.6)] == [10, 10, 20, 20, 30, 30]
     pace.stalled(given_back=30)
-    assert pace.wanted(30, 0.65) == 1
+    assert pace.wanted(30, 0.61) == 1
+
+
+def test_a_worker_that_stalled_once_is_soon_as_fast_as_before() -> None:
+    pace = pace_of(0.00001)
+    assert pace.wanted(1, 1.0) == LIMIT + 1
+    pace.stalled(given_back=LIMIT + 1)
+    pace.wanted(1, 1.0)
+    for _ in range(30):
+        pace.ran(0.00001)
+    assert pace.wanted(1, 1.01) > 50
 
 
 def test_one_long_job_among_short_ones_stops_the_look_ahead_for_a_short_while() -> None:
-    pace = pace_of(0.0001, 1000)
+    pace = pace_of(0.0001)
     for _ in range(5):
         pace.ran(30.0)
-    assert pace.wanted(0, 1.1) == 0
+    assert pace.wanted(0, 1.0) == 0
     for _ in range(100):
         pace.ran(0.0001)
-    assert pace.wanted(0, 1.2) > 0
+    assert pace.wanted(0, 1.0) > 0
 
 
 # Suspects.
@@ -195,7 +204,7 @@ async def test_jobs_that_wait_are_all_started_within_a_few_passes_of_the_loop() 
         await finish.wait()
 
     buffer = Buffer()
-    slots = Slots(50, buffer, execute, Pace(0.0, look_ahead=True), rest=0.0, freed=lambda: None)
+    slots = Slots(50, buffer, execute, Pace(1, 0.0, look_ahead=True), rest=0.0, freed=lambda: None)
     buffer.put([an_attempt() for _ in range(60)])
     slots.wake()
     for _ in range(10):
@@ -213,7 +222,7 @@ async def test_jobs_that_never_wait_are_run_one_after_the_other_by_one_slot() ->
         ran_by.add(asyncio.current_task())
 
     buffer = Buffer()
-    slots = Slots(50, buffer, execute, Pace(0.0, look_ahead=True), rest=0.0, freed=lambda: None)
+    slots = Slots(50, buffer, execute, Pace(1, 0.0, look_ahead=True), rest=0.0, freed=lambda: None)
     buffer.put([an_attempt() for _ in range(1000)])
     slots.wake()
     await eventually(lambda: not buffer)
@@ -234,7 +243,7 @@ async def test_a_slot_whose_jobs_never_wait_lets_the_loop_move() -> None:
             await asyncio.sleep(0)
 
     buffer = Buffer()
-    slots = Slots(1, buffer, execute, Pace(0.0, look_ahead=True), rest=0.0, freed=lambda: None)
+    slots = Slots(1, buffer, execute, Pace(1, 0.0, look_ahead=True), rest=0.0, freed=lambda: None)
     buffer.put([an_attempt() for _ in range(20)])
     counting = asyncio.create_task(count())
     slots.wake()

@@ -154,7 +154,7 @@ class StoreMachine(RuleBasedStateMachine):
             answers[name] = self.run(_answer(question(store), shown))
         first, *others = answers.items()
         for other in others:
-            assert first[1] == other[1], f"{first[0]} and {other[0]} give different answers"
+            assert first[1] == other[1], f"{first[0]} answers {first[1]}, {other[0]} answers {other[1]}"
         return first[1]
 
     def ask_each(self, question: Callable[[str, Store], Awaitable[T]]) -> dict[str, T]:

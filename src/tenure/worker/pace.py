@@ -10,21 +10,22 @@ AHEAD = 0.020
 LIMIT = 1000
 """Jobs leased ahead at most."""
 
-WINDOW = 0.010
-"""Seconds over which the rate is measured at least."""
-
 WEIGHT = 0.05
 """Share of the newest job in the mean run time: about the last 20 count."""
 
 LONGEST = 0.2
 """Run times count no more than this, so that the mean of short jobs recovers soon after one long job."""
 
-UNLIMITED = 1 << 20
+WINDOW = 0.010
+"""Seconds over which the rate is measured at least."""
+
 STARTED = 0.040
 """Seconds of starting jobs that are leased at a time after some had to be given back: a little less than they have."""
 
 MORE_EVERY = 0.1
 """Seconds after which it tries twice as many: longer than it takes to find out that they are too many."""
+
+UNLIMITED = 1 << 20
 
 
 class Pace:
@@ -33,10 +34,10 @@ class Pace:
     Knows no clock: it is handed the time.
     """
 
-    def __init__(self, now: float, *, look_ahead: bool) -> None:
+    def __init__(self, slots: int, now: float, *, look_ahead: bool) -> None:
+        self._slots = slots
         self._look_ahead = look_ahead
-        self._mean = 0.0
-        self._rate = 0.0
+        self._mean = AHEAD  # none is leased ahead before a short one has run
         self._ran = 0
         self._since = now
         self._wanted = 0
@@ -53,20 +54,25 @@ class Pace:
         self._most = max(self._wanted - given_back, 1)
 
     def wanted(self, free: int, now: float) -> int:
-        """How many jobs the buffer should hold: one for each free slot, and 20 ms of work, at the rate of late, ahead of them.
+        """How many jobs the buffer should hold: one for each free slot, and what all slots do in 20 ms ahead of them.
 
         Nothing is leased ahead while jobs take that long each. What a worker cannot even start (its functions block the
         loop, say) is not worth leasing, free slots or not.
         """
-        elapsed = now - self._since
-        if elapsed >= WINDOW:
-            self._rate = self._ran / elapsed
-            self._ran = 0
-            self._since = now
-            self._most = max(self._most, round(self._rate * STARTED))
-        if now >= self._more_at:
-            self._most = min(self._most * 2, UNLIMITED)
-            self._more_at = now + MORE_EVERY
-        ahead = min(round(self._rate * AHEAD), LIMIT) if self._look_ahead and self._mean < AHEAD else 0
-        self._wanted = min(free + ahead, self._most)
+        ahead = 0
+        if self._look_ahead and self._mean < AHEAD:
+            ahead = min(round(self._slots * AHEAD / self._mean), LIMIT)
+        self._wanted = min(free + ahead, self._manageable(now))
         return self._wanted
+
+    def _manageable(self, now: float) -> int:
+        if self._most < UNLIMITED:
+            elapsed = now - self._since
+            if elapsed >= WINDOW:
+                self._most = max(self._most, round(self._ran / elapsed * STARTED))
+                self._ran = 0
+                self._since = now
+            if now >= self._more_at:
+                self._most *= 2
+                self._more_at = now + MORE_EVERY
+        return self._most

@@ -188,7 +188,7 @@ class Worker:
         self._queues = Queues(self._patterns, self._store, self._wakeup.set)
         self._bell = Bell(self._store, self._patterns, self._wakeup)
         self._buffer = Buffer()
-        self._pace = Pace(monotonic(), look_ahead=options.look_ahead)
+        self._pace = Pace(options.concurrency, monotonic(), look_ahead=options.look_ahead)
         self._clearing = Clearing()
         self._alone = False
         self._outage = Outage(self._identity.stem)

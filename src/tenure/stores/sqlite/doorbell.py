@@ -91,15 +91,15 @@ class Doorbells:
             if (
                 serves(patterns.split(","), queue)
                 and self._take(mark)
-                and self._send(waiter.partition(".")[0], waiter.encode())
+                and self._send(waiter.partition(".")[0], os.fsencode(waiter))
             ):
                 number -= 1
 
     def _take(self, mark: str) -> bool:
         try:
             os.unlink(self.idle / mark)
-        except FileNotFoundError:
-            return False  # somebody else woke it, or it found work by itself
+        except OSError:
+            return False  # somebody else woke it, it found work by itself, or it is not ours to take
         return True
 
     def _send(self, bell: str, message: bytes) -> bool:

@@ -168,12 +168,12 @@ class Engine:
     def write_now(self, action: Action[T], *, durable: bool) -> T:
         """As `write`, for a thread without an event loop: on this very thread if nobody is writing.
 
-        A hop to the writer's thread and back costs about as much as the commit.
+        Not on the main thread: a signal may interrupt that one anywhere, and its handler may want to write as well.
         """
         self.open()
         call = _Call(action, None, durable=durable)
         self._pending.append(call)
-        if self._writer.lock.acquire(blocking=False):
+        if threading.current_thread() is not threading.main_thread() and self._writer.lock.acquire(blocking=False):
             try:
                 self._run(self._gather())
             finally:
@@ -228,7 +228,8 @@ class Engine:
             self._opened = True
 
     def _connect_writer(self) -> apsw.Connection:
-        connection = self.connect(cache_kib=16_000)
+        create = apsw.SQLITE_OPEN_CREATE if self._inode is None else 0
+        connection = self.connect(cache_kib=16_000, flags=apsw.SQLITE_OPEN_READWRITE | create)
         try:
             with _translated(self.path) as translated:
                 translated.watch(connection)
@@ -245,10 +246,12 @@ class Engine:
         self.open()
         return self.connect(cache_kib=cache_kib)
 
-    def connect(
-        self, *, cache_kib: int, flags: int = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
-    ) -> apsw.Connection:
-        """Open one more connection, set up the way that all of ours are."""
+    def connect(self, *, cache_kib: int, flags: int = apsw.SQLITE_OPEN_READWRITE) -> apsw.Connection:
+        """Open one more connection, set up the way that all of ours are.
+
+        By default the file has to be there: SQLite would make an empty one, and remove the log that it finds beside it,
+        where the file was only away for a moment.
+        """
         folder = os.path.dirname(self.path)
         if not os.path.isdir(folder):
             raise StoreUnavailable(f"there is no folder for {self.path!r}: create it, or correct the path")
@@ -314,16 +317,13 @@ class Engine:
                     self.bells.wake(transaction)
                 committing = True
                 connection.execute("COMMIT")
-        except BaseException as error:
-            # Whatever it is (on the thread of a caller also an interrupt) becomes the answer of every call.
-            if connection is not None and connection.in_transaction:
-                connection.execute("ROLLBACK")
+        except Exception as error:  # noqa: BLE001  (becomes the answer of every call)
             if committing and isinstance(error, StoreUnavailable):
                 error = OutcomeUnknown(f"{self.path!r} may or may not have kept the last changes: {error}")
             for call in calls:
                 call.error = call.error or error
-            if not isinstance(error, Exception):
-                raise
+            if connection is not None and connection.in_transaction:
+                connection.execute("ROLLBACK")
         else:
             for transaction in done:
                 self.bells.tell(transaction)
