@@ -74,8 +74,9 @@ ENDS: dict[str, Callable[[], Any]] = {
 def register(app: App) -> None:
     """Make tasks of them all, on the event loop (`async.…`) and in threads (`thread.…`)."""
     for name, end in ENDS.items():
-        app.task(name=f"thread.{name}", retry=None)(_plain(end))
-        app.task(name=f"async.{name}", retry=None)(_async(end))
+        # A message of 50 MB keeps the whole interpreter busy for a while: that must not cost the lease here.
+        app.task(name=f"thread.{name}", retry=None, lease=20)(_plain(end))
+        app.task(name=f"async.{name}", retry=None, lease=20)(_async(end))
 
     @app.task(name="async.cancels_itself", retry=None)
     async def cancels_itself() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ async def test_a_server_that_forks_after_use_loses_nothing(path: Path, processes
 async def test_a_child_that_outlives_its_parent_loses_nothing(path: Path, processes: Processes) -> None:  # F22, I19
     process = processes.start(forks.fork_and_outlive_the_parent, path)
     first = process.hear("enqueued") + process.hear("enqueued")
-    process.tell("end, parent")
+    process.send(signal.SIGUSR1)
     process.hear("parent done")
     assert await stored(path) >= set(first)
 

@@ -180,7 +180,8 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.ids)
     @rule(which=st.lists(pick, min_size=1, max_size=2))
     def enqueue_again(self, which: list[int]) -> None:
-        self._enqueue([self.made[self.job(each)] for each in which])
+        ids = sorted((self.job(each) for each in which), key=self.ids.index)
+        self._enqueue([self.made[job_id] for job_id in ids])
 
     def _enqueue(self, jobs: list[NewJob]) -> None:
         expected = _refusable(lambda: self.model.enqueue(jobs))

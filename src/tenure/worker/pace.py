@@ -43,14 +43,20 @@ class Pace:
         self._wanted = 0
         self._most = UNLIMITED
         self._more_at = now
+        self._stalled = False
 
     def ran(self, seconds: float) -> None:
         """Note that a job has ended after this time."""
         self._mean += (min(seconds, LONGEST) - self._mean) * WEIGHT
         self._ran += 1
+        self._stalled = False
 
     def stalled(self, given_back: int) -> None:
-        """Note that so many jobs had to be given back unstarted: want no more than did start, and then carefully more."""
+        """Note that so many jobs had to be given back unstarted: lease none ahead until a job has ended.
+
+        Want no more at a time than did start, and then carefully more.
+        """
+        self._stalled = True
         self._most = max(self._wanted - given_back, 1)
 
     def wanted(self, free: int, now: float) -> int:
@@ -60,7 +66,7 @@ class Pace:
         loop, say) is not worth leasing, free slots or not.
         """
         ahead = 0
-        if self._look_ahead and self._mean < AHEAD:
+        if self._look_ahead and self._mean < AHEAD and not self._stalled:
             ahead = min(round(self._slots * AHEAD / self._mean), LIMIT)
         self._wanted = min(free + ahead, self._manageable(now))
         return self._wanted
