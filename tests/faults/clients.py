@@ -84,15 +84,16 @@ def read_for_long(path: str) -> None:
     connection.close()
 
 
-async def open_and_enqueue(path: str) -> None:
-    """Open the file when told, together with others, and enqueue one job."""
-    store = SqliteStore(path)
-    say("ready")
-    told()
-    job = a_job()
-    await store.enqueue([job])
-    say("enqueued", job.id)
-    await store.close()
+async def make_files(folder: str, number: int) -> None:
+    """Open files that are not there, each when told, in the same instant as others do."""
+    for n in range(number):
+        store = SqliteStore(f"{folder}/{n}.db")
+        say("ready")
+        told()
+        await store.open()
+        await store.enqueue([a_job()])
+        await store.close()
+    say("done")
 
 
 async def produce_and_die(path: str, folder: str, number: int) -> None:

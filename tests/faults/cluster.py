@@ -42,10 +42,17 @@ class Cluster:
         eventually(lambda: len(self.starts(job)) >= times, f"start {times} of {job}")
         return self.starts(job)[-1]
 
-    def wait_for_work_of(self, worker: Process) -> None:
-        """Wait until a worker process has started a function."""
+    def give_work_to(self, worker: Process) -> None:
+        """Enqueue jobs until this worker process has started one; others may be quicker."""
         history = self.folder / f"{worker.pid}.history"
-        eventually(lambda: history.exists() and bool(read([history])[1]), "the first start")
+
+        def started() -> bool:
+            if history.exists() and read([history])[1]:
+                return True
+            self.enqueue("nap", 0.05, number=10)
+            return False
+
+        eventually(started, "the first start", step=0.1)
 
     def starts(self, job: Job[Any]) -> list[Start]:
         """When its function has been started so far, in order."""

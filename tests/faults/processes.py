@@ -155,14 +155,19 @@ class Processes:
             process.end()
 
 
-def eventually(holds: Callable[[], object], what: str | Callable[[], str] = "it", timeout: float = PATIENCE) -> None:
+def eventually(
+    holds: Callable[[], object],
+    what: str | Callable[[], str] = "it",
+    timeout: float = PATIENCE,
+    step: float = 0.01,
+) -> None:
     """Wait until something holds; it must within the timeout, else the error says what did not."""
     deadline = time.monotonic() + timeout
     while not holds():
         if time.monotonic() > deadline:
             missing = what if isinstance(what, str) else what()
             raise AssertionError(f"{missing} did not come true within {timeout:g} s")
-        time.sleep(0.01)
+        time.sleep(step)
 
 
 def say(*words: object) -> None:

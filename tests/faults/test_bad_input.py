@@ -14,6 +14,7 @@ from tenure.errors import JobFailed, PayloadError
 from tenure.job import new_id
 
 from .cluster import Cluster
+from .processes import eventually
 
 HOSTILE = "two\r\nlines, \x1b[2J\x1b]0;owned\x07, \u202egnp.exe, \x9b31m, \x7f, %s %(x)s {x}"
 OBEYED = "\x1b\x07\r\u202e\x9b\x7f"
@@ -102,7 +103,10 @@ async def test_a_result_that_no_store_could_give_back_fails_the_job(app: App, va
 def test_a_worker_logs_no_arguments_and_one_line_for_each_event(cluster: Cluster) -> None:  # I22
     failing = cluster.enqueue("fail", HOSTILE, "a secret", number=2)
     worker = cluster.worker("-vv")
-    cluster.wait_for_end()
+    # The line comes after the settle.
+    eventually(
+        lambda: all(f"{job.id} of task fail ended" in worker.log.read_text() for job in failing), "a line for each"
+    )
     log = worker.log.read_text()
 
     assert not set(OBEYED) & set(log)

@@ -97,7 +97,7 @@ def test_a_rolling_restart_under_load_loses_nothing(cluster: Cluster, restarts: 
         cluster.enqueue("nap", 0.02, number=10)
         cluster.enqueue("sleep", 0.02, number=10)
         old = workers[number % 2]
-        cluster.wait_for_work_of(old)
+        cluster.give_work_to(old)
         workers[number % 2] = cluster.worker("-c", "3")
         old.send(signal.SIGTERM)
         assert old.wait() == 0

@@ -12,9 +12,9 @@ from tenure.stores.sqlite.store import SqliteStore
 
 from . import clients
 from .checker import check
-from .inspection import counted, recounted, sound
+from .inspection import counted, recounted, rows, sound
 from .processes import Processes
-from .recording import RecordedStore, Recorder, history_of, records_of
+from .recording import RecordedStore, Recorder, history_of
 from .scale import lengths
 
 
@@ -51,20 +51,21 @@ async def test_eight_processes_write_to_one_file_beside_a_long_reader(
     assert counted(path) == recounted(path)  # I20
 
 
-async def test_ten_processes_make_the_file_at_once(path: Path, processes: Processes) -> None:
-    makers = [processes.start(clients.open_and_enqueue, path) for _ in range(10)]
+@pytest.mark.parametrize("number", lengths(30, 500))
+async def test_ten_processes_make_a_file_at_once(processes: Processes, tmp_path: Path, number: int) -> None:
+    makers = [processes.start(clients.make_files, tmp_path, number) for _ in range(10)]
+    for _ in range(number):
+        for maker in makers:
+            maker.hear("ready")
+        for maker in makers:
+            maker.tell("go")
     for maker in makers:
-        maker.hear("ready")
+        maker.hear("done")
 
-    for maker in makers:
-        maker.tell("go")
-    enqueued = {maker.hear("enqueued")[0] for maker in makers}
-
-    assert [maker.wait() for maker in makers] == [0] * 10
-    store = SqliteStore(path)
-    assert {job.id for job in await records_of(store)} == enqueued
-    await store.close()
-    assert sound(path)
+    for n in range(number):
+        path = tmp_path / f"{n}.db"
+        assert rows(path, "SELECT count(*) FROM tenure_jobs") == [(10,)]
+        assert sound(path)
 
 
 @pytest.mark.parametrize("times", lengths(400, 3_000))

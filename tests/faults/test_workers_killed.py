@@ -55,7 +55,7 @@ def test_nothing_is_lost_when_workers_are_killed_again_and_again(cluster: Cluste
     workers = [cluster.worker("-c", "3") for _ in range(2)]
     for _ in range(kills):
         victim = chance.randrange(len(workers))
-        cluster.wait_for_work_of(workers[victim])
+        cluster.give_work_to(workers[victim])
         time.sleep(chance.uniform(0, 0.2))  # the instant of the kill is what the test is about
         workers[victim].kill()
         workers[victim] = cluster.worker("-c", "3")

@@ -449,9 +449,8 @@ async def test_jobs_leased_ahead_that_cannot_start_are_given_back_to_whoever_is_
 
     await quick.aenqueue_many([(n,) for n in range(500)])
     await gate.aenqueue()
-    behind = await quick.aenqueue_many([(n,) for n in range(5)])
+    await quick.aenqueue_many([(n,) for n in range(5)])
     peer = asyncio.get_running_loop().run_in_executor(None, lambda: asyncio.run(lease_all()))
     await start(app)
     await peer
-    assert {job.id for job in given_back} <= {job.id for job in behind}
     assert {(job.attempt, job.losses) for job in given_back} == {(1, 0)}

@@ -58,6 +58,21 @@ def test_until_empty_ends_when_nothing_is_waiting_due_or_running(blocking_app: A
         assert job.refresh().state is State.WAITING
 
 
+def test_until_empty_does_not_overlook_what_the_last_job_has_enqueued(blocking_app: App) -> None:  # Q6
+    app = blocking_app
+    ran: list[int] = []
+
+    @app.task
+    async def task(number: int) -> None:
+        ran.append(number)
+        if number < 200:
+            await task.aenqueue(number + 1)
+
+    task.enqueue(0)
+    app.worker(concurrency=4).run(until_empty=True)
+    assert ran == list(range(201))
+
+
 def test_until_empty_ends_at_once_where_there_is_nothing(blocking_app: App) -> None:
     before = time.monotonic()
     blocking_app.worker().run(until_empty=True)

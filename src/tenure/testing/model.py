@@ -213,7 +213,7 @@ class Model:
             for job in self._expired(queue):
                 if not job.state.final:  # by the end of one that it waited for
                     self._finish(job, State.CANCELLED, error=EXPIRED)
-                    self._spread([(job, "cancelled")])
+                    self._spread(job, "cancelled")
                     self._sweep()
         for queue in queues:
             due_now = [job for job in self._scheduled(queue) if job.run_at is not None and job.run_at <= self.now]
@@ -293,7 +293,7 @@ class Model:
                 if step.state is not State.BROKEN:
                     self.count("processed", queue, worker)
                 self._finish(job, step.state, step.result, step.error, worker, remember=True)
-                self._spread([(job, step.state.value)])
+                self._spread(job, step.state.value)
                 self._enqueue(step.children)
             case Requeue():
                 if step.counts:
@@ -346,7 +346,7 @@ class Model:
                 :limit
             ]:
                 self._finish(job, State.FAILED, error=WAIT_TIMEOUT)
-                self._spread([(job, "failed")])
+                self._spread(job, "failed")
                 self._sweep()
         return reaped
 
@@ -369,7 +369,7 @@ class Model:
         job.state = State.WAITING
         if failed:
             self._finish(job, State.FAILED, error=lost(job.losses), worker=job.worker)
-            self._spread([(job, "failed")])
+            self._spread(job, "failed")
             self._sweep()
         return job.id, job.losses, failed
 
@@ -401,11 +401,12 @@ class Model:
     def _let_go(self, job: Job) -> None:
         job.lease_until = job.progress = None
 
-    def _spread(self, ended: list[tuple[Job, str]]) -> None:
-        """Let ends work on those who wait for them, level by level."""
+    def _spread(self, job: Job, how: str) -> None:
+        """Let the end of a job work on those who wait for it, level by level."""
+        ended = [(job, how)]
         while ended:
             blocker, how = ended.pop(0)
-            dependents = self.those(lambda job: any(self._waits_on(job, blocker.id)))  # noqa: B023
+            dependents = [job for job in self.jobs if any(self._waits_on(job, blocker.id))]
             failed = self._tell(sorted(dependents, key=lambda job: job.seq), blocker, how)
             ended += [(job, "failed") for job in failed]
 
@@ -463,7 +464,7 @@ class Model:
         if job.state.final:
             return "refused"
         self._finish(job, state, result)
-        self._spread([(job, state.value)])
+        self._spread(job, state.value)
         self._sweep()
         return "ok"
 
@@ -523,7 +524,8 @@ class Model:
 
     def _remove(self, going: list[Job]) -> None:
         self.jobs = [job for job in self.jobs if job not in going]
-        self._spread([(job, "deleted") for job in going])
+        for job in going:
+            self._spread(job, "deleted")
         self._sweep()
 
     def pause(self, queue: str) -> bool:

@@ -251,7 +251,7 @@ class Worker:
 
     async def _turn(self) -> float:
         """Make one round trip, and act on what it brings; seconds until another is worth it although nothing happens."""
-        ended, room = self._settler.take(), self._room()
+        ended, room, idle = self._settler.take(), self._room(), self._holds_nothing
         asked_at = monotonic()
         try:
             verdicts, leased = await self._exchange(ended, self._request(room))
@@ -262,6 +262,9 @@ class Worker:
             return 0.0
         self._settler.settled(ended, verdicts)
         self._begin(leased, asked_at)
+        if idle and room and not leased.leases and self._until_empty and not await self._queues_changed():
+            # Held nothing when it asked, and got nothing: whatever its own last jobs have enqueued was there to be leased.
+            self._stop_leasing()
         return await self._rest(leased, room)
 
     def _room(self) -> int:
@@ -324,18 +327,17 @@ class Worker:
         if len(leased.leases) >= room:
             self._bell.disarm()
             return 0.0 if room else poll
-        if not leased.leases:
-            # A ring that the known queues do not explain may come from a new one.
-            if self._queues.changing and (self._bell.rang or self._until_empty) and await self._queues_changed():
-                return 0.0
-            if self._until_empty and self._holds_nothing:
-                self._stop_leasing()
-                return 0.0
+        # A ring that the known queues do not explain may come from a new one.
+        if not leased.leases and self._bell.rang and await self._queues_changed():
+            return 0.0
         if self._app.options.wakeup:
             self._bell.arm()
         return poll if leased.due_in is None else min(poll, max(leased.due_in, 0.001))
 
     async def _queues_changed(self) -> bool:
+        """Look for new queues; whether the list is another now, or may be."""
+        if not self._queues.changing:
+            return False
         before = self._queues.names
         with contextlib.suppress(*GONE):
             await self._queues.refresh()

@@ -31,7 +31,7 @@ def end(
 ) -> None:
     """Make a job final, with all that follows. `by`: the worker whose doing it was."""
     finish(space, job, state, result, error, by=by)
-    drop_unkept(space, [job, *follow(space, [job], state)])
+    drop_unkept(space, [job, *follow(space, job, state)])
 
 
 def finish(
@@ -59,15 +59,13 @@ def finish(
     space.tell_waiters(job, SignalKind.DONE)
 
 
-def follow(
-    space: Space, blockers: Iterable[StoredJob], ended: str, *, only: StoredJob | None = None
-) -> list[StoredJob]:
-    """Tell those who wait for these jobs how they ended, and those who wait for them in turn if that ends them.
+def follow(space: Space, blocker: StoredJob, ended: str, *, only: StoredJob | None = None) -> list[StoredJob]:
+    """Tell those who wait for a job how it ended, and those who wait for them in turn if that ends them.
 
     Gives those whose end it was. `only` this one is told, if given.
     """
     failed: list[StoredJob] = []
-    following = deque((blocker, ended) for blocker in blockers)
+    following = deque([(blocker, ended)])
     while following:
         blocker, ended = following.popleft()
         for edge in sorted(space.dependents.get(blocker.new.id, ()), key=lambda edge: edge.dependent.seq):
@@ -127,4 +125,5 @@ def delete(space: Space, jobs: Collection[StoredJob]) -> None:
     for job in jobs:
         space.revoke(job, SignalKind.DELETED)
         remove(space, job)
-    drop_unkept(space, follow(space, sorted(jobs, key=lambda job: job.number), DELETED))
+    for job in sorted(jobs, key=lambda job: job.number):
+        drop_unkept(space, follow(space, job, DELETED))

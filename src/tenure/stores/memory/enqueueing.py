@@ -92,7 +92,7 @@ def add(space: Space, new: NewJob) -> StoredJob:
         space.link(edge)
     for blocker in dict.fromkeys(new.after):
         if space.jobs[blocker].state.final:
-            follow(space, [space.jobs[blocker]], space.jobs[blocker].state, only=job)
+            follow(space, space.jobs[blocker], space.jobs[blocker].state, only=job)
     if job.state is State.BLOCKED and not job.blocked_by:
         space.join(job, job.run_at)
     return job

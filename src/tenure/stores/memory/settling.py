@@ -51,7 +51,7 @@ def _finish(space: Space, job: StoredJob, step: Finish) -> Verdict:
     if step.state is not State.BROKEN:  # A broken job never ran.
         space.count("processed", job.new.queue, job.worker)
     finish(space, job, step.state, step.result, step.error, by=job.worker, settled=True)
-    ended = [job, *follow(space, [job], step.state)]
+    ended = [job, *follow(space, job, step.state)]
     ended += [add(space, child) for child in planned.coming.values()]
     drop_unkept(space, ended)
     return OK

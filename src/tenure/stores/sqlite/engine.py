@@ -272,7 +272,7 @@ class Engine:
                     f"cache_size = -{cache_kib}",
                     "wal_autocheckpoint = 4000",
                 ):
-                    connection.execute(f"PRAGMA {pragma}").fetchall()
+                    _set(connection, pragma)
         except BaseException:
             connection.close()
             raise
@@ -436,6 +436,19 @@ os.register_at_fork(
     after_in_parent=Engine._after_fork,  # noqa: SLF001
     after_in_child=Engine._forget_all,  # noqa: SLF001
 )
+
+
+def _set(connection: apsw.Connection, pragma: str) -> None:
+    """Set a pragma, again while others are in the way: who changes the journal mode is told so without being made to wait."""
+    deadline = time.monotonic() + BUSY_TIMEOUT
+    while True:
+        try:
+            connection.execute(f"PRAGMA {pragma}").fetchall()
+            return
+        except apsw.BusyError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(random.uniform(0.001, 0.01))  # noqa: S311
 
 
 class _Patience:
