@@ -355,6 +355,21 @@ class Edges:
         assert (verdict.kind, verdict.other, verdict.state) == (VerdictKind.REFUSED, blocker, State.FAILED)
         assert await state(store, dependent) is State.FAILED
 
+    async def test_a_dependent_waits_for_a_blocker_that_was_enqueued_again_after_it_had_gone(
+        self, store: Store
+    ) -> None:
+        blocker = a_job(queue="b")
+        await store.enqueue([blocker])
+        [dependent] = await enqueue(store, a_job(after=(blocker.id,)))
+        await settle(store, await lease_one(store, "b"), FAIL)
+        await store.delete([blocker.id])
+        await store.enqueue([blocker])
+
+        assert await store.retry([dependent]) == [OK]
+        await settle(store, await lease_one(store, "b"), SUCCEED)
+
+        assert (await lease_one(store)).job.results == ("42",)
+
     async def test_what_a_job_was_given_survives_its_own_retries(self, store: Store) -> None:
         [blocker] = await blockers(store)
         [dependent] = await enqueue(store, a_job(after=(blocker,)))
