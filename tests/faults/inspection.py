@@ -32,7 +32,7 @@ def sound(path: Path) -> bool:
 def counted(path: Path) -> dict[tuple[str, str], int]:
     """Jobs by queue and state, as the counters have it; what there is none of is left out."""
     states = ("waiting", "scheduled", "blocked", "running", "succeeded", "failed", "cancelled", "broken")
-    found = rows(path, f"SELECT name, {', '.join(states)} FROM tenure_queues")
+    found = rows(path, f"SELECT name, {', '.join(states)} FROM tenure_queues WHERE name <> ''")
     return {(name, state): n for name, *counts in found for state, n in zip(states, counts, strict=True) if n}
 
 

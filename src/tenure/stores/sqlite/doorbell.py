@@ -61,10 +61,9 @@ class Doorbells:
         self.idle.mkdir(parents=True, exist_ok=True)
 
     def wake(self, transaction: Transaction) -> None:
-        """Wake idle workers for the jobs that come in line with this transaction.
+        """Wake idle workers for the jobs that came in line with this transaction, once committed.
 
-        Best called just before it is committed: until the commit is through they wait for the write lock, and have spent
-        the time that it takes to reach the disk on waking up. If it fails they were woken for nothing.
+        Not before: where processors are few, a worker that wakes up takes one from the commit that it waits for.
         """
         for queue, number in transaction.work.items():
             self._wake(queue, number)

@@ -12,22 +12,21 @@ to the operating system otherwise: losing a settle in a power cut means that the
 from __future__ import annotations
 
 import asyncio
-import errno
+import contextlib
 import os
-import random
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import groupby, islice
 from queue import SimpleQueue
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
 import apsw
 
 from tenure.clock import Clock, SystemClock
-from tenure.errors import OutcomeUnknown, StoreError, StoreFull, StoreUnavailable, TenureError
+from tenure.errors import OutcomeUnknown, StoreError, StoreUnavailable, TenureError
 from tenure.stores.sqlite import schema
+from tenure.stores.sqlite.connection import Guarded, connect, translated
 from tenure.stores.sqlite.doorbell import Doorbells
 from tenure.stores.sqlite.transaction import NotPlain, Transaction
 
@@ -35,11 +34,12 @@ __all__ = ["Engine"]
 
 T = TypeVar("T")
 
-BUSY_TIMEOUT = 10.0
-"""Seconds that a call waits for other processes' write transactions before it gives up."""
-
 JOIN_LIMIT = 1000
 """Calls that join one transaction at most."""
+
+LOG_PAGES = 1000
+"""Pages (of 4 kB) that the log may have before it is folded into the file. To write over a log that begins anew is half the
+work, for the disk, of making a longer one; to fold it more often costs more than that gains."""
 
 
 Action = Callable[[Transaction], T]
@@ -76,27 +76,6 @@ class _Call(Generic[T]):
         self.ended.acquire()
 
 
-class _Guarded:
-    """A connection for one thread at a time: opened on first use, and again after a fork has closed it."""
-
-    def __init__(self, connect: Callable[[], apsw.Connection]) -> None:
-        self.lock = threading.Lock()
-        self._connect = connect
-        self._connection: apsw.Connection | None = None
-
-    def get(self) -> apsw.Connection:
-        """The connection, for who holds the lock."""
-        if self._connection is None:
-            self._connection = self._connect()
-        return self._connection
-
-    def close(self) -> None:
-        """Close the connection, for who holds the lock."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-
 class Engine:
     """The connections and threads of one file in this process. `Engine.of(path)` finds the one that exists."""
 
@@ -110,10 +89,11 @@ class Engine:
         self._users = 0
         self._inode: tuple[int, int] | None = None
         self._synced = False
+        self._log_pages = 0
         self._opened = False
-        self._writer = _Guarded(self._connect_writer)
-        self._reader = _Guarded(lambda: self._connect_beside(cache_kib=4_000))
-        self._watch = _Guarded(lambda: self._connect_beside(cache_kib=200))
+        self._writer = Guarded(self._connect_writer)
+        self._reader = Guarded(lambda: self._connect_beside(cache_kib=4_000))
+        self._watch = Guarded(lambda: self._connect_beside(cache_kib=200))
         self._pending: deque[_Call[Any]] = deque()
         self._writes: SimpleQueue[bool] = SimpleQueue()
         """True: something is pending. False: the end."""
@@ -179,7 +159,7 @@ class Engine:
             finally:
                 self._writer.lock.release()
         # Whoever is writing, or many calls that came before, may have left it: the writer's thread sees to the rest.
-        if self._pending:
+        if self._pending or self._log_pages >= LOG_PAGES:
             self._writes.put(True)
         call.ended.acquire()
         if call.error is not None:
@@ -196,8 +176,8 @@ class Engine:
 
     def look(self, action: Callable[[apsw.Connection], T]) -> T:
         """Read right here: for what takes a few microseconds, less than a hop to the reader's thread would."""
-        with self._watch.lock, _translated(self.path) as translated:
-            return action(translated.connection(self._watch))
+        with self._watch.lock, translated(self.path) as errors:
+            return action(errors.connection(self._watch))
 
     async def _write(self, call: _Call[T]) -> T:
         await self._open_beside_the_loop()
@@ -229,62 +209,43 @@ class Engine:
 
     def _connect_writer(self) -> apsw.Connection:
         create = apsw.SQLITE_OPEN_CREATE if self._inode is None else 0
-        connection = self.connect(cache_kib=16_000, flags=apsw.SQLITE_OPEN_READWRITE | create)
+        connection = connect(self.path, cache_kib=16_000, flags=apsw.SQLITE_OPEN_READWRITE | create)
         try:
-            with _translated(self.path) as translated:
-                translated.watch(connection)
+            with translated(self.path) as errors:
+                errors.watch(connection)
                 schema.migrate(connection, self.path)
                 schema.void_leases_of_other_boots(connection)
         except BaseException:
             connection.close()
             raise
+        connection.set_wal_hook(self._logged)
         self._synced = False
         self._inode = self._inode or self._found_inode()
         return connection
 
     def _connect_beside(self, *, cache_kib: int) -> apsw.Connection:
         self.open()
-        return self.connect(cache_kib=cache_kib)
-
-    def connect(self, *, cache_kib: int, flags: int = apsw.SQLITE_OPEN_READWRITE) -> apsw.Connection:
-        """Open one more connection, set up the way that all of ours are.
-
-        By default the file has to be there: SQLite would make an empty one, and remove the log that it finds beside it,
-        where the file was only away for a moment.
-        """
-        folder = os.path.dirname(self.path)
-        if not os.path.isdir(folder):
-            raise StoreUnavailable(f"there is no folder for {self.path!r}: create it, or correct the path")
-        try:
-            connection = apsw.Connection(self.path, flags=flags, statementcachesize=200)
-        except apsw.Error as error:
-            raise StoreUnavailable(f"cannot open {self.path!r} as a SQLite file: {error}") from error
-        try:
-            with _translated(self.path) as translated:
-                translated.watch(connection)
-                connection.set_busy_handler(_Patience())
-                # Else a statement whose parameters meet a partial index is compiled again each time they change: 50 µs a call.
-                connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-                for pragma in (
-                    "journal_mode = WAL",
-                    "synchronous = NORMAL",
-                    "temp_store = MEMORY",
-                    f"cache_size = -{cache_kib}",
-                    "wal_autocheckpoint = 4000",
-                ):
-                    _set(connection, pragma)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+        return connect(self.path, cache_kib=cache_kib)
 
     # The threads.
 
     def _write_loop(self) -> None:
         while self._writes.get():
-            while self._pending:
+            while self._pending or self._log_pages >= LOG_PAGES:
                 with self._writer.lock:
                     self._run(self._gather())
+                    self._fold_log()
+
+    def _logged(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        self._log_pages = pages
+        return apsw.SQLITE_OK
+
+    def _fold_log(self) -> None:
+        """Copy a long log into the file. Between transactions, once their callers are answered: none has to wait for it."""
+        if self._log_pages >= LOG_PAGES:
+            self._log_pages = 0
+            with contextlib.suppress(apsw.Error, StoreError):  # the next transaction meets whatever is wrong, and tells
+                self._writer.get().wal_checkpoint()
 
     def _gather(self) -> list[_Call[Any]]:
         calls: list[_Call[Any]] = []
@@ -303,8 +264,8 @@ class Engine:
         done: list[Transaction] = []
         connection: apsw.Connection | None = None
         try:
-            with _translated(self.path) as translated:
-                connection = translated.connection(self._writer)
+            with translated(self.path) as errors:
+                connection = errors.connection(self._writer)
                 self._check_file()
                 self._sync(connection, any(call.durable for call in calls))
                 connection.execute("BEGIN IMMEDIATE")
@@ -313,8 +274,6 @@ class Engine:
                     done.append(self._run_alone(connection, groups[0]))
                 else:
                     done += [each for group in groups if (each := self._run_beside(connection, group))]
-                for transaction in done:
-                    self.bells.wake(transaction)
                 committing = True
                 connection.execute("COMMIT")
         except Exception as error:  # noqa: BLE001  (becomes the answer of every call)
@@ -326,6 +285,7 @@ class Engine:
                 connection.execute("ROLLBACK")
         else:
             for transaction in done:
+                self.bells.wake(transaction)
                 self.bells.tell(transaction)
         finally:
             _answer(calls)
@@ -365,8 +325,8 @@ class Engine:
     def _read_loop(self) -> None:
         while (call := self._reads.get()) is not None:
             try:
-                with self._reader.lock, _translated(self.path) as translated:
-                    connection = translated.connection(self._reader)
+                with self._reader.lock, translated(self.path) as errors:
+                    connection = errors.connection(self._reader)
                     connection.execute("BEGIN")
                     try:
                         _perform(Transaction(connection, self.clock), [call])
@@ -421,7 +381,7 @@ class Engine:
         cls._registry = threading.Lock()
 
     @classmethod
-    def _all_guarded(cls) -> list[_Guarded]:
+    def _all_guarded(cls) -> list[Guarded]:
         # The writer's after the others: who opens one of those may need it, with the lock of its own in hand.
         engines = cls._engines.values()
         return [engine._reader for engine in engines] + [  # noqa: SLF001
@@ -436,74 +396,6 @@ os.register_at_fork(
     after_in_parent=Engine._after_fork,  # noqa: SLF001
     after_in_child=Engine._forget_all,  # noqa: SLF001
 )
-
-
-def _set(connection: apsw.Connection, pragma: str) -> None:
-    """Set a pragma, again while others are in the way: who changes the journal mode is told so without being made to wait."""
-    deadline = time.monotonic() + BUSY_TIMEOUT
-    while True:
-        try:
-            connection.execute(f"PRAGMA {pragma}").fetchall()
-            return
-        except apsw.BusyError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(random.uniform(0.001, 0.01))  # noqa: S311
-
-
-class _Patience:
-    """Wait for another process's transaction: short, random naps, so that whoever comes next is not always the same."""
-
-    def __init__(self) -> None:
-        self._deadline = 0.0
-
-    def __call__(self, tries: int) -> bool:
-        now = time.monotonic()
-        if tries == 0:
-            self._deadline = now + BUSY_TIMEOUT
-        if now > self._deadline:
-            return False
-        time.sleep(random.uniform(0.0001, 0.0005 if tries < 20 else 0.003))  # noqa: S311
-        return True
-
-
-class _translated:  # noqa: N801  (reads as a verb)
-    """Turn what SQLite raises into the errors of the contract."""
-
-    __slots__ = ("_connection", "path")
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._connection: apsw.Connection | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def watch(self, connection: apsw.Connection) -> None:
-        """Ask this connection for the cause of what is raised."""
-        self._connection = connection
-
-    def connection(self, guarded: _Guarded) -> apsw.Connection:
-        """The connection to be used here."""
-        self._connection = guarded.get()
-        return self._connection
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if not isinstance(error, apsw.Error):
-            return
-        system = 0 if self._connection is None else self._connection.system_errno
-        if isinstance(error, apsw.FullError) or (
-            isinstance(error, apsw.IOError) and system in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        ):
-            raise StoreFull(f"no room left for {self.path!r}: free some space, nothing was stored") from error
-        if isinstance(error, apsw.BusyError):
-            raise StoreUnavailable(f"{self.path!r} was locked by another process for {BUSY_TIMEOUT:g} s") from error
-        if isinstance(error, (apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError)):
-            why = f" ({os.strerror(system)})" if system else ""
-            raise StoreUnavailable(f"cannot use {self.path!r}: {error}{why}") from error
-        if isinstance(error, (apsw.NotADBError, apsw.CorruptError)):
-            raise StoreUnavailable(f"{self.path!r} is not a sound SQLite file: {error}") from error
-        raise StoreError(f"{self.path!r} refused a statement: {error}") from error
 
 
 def _joinable(call: _Call[Any]) -> object:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
@@ -14,9 +13,11 @@ from tenure.stores.base import Enqueued
 from tenure.stores.sqlite.ending import drop_unkept, follow
 from tenure.stores.sqlite.queries import sql
 from tenure.stores.sqlite.rows import Facts, dumps, error_of, facts
-from tenure.stores.sqlite.transaction import Row, Transaction
+from tenure.stores.sqlite.transaction import NotPlain, Row, Transaction
 
 __all__ = ["enqueue"]
+
+Placed = tuple[NewJob, State, float | None]
 
 
 def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -28,24 +29,23 @@ def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
     holders = _claim_unique_keys(tx, special)
     dependents = _dependents(tx, special, jobs, holders)
     fresh = [job for job in jobs if job.id not in holders] if holders else jobs
+    placed = [_placed(tx, job) for job in fresh]
+    if tx.plainly:
+        _count(tx, placed)  # before the seq is drawn, which writes both at once
     first = tx.seq(len(fresh)) if fresh else 0
-    rows = [_row(tx, job, first + index) for index, job in enumerate(fresh)]
-    states: dict[str, State] = {row[0]: row[3] for row in rows}
+    rows = [_row(tx, job, state, first + index, run_at) for index, (job, state, run_at) in enumerate(placed)]
+    states = {job.id: state for job, state, _ in placed}
     if _insert(tx, rows) < len(rows):
         # Some were there before: this is a repeated call, or an id of the caller's own making.
+        if tx.plainly:
+            raise NotPlain
         found = {id_: (State(state), seq) for id_, state, seq in tx.all("states_of", dumps(list(states)))}
         states = {id_: state for id_, (state, _) in found.items()}
-        rows = [row for row in rows if found[row[0]][1] == row[6]]
-        stored = {row[0] for row in rows}
+        placed = [each for each, row in zip(placed, rows, strict=True) if found[row[0]][1] == row[6]]
+        stored = {job.id for job, _, _ in placed}
         dependents = [job for job in dependents if job.id in stored]
-    places = Counter(
-        (row[2], "scheduled" if row[3] is State.WAITING and row[7] is not None else row[3]) for row in rows
-    )
-    for (queue, place), number in places.items():
-        tx.count(queue, place, number)
-        if place is not State.BLOCKED:
-            # A worker must hear of scheduled jobs too: one may be due before it meant to look again.
-            tx.came_in_line(queue, number)
+    if not tx.plainly:
+        _count(tx, placed)
     failed = _tie(tx, dependents) if dependents else []
     if dependents or holders:
         wanted = [*holders.values(), *(job.id for job in dependents)]
@@ -75,15 +75,30 @@ def _insert(tx: Transaction, rows: Sequence[Row]) -> int:
     return inserted
 
 
-def _row(tx: Transaction, job: NewJob, seq: int) -> Row:
+def _placed(tx: Transaction, job: NewJob) -> Placed:
+    """A job, the state that it begins in, and when it is due if that is later."""
     run_at = job.run_at if job.run_at is not None else tx.wall + job.delay if job.delay > 0 else None
     if run_at is not None and run_at <= tx.wall:
         run_at = None
+    return job, State.BLOCKED if job.after else State.WAITING, run_at
+
+
+def _count(tx: Transaction, placed: Sequence[Placed]) -> None:
+    for job, state, run_at in placed:
+        if state is State.BLOCKED:
+            tx.count(job.queue, state, 1)
+        else:
+            tx.count(job.queue, state if run_at is None else "scheduled", 1)
+            # A worker must hear of scheduled jobs too: one may be due before it meant to look again.
+            tx.came_in_line(job.queue)
+
+
+def _row(tx: Transaction, job: NewJob, state: State, seq: int, run_at: float | None) -> Row:
     return (
         job.id,
         job.task,
         job.queue,
-        State.BLOCKED if job.after else State.WAITING,
+        state,
         job.payload if job.raw else _text(job),
         job.priority,
         seq,

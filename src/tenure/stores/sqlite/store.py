@@ -35,6 +35,7 @@ from tenure.stores.base import (
     WorkerInfo,
 )
 from tenure.stores.sqlite import enqueueing, leasing, operating, reading, schema, settling
+from tenure.stores.sqlite.connection import connect
 from tenure.stores.sqlite.doorbell import Doorbell
 from tenure.stores.sqlite.engine import Engine
 from tenure.stores.sqlite.queries import sql
@@ -45,7 +46,7 @@ __all__ = ["SqliteStore"]
 
 T = TypeVar("T")
 
-LOOK_EVERY = 0.05
+LOOK_EVERY = 0.1
 """Seconds between looks at the change counter of the file, while somebody waits for work."""
 
 
@@ -90,7 +91,7 @@ class SqliteStore(Store):
         self._check_open()
         if not os.path.exists(self._engine.path):  # noqa: ASYNC240  (one stat)
             return Layout(None, schema.KNOWN)
-        connection = self._engine.connect(cache_kib=200, flags=apsw.SQLITE_OPEN_READONLY)
+        connection = connect(self._engine.path, cache_kib=200, flags=apsw.SQLITE_OPEN_READONLY)
         try:
             return Layout(schema.found(connection), schema.KNOWN)
         finally:

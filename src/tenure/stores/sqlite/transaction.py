@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from itertools import chain
 from typing import Any
 
 import apsw
@@ -26,6 +27,15 @@ COUNTS = ("waiting", "scheduled", "blocked", "running", "succeeded", "failed", "
 TOTALS = tuple(
     f"total_{name}" for name in ("processed", "succeeded", "failed", "retried", "lost", "cancelled", "broken")
 )
+
+
+COUNTERS = COUNTS + TOTALS
+_NOTHING = (0,) * len(COUNTERS)
+_GROUP = "(" + ", ".join("?" * (2 + len(COUNTERS))) + ")"
+_EACH = 10
+"""Queues that are counted by one statement at most."""
+
+_COUNT = [sql["count_queues"].replace(_GROUP, ", ".join([_GROUP] * (rows or 1))) for rows in range(_EACH + 1)]
 
 
 class NotPlain(Exception):
@@ -120,22 +130,33 @@ class Transaction:
             self._workers.setdefault(worker, defaultdict(int))["total_" + what] += number
 
     def seq(self, number: int) -> int:
-        """Draw so many places at the back of the line, and give the first."""
-        row = self.one("draw_seq", number)
-        assert row is not None
-        return int(row[0]) - number + 1
+        """Draw so many places at the back of the line, and give the first; writes the counters gathered so far."""
+        return self._count(number) - number + 1
 
     def flush(self) -> None:
         """Write the counters gathered so far, and wake nobody for queues that are paused."""
-        for queue, counts in self._queues.items():
-            self.run("count_queue", queue, *[counts[name] for name in COUNTS + TOTALS])
+        if self._queues:
+            self._count(0)
         for worker, counts in self._workers.items():
             self.run("count_worker", worker, *[counts[name] for name in TOTALS])
-        self._queues.clear()
         self._workers.clear()
-        if self.work:
-            for (queue,) in self.all("paused_queues"):
-                self.work.pop(queue, None)
+
+    def _count(self, places: int) -> int:
+        """Write the counters of queues, and reserve so many places at the back of the line; the last of them."""
+        rows: list[Sequence[object]] = [
+            (queue, 0, *[counts[name] for name in COUNTERS]) for queue, counts in self._queues.items()
+        ]
+        if places:
+            rows.append(("", places, *_NOTHING))
+        self._queues.clear()
+        last = 0
+        for start in range(0, len(rows), _EACH):
+            group = rows[start : start + _EACH]
+            for name, seq, paused in self._connection.execute(_COUNT[len(group)], list(chain.from_iterable(group))):
+                last = seq
+                if paused:
+                    self.work.pop(name, None)
+        return last
 
     # Telling.
 

@@ -1,9 +1,12 @@
--- count_queue: add to the counts and totals of a queue, which comes to exist by it.
+-- count_queues: add to the counts and totals of queues, which come to exist by it, and say which of them are paused; the row
+-- without a name reserves places at the back of the line, and the last of them comes back. The caller repeats the group of
+-- values for as many rows as it has.
 INSERT INTO tenure_queues (
-    name, waiting, scheduled, blocked, running, succeeded, failed, cancelled, broken,
+    name, seq, waiting, scheduled, blocked, running, succeeded, failed, cancelled, broken,
     total_processed, total_succeeded, total_failed, total_retried, total_lost, total_cancelled, total_broken
-) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (name) DO UPDATE SET
+    seq = seq + excluded.seq,
     waiting = waiting + excluded.waiting,
     scheduled = scheduled + excluded.scheduled,
     blocked = blocked + excluded.blocked,
@@ -19,3 +22,4 @@ ON CONFLICT (name) DO UPDATE SET
     total_lost = total_lost + excluded.total_lost,
     total_cancelled = total_cancelled + excluded.total_cancelled,
     total_broken = total_broken + excluded.total_broken
+RETURNING name, seq, paused
