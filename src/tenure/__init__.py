@@ -1,15 +1,21 @@
 """A job queue and worker system: jobs held on leases, never lost once acknowledged, never finished by a stale worker."""
 
-from tenure import errors
-from tenure.app import App
-from tenure.backoff import Backoff
-from tenure.context import Context, current
-from tenure.handle import Job
-from tenure.job import State
-from tenure.lease import AbortReason
-from tenure.options import Retention
-from tenure.outcome import Fail, Reschedule, Retry, Wait
-from tenure.task import Task
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tenure import errors
+    from tenure.app import App
+    from tenure.backoff import Backoff
+    from tenure.context import Context, current
+    from tenure.handle import Job
+    from tenure.job import State
+    from tenure.lease import AbortReason
+    from tenure.options import Retention
+    from tenure.outcome import Fail, Reschedule, Retry, Wait
+    from tenure.task import Task
 
 __all__ = [
     "AbortReason",
@@ -27,3 +33,33 @@ __all__ = [
     "current",
     "errors",
 ]
+
+_HOMES = {
+    "AbortReason": "lease",
+    "App": "app",
+    "Backoff": "backoff",
+    "Context": "context",
+    "Fail": "outcome",
+    "Job": "handle",
+    "Reschedule": "outcome",
+    "Retention": "options",
+    "Retry": "outcome",
+    "State": "job",
+    "Task": "task",
+    "Wait": "outcome",
+    "current": "context",
+}
+"""Which module has which name. Each is imported when it is asked for: the command line needs none of them to show its help."""
+
+if not TYPE_CHECKING:  # a type checker that saw this would believe in any name
+
+    def __getattr__(name: str) -> object:
+        if name == "errors":
+            return importlib.import_module("tenure.errors")
+        if name not in _HOMES:
+            raise AttributeError(f"module 'tenure' has no attribute {name!r}")
+        value = globals()[name] = getattr(importlib.import_module(f"tenure.{_HOMES[name]}"), name)
+        return value
+
+    def __dir__() -> list[str]:
+        return __all__

@@ -26,7 +26,17 @@ import msgspec
 
 from tenure.errors import PayloadError, PayloadTooLarge
 
-__all__ = ["ANY_CALL", "RAW_CALL", "Arguments", "JsonArguments", "RawArguments", "ResultCodec", "decoder_of"]
+__all__ = [
+    "ANY_CALL",
+    "RAW_CALL",
+    "Arguments",
+    "JsonArguments",
+    "RawArguments",
+    "ResultCodec",
+    "check_limits",
+    "decoder_of",
+    "reason",
+]
 
 MAX_DEPTH = 64
 MAX_INTEGER = 2**63 - 1
@@ -138,7 +148,7 @@ class JsonArguments:
         try:
             call = _PAYLOAD.decode(payload)
         except Exception as error:
-            raise PayloadError(f"the payload is no call of a task: {_reason(error)}") from error
+            raise PayloadError(f"the payload is no call of a task: {reason(error)}") from error
         if (misfit := self._misfit(call.args, call.kwargs)) is not None:
             raise PayloadError(f"the payload does not fit the task: {misfit}") from misfit
         values = [_read(self._decoders[name], raw, what) for name, what, raw in self._each(call.args, call.kwargs)]
@@ -265,10 +275,10 @@ def _write(value: Any, depth: int) -> bytes:
     try:
         data = _ENCODER.encode(value)
     except Exception as error:
-        raise PayloadError(f"it cannot be written as JSON: {_reason(error)}") from error
+        raise PayloadError(f"it cannot be written as JSON: {reason(error)}") from error
     # A cheap look first: most payloads have no long run of digits and few brackets.
     if _LONG_NUMBER.search(data) or data.count(b"[") + data.count(b"{") > MAX_DEPTH:
-        _check_limits(msgspec.json.decode(data), depth)
+        check_limits(msgspec.json.decode(data), depth)
     return data
 
 
@@ -276,17 +286,18 @@ def _read(decode: Decode, data: bytes | msgspec.Raw, what: str) -> Any:
     try:
         return decode(data)
     except Exception as error:
-        raise PayloadError(f"{what}: it does not fit its annotation: {_reason(error)}") from error
+        raise PayloadError(f"{what}: it does not fit its annotation: {reason(error)}") from error
 
 
-def _check_limits(value: Any, depth: int) -> None:
+def check_limits(value: Any, depth: int) -> None:
+    """Raise `PayloadError` about a JSON value that some reader of the payload could not hold: nested deeper, or a long integer."""
     if isinstance(value, int) and not MIN_INTEGER <= value <= MAX_INTEGER:
         raise PayloadError("an integer has more than 64 bits: pass it as text")
     if isinstance(value, list | dict):
         if depth == 0:
             raise PayloadError(f"containers are nested more than {MAX_DEPTH} deep")
         for item in value.values() if isinstance(value, dict) else value:
-            _check_limits(item, depth - 1)
+            check_limits(item, depth - 1)
 
 
 def _same(read: Any, written: Any) -> bool:
@@ -303,13 +314,13 @@ def _same(read: Any, written: Any) -> bool:
     return False
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """Why it went wrong, on one line: classes of users may say it in many."""
     if isinstance(error, RecursionError):
         return "it is nested too deep, or holds itself"
     if isinstance(error, UnicodeEncodeError):
         return "a text holds half a character (a lone surrogate)"
-    return " ".join(str(error).split())[:500] or type(error).__name__
+    return " ".join(str(error).replace("\0", "\\0").split())[:500] or type(error).__name__
 
 
 def _encode_other(value: Any) -> Any:

@@ -14,7 +14,7 @@ from tenure.errors import StoreError
 from tenure.lease import AbortReason, Lease, new_nonce
 from tenure.lifecycle import RELEASE
 from tenure.options import Unset
-from tenure.stores.base import LeaseRequest, Renewal, Store, WorkerInfo
+from tenure.stores.base import Leased, LeaseRequest, Renewal, Store, WorkerInfo
 from tenure.worker.identity import Identity
 
 __all__ = ["Holder", "Kept"]
@@ -45,10 +45,11 @@ class Kept(msgspec.Struct, eq=False):
 class Holder:
     """Looks after the held jobs of one event loop: registered like a worker, beating and renewing while there are any."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, entry_limit: int) -> None:
         self._identity = Identity(None)
         self.id = self._identity.take()
         self._store = store
+        self._entry_limit = entry_limit
         self._loop = asyncio.get_running_loop()
         self._kept: set[Kept] = set()
         self._changed = asyncio.Event()
@@ -65,11 +66,22 @@ class Holder:
                     queues=queues, limit=limit, worker=self.id, ttl=ttl, nonce=new_nonce(), solo=not self._kept
                 )
             )
+            if answer.inbox and await self._take_in(queues, answer) and not answer.leases:
+                continue
             left = deadline - self._loop.time()
             if answer.leases or left <= 0:
                 return answer.leases
             pause = min(left, LOOK, LOOK if answer.due_in is None else answer.due_in)
             await (self._store.wait_for_work(queues, pause) if wakeup else asyncio.sleep(pause))
+
+    async def _take_in(self, queues: tuple[str, ...], answer: Leased) -> int:
+        """Make jobs of what lies in the inboxes; how many."""
+        try:
+            return await self._store.take_in(queues, entry_limit=self._entry_limit)
+        except StoreError:
+            if not answer.leases:
+                raise
+            return 0  # what is in hand is not given up for what is still to come
 
     def keep(self, lease: Lease, renew: float | Unset | None) -> Kept:
         """Renew this lease until it is dropped or lost."""

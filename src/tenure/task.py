@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from tenure.backoff import Backoff
-from tenure.checks import Duration, instant, seconds
+from tenure.checks import Duration, job_options, priority
 from tenure.checks import name as checked_name
 from tenure.codec import Arguments, JsonArguments, RawArguments, ResultCodec
 from tenure.context import Context, current
@@ -112,7 +112,7 @@ class Caller(Generic[P, R_co]):
         final. `max_attempts`: None for ever.
         """
         given = {name: value for name, value in locals().items() if name != "self" and not isinstance(value, Unset)}
-        return Caller(self.app, self.name, self._arguments, self.results, {**self._fields, **_checked(given)})
+        return Caller(self.app, self.name, self._arguments, self.results, {**self._fields, **job_options(given)})
 
     # For those who enqueue, compare and read calls.
 
@@ -257,73 +257,11 @@ def _fields_of(options: TaskOptions) -> dict[str, Any]:
     return {
         "queue": options.queue,
         "raw": options.raw,
-        "priority": _priority(options.priority),
+        "priority": priority(options.priority),
         "keep": options.keep,
         "lease": lease,
         "max_losses": options.max_losses or 0,
     }
-
-
-def _checked(given: dict[str, Any]) -> dict[str, Any]:
-    """The options of `using` as fields of a new job."""
-    if "delay" in given and "run_at" in given:
-        raise InvalidOption("using takes either delay= or run_at=")
-    fields = dict(given)
-    if "delay" in given:
-        fields |= {"delay": seconds(given["delay"], "delay"), "run_at": None}
-    if "run_at" in given:
-        fields |= {"delay": 0.0, "run_at": instant(given["run_at"], "run_at")}
-    for option in ("expires", "window", "keep"):
-        if given.get(option) is not None:
-            fields[option] = seconds(given[option], option)
-    if "priority" in given:
-        fields["priority"] = _priority(given["priority"])
-    if "queue" in given:
-        checked_name("queue", given["queue"])
-    if "tags" in given:
-        if isinstance(given["tags"], str):
-            raise InvalidOption(
-                f"tags must be several, got the text {given['tags']!r:.80}: write [{given['tags']!r:.80}]"
-            )
-        fields["tags"] = tuple(checked_name("tag", tag) for tag in given["tags"])
-    if "unique" in given:
-        fields["unique"] = _unique(given["unique"])
-    if "max_attempts" in given:
-        fields["max_attempts"] = _max_attempts(given["max_attempts"])
-    return fields
-
-
-def _priority(value: object) -> int:
-    # 32 bits: what an exact comparison holds on every store.
-    if isinstance(value, bool) or not isinstance(value, int) or not -(2**31) <= value < 2**31:
-        raise InvalidOption(f"priority must be an integer of 32 bits, got {value!r:.80}")
-    return value
-
-
-def _unique(value: object) -> str | bool | None:
-    if value is None or value is False:
-        return None
-    if value is True:
-        return True
-    if not isinstance(value, str) or not 1 <= len(value) <= 500 or "\0" in value or not _is_utf8(value):
-        raise InvalidOption(f"unique must be True or a text of 1 to 500 characters, got {value!r:.80}")
-    return value
-
-
-def _max_attempts(value: object) -> int:
-    if value is None:
-        return 0
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidOption(f"max_attempts must be at least 1, or None for no limit, got {value!r:.80}")
-    return value
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _arguments_tuple(call: object) -> tuple[Any, ...]:

@@ -81,7 +81,7 @@ def test_the_demo_ends_well_by_itself(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 def test_a_demo_that_does_not_finish_ends_badly() -> None:
-    code = "import tenure.cli.demo as demo; demo.TIME_LIMIT = 0.2; from tenure.cli import main; main(['demo'])"
+    code = "from tenure.cli.demo import story; story.TIME_LIMIT = 0.2; from tenure.cli import main; main(['demo'])"
 
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tenure.job import State
+from tenure.inbox import read
+from tenure.job import State, new_id
 from tenure.lease import Lease
 from tenure.lifecycle import Requeue, Transition
 from tenure.stores.base import Leased, LeaseRequest, Verdict
-from tenure.stores.memory import ending, enqueueing, leasing, operating, settling
+from tenure.stores.memory import ending, enqueueing, inbox, leasing, operating, settling
 from tenure.stores.memory.shelves import Edge, Queue, Shelf, StoredJob
 from tenure.stores.memory.space import Space
 
@@ -219,3 +220,30 @@ def totals_forget_what_is_removed(patch: pytest.MonkeyPatch) -> None:
             space.queues[job.new.queue].totals[job.state.value] -= 1
 
     patch.setattr(ending, "remove", remove)
+
+
+@mutant("test_an_id_makes_a_push_that_is_repeated_one_job")
+def an_entry_is_a_new_job_whatever_its_id(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(inbox, "read", lambda *entry: (replace(read(*entry)[0], id=new_id()), read(*entry)[1]))
+
+
+@mutant("test_a_lease_says_that_something_lies_in_an_inbox")
+def the_inbox_of_a_busy_queue_is_overlooked(patch: pytest.MonkeyPatch) -> None:
+    original = leasing.lease
+
+    def lease(space: Space, request: LeaseRequest) -> Leased:
+        leased = original(space, request)
+        return replace(leased, inbox=leased.inbox and not leased.leases)
+
+    patch.setattr(leasing, "lease", lease)
+
+
+@mutant("test_a_suspect_is_not_kept_waiting_by_the_queues_before_its_own")
+def a_suspect_waits_for_the_queues_before_its_own(patch: pytest.MonkeyPatch) -> None:
+    original = leasing._hand_out
+
+    def hand_out(space: Space, queues: Any, request: LeaseRequest) -> list[Lease]:
+        busy = next((number for number, queue in enumerate(queues) if queue.shelves[Shelf.LINE]), len(queues))
+        return original(space, queues[: busy + 1], request)
+
+    patch.setattr(leasing, "_hand_out", hand_out)

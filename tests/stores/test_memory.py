@@ -15,7 +15,7 @@ from tenure.stores import open_store
 from tenure.stores.base import Signal, SignalKind
 from tenure.stores.memory import MemoryStore, Space
 from tenure.testing.clock import ManualClock
-from tenure.testing.conformance import MakeStore, StoreConformance
+from tenure.testing.conformance import MakeStore, PutIn, StoreConformance
 from tenure.testing.conformance.scene import SUCCEED, a_job, enqueue, lease, lease_one, settle
 
 
@@ -36,6 +36,13 @@ class TestMemory(StoreConformance):
         yield make
         for store in made:
             await store.close()
+
+    @pytest.fixture
+    def put_in(self, store: MemoryStore) -> PutIn:
+        async def put_in(queue: str, entry: bytes) -> None:
+            store.put_in(queue, entry)
+
+        return put_in
 
 
 async def test_stores_of_one_name_share_their_jobs_and_others_do_not() -> None:

@@ -21,7 +21,12 @@ async def test_the_suite_catches_it(name: str, monkeypatch: pytest.MonkeyPatch) 
     mutant.mutate(monkeypatch)
     clock = ManualClock()
     space = Space(clock)
-    fixtures = {"store": MemoryStore(space), "clock": clock, "make_store": lambda: MemoryStore(space)}
+    store = MemoryStore(space)
+
+    async def put_in(queue: str, entry: bytes) -> None:
+        store.put_in(queue, entry)
+
+    fixtures = {"store": store, "clock": clock, "make_store": lambda: MemoryStore(space), "put_in": put_in}
     test = getattr(StoreConformance(), mutant.caught_by)
     wanted = inspect.signature(test).parameters.keys()
 

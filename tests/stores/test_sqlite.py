@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import apsw
 import pytest
 
+from tenure.stores.base import Store
 from tenure.stores.sqlite.store import SqliteStore
 from tenure.testing.clock import ManualClock
-from tenure.testing.conformance import MakeStore, StoreConformance
+from tenure.testing.conformance import MakeStore, PutIn, StoreConformance
 
 
 class TestSqlite(StoreConformance):
@@ -28,3 +30,15 @@ class TestSqlite(StoreConformance):
         yield make
         for store in made:
             await store.close()
+
+    @pytest.fixture
+    async def put_in(self, store: Store, tmp_path: Path) -> AsyncIterator[PutIn]:
+        # By the library that the store uses: two copies of SQLite in one process undo each other's locks.
+        await store.open()
+        producer = apsw.Connection(str(tmp_path / "jobs.db"))
+
+        async def put_in(queue: str, entry: bytes) -> None:
+            producer.execute("INSERT INTO tenure_inbox (queue, entry) VALUES (?, ?)", (queue, entry))
+
+        yield put_in
+        producer.close()

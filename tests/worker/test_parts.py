@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
+import re
 import threading
 import time
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 
 from tenure.app import App
 from tenure.backoff import Backoff
+from tenure.checks import name as checked_name
 from tenure.context import AbortSignal, Context, current
 from tenure.errors import Aborted
 from tenure.job import JobRecord, Progress, State
@@ -21,6 +24,7 @@ from tenure.patterns import expand
 from tenure.worker.attempt import Attempt
 from tenure.worker.buffer import Buffer
 from tenure.worker.failure import MESSAGE, TRACEBACK, error_info
+from tenure.worker.identity import Identity
 from tenure.worker.outage import FIRST, LONGEST, Outage
 from tenure.worker.pace import LIMIT, Pace
 from tenure.worker.settings import Settings, resolve
@@ -311,6 +315,56 @@ def test_a_long_message_keeps_its_beginning_and_a_long_traceback_its_end() -> No
     assert info.traceback is not None
     assert info.traceback.endswith(" last\n")
     assert len(info.traceback) < TRACEBACK + 100
+
+
+def test_of_a_text_that_no_store_could_hold_only_what_is_kept_is_made_fit() -> None:  # F19
+    error = ValueError("\0\ud800" * 1_000_000)
+
+    began = time.perf_counter()
+    info = error_info(error)
+
+    assert info.message.startswith("\\x00\\ud800" * (MESSAGE // 2))
+    assert "2,000,000 characters" in info.message
+    assert info.traceback is not None
+    assert info.traceback.startswith("[cut, it has 2,000,0")
+    assert info.traceback.endswith("\\x00\\ud800\n")
+    # Made fit first and cut then, it took a second.
+    assert time.perf_counter() - began < 0.3
+
+
+# The name of a worker.
+
+
+def test_a_name_that_was_not_given_is_host_pid_and_chance_and_never_comes_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # R25, F9
+    monkeypatch.setattr("socket.gethostname", lambda: "_bad host.näme-" + "x" * 100)
+
+    identity = Identity(None)
+    names = [identity.take() for _ in range(3)]
+
+    assert len(set(names)) == 3
+    for name in names:
+        host, pid, chance = checked_name("worker", name).split(":")
+        assert host.startswith("bad-host.n-me-x")
+        assert len(host) <= 80
+        assert int(pid) == os.getpid()
+        assert re.fullmatch("[0-9a-f]{8}", chance)
+
+
+def test_a_host_without_a_letter_still_makes_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "--.")
+
+    assert checked_name("worker", Identity(None).take()).startswith("worker:")
+
+
+def test_a_given_name_is_taken_once_and_then_made_different() -> None:  # W21
+    identity = Identity("mine")
+
+    first, second = identity.take(), identity.take()
+
+    assert (first, identity.stem) == ("mine", "mine")
+    assert re.fullmatch("mine:[0-9a-f]{8}", second)
 
 
 # The signal.

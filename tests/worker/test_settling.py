@@ -15,7 +15,7 @@ from tenure.errors import OutcomeUnknown, StoreFull, StoreUnavailable
 from tenure.job import State
 from tenure.lifecycle import Finish
 from tenure.options import Retention
-from tenure.stores.base import LeaseRequest, Settlement, Store
+from tenure.stores.base import LeaseRequest, Settlement, Store, VerdictKind
 from tenure.worker import pruner
 from tenure.worker import worker as worker_module
 from tenure.worker.worker import Status
@@ -126,6 +126,46 @@ async def test_a_batch_that_the_store_chokes_on_fails_only_the_bad_job(
     error = (await record_of(store, jobs[11].id)).error
     assert error is not None
     assert "eleven" in error.message
+
+
+async def test_a_job_whose_settle_was_refused_is_held_until_its_failure_is_settled(
+    make_app: MakeApp, store: Store, wire: Wire, start: Start
+) -> None:
+    app = make_app(store=wire.open)
+    refused = asyncio.Event()
+    release = asyncio.Event()
+
+    @app.task
+    async def child() -> None: ...
+
+    @app.task(lease=1, retry=None)
+    async def parent(ctx: Context) -> None:
+        ctx.enqueue(child.using(unique="key", unique_raises=True).bind())
+
+    async def settle_and_lease(method: Any, settlements: list[Settlement], request: LeaseRequest) -> Any:
+        if refused.is_set() and settlements:
+            await release.wait()
+        verdicts, leased = await method(settlements, request)
+        if any(verdict.kind is VerdictKind.REFUSED for verdict in verdicts):
+            wire.calls["renew"].clear()
+            refused.set()
+        return verdicts, leased
+
+    wire.hooks["settle_and_lease"] = settle_and_lease
+    await child.using(unique="key", queue="elsewhere").aenqueue()
+    job = await parent.aenqueue()
+    await start(app, "default")
+    await refused.wait()
+
+    # The failure is on its way, for longer than the lease: nobody else may have the job meanwhile.
+    await eventually(lambda: len(wire.calls["renew"]) >= 4)
+    release.set()
+
+    async def failed() -> bool:
+        return (await record_of(store, job.id)).state is State.FAILED
+
+    await eventually(failed)
+    assert (await record_of(store, job.id)).attempt == 1
 
 
 async def _all_final(states: Callable[[], Any]) -> bool:

@@ -420,7 +420,7 @@ async def test_a_suspect_runs_alone_although_the_worker_is_never_idle(
             await asyncio.sleep(0.05)
             alone.append(together.inside)
 
-    @app.task
+    @app.task(queue="first")
     async def relay() -> None:
         """Ends only when the next has started, so that the worker always holds one; or when none is taken any more."""
         nonlocal relays
@@ -434,8 +434,11 @@ async def test_a_suspect_runs_alone_although_the_worker_is_never_idle(
     job = await suspect.aenqueue()
     for _ in range(2):
         await lose(store, job.id)
-    await relay.using(queue="first").aenqueue()
+    await app.apause("default")
+    await relay.aenqueue()
     await start(app, "first", "default", concurrency=4)
+    await eventually(lambda: relays)
+    await app.aresume("default")
     await job.aresult(timeout=10)
     assert alone == [1, 1]
 
@@ -458,9 +461,11 @@ async def test_jobs_with_losses_do_not_stop_the_others(app: App, store: Store, s
     job = await suspect.aenqueue()
     await lose(store, job.id)
     await lose(store, job.id)
+    await app.apause("default")
     held = await long.using(queue="first").aenqueue()
     await start(app, "first", "default", concurrency=2, poll=0.1)
     await eventually(lambda: _running(store, held.id))
+    await app.aresume("default")
     await quick.aenqueue_many([(n,) for n in range(20)])
     # The clearing for the suspect lasts a second; as the long job does not end in it, the worker goes on with the others.
     await eventually(lambda: len(ran) == 20)

@@ -29,6 +29,7 @@ COMMANDS = {
     "workers": "workers",
     "stats": "stats",
     "schema": "schema",
+    "doctor": "doctor",
 }
 """Which module of this package has which command, in the order of the help."""
 

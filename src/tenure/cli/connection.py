@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
@@ -51,6 +50,8 @@ def with_app(*, empty: bool = False) -> Callable[[AsyncCommand], Command]:
         @_app
         @functools.wraps(function)
         def command(url: str | None, target: str | None, **arguments: Any) -> None:
+            import asyncio  # not before it is needed: help has none of it
+
             asyncio.run(run(_chosen(url, target), arguments))
 
         return command

@@ -7,17 +7,27 @@ atomic step** and usually one round trip. What a caller has been told has happen
 the one instant they may send is a user's `run_at`. A time that has been reached is over.
 
 **Place.** Jobs of a queue stand in line by (priority, seq), lowest first. The store draws `seq` from one counter whenever a
-job joins *at the back*: enqueue, coming due, retry, reschedule, unblock, operator retry, trigger. Release and reap keep the
-seq, which is what puts a job back at the *front*, in its original order. A job that is not yet due is not in line: `lease`
-first promotes the due jobs of its queues (up to 1,000 each, by run_at and then by old seq), drawing a new seq for each;
-until then a job that is scheduled, by its producer or by a requeue, keeps the seq that it had.
+job joins *at the back*: enqueue, take-in, coming due, retry, reschedule, unblock, operator retry, trigger. Release and reap
+keep the seq, which is what puts a job back at the *front*, in its original order. A job that is not yet due is not in line:
+`lease` first promotes the due jobs of its queues (up to 1,000 each, by run_at and then by old seq), drawing a new seq for
+each; until then a job that is scheduled, by its producer or by a requeue, keeps the seq that it had.
+
+**Inbox.** Each queue has one: where programs that do not speak this contract put entries, by the plainest means that the
+store offers (a push onto a list, an INSERT into a table). `tenure.inbox` says what an entry is and which job it makes; all
+stores read it by that. An entry is no job yet: nothing lists or counts it, `lease` only says that something lies there, and
+whoever hears so calls `take_in`, which is an enqueue in the name of the other program: its durations count from then, a
+paused queue takes in as it takes jobs, and equal entries are distinct jobs unless they give an id or a unique key. What
+cannot be read becomes a *broken* job of the queue: the entry's bytes as its raw payload, and what is wrong with it as its
+error.
 
 **Expiry.** A job that has not started (attempt 0) `expires` seconds after its enqueue is cancelled: `lease` begins with that,
 for those of its queues that are waiting or blocked (up to 1,000 each, the first to expire first), and never hands one out.
 Parking and an operator's retry drop the expiry.
 
 **Suspects.** From its second loss a job is handed out only alone: to a request that says `solo`, with no other lease in
-the same answer, before the others of its queue. A request that is not solo passes suspects over and is told that one waits.
+the same answer, and before every job that is no suspect in any of the queues asked for: workers that hold nothing are rare,
+and a trickle of jobs in a queue before its own would keep it waiting for ever. Of several suspects the first queue's first
+goes first. A request that is not solo passes suspects over and is told that one waits.
 
 **Tokens.** A holder's write (settle, renew) carries the token of its lease. Any other token than the current one changes
 nothing. The guard never compares times: a lease that has expired may still be renewed and settled until it is reaped.
@@ -57,6 +67,7 @@ from enum import StrEnum
 
 import msgspec
 
+from tenure.inbox import ENTRY_LIMIT
 from tenure.job import JobRecord, NewJob, Progress, State
 from tenure.lease import AbortReason, Lease
 from tenure.lifecycle import Transition
@@ -68,6 +79,8 @@ __all__ = [
     "OK",
     "STEP",
     "Enqueued",
+    "Fact",
+    "Health",
     "Layout",
     "LeaseRequest",
     "Leased",
@@ -160,6 +173,9 @@ class Leased(msgspec.Struct, frozen=True):
 
     due_in: float | None = None
     """When `leases` is empty: seconds until the next scheduled job of these queues is due; None if there is none."""
+
+    inbox: bool = False
+    """Whether something lies in an inbox of these queues, paused ones too, whatever was leased: time for `take_in`."""
 
 
 class Renewal(msgspec.Struct, frozen=True):
@@ -298,6 +314,25 @@ class Layout(msgspec.Struct, frozen=True):
     known: int
 
 
+class Health(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    """It works, and one day it may not."""
+
+    BAD = "bad"
+    """Jobs may be lost, or do not run."""
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """Something that people should know of a store; `tenure doctor` tells it, a worker that starts logs what is not ok."""
+
+    name: str
+    value: str
+    health: Health = Health.OK
+    advice: str = ""
+    """What to do about it, as a sentence; there is one if it is not ok."""
+
+
 class Store(ABC):
     """Where jobs live. See the module for what holds for every method."""
 
@@ -316,6 +351,10 @@ class Store(ABC):
     async def layout(self) -> Layout:
         """Say which version the layout has, changing nothing."""
 
+    @abstractmethod
+    async def facts(self) -> list[Fact]:
+        """Examine the store: what is behind it, what a crash may cost, how much room is left, how long a round trip takes."""
+
     # What producers do.
 
     @abstractmethod
@@ -325,7 +364,7 @@ class Store(ABC):
         Idempotent by id: a job that exists already is left as it is and answered. A job whose unique key is held (by a
         stored job, or by one before it in this very call) is not stored; the answer names the holder, or the whole call
         raises `UniqueConflict` if the job says `unique_raises`. Unknown blockers raise `BlockerNotFound`; a blocker that
-        turned out a duplicate in this call stands for its holder. Wakes idle workers, as many as there are new jobs that
+        turned out a duplicate earlier in this call stands for its holder. Wakes idle workers, as many as there are new jobs that
         are not blocked: one that is scheduled may be due before they meant to look again.
         """
 
@@ -385,6 +424,15 @@ class Store(ABC):
 
         A hint: it may return early, and may miss work, by no more than `timeout`. One new job wakes one waiting caller; so
         does a newly scheduled one, for it may be due before the caller meant to look again.
+        """
+
+    @abstractmethod
+    async def take_in(self, queues: Sequence[str], limit: int = STEP, *, entry_limit: int = ENTRY_LIMIT) -> int:
+        """Turn up to `limit` entries in the inboxes of these queues into jobs, at the back; how many entries went.
+
+        Those of the first queue first, the longest there first. An entry goes in the step that makes its job: nothing is
+        lost if the caller dies, and nothing made twice if two call at once. One that names an id that exists, or a unique
+        key that is held, just goes. Entries of more than `entry_limit` bytes are broken. Wakes idle workers as `enqueue` does.
         """
 
     # The registry of workers.
@@ -477,7 +525,7 @@ class Store(ABC):
 
     @abstractmethod
     async def queues(self) -> list[QueueInfo]:
-        """List every queue that has ever had a job or was paused, by name."""
+        """List every queue that has ever had a job or was paused, by name; where the store can tell, those with an inbox too."""
 
     @abstractmethod
     async def wait(self, ids: Sequence[str]) -> dict[str, JobRecord | None]:

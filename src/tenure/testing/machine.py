@@ -18,6 +18,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec import json
+from msgspec.structs import replace
 
 from tenure.errors import BlockerNotFound, HasDependents, UniqueConflict
 from tenure.job import BlockerPolicy, ErrorInfo, NewJob, Progress, State
@@ -88,6 +90,10 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
+ENTRY_FIELDS = ("priority", "delay", "expires", "unique", "window", "keep")
+ENTRY_OPTIONS = [option for option in OPTIONS if option.keys() <= {"queue", *ENTRY_FIELDS}]
+
+
 class Wish(NamedTuple):
     """A job to enqueue: what is special about it, and which of the jobs there will be then it waits for."""
 
@@ -108,6 +114,9 @@ class Party:
 
     make: Callable[[], Store]
     """Gives one more store object on the same data."""
+
+    put_in: Callable[[str, bytes], None]
+    """Puts an entry in the inbox of a queue, as another program would. The queue exists."""
 
     close: Callable[[], None] = lambda: None
     """Removes what is left at the end."""
@@ -213,6 +222,25 @@ class StoreMachine(RuleBasedStateMachine):
         self.made[new.id] = new
         return new
 
+    # A queue that nobody has used yet need not be known by its inbox alone.
+    @precondition(lambda self: self.model.known.keys() >= set(QUEUES))
+    @rule(options=st.lists(st.sampled_from(ENTRY_OPTIONS), max_size=2), again=st.booleans(), which=pick)
+    def put_in(self, options: list[dict[str, Any]], again: bool, which: int) -> None:
+        """Another program leaves an entry, which may have the id that a job has or has had."""
+        new = self._new_job(Wish(options, []), ())
+        if again:
+            new = replace(new, id=self.job(which))
+        self.model.put_in(new)
+        fields = {name: getattr(new, name) for name in ("id", "task", *ENTRY_FIELDS)}
+        entry = json.encode({name: value for name, value in fields.items() if value is not None})
+        for party in self.parties.values():
+            party.put_in(new.queue, entry)
+
+    @rule(names=queues, limit=st.sampled_from([1000, 1000, 2, 1]))
+    def take_in(self, names: tuple[str, ...], limit: int) -> None:
+        expected = self.model.take_in(names, limit)
+        assert self.ask(lambda store: store.take_in(names, limit)) == expected
+
     # Workers.
 
     @rule(names=queues, limit=st.sampled_from([1, 1, 2, 3, 0]), worker=st.sampled_from(WORKERS), solo=st.booleans())
@@ -241,7 +269,7 @@ class StoreMachine(RuleBasedStateMachine):
     def _leased(self, answers: Mapping[str, Leased], expected: tuple[Any, ...]) -> None:
         for name, answer in answers.items():
             leases = [(each.job.id, each.token, each.ttl, each.solo) for each in answer.leases]
-            shown = (leases, answer.suspect_waiting, answer.due_in)
+            shown = (leases, answer.suspect_waiting, answer.due_in, answer.inbox)
             assert shown == expected, f"{name}: {shown}, not {expected}"
             for each in answer.leases:
                 assert each.job == self.run(_plain(self.stores[name].get([each.job.id])))[0], name

@@ -91,6 +91,7 @@ class Model:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.jobs: list[Job] = []
+        self.inbox: list[NewJob] = []
         self.paused: set[str] = set()
         self.known: dict[str, Counter[str]] = {}
         """The totals of every queue that there has ever been."""
@@ -205,9 +206,21 @@ class Model:
             self._to_the_back(job, job.run_at)
         job.fresh = False
 
+    # The inbox, of jobs rather than of entries: how they are read is not the store's to decide.
+
+    def put_in(self, new: NewJob) -> None:
+        self.inbox.append(new)
+
+    def take_in(self, queues: Sequence[str], limit: int) -> int:
+        entries = [new for queue in dict.fromkeys(queues) for new in self.inbox if new.queue == queue][:limit]
+        for new in entries:
+            self.inbox.remove(new)
+            self._enqueue([new])
+        return len(entries)
+
     # Lease.
 
-    def lease(self, request: LeaseRequest) -> tuple[list[tuple[str, Token, float, bool]], bool, float | None]:
+    def lease(self, request: LeaseRequest) -> tuple[list[tuple[str, Token, float, bool]], bool, float | None, bool]:
         queues = [queue for queue in dict.fromkeys(request.queues) if queue in self.known and queue not in self.paused]
         for queue in queues:
             for job in self._expired(queue):
@@ -224,7 +237,8 @@ class Model:
         handed_out = [self._hand_out(job, request, solo) for job, solo in chosen]
         suspect_waits = any(job.losses >= 2 for queue in queues for job in self.line(queue))
         due = [job.run_at - self.now for queue in queues for job in self._scheduled(queue) if job.run_at is not None]
-        return handed_out, suspect_waits and not request.solo, min(due) if due and not chosen else None
+        inbox = any(new.queue in request.queues for new in self.inbox)
+        return handed_out, suspect_waits and not request.solo, min(due) if due and not chosen else None, inbox
 
     def line(self, queue: str) -> list[Job]:
         """The jobs in line, the next one first, suspects among them."""
@@ -247,11 +261,11 @@ class Model:
         return sorted(expired, key=lambda job: (job.expires_at or 0, job.seq))
 
     def _choose(self, queues: Sequence[str], request: LeaseRequest) -> list[tuple[Job, bool]]:
+        suspects = [job for queue in queues for job in self.line(queue) if job.losses >= 2]
+        if request.solo and suspects and request.limit:
+            return [(suspects[0], True)]
         chosen: list[tuple[Job, bool]] = []
         for queue in queues:
-            suspects = [job for job in self.line(queue) if job.losses >= 2]
-            if request.solo and suspects and not chosen and request.limit:
-                return [(suspects[0], True)]
             others = [job for job in self.line(queue) if job.losses < 2]
             chosen += [(job, False) for job in others[: request.limit - len(chosen)]]
         return chosen

@@ -35,7 +35,7 @@ def error_info(error: BaseException) -> ErrorInfo:
         trace = "".join(description.format())
     except BaseException as unreadable:  # noqa: BLE001  (told in place of the traceback)
         trace = f"<its traceback cannot be read: {type(unreadable).__name__}>"
-    return ErrorInfo(kind, bounded(message), _end_of(_storable(trace)))
+    return ErrorInfo(kind, bounded(message), _end_of(trace))
 
 
 def bounded(message: str) -> str:
@@ -45,7 +45,8 @@ def bounded(message: str) -> str:
 
 
 def _end_of(trace: str) -> str:
-    return trace if len(trace) <= TRACEBACK else f"[cut, it has {len(trace):,} characters] …{trace[-TRACEBACK:]}"
+    kept = _storable(trace[-TRACEBACK:])
+    return kept if len(trace) <= TRACEBACK else f"[cut, it has {len(trace):,} characters] …{kept}"
 
 
 def _storable(text: str) -> str:

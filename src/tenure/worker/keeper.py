@@ -230,7 +230,8 @@ class Keeper:
         """Let go of what can no longer be counted on, and see whether the worker's loop moves. Never waits for the store."""
         now = monotonic()
         # What has ended and is not settled is not given up: the token decides, however late the settle comes.
-        held = [attempt for attempt in self._snapshot() if not attempt.ended]
+        kept = self._snapshot()
+        held = [attempt for attempt in kept if not attempt.ended]
         overdue = [attempt for attempt in held if attempt.give_up_at <= now]
         for attempt in overdue:
             self._abort(attempt, AbortReason.ERROR)
@@ -241,7 +242,7 @@ class Keeper:
                 self.worker_id, len(overdue), job.id, job.task,
             )  # fmt: skip
         self._check_loop(now, busy=bool(held))
-        if held:
+        if kept:
             self._look.set()
         if self._buffer:
             self._filled.set()

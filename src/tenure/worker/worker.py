@@ -19,12 +19,13 @@ from tenure.lease import AbortReason, new_nonce
 from tenure.lifecycle import RELEASE
 from tenure.options import Unset, WorkerOptions
 from tenure.patterns import checked
-from tenure.stores.base import STEP, Leased, LeaseRequest, Verdict, WorkerInfo
+from tenure.stores.base import STEP, Health, Leased, LeaseRequest, Verdict, WorkerInfo
 from tenure.worker import signals
 from tenure.worker.attempt import Attempt
 from tenure.worker.buffer import Buffer
 from tenure.worker.executor import Executor
 from tenure.worker.identity import Identity
+from tenure.worker.inbox import Inbox
 from tenure.worker.keeper import Keeper
 from tenure.worker.outage import GONE, Outage
 from tenure.worker.pace import Pace
@@ -48,6 +49,9 @@ CLEAN_UP = 4.0
 
 LAST_WORD = 2.0
 """Seconds that a worker which stops with a grace gives the store to hear of what was released."""
+
+DAY = 86400.0
+"""Seconds between looks at the health of the store: disks fill up."""
 
 log = logging.getLogger("tenure.worker")
 
@@ -187,6 +191,7 @@ class Worker:
         self._store = app.new_store()
         self._queues = Queues(self._patterns, self._store, self._wakeup.set)
         self._bell = Bell(self._store, self._patterns, self._wakeup)
+        self._inbox = Inbox(self._store, lambda: self._queues.names, app.options.payload_limit, taken=self._wakeup.set)
         self._buffer = Buffer()
         self._pace = Pace(options.concurrency, monotonic(), look_ahead=options.look_ahead)
         self._clearing = Clearing()
@@ -221,7 +226,7 @@ class Worker:
     async def _serve(self) -> None:
         reaper = Reaper(self._store, lambda: self._queues.names)
         pruner = Pruner(self._store, self._app.options, self._prune_interval, lambda: self._settler.finished)
-        chores: dict[str, Callable[[], Awaitable[float]]] = {}
+        chores: dict[str, Callable[[], Awaitable[float]]] = {"inbox": self._inbox.take_in, "examination": self._examine}
         if self._queues.changing:
             chores["queue list"] = self._queues.refresh
         if self.options.reap:
@@ -262,7 +267,9 @@ class Worker:
             return 0.0
         self._settler.settled(ended, verdicts)
         self._begin(leased, asked_at)
-        if idle and room and not leased.leases and self._until_empty and not await self._queues_changed():
+        if leased.inbox:
+            self._inbox.notice()
+        elif idle and room and not leased.leases and self._until_empty and not await self._queues_changed():
             # Held nothing when it asked, and got nothing: whatever its own last jobs have enqueued was there to be leased.
             self._stop_leasing()
         return await self._rest(leased, room)
@@ -343,6 +350,15 @@ class Worker:
             await self._queues.refresh()
             return self._queues.names != before
         return True
+
+    async def _examine(self) -> float:
+        """Tell what is not as it should be with the store; seconds until another look."""
+        for fact in await self._store.facts():
+            if fact.health is not Health.OK:
+                log.warning(
+                    "worker %s: the store's %s is %s: %s", self._identity.stem, fact.name, fact.value, fact.advice
+                )
+        return DAY
 
     def _entry(self) -> WorkerInfo:
         """An entry for the registry, under a new name every time: who was retired comes back as somebody else."""

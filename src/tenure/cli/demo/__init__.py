@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from tenure.job import JobRecord, State
-
 if TYPE_CHECKING:
-    from tenure.app import App
-    from tenure.cli.demo.kinds import Kind, Summary
-    from tenure.cli.demo.processes import WorkerProcesses
-    from tenure.cli.demo.view import View
-    from tenure.stores.base import Store
+    from tenure.cli.demo.kinds import Summary
 
 __all__ = ["conclude", "demo"]
-
-TIME_LIMIT = 25.0
-"""Seconds after which the demo gives up and says what is missing. It needs less than ten."""
-
-LOOK_EVERY = 0.1
-LET_IT_RUN = 1.0
-"""Seconds that the victim's worker is left alone, so that there is something to see, and something to lose."""
 
 
 @click.command()
@@ -38,10 +21,16 @@ def demo() -> None:
 
     Needs no server and leaves nothing behind.
     """
+    import asyncio
+    import tempfile
+    from pathlib import Path
+
+    from tenure.cli.demo.story import run
+
     # Ended politely, take the workers along: an orphan would wait for work for ever.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with tempfile.TemporaryDirectory(prefix="tenure-demo-") as folder:
-        conclude(asyncio.run(_run(Path(folder))))
+        conclude(asyncio.run(run(Path(folder))))
 
 
 def conclude(summaries: Sequence[Summary]) -> None:
@@ -51,70 +40,3 @@ def conclude(summaries: Sequence[Summary]) -> None:
         click.secho(f"{wrong} of {jobs} jobs did not end as they should have.", fg="red", bold=True)
         raise click.exceptions.Exit(1)
     click.secho(f"All {jobs} jobs ended as they should have; nothing was lost.", fg="green", bold=True)
-
-
-async def _run(folder: Path) -> list[Summary]:
-    """Enqueue, let two workers loose, kill one of them, and ask the store what became of each job."""
-    from tenure.app import App
-    from tenure.cli.demo.kinds import KINDS, summarize
-    from tenure.cli.demo.processes import WorkerProcesses
-    from tenure.cli.demo.view import View
-
-    app = App(f"sqlite:///{folder / 'demo.db'}")
-    store = app.session.store
-    try:
-        ids = {kind.task: await _enqueue(app, kind) for kind in KINDS}
-        with View() as view, WorkerProcesses(app.url, folder) as workers:
-            view.event(
-                f"{sum(map(len, ids.values()))} jobs enqueued, workers {workers.start()} and {workers.start()} started"
-            )
-            try:
-                async with asyncio.timeout(TIME_LIMIT), asyncio.TaskGroup() as group:
-                    group.create_task(_watch(store, workers, view))
-                    group.create_task(_kill(store, ids["victim"][0], workers, view))
-            except TimeoutError:
-                view.event(f"not finished after {TIME_LIMIT:g} s", "bold red")
-        summaries = [summarize(kind, await store.get(ids[kind.task])) for kind in KINDS]
-        view.summary(summaries)
-        return summaries
-    finally:
-        await app.aclose()
-
-
-async def _enqueue(app: App, kind: Kind) -> list[str]:
-    """Put the jobs of a kind in its queue, as a program does that has not the code of the task."""
-    task = app.remote(kind.task, queue=kind.task).using(delay=kind.delay)
-    return [job.id for job in await task.aenqueue_many([()] * kind.jobs)]
-
-
-async def _watch(store: Store, workers: WorkerProcesses, view: View) -> None:
-    """Show how far the jobs are until all are finished."""
-    from tenure.cli.demo.kinds import JOBS, finished
-
-    while sum(map(finished, queues := await store.queues())) < JOBS:
-        view.progress(queues)
-        for name, last_words in workers.ended():
-            view.event(f"worker {name} ended by itself: {last_words}", "bold red")
-        await asyncio.sleep(LOOK_EVERY)
-
-
-async def _kill(store: Store, victim: str, workers: WorkerProcesses, view: View) -> None:
-    """Kill the worker that runs the victim, put a new one in its place, and tell when the victim is through."""
-    worker = (await _seen(store, victim, lambda job: job.state is State.RUNNING)).worker
-    assert worker is not None
-    await asyncio.sleep(LET_IT_RUN)
-    pid, killed_at = workers.kill(worker), time.monotonic()
-    view.event(f"worker {worker} killed in the middle of its jobs: kill -9 {pid}", "bold yellow")
-    view.event(f"worker {workers.start()} started in its place")
-    job = await _seen(store, victim, lambda job: job.state.final)
-    later = time.monotonic() - killed_at
-    view.event(f"the job that it was killed in has {job.state} on worker {job.worker}, {later:.1f} s later", "green")
-
-
-async def _seen(store: Store, job_id: str, wanted: Callable[[JobRecord], bool]) -> JobRecord:
-    """Look at a job until it is as wanted."""
-    while True:
-        [job] = await store.get([job_id])
-        if job is not None and wanted(job):
-            return job
-        await asyncio.sleep(LOOK_EVERY)

@@ -18,7 +18,8 @@ __all__ = ["lease", "reap", "renew", "retire"]
 
 def lease(space: Space, request: LeaseRequest) -> Leased:
     """Hand out what is first in line."""
-    queues = [queue for queue in space.existing(request.queues) if not queue.paused]
+    asked = space.existing(request.queues)
+    queues = [queue for queue in asked if not queue.paused]
     for queue in queues:
         _cancel_expired(space, queue)
     for queue in queues:
@@ -28,6 +29,7 @@ def lease(space: Space, request: LeaseRequest) -> Leased:
         leases,
         suspect_waiting=not request.solo and any(queue.shelves[Shelf.SUSPECTS] for queue in queues),
         due_in=None if leases else _due_in(space, queues),
+        inbox=any(queue.inbox for queue in asked),
     )
 
 
@@ -47,12 +49,12 @@ def _promote(space: Space, queue: Queue) -> None:
 
 
 def _hand_out(space: Space, queues: Sequence[Queue], request: LeaseRequest) -> list[Lease]:
+    suspects = [id_ for queue in queues for id_ in queue.ids(Shelf.SUSPECTS)]
+    if request.solo and request.limit and suspects:
+        return [_lease(space, space.jobs[suspects[0]], request, solo=True)]
     leases: list[Lease] = []
     for queue in queues:
         room = request.limit - len(leases)
-        if request.solo and room and not leases and queue.shelves[Shelf.SUSPECTS]:
-            first = next(queue.ids(Shelf.SUSPECTS))
-            return [_lease(space, space.jobs[first], request, solo=True)]
         in_line = (space.jobs[id_] for id_ in queue.ids(Shelf.LINE))
         chosen = list(islice((job for job in in_line if not _expired(space, job)), room))
         leases += [_lease(space, job, request) for job in chosen]

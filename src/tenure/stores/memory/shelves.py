@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -164,6 +164,9 @@ class Queue:
     paused: bool = False
     arrived: int = 0
     """When a job last came in line, as a number that grows with every arrival in the space."""
+
+    inbox: deque[bytes] = field(default_factory=deque)
+    """What other programs have put there, the oldest first."""
 
     totals: Counter[str] = field(default_factory=Counter)
     shelves: defaultdict[Shelf, list[Place]] = field(default_factory=lambda: defaultdict(list))

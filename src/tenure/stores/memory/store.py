@@ -10,12 +10,14 @@ import msgspec
 
 from tenure.clock import Clock
 from tenure.errors import StoreUnavailable
+from tenure.inbox import ENTRY_LIMIT
 from tenure.job import JobRecord, NewJob
 from tenure.lease import AbortReason
 from tenure.options import Retention
 from tenure.stores.base import (
     STEP,
     Enqueued,
+    Fact,
     Layout,
     Leased,
     LeaseRequest,
@@ -30,7 +32,7 @@ from tenure.stores.base import (
     Verdict,
     WorkerInfo,
 )
-from tenure.stores.memory import enqueueing, leasing, operating, reading, settling
+from tenure.stores.memory import enqueueing, inbox, leasing, operating, reading, settling
 from tenure.stores.memory.space import LOCK, RegisteredWorker, Space
 from tenure.stores.memory.wakeup import IdleCaller, Mailbox
 
@@ -88,6 +90,13 @@ class MemoryStore(Store):
         with self._step():
             return Layout(found=1, known=1)
 
+    async def facts(self) -> list[Fact]:
+        with self._step() as space:
+            return [
+                Fact("jobs", f"{len(space.jobs):,} in the memory of this process"),
+                Fact("durability", "none: what is enqueued is gone when the process ends"),
+            ]
+
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         with self._step() as space:
             return enqueueing.enqueue(space, jobs)
@@ -138,6 +147,15 @@ class MemoryStore(Store):
             self._callers.discard(caller)
             with LOCK, suppress(ValueError):  # whoever woke it has taken it from the list
                 self._space.idle.remove(caller)
+
+    def put_in(self, queue: str, entry: bytes) -> None:
+        """Lay an entry in the inbox of a queue, as another program would."""
+        with self._step() as space:
+            inbox.put_in(space, queue, entry)
+
+    async def take_in(self, queues: Sequence[str], limit: int = STEP, *, entry_limit: int = ENTRY_LIMIT) -> int:
+        with self._step() as space:
+            return inbox.take_in(space, queues, limit, entry_limit)
 
     async def register(self, worker: WorkerInfo) -> None:
         with self._step() as space:

@@ -147,21 +147,25 @@ def _dependents(
 ) -> list[NewJob]:
     """Those of the new jobs that wait for others.
 
-    A blocker is stored, or comes before its dependent in the same call; one that turned out a duplicate is the holder of
-    its key. Any other raises `BlockerNotFound`.
+    A blocker is stored, or comes before its dependent in the same call; one of these that turned out a duplicate is the
+    holder of its key. Any other raises `BlockerNotFound`.
     """
-    dependents = [
-        replace(job, after=tuple(holders.get(blocker, blocker) for blocker in job.after))
-        for job in special
-        if job.after and job.id not in holders
-    ]
-    if not dependents:
+    blocked = [job for job in special if job.after and job.id not in holders]
+    if not blocked:
         return []
-    found = facts(tx, {blocker for job in dependents for blocker in job.after})
     places = {job.id: place for place, job in reversed(list(enumerate(jobs)))}
+
+    def comes_before(blocker: str, job: NewJob) -> bool:
+        return places.get(blocker, len(jobs)) < places[job.id]
+
+    dependents = [
+        replace(job, after=tuple(holders.get(each, each) if comes_before(each, job) else each for each in job.after))
+        for job in blocked
+    ]
+    found = facts(tx, {blocker for job in dependents for blocker in job.after})
     for job in dependents:
         for blocker in job.after:
-            if blocker not in found and places.get(blocker, len(jobs)) >= places[job.id]:
+            if blocker not in found and not comes_before(blocker, job):
                 raise BlockerNotFound(blocker)
     return dependents
 

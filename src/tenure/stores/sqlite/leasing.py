@@ -26,33 +26,32 @@ def lease(tx: Transaction, request: LeaseRequest) -> Callable[[], Leased]:
     """
     names = dumps(request.queues)
     queues = tx.all("open_queues", names, tx.wall)
-    expired = [queue for queue, _, _, expired, _ in queues if expired]
+    expired = [queue for queue, _, _, expired, *_ in queues if expired]
     for queue in expired:
         _cancel_expired(tx, queue)
-    promoted = {queue: due for queue, _, scheduled, _, _ in queues if scheduled and (due := _promote(tx, queue))}
+    promoted = {queue: due for queue, _, scheduled, *_ in queues if scheduled and (due := _promote(tx, queue))}
     if expired or promoted:
         tx.flush()
         queues = tx.all("open_queues", names, tx.wall)  # what came in line may be a suspect, or in another queue
     taken: list[str] = []
     left = request.limit
-    solo = False
-    for queue, waiting, _, _, suspect in queues:
-        if left <= 0:
-            break
-        if request.solo and suspect and not taken:
-            solo = True
-            left -= _take(tx, request, queue, True, 1, taken)
-            break
-        if waiting:
-            left -= _take(tx, request, queue, False, left, taken)
+    suspects = [queue for queue, *_, suspect, _ in queues if suspect]
+    solo = request.solo and left > 0 and bool(suspects)
+    if solo:
+        left -= _take(tx, request, suspects[0], True, 1, taken)
+    else:
+        for queue, waiting, *_ in queues:
+            if waiting and left > 0:
+                left -= _take(tx, request, queue, False, left, taken)
     if sum(promoted.values()) > request.limit - left:
         for queue, number in promoted.items():
             tx.came_in_line(queue, number)
-    suspect_waiting = not request.solo and any(suspect for *_, suspect in queues)
-    due_in = None if taken else _due_in(tx, [queue for queue, _, scheduled, _, _ in queues if scheduled])
+    suspect_waiting = not request.solo and bool(suspects)
+    due_in = None if taken else _due_in(tx, [queue for queue, _, scheduled, *_ in queues if scheduled])
+    inbox = any(inbox for *_, inbox in queues)
     now = tx.wall
     return lambda: Leased(
-        [_lease(row, request, now, solo) for text in taken for row in loads(text)], suspect_waiting, due_in
+        [_lease(row, request, now, solo) for text in taken for row in loads(text)], suspect_waiting, due_in, inbox
     )
 
 

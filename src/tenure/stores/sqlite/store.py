@@ -13,6 +13,7 @@ import apsw
 
 from tenure.clock import Clock
 from tenure.errors import InvalidUrl, StoreUnavailable
+from tenure.inbox import ENTRY_LIMIT
 from tenure.job import JobRecord, NewJob
 from tenure.lease import AbortReason
 from tenure.options import Retention
@@ -20,6 +21,7 @@ from tenure.patterns import serves
 from tenure.stores.base import (
     STEP,
     Enqueued,
+    Fact,
     Layout,
     Leased,
     LeaseRequest,
@@ -34,7 +36,7 @@ from tenure.stores.base import (
     Verdict,
     WorkerInfo,
 )
-from tenure.stores.sqlite import enqueueing, leasing, operating, reading, schema, settling
+from tenure.stores.sqlite import enqueueing, health, inbox, leasing, operating, reading, schema, settling
 from tenure.stores.sqlite.connection import connect
 from tenure.stores.sqlite.doorbell import Doorbell
 from tenure.stores.sqlite.engine import Engine
@@ -97,6 +99,10 @@ class SqliteStore(Store):
         finally:
             connection.close()
 
+    async def facts(self) -> list[Fact]:
+        self._check_open()
+        return await health.facts(self._engine)
+
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         if any(job.unique_raises or job.after for job in jobs):
             return await self._write(lambda tx: enqueueing.enqueue(tx, jobs), durable=True)
@@ -131,6 +137,9 @@ class SqliteStore(Store):
 
     async def reap(self, queues: Sequence[str], limit: int = STEP) -> list[Reaped]:
         return await self._write(lambda tx: leasing.reap(tx, queues, limit))
+
+    async def take_in(self, queues: Sequence[str], limit: int = STEP, *, entry_limit: int = ENTRY_LIMIT) -> int:
+        return await self._write(lambda tx: inbox.take_in(tx, queues, limit, entry_limit))
 
     async def register(self, worker: WorkerInfo) -> None:
         bell = self._open_bell().name

@@ -7,6 +7,9 @@
         @pytest.fixture
         def make_store(self, clock) -> Iterator[MakeStore]: ...   # each call: one more store object on the same, empty data
 
+        @pytest.fixture
+        def put_in(self) -> PutIn: ...       # `await put_in(queue, entry)`: puts it in the inbox, as another program would
+
 The suite needs pytest and pytest-asyncio. Time passes only by `clock.advance`, except where real waiting is the point.
 For readable failures, say `pytest.register_assert_rewrite("tenure.testing.conformance")` in a conftest.py first.
 """
@@ -18,25 +21,26 @@ import pytest
 from tenure.stores.base import Store
 from tenure.testing.conformance.edges import Edges
 from tenure.testing.conformance.enqueueing import Enqueueing
+from tenure.testing.conformance.inbox import Inbox
 from tenure.testing.conformance.leasing import Leasing
 from tenure.testing.conformance.listing import Listing
 from tenure.testing.conformance.operators import Operators
 from tenure.testing.conformance.reaping import Reaping
 from tenure.testing.conformance.registry import Registry
 from tenure.testing.conformance.retention import Keeping
-from tenure.testing.conformance.scene import MakeStore
+from tenure.testing.conformance.scene import MakeStore, PutIn
 from tenure.testing.conformance.settling import Settling
 from tenure.testing.conformance.unique import Unique
 from tenure.testing.conformance.waiting import Waiting
 
-__all__ = ["MakeStore", "StoreConformance"]
+__all__ = ["MakeStore", "PutIn", "StoreConformance"]
 
 
 @pytest.mark.asyncio
 class StoreConformance(
-    Enqueueing, Leasing, Settling, Reaping, Operators, Edges, Unique, Keeping, Registry, Waiting, Listing
+    Enqueueing, Leasing, Settling, Reaping, Operators, Edges, Unique, Keeping, Registry, Waiting, Listing, Inbox
 ):
-    """Everything that a store promises. Subclass it, and say where `clock` and `make_store` come from."""
+    """Everything that a store promises. Subclass it, and say where `clock`, `make_store` and `put_in` come from."""
 
     @pytest.fixture
     def store(self, make_store: MakeStore) -> Store:

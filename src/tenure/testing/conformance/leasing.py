@@ -337,14 +337,24 @@ class Leasing:
 
         assert [[leased.job.id for leased in await lease(store, solo=True)] for _ in ids] == [[id_] for id_ in ids]
 
-    async def test_a_suspect_does_not_overtake_the_queues_before_its_own(
+    async def test_a_suspect_is_not_kept_waiting_by_the_queues_before_its_own(
         self, store: Store, clock: ManualClock
     ) -> None:
         suspect = await a_suspect(store, clock)
-        [first] = await enqueue(store, a_job(queue="first"))
+        [first] = await enqueue(store, a_job(queue="first", priority=-5))
 
-        assert [leased.job.id for leased in await lease(store, "first", "q", solo=True)] == [first]
         assert [leased.job.id for leased in await lease(store, "first", "q", solo=True)] == [suspect]
+        assert [leased.job.id for leased in await lease(store, "first", "q", solo=True)] == [first]
+
+    async def test_of_suspects_in_several_queues_that_of_the_first_queue_goes_first(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        second = await a_suspect(store, clock, queue="b", priority=-5)
+        first = await a_suspect(store, clock, queue="a")
+
+        taken = [await lease(store, "a", "b", limit=5, solo=True) for _ in range(2)]
+
+        assert [[leased.job.id for leased in each] for each in taken] == [[first], [second]]
 
     async def test_a_solo_request_without_suspects_is_like_any_other(self, store: Store) -> None:
         ids = await enqueue(store, a_job(), a_job())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tenure.job import ErrorInfo, JobRecord, NewJob, State, new_id
@@ -18,6 +18,7 @@ __all__ = [
     "RETRY",
     "SUCCEED",
     "MakeStore",
+    "PutIn",
     "a_job",
     "a_suspect",
     "a_worker",
@@ -37,6 +38,9 @@ __all__ = [
 
 MakeStore = Callable[[], Store]
 """Gives one more store object on the same data, as another worker or another process has one."""
+
+PutIn = Callable[[str, bytes], Awaitable[None]]
+"""Puts an entry in the inbox of a queue, as a program that knows nothing of Tenure does."""
 
 BOOM = ErrorInfo("ValueError", "boom", "Traceback (most recent call last): …")
 SUCCEED = Finish(State.SUCCEEDED, "42")

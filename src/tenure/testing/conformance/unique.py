@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tenure.errors import UniqueConflict
+from tenure.errors import BlockerNotFound, UniqueConflict
 from tenure.job import State
 from tenure.lifecycle import Finish, Park, Requeue
 from tenure.options import Retention
@@ -178,6 +178,17 @@ class Unique:
         assert await line(store) == [dependent]
         assert (await lease_one(store)).job.results == ("42",)
         assert holder != duplicate.id
+
+    async def test_a_blocker_that_comes_later_in_the_call_is_none_although_it_is_a_duplicate(
+        self, store: Store
+    ) -> None:
+        await enqueue(store, a_job(unique="k"))
+        duplicate = a_job(unique="k")
+
+        with pytest.raises(BlockerNotFound):
+            await store.enqueue([a_job(after=(duplicate.id,)), duplicate])
+
+        assert (await counts(store)).blocked == 0
 
     # Windows.
 

@@ -1,2 +1,2 @@
--- queues_with_work: queues that are not paused and have jobs in line.
-SELECT name FROM tenure_queues WHERE paused = 0 AND waiting > 0
+-- queues_with_work: queues that have jobs in line and are not paused, or something in their inbox.
+SELECT name FROM tenure_queues WHERE (paused = 0 AND waiting > 0) OR inbox

@@ -1,0 +1,33 @@
+"""What other programs have put in the inboxes of queues, becoming jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tenure.checks import name as checked_name
+from tenure.inbox import read
+from tenure.job import State
+from tenure.stores.memory.ending import end
+from tenure.stores.memory.enqueueing import enqueue
+from tenure.stores.memory.space import Space
+
+__all__ = ["put_in", "take_in"]
+
+
+def put_in(space: Space, queue: str, entry: bytes) -> None:
+    """Lay an entry in the inbox of a queue, which comes to exist by this."""
+    space.queue(checked_name("queue", queue)).inbox.append(entry)
+    space.wake(queue)
+
+
+def take_in(space: Space, names: Sequence[str], limit: int, entry_limit: int) -> int:
+    """Make jobs of entries; how many went."""
+    taken = 0
+    for queue in space.existing(names):
+        while queue.inbox and taken < limit:
+            new, error = read(queue.name, queue.inbox.popleft(), entry_limit)
+            enqueue(space, [new])
+            if error is not None:
+                end(space, space.jobs[new.id], State.BROKEN, error=error)
+            taken += 1
+    return taken

@@ -1,0 +1,142 @@
+"""What people should know of a file: the engine, the disk under it, and what a crash may cost."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from time import perf_counter
+
+import apsw
+
+from tenure.stores.base import Fact, Health
+from tenure.stores.sqlite import schema
+from tenure.stores.sqlite.doorbell import Doorbells
+from tenure.stores.sqlite.engine import Engine
+
+__all__ = ["facts", "file_system"]
+
+SOUND = (3, 51, 3)
+"""The first version of SQLite without a race between a checkpoint and a reset of the log that can corrupt the file."""
+
+LITTLE, TOO_LITTLE = 256 << 20, 16 << 20
+"""Bytes left on the disk at which there is reason to worry, and to act."""
+
+SLOW = 0.1
+"""Seconds that a round trip should never take."""
+
+NETWORK = {
+    "9p", "afs", "beegfs", "ceph", "cifs", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs", "glusterfs", "lustre",
+    "ncpfs", "nfs", "nfs4", "smb3", "smbfs",
+}  # fmt: skip
+
+
+async def facts(engine: Engine) -> list[Fact]:
+    """Examine the file, making it if need be."""
+    [journal] = await engine.read(lambda tx: list(tx.select("PRAGMA journal_mode", ())))
+    [size, log] = [_size(engine.path + suffix) for suffix in ("", "-wal")]
+    return [
+        _library(apsw.sqlite_lib_version()),
+        Fact("file", f"{engine.path}, {_bytes(size)}, and {_bytes(log)} of log"),
+        Fact("layout", f"{schema.KNOWN}"),
+        _journal(journal[0]),
+        Fact("durability", "an enqueue is on disk before it returns; an end that a power cut takes back is run again"),
+        _space(shutil.disk_usage(os.path.dirname(engine.path)).free),
+        _disk(engine.path),
+        _doorbell(engine.bells),
+        await _latency("write", lambda: engine.write(lambda tx: tx.seq(1), durable=True)),  # a place that nobody takes
+        await _latency("read", lambda: engine.read(lambda tx: tx.one("list_queues"))),
+    ]
+
+
+def file_system(path: str, mounts: str) -> str:
+    """The type of the file system that holds this path, by a table such as /proc/mounts; of equal mounts the last counts."""
+    best, found = "", "unknown"
+    for line in mounts.splitlines():
+        _, point, kind, *_ = line.split(" ")
+        point = re.sub(r"\\(\d{3})", lambda octal: chr(int(octal[1], 8)), point)
+        if os.path.commonpath([path, point]) == point and len(point) >= len(best):
+            best, found = point, kind
+    return found
+
+
+def _library(version: str) -> Fact:
+    if tuple(int(part) for part in version.split(".")[:3]) >= SOUND:
+        return Fact("SQLite", version)
+    return Fact(
+        "SQLite", version, Health.WARN, "it may corrupt the file under load: upgrade apsw, which brings its own"
+    )
+
+
+def _journal(mode: str) -> Fact:
+    if mode == "wal":
+        return Fact("journal", mode)
+    return Fact(
+        "journal", mode, Health.BAD, "writers and readers block each other: let no other program change it from wal"
+    )
+
+
+def _space(free: int) -> Fact:
+    if free >= LITTLE:
+        return Fact("free space", _bytes(free))
+    health = Health.WARN if free >= TOO_LITTLE else Health.BAD
+    return Fact("free space", _bytes(free), health, "a full disk refuses new jobs: free some, or move the file")
+
+
+def _disk(path: str) -> Fact:
+    try:
+        kind = file_system(os.path.realpath(path), Path("/proc/mounts").read_text(encoding="utf-8"))
+    except OSError:
+        kind = "unknown"
+    if kind not in NETWORK:
+        return Fact("file system", kind)
+    return Fact(
+        "file system", kind, Health.WARN, "locks do not hold over a network: move the file to a disk of this machine"
+    )
+
+
+def _doorbell(bells: Doorbells) -> Fact:
+    """Hang up a bell and take it down again."""
+    name = f"doctor-{secrets.token_hex(4)}"
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as bell:
+            bell.bind(bells.address(name))
+        os.unlink(bells.folder / name)
+    except OSError as error:
+        why = f"none in {bells.folder}: {error.strerror or error}"
+        return Fact(
+            "doorbell", why, Health.WARN, "idle workers find new jobs by looking: let all users write to that folder"
+        )
+    return Fact("doorbell", str(bells.folder))
+
+
+async def _latency(what: str, call: Callable[[], Awaitable[object]]) -> Fact:
+    taken = []
+    for _ in range(3):
+        began = perf_counter()
+        await call()
+        taken.append(perf_counter() - began)
+    typical = sorted(taken)[1]
+    name, value = f"{what} latency", f"{typical * 1000:.2g} ms" if typical < SLOW else f"{typical:.2g} s"
+    if typical < SLOW:
+        return Fact(name, value)
+    return Fact(name, value, Health.WARN, "the disk is slow, or others keep it busy: put the file on a faster one")
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _bytes(number: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if number < 1000:
+            return f"{number:.3g} {unit}"
+        number /= 1000
+    return f"{number:.3g} GB"

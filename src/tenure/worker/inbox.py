@@ -1,0 +1,43 @@
+"""Taking in what other programs have put in the inboxes of the worker's queues."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from tenure.stores.base import Store
+from tenure.worker.outage import GONE
+
+__all__ = ["Inbox"]
+
+
+class Inbox:
+    """Makes jobs of entries as soon as a lease has said that there are some; costs nothing while there are none.
+
+    It is no part of the loop that leases: a store that is full refuses new jobs, and those that it has must still run.
+    """
+
+    def __init__(
+        self, store: Store, queues: Callable[[], Sequence[str]], entry_limit: int, taken: Callable[[], None]
+    ) -> None:
+        self._store = store
+        self._queues = queues
+        self._entry_limit = entry_limit
+        self._taken = taken
+        self._noticed = asyncio.Event()
+
+    def notice(self) -> None:
+        """Something lies there."""
+        self._noticed.set()
+
+    async def take_in(self) -> float:
+        """Wait until something was noticed, and take it in; seconds until that is worth doing again."""
+        await self._noticed.wait()
+        self._noticed.clear()
+        try:
+            if await self._store.take_in(self._queues(), entry_limit=self._entry_limit):
+                self._taken()
+        except GONE:
+            self._noticed.set()
+            raise
+        return 0.0

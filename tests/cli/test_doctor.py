@@ -1,0 +1,58 @@
+"""`tenure doctor`: the facts of a store, for people, for programs, and as an exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tenure.stores.base import Fact, Health
+from tenure.stores.sqlite import health
+
+from .conftest import Tenure, document, run_process
+
+
+def test_a_sound_store_is_well(tenure: Tenure) -> None:
+    result = tenure("doctor")
+
+    assert result.exit_code == 0, result.output
+    for fact in ("SQLite", "layout", "durability", "free space", "write latency"):
+        assert fact in result.stdout
+
+
+def test_programs_get_every_fact(tenure: Tenure, tmp_path: Path) -> None:
+    (tmp_path / "jobs.db-bells").write_text("in the way")
+
+    facts = {fact["name"]: fact for fact in document(tenure("doctor", "--json"))["facts"]}
+
+    assert facts["journal"] == {"name": "journal", "value": "wal", "health": "ok", "advice": ""}
+    assert facts["doorbell"]["health"] == "warn"
+    assert "that folder" in facts["doorbell"]["advice"]
+    assert str(tmp_path / "jobs.db") in facts["file"]["value"]
+
+
+@pytest.mark.parametrize(("verdict", "code"), [(Health.WARN, 0), (Health.BAD, 1)])
+def test_the_exit_code_says_whether_something_is_bad(
+    tenure: Tenure, monkeypatch: pytest.MonkeyPatch, verdict: Health, code: int
+) -> None:
+    monkeypatch.setattr(health, "_space", lambda free: Fact("free space", "none\x1b[31m", verdict, "free some"))
+
+    shown, as_json = tenure("doctor"), tenure("doctor", "--json")
+
+    assert (shown.exit_code, as_json.exit_code) == (code, code)
+    assert "free some" in shown.stdout
+    assert "\x1b[31m" not in shown.stdout
+    assert [fact for fact in json.loads(as_json.stdout)["facts"] if fact["health"] == verdict] != []
+
+
+def test_a_store_that_cannot_be_opened_is_told_in_one_sentence(tmp_path: Path) -> None:
+    result = run_process("doctor", "--url", f"sqlite:///{tmp_path}/nowhere/jobs.db")
+
+    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert "nowhere" in result.stderr
+
+
+def test_an_app_is_examined_like_a_url(tenure: Tenure, program: str, tmp_path: Path) -> None:
+    assert str(tmp_path / "jobs.db") in tenure("doctor", "--app", program, TENURE_URL="").stdout
+    assert "gone when the process ends" in tenure("doctor", "--url", "memory://").stdout
