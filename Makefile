@@ -45,7 +45,7 @@ check: $(STAMPS)/dev ## Check format, lint, types and import layers
 	@$(BIN)/lint-imports --no-logo --no-cache >$(STAMPS)/layers 2>&1 || { cat $(STAMPS)/layers; exit 1; }
 	@echo 'format, lint, types and layers: ok'
 
-bench: $(STAMPS)/bench ## Measure Tenure beside the bare engine
+bench: $(STAMPS)/dev ## Measure Tenure beside the bare engine
 	@$(BIN)/python bench/run.py
 
 clean: ## Remove .venv and everything that tools have left
@@ -54,10 +54,8 @@ clean: ## Remove .venv and everything that tools have left
 
 # One stamp for each set of packages; a larger set serves those who need a smaller one.
 $(STAMPS)/run: SERVES := run
-$(STAMPS)/bench: EXTRAS := [fast]
-$(STAMPS)/bench: SERVES := run bench
-$(STAMPS)/dev: EXTRAS := [dev,fast]
-$(STAMPS)/dev: SERVES := run bench dev
+$(STAMPS)/dev: EXTRAS := [dev,fast,postgres,redis]
+$(STAMPS)/dev: SERVES := run dev
 
 $(STAMPS)/%: pyproject.toml constraints.txt
 	@test -n '$(PYTHON)' || { echo 'Tenure needs Python 3.11 or newer: install it, or say PYTHON=/path/to/python3.11'; exit 1; }

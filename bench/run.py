@@ -1,8 +1,8 @@
-"""Measure Tenure on the embedded store, each figure beside the bare engine in the same run.
+"""Measure Tenure, each figure beside the bare engine of the same store in the same run.
 
-    make bench                         everything, about ten minutes
-    python bench/run.py drain latency  some of it
-    python bench/run.py --quick        shorter runs, for a first look
+    make bench                                 everything on every store, about half an hour
+    python bench/run.py redis drain latency    some of it
+    python bench/run.py --quick                shorter runs, for a first look
 
 Machines are noisy: compare within one run. Every pair is measured in turns, and the median of the turns is shown.
 """
@@ -13,7 +13,6 @@ import argparse
 import asyncio
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -24,54 +23,54 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import bare
-from nothing import overhead
-from rich.console import Console
-from rich.table import Table
-
-from tenure import App
-
 HERE = Path(__file__).parent
-TURNS = 3
+sys.path.insert(0, str(HERE.parent))  # for the servers of the tests
+
+from bare_redis import Redis  # noqa: E402
+from bare_sqlite import Sqlite  # noqa: E402
+from engine import Engine  # noqa: E402
+from nothing import overhead  # noqa: E402
+from rich.console import Console  # noqa: E402
+from rich.table import Table  # noqa: E402
+
+from tenure import App  # noqa: E402
+
+TURNS = 5
 
 console = Console()
 
 
 class Report:
-    """The figures so far, printed as they come and kept for the end."""
+    """The figures of one store so far, printed as they come and kept for the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.rows: list[dict[str, Any]] = []
+        self._engine = engine
 
-    def add(self, what: str, tenure: str, bare_engine: str = "", ratio: float | None = None, bar: str = "") -> None:
-        row = {"what": what, "tenure": tenure, "bare": bare_engine, "ratio": ratio, "bar": bar}
+    def add(self, what: str, tenure: str, bare: str = "", found: str = "", bar: str = "") -> None:
+        """One figure: Tenure's, the bare engine's, what comes of it, and which bar of the engine it is to reach."""
+        row = {"store": self._engine.name, "what": what, "tenure": tenure, "bare": bare, "found": found}
+        row["bar"] = self._engine.bars.get(bar, bar)
         self.rows.append(row)
-        shown = "" if ratio is None else f"  {ratio:.0%} of bare"
-        console.print(f"[bold]{what}[/]  {tenure}  [dim]{bare_engine}[/]{shown}  [dim]{bar}[/]")
+        console.print(f"[bold]{what}[/]  {tenure}  [dim]{bare}[/]  {found}  [dim]{row['bar']}[/]", highlight=False)
 
     def show(self) -> None:
-        table = Table("figure", "tenure", "bare engine", "share", "bar", title="Tenure on SQLite")
+        table = Table("figure", "tenure", "bare engine", "found", "bar", title=f"Tenure on {self._engine.name}")
         for row in self.rows:
-            share = "" if row["ratio"] is None else f"{row['ratio']:.0%}"
-            table.add_row(row["what"], row["tenure"], row["bare"], share, row["bar"])
+            table.add_row(row["what"], row["tenure"], row["bare"], row["found"], row["bar"])
         console.print(table)
 
 
 class Bench:
-    """One run: its folder, its lengths, its report."""
+    """One run on one store: its lengths, its report."""
 
-    def __init__(self, folder: Path, quick: bool) -> None:
-        self.folder = folder
+    def __init__(self, engine: Engine, quick: bool) -> None:
+        self.engine = engine
         self.quick = quick
-        self.report = Report()
-        self._files = 0
+        self.report = Report(engine)
 
     def of(self, quick: int, full: int) -> int:
         return quick if self.quick else full
-
-    def fresh(self) -> str:
-        self._files += 1
-        return f"sqlite:///{self.folder}/tenure-{self._files}.db"
 
     @contextmanager
     def child(self, url: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
@@ -95,31 +94,34 @@ class Bench:
         pairs = [(ours(), theirs()) for _ in range(self.of(1, TURNS))]
         return statistics.median(pair[0] for pair in pairs), statistics.median(pair[1] for pair in pairs)
 
+    def median(self, measure: Callable[[], float]) -> float:
+        return statistics.median(measure() for _ in range(self.of(1, TURNS)))
+
     def overhead(self) -> None:
         number = self.of(20_000, 100_000)
-        spent = statistics.median(asyncio.run(overhead(number, 100)) for _ in range(self.of(1, TURNS)))
-        self.report.add("a worker's own time, each job", f"{spent * 1e6:.1f} µs", bar="< 25 µs")
+        spent = self.median(lambda: asyncio.run(overhead(number, 100)))
+        self.report.add("a worker's own time, each job, no store", f"{spent * 1e6:.1f} µs", bar="< 25 µs")
 
     # Enqueueing.
 
     def enqueue(self) -> None:
         number = self.of(300, 2000)
         bulk = self.of(20_000, 100_000)
-        blocking, raw = self.turns(
-            lambda: self._enqueue_blocking(number), lambda: bare.enqueue_one_by_one(self.folder, number)
-        )
-        self.report.add("enqueue one by one, blocking", rate(blocking), rate(raw), blocking / raw)
+        blocking, raw = self.turns(lambda: self._enqueue_blocking(number), lambda: self.engine.enqueue(number))
+        self.report.add("enqueue one by one, blocking", rate(blocking), rate(raw), share(blocking, raw))
         awaited, raw = self.turns(
-            lambda: asyncio.run(self._aenqueue(number)), lambda: bare.enqueue_one_by_one(self.folder, number)
+            lambda: asyncio.run(self._aenqueue(number)), lambda: asyncio.run(self.engine.aenqueue(number))
         )
-        self.report.add("enqueue one by one, async", rate(awaited), rate(raw), awaited / raw, "≥ 60 %")
-        together = statistics.median(asyncio.run(self._aenqueue_together(number * 5)) for _ in range(self.of(1, TURNS)))
-        self.report.add("100 concurrent aenqueue", rate(together), bar=f"{together / awaited:.1f}× one by one, ≥ 8×")
-        many, raw = self.turns(lambda: self._enqueue_many(bulk), lambda: bare.enqueue_bulk(self.folder, bulk))
-        self.report.add("bulk enqueue, 1,000 a call", rate(many), rate(raw), many / raw, "≥ 30 %")
+        self.report.add("enqueue one by one, async", rate(awaited), rate(raw), share(awaited, raw), "aenqueue")
+        together = self.median(lambda: asyncio.run(self._aenqueue_together(number * 5)))
+        self.report.add(
+            "100 concurrent aenqueue", rate(together), found=f"{together / awaited:.1f}× one by one", bar="together"
+        )
+        many, raw = self.turns(lambda: self._enqueue_many(bulk), lambda: self.engine.enqueue_bulk(bulk))
+        self.report.add("bulk enqueue, 1,000 a call", rate(many), rate(raw), share(many, raw), "bulk")
 
     def _enqueue_blocking(self, number: int) -> float:
-        with App(self.fresh()) as app:
+        with App(self.engine.fresh()) as app:
             task = app.task(noop)
             task.enqueue()
             begun = time.perf_counter()
@@ -128,7 +130,7 @@ class Bench:
             return number / (time.perf_counter() - begun)
 
     async def _aenqueue(self, number: int) -> float:
-        async with App(self.fresh()) as app:
+        async with App(self.engine.fresh()) as app:
             task = app.task(noop)
             await task.aenqueue()
             begun = time.perf_counter()
@@ -137,7 +139,7 @@ class Bench:
             return number / (time.perf_counter() - begun)
 
     async def _aenqueue_together(self, number: int) -> float:
-        async with App(self.fresh()) as app:
+        async with App(self.engine.fresh()) as app:
             task = app.task(noop)
             await task.aenqueue()
 
@@ -149,43 +151,45 @@ class Bench:
             await asyncio.gather(*[producer() for _ in range(100)])
             return number / (time.perf_counter() - begun)
 
-    def _enqueue_many(self, number: int, url: str | None = None, task: str = "noop") -> float:
-        with App(url or self.fresh()) as app:
+    def _enqueue_many(self, number: int, url: str | None = None, task: str = "noop", *arguments: str) -> float:
+        with App(url or self.engine.fresh()) as app:
             noop = app.remote(task)
             begun = time.perf_counter()
             for _ in range(number // 1000):
-                noop.enqueue_many([()] * 1000)
+                noop.enqueue_many([arguments] * 1000)
             return number / (time.perf_counter() - begun)
 
     # Draining.
 
     def drain(self) -> None:
         number = self.of(20_000, 200_000)
-        rates: dict[str, float] = {}
-        ours, raw = self.turns(
-            lambda: self._drain(number, "noop", 100)[0], lambda: bare.drain(self.folder, number, batch=64)
-        )
-        rates["one"] = ours
-        self.report.add(
-            "drain, async no-op, concurrency 100", rate(ours), f"{rate(raw)} (batch 64)", ours / raw, "≥ 35 %"
-        )
-        two = statistics.median(self._drain(number, "noop", 100, processes=2)[0] for _ in range(self.of(1, TURNS)))
-        self.report.add("drain, two processes", rate(two), bar=f"{two / ours:.2f}× one, ≥ 1.0×")
-        threaded = statistics.median(
-            self._drain(number // 4, "noop_in_thread", 100)[0] for _ in range(self.of(1, TURNS))
-        )
+        busy: list[str] = []
+        one, raw = self.turns(lambda: self._drain(number, "noop", 100, busy=busy), lambda: self.engine.drain(number))
+        self.report.add("drain, async no-op, concurrency 100", rate(one), rate(raw), share(one, raw), "drain")
+        self.report.add("  busy, worker + server", busy[-1])
+        two = self.median(lambda: self._drain(number, "noop", 100, processes=2, busy=busy))
+        self.report.add("drain, two processes", rate(two), found=f"{two / one:.2f}× one", bar="two")
+        self.report.add("  busy, both workers + server", busy[-1])
+        threaded = self.median(lambda: self._drain(number // 4, "noop_in_thread", 100))
         self.report.add("drain, threaded no-op, concurrency 100", rate(threaded))
-        single = statistics.median(self._drain(number // 4, "noop", 1)[0] for _ in range(self.of(1, TURNS)))
+        single = self.median(lambda: self._drain(number // 4, "noop", 1))
         self.report.add("drain, async no-op, concurrency 1", rate(single))
 
-    def _drain(self, number: int, task: str, concurrency: int, processes: int = 1) -> tuple[float, float]:
-        """Jobs per second from the first run to the last, and processor time per job."""
-        url = self.fresh()
+    def _drain(
+        self, number: int, task: str, concurrency: int, processes: int = 1, busy: list[str] | None = None
+    ) -> float:
+        """Jobs per second from the first run to the last; also notes how busy workers and server were, in cores."""
+        url = self.engine.fresh()
         self._enqueue_many(number, url, task)
+        cpu = self.engine.cpu()
         found = self._work(url, ["drain", str(concurrency)], processes)
+        cpu = self.engine.cpu() - cpu
         assert sum(each["jobs"] for each in found) == number, "some job was lost, or ran twice"
         span = max(each["last"] for each in found) - min(each["first"] for each in found)
-        return number / span, sum(each["cpu"] for each in found) / number
+        if busy is not None:
+            workers = " + ".join(f"{each['cpu'] / span:.0%}" for each in found)
+            busy.append(f"{workers} + {cpu / span:.0%} of a core")
+        return number / span
 
     def _work(self, url: str, arguments: list[str], processes: int = 1) -> list[dict[str, Any]]:
         with ExitStack() as stack:
@@ -194,21 +198,18 @@ class Bench:
                 go(child)
             return [answer(child) for child in children]
 
-    # Depth.
+    # Depth and size.
 
     def depth(self) -> None:
         shallow, deep = 10_000, self.of(100_000, 1_000_000)
-        few = statistics.median(self._drain(shallow, "noop", 100)[0] for _ in range(self.of(1, 5)))
-        url = self.fresh()
+        few = self.median(lambda: self._drain(shallow, "noop", 100))
+        url = self.engine.fresh()
         self._enqueue_many(deep, url)
         self._listing(url, deep)
         [found] = self._work(url, ["drain", "100", str(shallow * 5)])
         many = found["jobs"] / (found["last"] - found["first"])
         self.report.add(
-            f"drain at {deep:,} waiting",
-            rate(many),
-            f"{rate(few)} at {shallow:,}",
-            bar=f"{many / few:.2f}×, within 25 %",
+            f"drain at {deep:,} waiting", rate(many), f"{rate(few)} at {shallow:,}", f"{many / few:.2f}×", "within 25 %"
         )
 
     def _listing(self, url: str, deep: int) -> None:
@@ -230,31 +231,45 @@ class Bench:
                     spent.append(time.perf_counter() - begun)
                 self.report.add(f"{name}, {deep:,} waiting", f"{statistics.median(spent) * 1000:.1f} ms", bar="< 50 ms")
 
+    def size(self) -> None:
+        """Bytes of the store for each job: of a no-op, with an argument of 100 bytes, and finished but kept."""
+        number = 10_000  # as many finished ones as a queue keeps
+        for what, arguments in (("a waiting no-op job", ()), ("a waiting job, 100-byte argument", ("x" * 98,))):
+            url = self.engine.fresh()
+            self._enqueue_many(1000, url, "noop", *arguments)  # whatever is there only once
+            empty = self.engine.bytes_used(url)
+            self._enqueue_many(number * 5, url, "noop", *arguments)
+            used = (self.engine.bytes_used(url) - empty) / (number * 5)
+            self.report.add(f"bytes, {what}", f"{used:.0f}", bar="waiting" if not arguments else "")
+        url = self.engine.fresh()
+        with App(url) as app:
+            app.remote("noop").enqueue()
+        empty = self.engine.bytes_used(url)
+        self._enqueue_many(number - 1000, url)
+        self._work(url, ["drain", "100"])
+        used = (self.engine.bytes_used(url) - empty) / (number - 1000)
+        self.report.add("bytes, a finished no-op job that is kept", f"{used:.0f}")
+
     # Latency and idling.
 
     def latency(self) -> None:
-        number = self.of(50, 300)
+        number = self.of(50, 200)
         ours, floor = [], []
         for _ in range(self.of(1, TURNS)):
             ours += self._latency(number)
-            floor += self._floor(number)
-        (p50, p99), (f50, f99) = percentiles(ours), percentiles(floor)
-        self.report.add(
-            "latency to an idle worker, p50",
-            f"{p50 * 1000:.2f} ms",
-            f"{f50 * 1000:.2f} ms",
-            bar=f"{p50 / f50:.2f}× ≤ 1.5×",
-        )
-        self.report.add(
-            "latency to an idle worker, p99",
-            f"{p99 * 1000:.2f} ms",
-            f"{f99 * 1000:.2f} ms",
-            bar=f"{p99 / f99:.2f}× ≤ 3×",
-        )
+            floor += self.engine.floor(number)
+        for name, mine, least in zip(("p50", "p99"), percentiles(ours), percentiles(floor), strict=True):
+            self.report.add(
+                f"latency to an idle worker, {name}",
+                f"{mine * 1000:.2f} ms",
+                f"{least * 1000:.2f} ms",
+                f"{mine / least:.2f}× the floor",
+                name,
+            )
 
     def _latency(self, number: int) -> list[float]:
         """Seconds from the call of enqueue to the first line of the function, in another process."""
-        url = self.fresh()
+        url = self.engine.fresh()
         with App(url) as app:
             stamp = app.remote("stamp")
             stamp.enqueue()
@@ -264,38 +279,23 @@ class Bench:
                     begun = time.monotonic()
                     sent.append((begun, stamp.enqueue()))
                     time.sleep(0.01)
-                # Asked for at the end: to wait for a result writes to the file too.
+                # Asked for at the end: to wait for a result writes to the store too.
                 return [float(job.result(timeout=10)) - begun for begun, job in sent]
 
-    def _floor(self, number: int) -> list[float]:
-        connection = bare.connect(self.folder, synchronous="FULL")
-        self._files += 1
-        bell = f"{self.folder}/bell-{self._files}"
-        process = subprocess.Popen(
-            [sys.executable, str(HERE / "floor.py"), connection.filename, bell], stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdout is not None
-        process.stdout.readline()
-        sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        spent = []
-        for index in range(number):
-            begun = time.monotonic()
-            connection.execute(bare.INSERT, (f"job-{index}", index))
-            sender.sendto(b"work", bell)
-            spent.append(float(process.stdout.readline()) - begun)
-            time.sleep(0.01)
-        process.kill()
-        process.wait()
-        return spent
-
     def idle(self) -> None:
-        url = self.fresh()
+        url = self.engine.fresh()
+        seconds = self.of(5, 60)
         with self.child(url, "serve") as child:
-            time.sleep(self.of(5, 60))
+            time.sleep(2)  # until it has settled in
+            calls = self.engine.calls()
+            time.sleep(seconds)
+            after = self.engine.calls()
             go(child)
             used = answer(child)
-        self.report.add("idle worker, share of a core", f"{used['cpu']:.2%}", bar="≤ 0.5 %")
-        self.report.add("idle worker, memory", f"{used['rss'] / 1e6:.0f} MB", bar="≤ 40 MB")
+        self.report.add("idle worker, share of a core", f"{used['cpu']:.2%}", bar="idle")
+        self.report.add("idle worker, memory", f"{used['rss'] / 1e6:.0f} MB", bar="memory")
+        if calls is not None and after is not None:
+            self.report.add("idle worker, calls to the store a second", f"{(after - calls) / seconds:.1f}", bar="calls")
 
 
 def go(child: subprocess.Popen[str]) -> None:
@@ -320,28 +320,42 @@ def rate(value: float) -> str:
     return f"{value:,.0f}/s"
 
 
+def share(ours: float, theirs: float) -> str:
+    return f"{ours / theirs:.0%} of bare"
+
+
 def percentiles(values: list[float]) -> tuple[float, float]:
     ordered = sorted(values)
     return ordered[len(ordered) // 2], ordered[int(len(ordered) * 0.99)]
 
 
-CASES = ("overhead", "enqueue", "drain", "latency", "idle", "depth")
+STORES: dict[str, Callable[[Path], Engine]] = {"sqlite": Sqlite, "redis": Redis}
+CASES = ("overhead", "enqueue", "drain", "latency", "idle", "size", "depth")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", nargs="*", metavar="case", help=f"which of {', '.join(CASES)}; all if none is named")
+    named = f"stores ({', '.join(STORES)}) and cases ({', '.join(CASES)}); all if none is named"
+    parser.add_argument("names", nargs="*", metavar="name", choices=[*STORES, *CASES, []], help=named)
     parser.add_argument("--quick", action="store_true", help="shorter runs")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON at the end")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="tenure-bench-") as folder:
-        bench = Bench(Path(folder), arguments.quick)
-        for case in arguments.cases or CASES:
-            getattr(bench, case)()
+    reports = []
+    for store, make in STORES.items():
+        if store not in arguments.names and any(name in STORES for name in arguments.names):
+            continue
+        with tempfile.TemporaryDirectory(prefix="tenure-bench-") as folder:
+            engine = make(Path(folder))
+            bench = Bench(engine, arguments.quick)
+            for case in [name for name in arguments.names if name in CASES] or CASES:
+                getattr(bench, case)()
+            engine.close()
+        reports.append(bench.report)
     if arguments.json:
-        print(json.dumps(bench.report.rows, indent=2))
+        print(json.dumps([row for report in reports for row in report.rows], indent=2))
     else:
-        bench.report.show()
+        for report in reports:
+            report.show()
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ class Session:
     def __init__(self, store: Store, options: AppOptions) -> None:
         self.store = store
         self.waiting = Waiting(store, wakeup=options.wakeup)
-        self.holder = Holder(store)
+        self.holder = Holder(store, options.payload_limit)
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Store all of these jobs or none, riding out a short outage: a repeated enqueue is the same jobs, by their ids.

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import pytest
 
 from tenure import App
-from tenure.job import new_id
 from tenure.stores.base import Store
 from tenure.stores.memory import MemoryStore, Space
+from tenure.stores.redis.address import Address
+from tenure.stores.redis.store import RedisStore
 from tenure.stores.sqlite.store import SqliteStore
 from tenure.testing.clock import ManualClock
+from tests.conftest import KINDS, a_url
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture(params=KINDS)
+def url(request: pytest.FixtureRequest) -> str:
     """A store that nobody has used, of each kind."""
-    return f"memory://{new_id()}" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db"
+    return a_url(request)
 
 
 @pytest.fixture
@@ -35,16 +36,19 @@ class Timed(NamedTuple):
     clock: ManualClock
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def timed(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Timed]:
+@pytest.fixture
+async def timed(url: str) -> AsyncIterator[Timed]:
     """An app on each store, whose clock moves by hand."""
     clock = ManualClock()
     space = Space(clock)
-    make: Callable[[], Store] = (
-        (lambda: MemoryStore(space))
-        if request.param == "memory"
-        else (lambda: SqliteStore(tmp_path / "jobs.db", clock=clock))
-    )
+
+    def make() -> Store:
+        if url.startswith("memory"):
+            return MemoryStore(space)
+        if url.startswith("sqlite"):
+            return SqliteStore(url.removeprefix("sqlite:///"), clock=clock)
+        return RedisStore(Address.from_url(url), clock=clock)
+
     app = App(make)
     yield Timed(app, clock)
     await app.aclose()

@@ -69,7 +69,7 @@ def test_options_are_checked_when_the_app_is_made(options: dict[str, Any], error
         App("memory://", **options)
 
 
-@pytest.mark.parametrize("url", ["mysql://x", "jobs.db", "", "sqlite://", "redis://user:secret@host/0"])
+@pytest.mark.parametrize("url", ["mysql://x", "jobs.db", "", "sqlite://", "mysql://user:secret@host/0"])
 def test_a_url_that_names_no_store_is_told_in_one_sentence_without_its_password(url: str) -> None:
     with pytest.raises(InvalidUrl) as error:
         App(url or "nothing").jobs()

@@ -17,12 +17,13 @@ from tenure.errors import JobFailed, StoreError
 from tenure.job import NewJob, State, new_id
 from tenure.lease import Lease, new_nonce
 from tenure.lifecycle import RELEASE, Finish
+from tenure.stores import open_store
 from tenure.stores.base import LeaseRequest, Renewal, Store
 from tenure.stores.sqlite.store import SqliteStore
 
 from .disk import FaultyDisk
 from .processes import say, told
-from .recording import RecordedStore, Recorder
+from .recording import Recorder, recorded
 
 
 def a_job(queue: str = "q", task: str = "task", payload: bytes = b"{}") -> NewJob:
@@ -47,10 +48,10 @@ async def drain(store: Store, recorder: Recorder, queue: str = "q") -> None:
         await store.settle([(lease, Finish(State.SUCCEEDED, "null")) for lease in leases])
 
 
-async def write_and_work(path: str, folder: str, rounds: int) -> None:
+async def write_and_work(url: str, folder: str, rounds: int) -> None:
     """Enqueue, lease and settle, over and over."""
     recorder = Recorder(folder)
-    store = RecordedStore(path, recorder)
+    store = recorded(url, recorder)
     await store.open()
     say("ready")
     told()
@@ -64,9 +65,9 @@ async def write_and_work(path: str, folder: str, rounds: int) -> None:
     say("done")
 
 
-async def produce(path: str, folder: str) -> None:
+async def produce(url: str, folder: str) -> None:
     """Enqueue batches until killed."""
-    store = RecordedStore(path, Recorder(folder))
+    store = recorded(url, Recorder(folder))
     await store.open()
     say("ready")
     while True:
@@ -99,7 +100,7 @@ async def make_files(folder: str, number: int) -> None:
 async def produce_and_die(path: str, folder: str, number: int) -> None:
     """Enqueue batches until the so-manieth write or sync, and die there."""
     disk = FaultyDisk()
-    store = RecordedStore(path, Recorder(folder))
+    store = recorded(f"sqlite:///{path}", Recorder(folder))
     await store.open()
     disk.kill_at(number)
     while True:
@@ -110,7 +111,7 @@ async def produce_on_a_broken_disk(path: str, folder: str) -> None:
     """Enqueue, fail to, and enqueue again; say what the failure was called."""
     disk = FaultyDisk()
     recorder = Recorder(folder)
-    store = RecordedStore(path, recorder)
+    store = recorded(f"sqlite:///{path}", recorder)
     await store.enqueue([a_job()])
     disk.fail()
     for _ in range(3):
@@ -128,7 +129,7 @@ async def produce_on_a_broken_disk(path: str, folder: str) -> None:
 async def produce_until_limited(path: str, folder: str, limit: int) -> None:
     """Enqueue until no file may grow any more, then let them grow again and enqueue once more."""
     recorder = Recorder(folder)
-    store = RecordedStore(path, recorder)
+    store = recorded(f"sqlite:///{path}", recorder)
     await store.open()
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
     say("refused", *await fill(store))
@@ -193,9 +194,9 @@ async def idle_many_times(path: str, number: int) -> None:
             await asyncio.sleep(0.001)
 
 
-async def hold_and_settle_late(path: str) -> None:
+async def hold_and_settle_late(url: str) -> None:
     """Lease a job and, once told, renew it, finish it and release it, whatever has happened meanwhile."""
-    store = SqliteStore(path)
+    store = open_store(url)
     [lease] = await take(store)
     say("held")
     told()
@@ -206,9 +207,9 @@ async def hold_and_settle_late(path: str) -> None:
     await store.close()
 
 
-async def hold_all(path: str, folder: str, queue: str) -> None:
+async def hold_all(url: str, folder: str, queue: str) -> None:
     """Lease every job of a queue for a second, and say how many."""
-    store = RecordedStore(path, Recorder(folder))
+    store = recorded(url, Recorder(folder))
     held = 0
     while leases := await take(store, queue, 1000, ttl=1):
         held += len(leases)
@@ -233,10 +234,10 @@ def enqueue_remotely(url: str) -> None:
     app.close()
 
 
-def enqueue_and_be_interrupted(path: str, folder: str, times: int) -> None:
+def enqueue_and_be_interrupted(url: str, folder: str, times: int) -> None:
     """Enqueue from blocking code that is interrupted again and again, beside a thread whose event loop enqueues too."""
     recorder = Recorder(folder)
-    app = App(lambda: RecordedStore(path, recorder))
+    app = App(lambda: recorded(url, recorder))
     task = app.remote("task", queue="q")
     task.enqueue()
     over = threading.Event()

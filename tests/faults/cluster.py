@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from tenure import Job
-from tenure.job import JobRecord
+from tenure.job import JobRecord, State
 from tenure.stores.base import QueueInfo
 
 from .checker import check
@@ -21,16 +22,16 @@ __all__ = ["Cluster"]
 class Cluster:
     """An app whose workers are processes of their own, started by the command line."""
 
-    def __init__(self, path: Path, folder: Path, processes: Processes) -> None:
-        self.path = path
+    def __init__(self, url: str, folder: Path, processes: Processes) -> None:
+        self.url = url
         self.folder = folder
-        self.app = make_app(path, folder)
+        self.app = make_app(url, folder)
         self._processes = processes
 
     def worker(self, *options: str, die: str = "", target: str = "tests.faults.program:app") -> Process:
         """Start a worker process; it may be told at which instant of a job's life to die."""
         return self._processes.work(
-            target, *options, FAULTS_PATH=str(self.path), FAULTS_FOLDER=str(self.folder), FAULTS_DIE=die
+            target, *options, FAULTS_URL=self.url, FAULTS_FOLDER=str(self.folder), FAULTS_DIE=die
         )
 
     def enqueue(self, task: str, *arguments: Any, queue: str = "default", number: int = 1) -> list[Job[Any]]:
@@ -76,11 +77,22 @@ class Cluster:
                 return found
 
     def violations(self) -> list[Violation]:
-        """What the history of everybody contradicts, once all has ended; and the file must be in order."""
-        assert sound(self.path)
-        assert counted(self.path) == recounted(self.path)  # I20
+        """What the history of everybody contradicts, once all has ended; and what is stored must be in order."""
+        records = self.records().values()
+        ends = {
+            (queue.name, state): getattr(queue, state) for queue in self.app.queues() for state in State if state.final
+        }
+        assert Counter(ends) == Counter((record.queue, record.state) for record in records)  # I20
+        if self.url.startswith("sqlite"):
+            assert sound(self.path)
+            assert counted(self.path) == recounted(self.path)
         calls, starts = read(self.folder.glob("*.history"))
-        return check(History(calls, starts, [Ended.of(record) for record in self.records().values()]))
+        return check(History(calls, starts, [Ended.of(record) for record in records]))
+
+    @property
+    def path(self) -> Path:
+        """The file, of a store that is one."""
+        return Path(self.url.removeprefix("sqlite:///"))
 
     def _what_is_left(self) -> str:
         left = [f"{job.task} {job.id} is {job.state}" for job in self.records().values() if not job.state.final]

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tenure.stores.sqlite.store import SqliteStore
+from tenure.stores import open_store
+from tenure.stores.base import Store
+from tests.conftest import a_url
 
 from .cluster import Cluster
 from .processes import Processes
@@ -27,15 +29,27 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "jobs.db"
 
 
+@pytest.fixture(params=["sqlite", "redis"])
+def url(request: pytest.FixtureRequest) -> str:
+    """A store that nobody has used, of each kind that processes can share."""
+    return a_url(request)
+
+
+on_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+"""For tests that do something to the file."""
+on_redis = pytest.mark.parametrize("url", ["redis"], indirect=True)
+"""For tests of which the other store has a harder one."""
+
+
 @pytest.fixture
-async def store(path: Path) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(path)
+async def store(url: str) -> AsyncIterator[Store]:
+    store = open_store(url)
     yield store
     await store.close()
 
 
 @pytest.fixture
-def cluster(path: Path, tmp_path: Path, processes: Processes) -> Iterator[Cluster]:
-    cluster = Cluster(path, tmp_path, processes)
+def cluster(url: str, tmp_path: Path, processes: Processes) -> Iterator[Cluster]:
+    cluster = Cluster(url, tmp_path, processes)
     yield cluster
     cluster.app.close()

@@ -18,9 +18,9 @@ from .processes import say, told
 __all__ = ["fork_and_outlive_the_parent", "fork_while_enqueueing", "fork_with_multiprocessing", "prefork"]
 
 
-def an_app(path: str) -> tuple[App, Callable[[], str]]:
+def an_app(url: str) -> tuple[App, Callable[[], str]]:
     """An app, and a function that enqueues a job and gives its id once it can be read."""
-    app = App(f"sqlite:///{path}")
+    app = App(url)
     task = app.remote("task", queue="q")
 
     def enqueue() -> str:
@@ -50,9 +50,9 @@ def ended_well(*children: int) -> bool:
     return all(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0 for child in children)
 
 
-def prefork(path: str) -> None:
+def prefork(url: str) -> None:
     """What a web server does: use the app, fork, use it in every child and in the parent."""
-    app, enqueue = an_app(path)
+    app, enqueue = an_app(url)
     say("enqueued", enqueue())
     children = [in_a_child(lambda: say("enqueued", *(enqueue() for _ in range(5)))) for _ in range(4)]
     say("enqueued", *(enqueue() for _ in range(5)))
@@ -62,10 +62,10 @@ def prefork(path: str) -> None:
     say("done")
 
 
-def fork_and_outlive_the_parent(path: str) -> None:
+def fork_and_outlive_the_parent(url: str) -> None:
     """What a daemon does: the parent uses the app, forks and ends; the child uses it before and after."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
-    app, enqueue = an_app(path)
+    app, enqueue = an_app(url)
     say("enqueued", enqueue())
 
     def child() -> None:
@@ -81,9 +81,9 @@ def fork_and_outlive_the_parent(path: str) -> None:
     say("parent done")
 
 
-def fork_while_enqueueing(path: str, times: int) -> None:
+def fork_while_enqueueing(url: str, times: int) -> None:
     """Fork in the middle of the writes of other threads."""
-    _, enqueue = an_app(path)
+    _, enqueue = an_app(url)
     say("enqueued", enqueue())
     over = threading.Event()
 
@@ -102,9 +102,9 @@ def fork_while_enqueueing(path: str, times: int) -> None:
     say("done")
 
 
-def fork_with_multiprocessing(path: str) -> None:
+def fork_with_multiprocessing(url: str) -> None:
     """Use an app that the parent has used in children that multiprocessing forks."""
-    app, enqueue = an_app(path)
+    app, enqueue = an_app(url)
     say("enqueued", enqueue())
     context = multiprocessing.get_context("fork")
     here, there = context.Pipe()

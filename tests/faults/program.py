@@ -6,4 +6,4 @@ import os
 
 from .tasks import make_app
 
-app = make_app(os.environ["FAULTS_PATH"], os.environ["FAULTS_FOLDER"])
+app = make_app(os.environ["FAULTS_URL"], os.environ["FAULTS_FOLDER"])

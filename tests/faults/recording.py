@@ -1,4 +1,4 @@
-"""A SQLite store that writes down what is asked of it and what it answers, as lines of a history."""
+"""A store that writes down what is asked of it and what it answers, as lines of a history."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import msgspec
 
-from tenure.clock import Clock
 from tenure.errors import OutcomeUnknown, TenureError
 from tenure.job import JobRecord, NewJob
 from tenure.lease import AbortReason, Lease
 from tenure.lifecycle import Finish, Park, Requeue, Transition
+from tenure.stores import open_store
 from tenure.stores.base import (
     STEP,
     Enqueued,
@@ -25,17 +25,17 @@ from tenure.stores.base import (
     Renewal,
     Search,
     Settlement,
+    Store,
     Verdict,
     VerdictKind,
 )
-from tenure.stores.sqlite.store import SqliteStore
 
 from .history import Answer, Ask, Ended, History, Item, Line, Start, read
 
 if TYPE_CHECKING:
     from tenure.context import Context
 
-__all__ = ["RecordedStore", "Recorder", "history_of", "records_of"]
+__all__ = ["RecordedStore", "Recorder", "history_of", "recorded", "records_of"]
 
 
 class Recorder:
@@ -64,30 +64,34 @@ class Recorder:
         os.write(self._descriptor, msgspec.json.encode(line) + b"\n")
 
 
-class RecordedStore(SqliteStore):
-    """The store itself, with every call of a producer, a worker or an operator on record."""
+class RecordedStore:
+    """A store, with every call of a producer, a worker or an operator on record."""
 
-    def __init__(self, path: str | os.PathLike[str], recorder: Recorder, *, clock: Clock | None = None) -> None:
-        super().__init__(path, clock=clock)
+    def __init__(self, store: Store, recorder: Recorder) -> None:
+        self._store = store
         self._recorder = recorder
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         number = self._recorder.ask("enqueue", [_new(job) for job in jobs])
         with _Outcome(self._recorder, number) as outcome:
-            answers = await super().enqueue(jobs)
+            answers = await self._store.enqueue(jobs)
             outcome.items = [Item(id=answer.id, duplicate=answer.duplicate) for answer in answers]
         return answers
 
     def enqueue_now(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         number = self._recorder.ask("enqueue", [_new(job) for job in jobs])
         with _Outcome(self._recorder, number) as outcome:
-            answers = super().enqueue_now(jobs)
+            answers = self._store.enqueue_now(jobs)
+            assert answers is not None
             outcome.items = [Item(id=answer.id, duplicate=answer.duplicate) for answer in answers]
         return answers
 
     async def lease(self, request: LeaseRequest) -> Leased:
         with _Outcome(self._recorder, self._recorder.ask("lease")) as outcome:
-            leased = await super().lease(request)
+            leased = await self._store.lease(request)
             outcome.items = [_held(lease) for lease in leased.leases]
         return leased
 
@@ -95,7 +99,7 @@ class RecordedStore(SqliteStore):
         number = self._recorder.ask("settle", [_settled(*settlement) for settlement in settlements])
         children = self._ask_children(settlements)
         with _Outcome(self._recorder, number) as outcome:
-            verdicts = await super().settle(settlements)
+            verdicts = await self._store.settle(settlements)
             outcome.items = _verdicts(settlements, verdicts)
         self._answer_children(children, verdicts)
         return verdicts
@@ -107,7 +111,7 @@ class RecordedStore(SqliteStore):
         children = self._ask_children(settlements)
         lease = self._recorder.ask("lease")
         with _Outcome(self._recorder, settle) as settled, _Outcome(self._recorder, lease) as outcome:
-            verdicts, leased = await super().settle_and_lease(settlements, request)
+            verdicts, leased = await self._store.settle_and_lease(settlements, request)
             settled.items = _verdicts(settlements, verdicts)
             outcome.items = [_held(lease) for lease in leased.leases]
         self._answer_children(children, verdicts)
@@ -119,7 +123,7 @@ class RecordedStore(SqliteStore):
             for each in renewals
         ]
         with _Outcome(self._recorder, self._recorder.ask("renew", asked)) as outcome:
-            reasons = await super().renew(renewals)
+            reasons = await self._store.renew(renewals)
             outcome.items = [
                 Item(id=item.id, verdict=reason or "ok") for item, reason in zip(asked, reasons, strict=True)
             ]
@@ -127,37 +131,37 @@ class RecordedStore(SqliteStore):
 
     async def reap(self, queues: Sequence[str], limit: int = STEP) -> list[Reaped]:
         with _Outcome(self._recorder, self._recorder.ask("reap")) as outcome:
-            reaped = await super().reap(queues, limit)
+            reaped = await self._store.reap(queues, limit)
             outcome.items = [_lost(job) for job in reaped]
         return reaped
 
     async def retire(self, worker_id: str, limit: int = STEP) -> list[Reaped]:
         with _Outcome(self._recorder, self._recorder.ask("retire")) as outcome:
-            reaped = await super().retire(worker_id, limit)
+            reaped = await self._store.retire(worker_id, limit)
             outcome.items = [_lost(job) for job in reaped]
         return reaped
 
     async def cancel(self, ids: Sequence[str]) -> list[Verdict]:
         with _Outcome(self._recorder, self._recorder.ask("cancel", [Item(id=id_) for id_ in ids])) as outcome:
-            verdicts = await super().cancel(ids)
+            verdicts = await self._store.cancel(ids)
             outcome.items = [Item(id=id_, verdict=verdict.kind) for id_, verdict in zip(ids, verdicts, strict=True)]
         return verdicts
 
     async def complete(self, job_id: str, result: str) -> Verdict:
         with _Outcome(self._recorder, self._recorder.ask("complete", [Item(id=job_id)])) as outcome:
-            verdict = await super().complete(job_id, result)
+            verdict = await self._store.complete(job_id, result)
             outcome.items = [Item(id=job_id, verdict=verdict.kind)]
         return verdict
 
     async def retry(self, ids: Sequence[str]) -> list[Verdict]:
         with _Outcome(self._recorder, self._recorder.ask("retry", [Item(id=id_) for id_ in ids])) as outcome:
-            verdicts = await super().retry(ids)
+            verdicts = await self._store.retry(ids)
             outcome.items = [Item(id=id_, verdict=verdict.kind) for id_, verdict in zip(ids, verdicts, strict=True)]
         return verdicts
 
     async def delete(self, ids: Sequence[str], *, cascade: bool = False) -> list[str]:
         with _Outcome(self._recorder, self._recorder.ask("delete", [Item(id=id_) for id_ in ids])) as outcome:
-            deleted = await super().delete(ids, cascade=cascade)
+            deleted = await self._store.delete(ids, cascade=cascade)
             outcome.items = [Item(id=id_, verdict="ok" if id_ in deleted else "not_found") for id_ in ids]
         return deleted
 
@@ -192,13 +196,18 @@ class _Outcome:
         # Anything else, a cancelled wait above all, leaves the outcome unknown.
 
 
-async def history_of(store: SqliteStore, folder: Path) -> History:
+def recorded(store: Store | str, recorder: Recorder) -> Store:
+    """A store, or that of a URL, on record."""
+    return cast("Store", RecordedStore(open_store(store) if isinstance(store, str) else store, recorder))
+
+
+async def history_of(store: Store, folder: Path) -> History:
     """Everything that the processes wrote down, and what the store holds now."""
     calls, starts = read(folder.glob("*.history"))
     return History(calls, starts, [Ended.of(record) for record in await records_of(store)])
 
 
-async def records_of(store: SqliteStore) -> list[JobRecord]:
+async def records_of(store: Store) -> list[JobRecord]:
     """All jobs of a store."""
     records: list[JobRecord] = []
     cursor = None

@@ -1,6 +1,6 @@
 """The tasks of these tests, and an app for them whose stores keep a history.
 
-Worker processes are told by the environment where the store is (`FAULTS_PATH`), where the history goes (`FAULTS_FOLDER`), and
+Worker processes are told by the environment where the store is (`FAULTS_URL`), where the history goes (`FAULTS_FOLDER`), and
 at which instant they are to die (`FAULTS_DIE`).
 """
 
@@ -12,10 +12,11 @@ import signal
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tenure import App, Backoff, Context
-from tenure.stores.base import Leased, LeaseRequest, Settlement, Verdict
+from tenure.stores import open_store
+from tenure.stores.base import Leased, LeaseRequest, Settlement, Store, Verdict
 
 from .bad_ends import register
 from .recording import RecordedStore, Recorder
@@ -45,11 +46,15 @@ class DyingStore(RecordedStore):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def make_app(path: str | os.PathLike[str], folder: str | os.PathLike[str]) -> App:
+def make_app(url: str, folder: str | os.PathLike[str]) -> App:
     """An app with short leases and quick retries; every process makes its own."""
     recorder = Recorder(folder)
     effects = Path(folder) / "effects"
-    app = App(lambda: DyingStore(path, recorder), lease=1, retry=Backoff(initial=0.01, jitter=0), max_attempts=3)
+
+    def open_dying() -> Store:
+        return cast("Store", DyingStore(open_store(url), recorder))
+
+    app = App(open_dying, lease=1, retry=Backoff(initial=0.01, jitter=0), max_attempts=3)
 
     @app.middleware
     async def record(ctx: Context, call_next: Callable[[], Awaitable[Any]]) -> Any:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tenure import App
 from tenure.errors import JobFailed, PayloadError
-from tenure.job import new_id
+from tests.conftest import KINDS, a_url
 
 from .cluster import Cluster
 from .processes import eventually
@@ -20,9 +19,9 @@ HOSTILE = "two\r\nlines, \x1b[2J\x1b]0;owned\x07, \u202egnp.exe, \x9b31m, \x7f, 
 OBEYED = "\x1b\x07\r\u202e\x9b\x7f"
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[App]:
-    app = App(f"memory://{new_id()}" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db")
+@pytest.fixture(params=KINDS)
+async def app(request: pytest.FixtureRequest) -> AsyncIterator[App]:
+    app = App(a_url(request))
     yield app
     await app.aclose()
 

@@ -9,6 +9,7 @@ import pytest
 from tenure import State
 
 from .cluster import Cluster
+from .conftest import on_sqlite
 from .inspection import rows, run
 from .processes import Processes
 
@@ -42,6 +43,7 @@ def insert(cluster: Cluster, id_: str, task: str, payload: str) -> None:
     run(cluster.path, COUNT)
 
 
+@on_sqlite
 @pytest.mark.parametrize(
     "ids",
     [sorted(UNREADABLE.keys() - {"no-utf-8", "number"}), ["no-utf-8"], ["number"]],
@@ -80,6 +82,7 @@ NAMES = [
 ]
 
 
+@on_sqlite
 def test_jobs_of_unknown_tasks_wait_for_somebody_who_knows_them(cluster: Cluster) -> None:  # F18, I22, T22
     cluster.enqueue("quick", 1)
     for number, name in enumerate(NAMES):
@@ -98,6 +101,7 @@ def test_jobs_of_unknown_tasks_wait_for_somebody_who_knows_them(cluster: Cluster
     assert b"a\nb" not in logged, "one job never makes two log lines"
 
 
+@on_sqlite
 def test_a_listing_shows_jobs_whose_names_nobody_could_have_given(cluster: Cluster) -> None:  # F18, I17
     cluster.enqueue("quick", 1)
     for number, name in enumerate(NAMES):
@@ -106,6 +110,7 @@ def test_a_listing_shows_jobs_whose_names_nobody_could_have_given(cluster: Clust
     assert {job.task for job in cluster.app.jobs(state="waiting")} == {*NAMES, "quick"}
 
 
+@on_sqlite
 def test_a_job_that_nobody_knows_for_an_hour_is_broken(cluster: Cluster) -> None:  # F18, T22
     cluster.enqueue("quick", 1)
     insert(cluster, "unknown", "nobody.knows.me", "'{}'")

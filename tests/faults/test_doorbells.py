@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from statistics import median
 
+import pytest
+
 from tenure.stores.sqlite.store import SqliteStore
 
 from . import clients
@@ -15,6 +17,11 @@ from .processes import Process, Processes, eventually
 
 SOON = 0.015
 """Seconds within which a ring has woken somebody even on a busy machine; the look beneath it takes 0.025 on average."""
+
+
+@pytest.fixture
+def url(path: Path) -> str:
+    return f"sqlite:///{path}"
 
 
 def marks(path: Path) -> list[str]:

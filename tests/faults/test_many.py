@@ -41,7 +41,7 @@ def test_many_leases_that_expire_together_hold_up_no_other_queue(
 ) -> None:  # F24, I12, I17
     for _ in range(0, number, 1_000):
         cluster.enqueue("quick", 1, queue="many", number=1_000)
-    holder = processes.start(clients.hold_all, cluster.path, tmp_path, "many")
+    holder = processes.start(clients.hold_all, cluster.url, tmp_path, "many")
     assert holder.hear("held") == [number]
     holder.kill()
     cluster.worker("-q", "many,other", "-c", "5")

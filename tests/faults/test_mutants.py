@@ -21,7 +21,7 @@ from .checker import check
 from .clients import a_job
 from .history import Violation
 from .inspection import rows, run
-from .recording import RecordedStore, Recorder, history_of
+from .recording import Recorder, history_of, recorded
 from .scale import lengths
 from .simulation import Ticking, play
 
@@ -199,13 +199,9 @@ MUTANTS: dict[type[Mutant], set[str]] = {
 
 async def violations(kind: type[SqliteStore], folder: Path, seed: int, steps: int) -> list[Violation]:
     """What the checker finds after a play."""
-
-    class Recorded(RecordedStore, kind):  # type: ignore[misc, valid-type]
-        pass
-
     clock = Ticking()
     recorder = Recorder(folder, clock.tick)
-    store = Recorded(folder / f"{seed}.db", recorder, clock=clock)
+    store = recorded(kind(folder / f"{seed}.db", clock=clock), recorder)
     try:
         await play(store, recorder, clock, random.Random(seed), steps)
         return check(await history_of(store, folder))

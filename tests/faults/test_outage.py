@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from tests.servers.server import Server
 
 from .cluster import Cluster
 from .processes import Process, eventually
@@ -12,19 +18,65 @@ def wait_for_word(workers: Sequence[Process], word: str) -> None:
     eventually(lambda: all(word in worker.log.read_text() for worker in workers), f"{word!r} in every log")
 
 
-def test_workers_ride_out_the_absence_of_the_store(cluster: Cluster) -> None:  # F7, F17, G7, H23
+class Absence(Protocol):
+    """How a store goes, and how it comes back."""
+
+    def go(self) -> None: ...
+    def come_back(self) -> None: ...
+
+
+class Moved:
+    """A file that is somewhere else."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._away = path.with_name("away.db")
+
+    def go(self) -> None:
+        self._path.rename(self._away)
+
+    def come_back(self) -> None:
+        self._away.rename(self._path)
+
+
+class Killed:
+    """A server that is dead."""
+
+    def __init__(self, server: Server) -> None:
+        self.go = server.kill
+        self._server = server
+
+    def come_back(self) -> None:
+        self._server.start()
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def absence(request: pytest.FixtureRequest, path: Path, tmp_path: Path) -> Iterator[Absence]:
+    if request.param == "sqlite":
+        yield Moved(path)
+        return
+    server = Server(tmp_path / "redis", "--appendonly", "yes").start()
+    yield Killed(server)
+    server.kill()
+
+
+@pytest.fixture
+def url(absence: Absence, path: Path) -> str:
+    return absence._server.url if isinstance(absence, Killed) else f"sqlite:///{path}"
+
+
+def test_workers_ride_out_the_absence_of_the_store(cluster: Cluster, absence: Absence) -> None:  # F7, F17, G7, H23
     cluster.enqueue("quick", 1)
     [held] = cluster.enqueue("hold")
     workers = [cluster.worker("-c", "2") for _ in range(2)]
     cluster.wait_for_start(held)
     eventually(lambda: len(cluster.app.workers()) == 2, "both workers")
     effects = cluster.folder / "effects"
-    away = cluster.path.with_name("away.db")
 
-    cluster.path.rename(away)
+    absence.go()
     eventually(effects.exists, "the end of the job that could not be held")
     wait_for_word(workers, "the store is gone")
-    away.rename(cluster.path)
+    absence.come_back()
     wait_for_word(workers, "the store is back")
     again = cluster.wait_for_start(held, times=2)
     [after] = cluster.enqueue("quick", 7)

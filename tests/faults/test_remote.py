@@ -11,7 +11,7 @@ def test_a_process_without_the_task_enqueues_jobs_and_gets_their_results(
     cluster: Cluster, processes: Processes
 ) -> None:
     cluster.worker("-c", "2")
-    producer = processes.start(clients.enqueue_remotely, f"sqlite:///{cluster.path}")
+    producer = processes.start(clients.enqueue_remotely, cluster.url)
 
     assert producer.hear("results") == [7, [7, 8], "JobBroken"]
     assert producer.wait() == 0

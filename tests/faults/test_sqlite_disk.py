@@ -17,7 +17,7 @@ from . import clients
 from .checker import check
 from .inspection import counted, recounted, sound
 from .processes import Processes
-from .recording import RecordedStore, Recorder, history_of
+from .recording import Recorder, history_of, recorded
 from .scale import lengths
 
 DISK = 64 << 20
@@ -46,7 +46,7 @@ async def test_a_full_disk_refuses_jobs_and_keeps_those_it_has(small_disk: Path,
     filler = small_disk / "filler"
     filler.write_bytes(b"x" * (DISK - LEFT))
     recorder = Recorder(tmp_path)
-    store = RecordedStore(path, recorder)
+    store = recorded(f"sqlite:///{path}", recorder)
 
     refused, sentence = await clients.fill(store)
     with pytest.raises(StoreFull):
@@ -141,7 +141,7 @@ async def test_a_kill_at_any_write_leaves_a_sound_file_with_all_that_was_acknowl
     assert sound(path)
     assert counted(path) == recounted(path)
     recorder = Recorder(tmp_path)
-    store = RecordedStore(path, recorder)
+    store = recorded(f"sqlite:///{path}", recorder)
     await clients.drain(store, recorder)
     assert check(await history_of(store, tmp_path)) == []
     await store.close()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import time
 from pathlib import Path
 
 import pytest
@@ -14,18 +12,21 @@ from . import clients
 from .checker import check
 from .inspection import counted, recounted, rows, sound
 from .processes import Processes
-from .recording import RecordedStore, Recorder, history_of
+from .recording import Recorder, history_of, recorded
 from .scale import lengths
 
 
 @pytest.mark.parametrize("rounds", lengths(20, 400))
 async def test_eight_processes_write_to_one_file_beside_a_long_reader(
-    path: Path, store: SqliteStore, processes: Processes, tmp_path: Path, rounds: int
+    path: Path, processes: Processes, tmp_path: Path, rounds: int
 ) -> None:  # F15, W2, W5
-    await store.enqueue([clients.a_job("other")])
+    url = f"sqlite:///{path}"
+    first = SqliteStore(path)
+    await first.enqueue([clients.a_job("other")])
+    await first.close()
     reader = processes.start(clients.read_for_long, path)
     [seen] = reader.hear("reads")
-    writers = [processes.start(clients.write_and_work, path, tmp_path, rounds) for _ in range(8)]
+    writers = [processes.start(clients.write_and_work, url, tmp_path, rounds) for _ in range(8)]
     for writer in writers:
         writer.hear("ready")
 
@@ -38,10 +39,10 @@ async def test_eight_processes_write_to_one_file_beside_a_long_reader(
     assert reader.hear("read") == [seen], "a long reader sees one snapshot"
     assert [writer.wait() for writer in writers] == [0] * 8
     recorder = Recorder(tmp_path)
-    recorded = RecordedStore(path, recorder)
-    await clients.drain(recorded, recorder)
-    history = await history_of(recorded, tmp_path)
-    await recorded.close()
+    store = recorded(url, recorder)
+    await clients.drain(store, recorder)
+    history = await history_of(store, tmp_path)
+    await store.close()
     [other] = [job for job in history.ended if job.state == "waiting"]
     history = history.__class__(history.calls, history.starts, [job for job in history.ended if job is not other])
     assert len(history.ended) == 8 * rounds * 5
@@ -66,46 +67,3 @@ async def test_ten_processes_make_a_file_at_once(processes: Processes, tmp_path:
         path = tmp_path / f"{n}.db"
         assert rows(path, "SELECT count(*) FROM tenure_jobs") == [(10,)]
         assert sound(path)
-
-
-@pytest.mark.parametrize("times", lengths(400, 3_000))
-async def test_interrupts_of_blocking_code_harm_nobody_else(
-    path: Path, processes: Processes, tmp_path: Path, times: int
-) -> None:  # F23, I19
-    producer = processes.start(clients.enqueue_and_be_interrupted, path, tmp_path, times)
-
-    assert producer.hear("done") == [[]]
-
-    assert producer.wait() == 0
-    recorder = Recorder(tmp_path)
-    store = RecordedStore(path, recorder)
-    await clients.drain(store, recorder)
-    assert check(await history_of(store, tmp_path)) == []
-    await store.close()
-    assert sound(path)
-
-
-@pytest.mark.parametrize("seed", lengths(0, *range(1, 20)))
-async def test_what_a_killed_producer_was_told_is_stored(
-    path: Path, processes: Processes, tmp_path: Path, seed: int
-) -> None:  # F15, I1, I2, I19
-    chance = random.Random(seed)
-    for _ in range(2):
-        producers = [processes.start(clients.produce, path, tmp_path) for _ in range(3)]
-        for producer in producers:
-            producer.hear("ready")
-        for producer in producers:
-            time.sleep(chance.uniform(0, 0.1))  # the instant of the kill is what the test is about
-            producer.kill()
-
-    assert sound(path)
-    assert counted(path) == recounted(path)
-    recorder = Recorder(tmp_path)
-    store = RecordedStore(path, recorder)
-    before = await history_of(store, tmp_path)
-    acked = {item.id for call in before.calls if call.outcome == "ok" for item in call.answers}
-    assert acked
-    assert acked <= {job.id for job in before.ended}
-    await clients.drain(store, recorder)
-    assert check(await history_of(store, tmp_path)) == []
-    await store.close()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 import pytest
 
-from tenure.stores.sqlite.store import SqliteStore
+from tenure.stores.base import Store
 
 from . import clients
 from .cluster import Cluster
@@ -38,11 +36,11 @@ def test_a_worker_that_slept_past_its_lease_cannot_finish_the_job(cluster: Clust
 
 
 async def test_a_token_is_dead_however_often_the_job_was_leased_since(
-    path: Path, store: SqliteStore, processes: Processes
+    url: str, store: Store, processes: Processes
 ) -> None:  # F3, I5
     job = msgspec.structs.replace(clients.a_job(), max_losses=0)
     await store.enqueue([job])
-    stale = processes.start(clients.hold_and_settle_late, path)
+    stale = processes.start(clients.hold_and_settle_late, url)
     stale.hear("held")
     stale.stop()
     for _ in range(3):

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from pathlib import Path
 from typing import Any, Protocol, cast
 
 import pytest
@@ -16,12 +15,13 @@ from tenure.job import JobRecord, NewJob, new_id
 from tenure.stores import open_store
 from tenure.stores.base import LeaseRequest, Store, WorkerInfo
 from tenure.worker.worker import Worker
+from tests.conftest import KINDS, a_url
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture(params=KINDS)
+def url(request: pytest.FixtureRequest) -> str:
     """A store that nobody has used, of each kind."""
-    return f"memory://{new_id()}" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db"
+    return a_url(request)
 
 
 class MakeApp(Protocol):
@@ -131,10 +131,10 @@ class _End:
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
 
-        async def call(*args: Any) -> Any:
+        async def call(*args: Any, **options: Any) -> Any:
             self._wire.calls[name].append(args)
             hook = self._wire.hooks.get(name)
-            return await (method(*args) if hook is None else hook(method, *args))
+            return await (method(*args, **options) if hook is None else hook(method, *args, **options))
 
         def listen() -> Any:
             self._wire.calls[name].append(())

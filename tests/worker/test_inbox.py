@@ -15,10 +15,17 @@ from tenure.errors import StoreFull, StoreUnavailable
 from tenure.job import State
 from tenure.stores.base import Fact, Health, LeaseRequest, Search, Store
 from tenure.stores.memory import MemoryStore
+from tests.conftest import a_url
 
 from .conftest import MakeApp, Start, Wire, eventually
 
 PutIn = Callable[[str, bytes], None]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request: pytest.FixtureRequest) -> str:
+    """Stores that notice what is put in; Redis has tests of its own, for there nobody is told."""
+    return a_url(request)
 
 
 @pytest.fixture

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import urlsplit
 
-from tenure.errors import InvalidUrl
+from tenure.errors import InvalidUrl, MissingExtra
 from tenure.stores.base import Store
+from tenure.stores.redis.address import SCHEMES as REDIS
 
 __all__ = ["masked", "open_store"]
 
@@ -13,8 +15,8 @@ __all__ = ["masked", "open_store"]
 def open_store(url: str) -> Store:
     """Make a store object for this URL, for one event loop; nothing is connected before its first use.
 
-    `sqlite:///jobs.db` is relative to the working directory, `sqlite:////var/lib/jobs.db` absolute. `memory://name` is one
-    store for every object of the same name in this process.
+    `sqlite:///jobs.db` is relative to the working directory, `sqlite:////var/lib/jobs.db` absolute. `redis://host:6379/0` and
+    its relatives are told in docs/redis.md. `memory://name` is one store for every object of the same name in this process.
     """
     scheme = url.partition(":")[0]
     match scheme:
@@ -26,16 +28,28 @@ def open_store(url: str) -> Store:
             from tenure.stores.memory import MemoryStore
 
             return MemoryStore.from_url(url)
+        case _ if scheme in REDIS:
+            try:
+                from tenure.stores.redis.store import RedisStore
+            except ModuleNotFoundError as error:
+                if str(error.name).partition(".")[0] not in {"redis", "hiredis"}:
+                    raise
+                raise MissingExtra("redis", scheme) from None
+            return RedisStore.from_url(url)
         case _:
-            raise InvalidUrl(f"{masked(url)!r} names no store: use sqlite:///path/to/file.db or memory://")
+            raise InvalidUrl(
+                f"{masked(url)!r} names no store: use sqlite:///path/to/file.db, redis://host:6379 or memory://"
+            )
 
 
 def masked(url: str) -> str:
-    """The URL without its password, for people and logs."""
+    """The URL without its passwords, for people and logs."""
     try:
         parts = urlsplit(url)
-        if parts.password is None:
-            return url
-        return parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":•••@")).geturl()
+        if parts.password is not None:
+            parts = parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":•••@"))
+        if "password=" in parts.query:
+            parts = parts._replace(query=re.sub("password=[^&]*", "password=•••", parts.query))
+        return url if parts == urlsplit(url) else parts.geturl()
     except ValueError:
         return f"{url.partition(':')[0]}:•••"

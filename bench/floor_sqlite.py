@@ -1,4 +1,4 @@
-"""The floor of latency: a durable insert and a Unix datagram to another process, which leases. `floor.py FILE SOCKET`."""
+"""The floor of latency: a durable insert and a Unix datagram to another process, which leases. `floor_sqlite.py FILE SOCKET`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import time
 
 import apsw
-from bare import FIRST, LEASE
+from bare_sqlite import FIRST, LEASE
 
 connection = apsw.Connection(sys.argv[1])
 connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)

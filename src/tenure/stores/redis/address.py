@@ -1,0 +1,227 @@
+"""Where a Redis is and how to get in, as a URL says it; see docs/redis.md for the forms and the options."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+import msgspec
+
+from tenure import checks
+from tenure.errors import InvalidName, InvalidUrl
+
+__all__ = ["SCHEMES", "Address", "Kind", "Node"]
+
+SCHEMES: Final = (
+    "redis",
+    "rediss",
+    "unix",
+    "redis+sentinel",
+    "rediss+sentinel",
+    "redis+cluster",
+    "rediss+cluster",
+)
+
+
+class Node(NamedTuple):
+    """Where one server listens: a host and a port, or the path of a socket."""
+
+    host: str
+    port: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}" if self.port else self.host
+
+
+class Kind(StrEnum):
+    """What the URL names: the server itself, or those who know which server it is at the moment."""
+
+    SERVER = "server"
+    SENTINEL = "sentinel"
+    CLUSTER = "cluster"
+
+
+class Address(msgspec.Struct, frozen=True, kw_only=True):
+    """Which Redis, and how to get in."""
+
+    kind: Kind
+    nodes: tuple[Node, ...]
+    """The server; or sentinels; or some of a cluster's nodes."""
+
+    master: str = ""
+    """The name under which sentinels know the master."""
+
+    tls: bool = False
+    user: str | None = None
+    password: str | None = None
+    db: int = 0
+    namespace: str = "tenure"
+    """Stores of different namespaces in one database know nothing of each other."""
+
+    timeout: float = 5.0
+    """Seconds to wait for an answer. Less than a busy server takes for its slowest step means needless doubt."""
+
+    connect_timeout: float = 5.0
+    """Seconds that making a connection may take, from the look at the name to the greeting."""
+
+    connections: int = 8
+    """Calls under way at the same time, for each event loop; more than that wait for each other. Threads that call without
+    a loop wait for nobody, and so many of their connections are kept."""
+
+    any_eviction: bool = False
+    """Whether to work with a server that may evict jobs when its memory is full."""
+
+    ca: str | None = None
+    """Of TLS: a file of certificates to trust, instead of the system's."""
+
+    cert: str | None = None
+    """Of TLS: a file with this client's certificate, and its key unless `key` names it."""
+
+    key: str | None = None
+    verify: bool = True
+    """Of TLS: whether the server's certificate must be valid, and made out to its host name."""
+
+    sentinel_user: str | None = None
+    sentinel_password: str | None = None
+    """What the sentinels themselves ask for; `user` and `password` are for the server."""
+
+    @classmethod
+    def from_url(cls, url: str) -> Address:
+        """`redis://user:password@host:6379/0?namespace=mail`, and its like; `InvalidUrl` says what is wrong with another."""
+        try:
+            return _parsed(url)
+        except ValueError as error:
+            from tenure.stores import masked
+
+            raise InvalidUrl(f"{masked(url)!r} names no Redis: {error}") from None
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.nodes))
+
+    def __repr__(self) -> str:
+        return f"<Redis at {self}>"  # no password
+
+
+def _parsed(url: str) -> Address:
+    parts = urlsplit(url)
+    scheme, _, kind = parts.scheme.partition("+")
+    _refuse_unless(parts.scheme in SCHEMES, f"the scheme must be one of {', '.join(SCHEMES)}")
+    _refuse_unless(not parts.fragment, "there is a # in it, which must be written %23")
+    fields: dict[str, Any] = {"kind": Kind(kind or Kind.SERVER), "tls": scheme == "rediss"}
+    fields |= _credentials(parts)
+    path = unquote(parts.path)
+    if scheme == "unix":
+        _refuse_unless(path != "", "write unix:///path/of/the/socket")
+        fields["nodes"] = (Node(path),)
+    else:
+        fields["nodes"] = _nodes(parts, 26379 if kind == Kind.SENTINEL else 6379)
+        fields |= _after_the_hosts(path.strip("/"), kind)
+    return Address(**fields | _options(parts.query, fields))
+
+
+def _credentials(parts: SplitResult) -> dict[str, Any]:
+    before, at, _ = parts.netloc.rpartition("@")
+    if not at:
+        return {}
+    user, _, password = before.partition(":")
+    return {"user": unquote(user) or None, "password": unquote(password) or None}
+
+
+def _nodes(parts: SplitResult, port: int) -> tuple[Node, ...]:
+    hosts = parts.netloc.rpartition("@")[2].split(",")
+    nodes = []
+    for host in hosts:
+        one = urlsplit(f"//{host}")  # knows brackets, and refuses a port that is none
+        nodes.append(Node(one.hostname or "localhost", one.port or port))
+    _refuse_unless(
+        len(nodes) == 1 or "+" in parts.scheme, "only redis+sentinel:// and redis+cluster:// take several hosts"
+    )
+    return tuple(nodes)
+
+
+def _after_the_hosts(path: str, kind: str) -> dict[str, Any]:
+    """The name of the master, the number of the database, or both."""
+    words = path.split("/") if path else []
+    fields: dict[str, Any] = {}
+    if kind == Kind.SENTINEL:
+        _refuse_unless(bool(words), "write the name of the master: redis+sentinel://host:26379/mymaster")
+        fields["master"] = words.pop(0)
+    _refuse_unless(len(words) <= 1, f"{path!r} is no database")
+    if words:
+        fields["db"] = _number(words[0], "the database")
+    _refuse_unless(kind != Kind.CLUSTER or not fields.get("db"), "a cluster has no databases but 0")
+    return fields
+
+
+def _options(query: str, known: Mapping[str, Any]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)):
+        read = _READ.get(name)
+        if read is None:
+            raise ValueError(f"it has no option {name!r}, only {', '.join(sorted(_READ))}")
+        _refuse_unless(name not in fields and known.get(name) is None, f"{name} is given twice")
+        fields[name] = read(value, name)
+    return fields
+
+
+def _text(value: str, name: str) -> str:
+    _refuse_unless(value != "", f"{name} is empty")
+    return value
+
+
+def _namespace(value: str, name: str) -> str:
+    try:
+        return checks.name(name, value)
+    except InvalidName as error:
+        raise ValueError(str(error)) from None
+
+
+def _number(value: str, name: str) -> int:
+    _refuse_unless(value.isascii() and value.isdigit(), f"{name} must be a number, got {value!r}")
+    return int(value)
+
+
+def _count(value: str, name: str) -> int:
+    number = _number(value, name)
+    _refuse_unless(number > 0, f"{name} must be at least 1")
+    return number
+
+
+def _seconds(value: str, name: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    _refuse_unless(0 < number < math.inf, f"{name} must be a number of seconds, got {value!r}")
+    return number
+
+
+def _yes(value: str, name: str) -> bool:
+    _refuse_unless(value in {"true", "false"}, f"{name} must be true or false, got {value!r}")
+    return value == "true"
+
+
+_READ: Final[Mapping[str, Callable[[str, str], Any]]] = {
+    "namespace": _namespace,
+    "db": _number,
+    "user": _text,
+    "password": _text,
+    "timeout": _seconds,
+    "connect_timeout": _seconds,
+    "connections": _count,
+    "any_eviction": _yes,
+    "ca": _text,
+    "cert": _text,
+    "key": _text,
+    "verify": _yes,
+    "sentinel_user": _text,
+    "sentinel_password": _text,
+}
+
+
+def _refuse_unless(true: bool, why: str) -> None:
+    if not true:
+        raise ValueError(why)

@@ -1,0 +1,97 @@
+"""Where everything is: the one file that spells the keys of a namespace.
+
+Every key starts with `tenure:{namespace}`, whose braces keep a namespace in one slot of a cluster. Jobs share a few large
+keys instead of having some each: a step over many jobs is then a few commands, and a waiting job takes little memory.
+
+Scores that are times are whole microseconds. A *ref* is a job's id as it is stored (`records.py`). A *place* is the job's seq in six bytes and its ref: places sort as
+their seqs do, and every sorted set below that has places for members breaks its ties by seq.
+
+| fixed key    | type | what it holds |
+|--------------|------|---|
+| `meta`       | hash | `layout`: the version of all this; `seq`: the counter that places are drawn from |
+| `jobs`       | hash | ref → what never changes about a job: number, time and content of its enqueue |
+| `records`    | hash | ref → what does: state, seq, token, attempts, times, result, error. A job in line that nothing has happened to has none |
+| `recent`     | list | number + ref of the latest jobs in order of enqueueing, those that are gone by now among them |
+| `order`      | zset | refs of older jobs by number |
+| `edges`      | hash | position + ref → an edge of a dependent: its blocker while open, what it was given once closed; `#` + ref → how many are open |
+| `dependents` | zset | open edges by name, so that those to one blocker stand together, in order of their dependents' numbers |
+| `uniques`    | hash | task + NUL + unique key → until when it is held (0: until its job is final), and the ref of who holds it |
+| `windows`    | zset | entries of `uniques` that end with a window, by that end |
+| `waiters`    | hash | ref → the channels to tell when that job is final |
+| `kept`       | zset | refs of final jobs with a `keep` of their own, by its end |
+| `queues`     | set  | names of all queues |
+| `paused`     | set  | names of the paused ones |
+| `arrivals`   | list | filled when a queue comes to exist, for those who serve patterns to look again |
+| `holding`    | hash | id of a worker, registered or not → how many jobs it holds |
+| `workers`    | zset | ids of the registered workers, in order of registration |
+
+| key of a queue      | type | what it holds |
+|---------------------|------|---|
+| `line:QUEUE`        | zset | places of the jobs in line, by priority |
+| `suspects:QUEUE`    | zset | the same, of those that are handed out only alone |
+| `scheduled:QUEUE`   | zset | places by run_at |
+| `blocked:QUEUE`     | zset | places by priority |
+| `held:QUEUE`        | zset | places of running jobs, by the end of the lease |
+| `expiring:QUEUE`    | zset | beside another: places of jobs that have not started, by when they are cancelled for that |
+| `parked:QUEUE`      | zset | beside `blocked`: places, by when they fail |
+| `ended:STATE:QUEUE` | zset | places of final jobs, by their end |
+| `apart:STATE:QUEUE` | zset | the same, of those that have a `keep` of their own |
+| `totals:QUEUE`      | hash | what has happened, and how often |
+| `marker:QUEUE`      | list | one entry for each job that an idle worker may be woken for, up to a hundred |
+| `inbox:QUEUE`       | list | entries of other programs, the oldest first |
+
+| other key      | type | what it holds |
+|----------------|------|---|
+| `worker:ID`    | hash | a worker as it described itself, its start, beat, channel and totals |
+| `failures:TASK`| zset | places of failed jobs of a task, by their end |
+| `signals:ID`   | –    | the channel of one store object |
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["Keys", "spelled"]
+
+FIXED = ("meta", "jobs", "records", "recent", "order", "edges", "dependents", "uniques", "windows", "waiters", "kept", "queues",
+         "paused", "arrivals", "holding", "workers")  # fmt: skip
+FAMILIES = ("line", "suspects", "scheduled", "blocked", "held", "expiring", "parked", "ended", "apart", "totals", "marker",
+            "inbox", "worker", "failures", "signals")  # fmt: skip
+"""Keys of which there are many: of each queue, worker or task one."""
+
+
+class Keys:
+    """The keys of one namespace."""
+
+    def __init__(self, namespace: str) -> None:
+        self._prefix = f"tenure:{{{namespace}}}:"
+        self.fixed = tuple(self._prefix + name for name in FIXED)
+        """What every script declares; the other keys that it uses begin like these, and so are in the same slot."""
+
+        self.meta = self._prefix + "meta"
+        self.arrivals = self._prefix + "arrivals"
+
+    def marker(self, queue: str) -> str:
+        return f"{self._prefix}marker:{queue}"
+
+    def inbox(self, queue: str) -> str:
+        return f"{self._prefix}inbox:{queue}"
+
+    def channel(self, name: str) -> str:
+        return f"{self._prefix}signals:{name}"
+
+
+def spelled(source: str) -> str:
+    """A script with its keys spelled out: `Key.jobs` is a whole key, `Key.line` wants a queue behind it.
+
+    In place, not by a table of keys: a script would make that anew at every call.
+    """
+    return f"local prefix = string.sub(KEYS[1], 1, -{len(FIXED[0]) + 1})\n" + re.sub(r"\bKey\.(\w+)", _spell, source)
+
+
+def _spell(name: re.Match[str]) -> str:
+    if name[1] in FIXED:
+        return f"KEYS[{FIXED.index(name[1]) + 1}]"
+    if name[1] in FAMILIES:
+        return f"prefix .. '{name[1]}:'"
+    raise ValueError(f"a script names a key that there is not: {name[0]}")

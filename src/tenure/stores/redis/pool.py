@@ -1,0 +1,144 @@
+"""Connections to the master, wherever it is: a request is done once, or the error says whether it may have been."""
+
+from __future__ import annotations
+
+import re
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, Generic, TypeVar
+
+from tenure.errors import OutcomeUnknown, StoreError, StoreFull, StoreUnavailable
+from tenure.stores.redis.address import Address
+from tenure.stores.redis.topology import Topology
+from tenure.stores.redis.wire import Refusal, Wire
+
+__all__ = ["Pool", "ScriptMissing", "meaning"]
+
+W = TypeVar("W", bound=Wire)
+
+PAUSES: Final = (0.0, 0.05, 0.1, 0.2, 0.4)
+"""Seconds before each further look for a master that may be another by now. Enough for a slot that moves; a failover takes
+longer, and callers have more patience."""
+
+
+class ScriptMissing(StoreError):
+    """The server does not have the script of this digest."""
+
+
+class Pool(Generic[W]):
+    """Connections of one kind. Each is used by one caller at a time; those not in use wait for the next."""
+
+    def __init__(
+        self, address: Address, topology: Topology, kind: type[W], room: AbstractAsyncContextManager[Any]
+    ) -> None:
+        self._address = address
+        self._topology = topology
+        self._kind = kind
+        self._room = room
+        self._idle: list[W] = []
+        self._busy: set[W] = set()
+        self._closed = False
+
+    async def ask(self, request: bytes, timeout: float) -> Any:
+        """Have the master do something within so many seconds, and give its answer."""
+        async with self._room:
+            for pause in PAUSES:
+                try:
+                    return await self._ask(request, timeout)
+                except StoreUnavailable:  # surely not done, so it may be done by another
+                    if self._topology.fixed:
+                        raise
+                await self._kind.pause(pause)
+            return await self._ask(request, timeout)
+
+    async def take(self) -> tuple[W, bool]:
+        """A connection to the master, for one caller who gives it back or drops it; and whether it is new."""
+        node = await self._topology.master(self._kind)
+        while self._idle:
+            wire = self._idle.pop()
+            self._busy.add(wire)
+            if wire.node == node and await wire.good():
+                return wire, False
+            await self.drop(wire)
+        wire = self._kind(self._address, node)
+        self._busy.add(wire)
+        try:
+            await wire.open()
+            if self._closed:
+                raise StoreUnavailable(f"the connections to {node} have been closed")
+        except BaseException:
+            self._topology.doubt(node)
+            await self.drop(wire)
+            raise
+        return wire, True
+
+    async def give_back(self, wire: W) -> None:
+        """Keep a connection whose last answer has been read for the next caller, or drop it if there are enough."""
+        self._busy.discard(wire)
+        if len(self._idle) < self._address.connections:
+            self._idle.append(wire)
+        else:
+            await wire.drop()
+
+    async def drop(self, wire: W) -> None:
+        """Let go of a connection that has failed, or that may still have something to say."""
+        self._busy.discard(wire)
+        await wire.drop()
+
+    async def drop_idle(self) -> None:
+        while self._idle:
+            await self._idle.pop().drop()
+
+    async def close(self) -> None:
+        """Let go of every connection; whoever waits at one, or for one, gets an error."""
+        self._closed = True
+        await self.drop_idle()
+        for wire in tuple(self._busy):
+            await self.drop(wire)
+
+    async def _ask(self, request: bytes, timeout: float) -> Any:
+        wire, new = await self.take()
+        try:
+            answer = await wire.ask(request, timeout)
+        except Refusal as refusal:
+            error = meaning(refusal)
+            if not isinstance(error, StoreUnavailable):
+                await self.give_back(wire)
+                raise error from refusal
+            self._topology.moved(refusal)
+        except StoreUnavailable as unavailable:
+            error = unavailable
+        except BaseException as unknown:
+            # Cancelled, too: an answer that nobody has read must not meet the next request.
+            await self.drop(wire)
+            if isinstance(unknown, OutcomeUnknown):
+                self._topology.doubt(wire.node)
+            raise
+        else:
+            await self.give_back(wire)
+            return answer
+        self._topology.doubt(wire.node)
+        await self.drop(wire)
+        if new:
+            raise error
+        # It had waited for a while, and the other side has gone or changed in the meantime: those beside it are no better.
+        await self.drop_idle()
+        return await self._ask(request, timeout)
+
+
+def meaning(refusal: Refusal) -> StoreError:
+    """What a server's refusal is to us."""
+    text = str(refusal)
+    code = refusal.status_code or text.partition(" ")[0]
+    # Redis 6 tells the code of a call inside a script in the middle of the text.
+    inside = re.search(r" -([A-Z]+) ", text) if code == "ERR" else None
+    match inside[1] if inside else code:
+        case "NOSCRIPT":
+            return ScriptMissing(text)
+        case "OOM":
+            return StoreFull(f"Redis has used all the memory that its maxmemory allows: {text}")
+        case "MOVED" | "ASK" | "TRYAGAIN" | "CLUSTERDOWN" | "MASTERDOWN" | "READONLY" | "BUSY" | "UNBLOCKED":
+            return StoreUnavailable(f"Redis cannot do it now: {code} {text.removeprefix(code).lstrip()}")
+        case "MISCONF" | "NOREPLICAS":
+            return StoreUnavailable(f"Redis takes no writes: {text}")
+        case _:
+            return StoreError(f"Redis refused: {text}")

@@ -1,0 +1,10 @@
+-- cancel: end each job as cancelled, in whatever state it is; refused if it is final. A holder is told and loses its token.
+-- Arguments: refs.
+-- include: step, draining, jobs, unique, edges, ending, operating, done
+
+return Step.done(Operating.on_each(function(job)
+  if Jobs.final(job.state) then return { Operating.REFUSED, 'final', job.state } end
+  Ending.revoke(job, 'cancelled')
+  Ending.finish_whole(job, is.cancelled)
+  return Operating.OK
+end))

@@ -1,0 +1,7 @@
+-- leave: remove a worker that has stopped. What it still holds stays leased until reaped.
+-- Arguments: its id.
+-- include: step
+
+local worker = Step.arg()
+redis.call('DEL', Key.worker .. worker)
+redis.call('ZREM', Key.workers, worker)

@@ -1,0 +1,61 @@
+-- Edges: one job's waiting for another. An open one is stored as an O and its blocker's ref; one that was closed as what it
+-- was given: R and the result, N for none, F and what stands in its place.
+
+local Edges = later(function(Edges)
+
+function Edges.field(ref, position)
+  return struct.pack('>I4', position) .. ref
+end
+
+function Edges.open_field(ref)
+  return '#' .. ref
+end
+
+-- What the names of all open edges to a blocker begin with; its length first, so that no ref begins like another.
+function Edges.to(blocker)
+  return struct.pack('>I2', #blocker) .. blocker
+end
+
+function Edges.name(blocker, dependent, position)
+  return Edges.to(blocker) .. dependent.number .. struct.pack('>I4', position) .. dependent.ref
+end
+
+-- The open edges to a job, those of the dependent that was enqueued first coming first: pairs of dependent and position.
+function Edges.open_to(job)
+  if not Jobs.has(job, flag.blocks) then return {} end
+  local first, found = Edges.to(job.ref), {}
+  local names = redis.call('ZRANGEBYLEX', Key.dependents, '[' .. first, '(' .. first .. '\255\255\255\255\255\255')
+  for i = 1, #names do
+    found[i] = { string.sub(names[i], #first + 11), (struct.unpack('>I4', names[i], #first + 7)) }
+  end
+  return found
+end
+
+-- Whether anybody waits for a job of this ref, which may have gone and come back.
+function Edges.any_to(ref)
+  local first = Edges.to(ref)
+  local last = '(' .. first .. '\255\255\255\255\255\255'
+  return redis.call('ZRANGEBYLEX', Key.dependents, '[' .. first, last, 'LIMIT', 0, 1)[1] ~= nil
+end
+
+-- What the edges of a job hold, in the order of its blockers.
+function Edges.of(job)
+  local fields = {}
+  for position = 1, job.options.edges or 0 do fields[position] = Edges.field(job.ref, position) end
+  return Step.fields_of(Key.edges, fields)
+end
+
+-- Close one edge; with the last one the dependent comes in line, if it still waits.
+function Edges.close(blocker, dependent, position, given)
+  redis.call('HSET', Key.edges, Edges.field(dependent.ref, position), given)
+  redis.call('ZREM', Key.dependents, Edges.name(blocker.ref, dependent, position))
+  local open = redis.call('HINCRBY', Key.edges, Edges.open_field(dependent.ref), -1)
+  if open == 0 and dependent.state == is.blocked then Jobs.join(dependent, dependent.run_at) end
+end
+
+-- The ref of the blocker if an edge is open.
+function Edges.blocker_of(edge)
+  return string.byte(edge) == string.byte('O') and string.sub(edge, 2)
+end
+
+end)

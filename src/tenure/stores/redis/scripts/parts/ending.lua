@@ -1,0 +1,141 @@
+-- Jobs becoming final, and what follows from it: unique keys, edges, waiters, records.
+-- Errors that are written here are words, which `records.py` turns into sentences.
+
+local AWAITED_FOR = 60  -- seconds that a record is kept at least if somebody has asked to be told of its end
+
+local Ending = later(function(Ending)
+
+-- Tell those who wait for a job what has become of it: the word for that, and its ref.
+function Ending.tell_waiters(job, event)
+  local channels = redis.call('HGET', Key.waiters, job.ref)
+  if not channels then return end
+  for channel in string.gmatch(channels, '%S+') do
+    redis.call('PUBLISH', Key.signals .. channel, event .. ' ' .. job.ref)
+  end
+  redis.call('HDEL', Key.waiters, job.ref)
+end
+
+-- End the token of a job and tell its holder, if it has one.
+function Ending.revoke(job, event)
+  if job.state == is.running then
+    local channel = redis.call('HGET', Key.worker .. job.worker, 'channel')
+    if channel then redis.call('PUBLISH', Key.signals .. channel, event .. ' ' .. job.ref) end
+  end
+  job.nonce = no_nonce
+  job.changed = true
+end
+
+-- A ref as the id that people know.
+function Ending.id_of(ref)
+  if string.byte(ref) == 255 then return string.sub(ref, 2) end
+  local hex = string.gsub(ref, '.', function(byte) return string.format('%02x', string.byte(byte)) end)
+  return string.gsub(hex, '^(%x%x%x%x%x%x%x%x)(%x%x%x%x)(%x%x%x%x)(%x%x%x%x)', '%1-%2-%3-%4-') .. ''
+end
+
+-- End one job: its record, token (which is remembered if it has `settled` the job), key, counters and waiters.
+function Ending.finish(job, state, result, error, by, settled)
+  Jobs.take(job)
+  job.state, job.ended = state, Step.now
+  job.run_at, job.parked = nil, nil
+  job.result = result
+  if state == is.succeeded then job.error = nil else job.error = error or job.error end
+  if not settled then job.nonce = no_nonce end
+  Jobs.put(job)
+  if job.options.unique and (state == is.cancelled or not job.options.window) then Unique.free(job) end
+  Step.count(name_of[state], job.queue, by)
+  if Jobs.has(job, flag.awaited) then Ending.tell_waiters(job, 'done') end
+end
+
+-- Tell one dependent how a blocker of its has ended; true if that was its own end.
+function Ending.tell_dependent(blocker, ended, dependent, position)
+  local policy = dependent.options.if_blocker_fails
+  if ended == 'succeeded' then
+    Edges.close(blocker, dependent, position, blocker.result and 'R' .. blocker.result or 'N')
+  elseif policy == 'proceed' then
+    Edges.close(blocker, dependent, position, 'F' .. cmsgpack.pack({ Ending.id_of(blocker.ref), ended, blocker.error }))
+  elseif dependent.state == is.blocked and (policy ~= 'wait' or ended == 'deleted') then
+    Ending.finish(dependent, is.failed, nil, 'blocker_failed ' .. ended .. ' ' .. Ending.id_of(blocker.ref))
+    return true
+  end
+end
+
+-- Tell those who wait for a job how it ended, and those who wait for them in turn if that ends them; who has ended so.
+function Ending.follow(first, how)
+  local failed, following = {}, { { first, how } }
+  for next = 1, math.huge do
+    if not following[next] then return failed end
+    local blocker, ended = unpack(following[next])
+    for _, edge in ipairs(Edges.open_to(blocker)) do
+      local dependent = Jobs.load(edge[1])
+      if Ending.tell_dependent(blocker, ended, dependent, edge[2]) then
+        failed[#failed + 1] = dependent
+        following[#following + 1] = { dependent, 'failed' }
+      end
+    end
+  end
+end
+
+-- Those who are blocked by a job. (A job that has ended may have open edges too, and waits for nothing.)
+function Ending.blocked_on(job)
+  local found = {}
+  for _, edge in ipairs(Edges.open_to(job)) do
+    local dependent = Jobs.load(edge[1])
+    -- One that waits for it twice has two edges, side by side.
+    if dependent.state == is.blocked and found[#found] ~= dependent then found[#found + 1] = dependent end
+  end
+  return found
+end
+
+-- Whether nobody has a claim on the record of a final job.
+function Ending.removable(job)
+  if Jobs.has(job, flag.awaited) and job.ended + AWAITED_FOR > Step.now then return false end
+  if job.options.unique and Unique.holder_of(job.task, job.options.unique) == job.ref then return false end
+  return #Ending.blocked_on(job) == 0
+end
+
+-- Take a job out of everything that knows it. Edges of others to it stay open, for there is nothing to close them with.
+function Ending.remove(job)
+  Jobs.take(job)
+  redis.call('HDEL', Key.jobs, job.ref)
+  redis.call('HDEL', Key.records, job.ref)
+  redis.call('ZREM', Key.order, job.ref)
+  Step.come_and_gone = Step.come_and_gone + 1
+  Step.loaded[job.ref] = false
+  Unique.free(job)
+  for position, edge in ipairs(Edges.of(job)) do
+    local blocker = Edges.blocker_of(edge)
+    if blocker then redis.call('ZREM', Key.dependents, Edges.name(blocker, job, position)) end
+    redis.call('HDEL', Key.edges, Edges.field(job.ref, position), Edges.open_field(job.ref))
+  end
+  if Jobs.has(job, flag.awaited) then Ending.tell_waiters(job, 'deleted') end
+end
+
+-- Remove those of these jobs that have ended and are not kept at all.
+function Ending.drop_unkept(jobs)
+  for _, job in ipairs(jobs) do
+    local unkept = job.options.keep == 0 and Step.loaded[job.ref] and Jobs.final(job.state)
+    if unkept and Ending.removable(job) then Ending.remove(job) end
+  end
+end
+
+-- Make a job final, with all that follows. `by`: the worker whose doing it was.
+function Ending.finish_whole(job, state, result, error, by)
+  Ending.finish(job, state, result, error, by)
+  local ended = Ending.follow(job, name_of[state])
+  ended[#ended + 1] = job
+  Ending.drop_unkept(ended)
+end
+
+-- Remove jobs whatever their state; only when all are gone tell those who are left waiting, in order of enqueueing.
+function Ending.delete_all(jobs)
+  for _, job in ipairs(jobs) do
+    Ending.revoke(job, 'deleted')
+    Ending.remove(job)
+  end
+  table.sort(jobs, function(one, other)
+    return struct.unpack('>I6', one.number) < struct.unpack('>I6', other.number)
+  end)
+  for _, job in ipairs(jobs) do Ending.drop_unkept(Ending.follow(job, 'deleted')) end
+end
+
+end)

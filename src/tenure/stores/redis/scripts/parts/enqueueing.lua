@@ -1,0 +1,147 @@
+-- Jobs coming into the store.
+
+local New = later(function(New)
+
+local heads = {}
+
+-- The next of a step's new jobs from its arguments: ref, what is stored of it, its head, which jobs that are alike share, and
+-- the refs of those that it waits for.
+function New.read()
+  local new = { ref = Step.arg(), stored = Step.arg() }
+  local head = Step.arg()
+  local known = heads[head]
+  if not known then
+    local queue, priority, kind, delay, run_at, edges, raises, _
+    _, queue, priority, kind, delay, run_at, edges, raises = cmsgpack.unpack_limit(head, 7, 1)
+    run_at = run_at or (delay > 0 and Step.now + delay) or nil
+    known = { queue = queue, priority = tostring(priority), run_at = run_at and run_at > Step.now and run_at or nil,
+              edges = edges, raises = raises, plain = kind == 0 }
+    heads[head] = known
+  end
+  new.head = known
+  if known.edges > 0 then
+    new.after = {}
+    for position = 1, known.edges do new.after[position] = Step.arg() end
+  end
+  return new
+end
+
+function New.read_all(number)
+  local jobs = {}
+  for i = 1, number do jobs[i] = New.read() end
+  return jobs
+end
+
+-- Decide about each new job, changing nothing. Gives what is to come, and for each job the ref that it leads to and whether
+-- that is an older job's; or nil, and why the whole call is refused: its kind, which job it is about, and who is in the way.
+-- The `parent` of these jobs becomes final before they come, so that its key is theirs to take.
+function New.plan(jobs, parent)
+  local refs = {}
+  for i = 1, #jobs do refs[i] = jobs[i].ref end
+  local known = Step.fields_of(Key.jobs, refs)
+  local coming, comes, taken, stands_for = {}, {}, {}, {}
+  for i, new in ipairs(jobs) do
+    if known[i] or comes[new.ref] then
+      new.leads_to = new.ref
+      new.known = true
+    else
+      local holder, field
+      if not new.head.plain then
+        local job = Jobs.parse(new.ref, string.rep(' ', 10) .. new.stored)
+        Step.loaded[new.ref] = nil
+        if job.options.unique then
+          field = Unique.field(job.task, job.options.unique)
+          holder = taken[field] or Unique.holder_of(job.task, job.options.unique)
+          if parent and holder == parent.ref and not parent.options.window then holder = nil end
+        end
+      end
+      if holder and new.head.raises then return nil, { 'unique', i - 1, holder } end
+      if holder then
+        stands_for[new.ref] = holder
+        new.leads_to, new.duplicate, new.known = holder, true, true
+      else
+        if field then taken[field] = new.ref end
+        for position, blocker in ipairs(new.after or {}) do
+          blocker = stands_for[blocker] or blocker
+          if not comes[blocker] and redis.call('HEXISTS', Key.jobs, blocker) == 0 then
+            return nil, { 'blocker', i - 1, blocker }
+          end
+          new.after[position] = blocker
+        end
+        comes[new.ref] = true
+        coming[#coming + 1] = new
+        new.leads_to = new.ref
+      end
+    end
+  end
+  return coming
+end
+
+-- Enter the edges of a new job, and let blockers that have ended already count at once.
+function New.tie(job, after)
+  redis.call('HSET', Key.edges, Edges.open_field(job.ref), #after)
+  for position, ref in ipairs(after) do
+    redis.call('HSET', Key.edges, Edges.field(job.ref, position), 'O' .. ref)
+    redis.call('ZADD', Key.dependents, 0, Edges.name(ref, job, position))
+    Jobs.mark(Jobs.load(ref), flag.blocks)
+  end
+  job.coming = true
+  for position, ref in ipairs(after) do
+    local blocker = Jobs.load(ref)
+    if Jobs.final(blocker.state) then Ending.tell_dependent(blocker, name_of[blocker.state], job, position) end
+  end
+  job.coming = false
+end
+
+-- Store jobs that nothing stands in the way of: in line, scheduled, blocked, or failed with their blocker at once. Gives
+-- those that have more about them than a place in line.
+function New.add_all(coming)
+  if #coming == 0 then return {} end
+  local last = Step.draw(#coming)
+  local before, after = '\152\203' .. struct.pack('>d', Step.now), '\207\0\0'
+  local stored, recent, lines, others = {}, {}, {}, {}
+  for i, new in ipairs(coming) do
+    local seq, head = Step.seq_of(last + i), new.head
+    new.stored = before .. new.stored .. after .. seq
+    stored[2 * i - 1], stored[2 * i] = new.ref, new.stored
+    recent[i] = seq .. new.ref
+    local line = lines[head.queue]
+    if not line then
+      line = {}
+      lines[head.queue] = line
+    end
+    if head.plain and not head.run_at then
+      line[#line + 1] = head.priority
+      line[#line + 1] = recent[i]
+    else
+      others[#others + 1] = new
+    end
+  end
+  Step.each_chunk('HSET', Key.jobs, stored)
+  Step.each_chunk('RPUSH', Key.recent, recent)
+  Step.come_and_gone = Step.come_and_gone + #coming
+  for queue, line in pairs(lines) do
+    Step.found_queue(queue)
+    Step.each_chunk('ZADD', Key.line .. queue, line)
+    if #line > 0 then Step.wake(queue, #line / 2) end
+  end
+  if redis.call('EXISTS', Key.dependents) == 1 then
+    -- A job that had gone and comes back may have been waited for all the while.
+    for _, new in ipairs(coming) do
+      if Edges.any_to(new.ref) then Jobs.mark(Jobs.load(new.ref), flag.blocks) end
+    end
+  end
+  for i, new in ipairs(others) do
+    local job = Step.loaded[new.ref] or Jobs.parse(new.ref, new.stored)
+    job.run_at = new.head.run_at
+    if new.after then job.state = is.blocked end
+    Jobs.put(job)
+    job.changed = job.run_at ~= nil or new.after ~= nil or Jobs.has(job, flag.blocks)
+    if job.options.unique then Unique.hold(job) end
+    if new.after then New.tie(job, new.after) else Step.wake(job.queue) end
+    others[i] = job
+  end
+  return others
+end
+
+end)

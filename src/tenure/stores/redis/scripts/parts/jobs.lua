@@ -1,0 +1,157 @@
+-- A stored job, and the sorted sets that it stands in. `records.py` has the shapes of what is stored.
+
+local is = { blocked = 0, waiting = 1, running = 2, succeeded = 3, failed = 4, cancelled = 5, broken = 6 }
+local name_of = { [0] = 'blocked', 'waiting', 'running', 'succeeded', 'failed', 'cancelled', 'broken' }
+
+-- What a record's flags say.
+local flag = {
+  special = 1,      -- the job was enqueued with something that matters beyond waiting, running and ending
+  blocks = 2,       -- some job has, or had, an edge to it
+  awaited = 4,      -- somebody has asked to be told of its end
+  solo = 8,         -- its lease was handed out alone
+  unexpiring = 16,  -- it expires no more
+  noted = 32,       -- it has an error, or has told of its progress
+}
+
+local no_nonce = '----------------'  -- the token is dead: no caller has such a nonce
+
+local Jobs = later(function(Jobs)
+
+function Jobs.final(state)
+  return state > is.running
+end
+
+function Jobs.has(job, which)
+  return bit.band(job.flags, which) ~= 0
+end
+
+function Jobs.set(job, which, on)
+  job.flags = on and bit.bor(job.flags, which) or bit.band(job.flags, bit.bnot(which))
+end
+
+function Jobs.parse(ref, stored, record)
+  local _, kind, task, queue, priority, options = cmsgpack.unpack_limit(stored, 5, 10)
+  local job = {
+    ref = ref,
+    number = string.sub(stored, -6),
+    created = struct.unpack('>d', stored, 3),
+    task = task,
+    queue = queue,
+    priority = priority,
+    options = options,
+  }
+  if record then
+    local _
+    job.seq = string.sub(record, -6)
+    _, job.state, job.flags, job.fence, job.nonce, job.attempt, job.losses, job.misses, job.worker, job.started,
+      job.run_at, job.parked, job.ended, job.result, job.error = cmsgpack.unpack_limit(record, 14, 1)
+  else
+    job.seq = job.number
+    job.state, job.flags, job.fence, job.nonce = is.waiting, kind, 0, no_nonce
+    job.attempt, job.losses, job.misses = 0, 0, 0
+  end
+  Step.loaded[ref] = job
+  return job
+end
+
+-- Set a flag, which is to be written.
+function Jobs.mark(job, which)
+  Jobs.set(job, which, true)
+  job.changed = true
+end
+
+-- The jobs of these refs, false for those that do not exist. They are written back at the end of the step.
+function Jobs.load_all(refs)
+  local unknown = {}
+  for i = 1, #refs do
+    if Step.loaded[refs[i]] == nil then unknown[#unknown + 1] = refs[i] end
+  end
+  local stored, records = Step.fields_of(Key.jobs, unknown), Step.fields_of(Key.records, unknown)
+  for i = 1, #unknown do
+    if stored[i] then Jobs.parse(unknown[i], stored[i], records[i]) else Step.loaded[unknown[i]] = false end
+  end
+end
+
+function Jobs.load(ref)
+  if Step.loaded[ref] == nil then Jobs.load_all({ ref }) end
+  return Step.loaded[ref]
+end
+
+function Jobs.pack(job)
+  Jobs.set(job, flag.noted, job.error or (job.state == is.running and job.result))
+  return '\159' .. string.char(job.state, job.flags) .. '\206' .. struct.pack('>I4', job.fence) .. '\176' .. job.nonce
+    .. cmsgpack.pack(job.attempt, job.losses, job.misses, job.worker, job.started, job.run_at, job.parked, job.ended,
+      job.result, job.error) .. '\207\0\0' .. job.seq
+end
+
+-- Write what has changed.
+function Jobs.save_all()
+  local changed = {}
+  for ref, job in pairs(Step.loaded) do
+    if job and job.changed then
+      changed[#changed + 1] = ref
+      changed[#changed + 1] = Jobs.pack(job)
+      job.changed = false
+    end
+  end
+  Step.each_chunk('HSET', Key.records, changed)
+end
+
+function Jobs.ended_key(job)
+  return (job.options.keep and Key.apart or Key.ended) .. name_of[job.state] .. ':' .. job.queue
+end
+
+function Jobs.expires_at(job)
+  local after = job.options.expires
+  if after and not Jobs.has(job, flag.unexpiring) then return job.created + after end
+end
+
+-- Where the job stands as it is now: key and score of each sorted set that it belongs in. Nothing else decides about that.
+function Jobs.each_place(job, act)
+  local queue, place = job.queue, job.seq .. job.ref
+  if job.state == is.waiting then
+    if job.run_at then
+      act(Key.scheduled .. queue, Step.score_of(job.run_at), place)
+    else
+      act((job.losses >= 2 and Key.suspects or Key.line) .. queue, job.priority, place)
+    end
+  elseif job.state == is.blocked then
+    act(Key.blocked .. queue, job.priority, place)
+    if job.parked then act(Key.parked .. queue, Step.score_of(job.parked), place) end
+  elseif job.state == is.running then
+    act(Key.held .. queue, Step.score_of(job.held_until or 0), place)
+  else
+    act(Jobs.ended_key(job), Step.score_of(job.ended), place)
+    if job.state == is.failed then act(Key.failures .. job.task, Step.score_of(job.ended), place) end
+    if job.options.keep then act(Key.kept, Step.score_of(job.ended + job.options.keep), job.ref) end
+  end
+  if job.attempt == 0 and not Jobs.final(job.state) then
+    local expiry = Jobs.expires_at(job)
+    if expiry then act(Key.expiring .. queue, Step.score_of(expiry), place) end
+  end
+end
+
+-- Take a job out of where it stands, before anything about it changes; `put` it where it then belongs.
+function Jobs.take(job)
+  Jobs.each_place(job, function(key, _, place) redis.call('ZREM', key, place) end)
+  if job.state == is.running then Step.hold(job.worker, -1) end
+end
+
+function Jobs.put(job)
+  Jobs.each_place(job, function(key, score, place) redis.call('ZADD', key, score, place) end)
+  if job.state == is.running then Step.hold(job.worker, 1) end
+  job.changed = true
+end
+
+-- Put a job in line, at the back; or let it wait for its time, keeping its seq, if that is yet to come. One that is `coming`
+-- in this very step has its place at the back already, before those that come after it.
+function Jobs.join(job, run_at)
+  Jobs.take(job)
+  job.state = is.waiting
+  job.run_at = run_at and run_at > Step.now and run_at or nil
+  if not job.run_at and not job.coming then job.seq = Step.seq_of(Step.draw(1) + 1) end
+  Jobs.put(job)
+  Step.wake(job.queue)
+end
+
+end)

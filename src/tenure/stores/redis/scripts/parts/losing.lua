@@ -1,0 +1,29 @@
+-- Jobs being taken from holders who are silent or gone.
+
+local Losing = {}
+
+-- Take a running job from its holder: to the front, or failed as lost. What the caller is told of it.
+function Losing.one(job)
+  local losses, most = job.losses + 1, job.options.max_losses or 3
+  local failed = most > 0 and losses >= most and (Jobs.has(job, flag.solo) or most == 1)
+  local worker = job.worker
+  Step.count('lost', job.queue, worker)
+  Ending.revoke(job, 'taken')
+  Jobs.take(job)
+  job.state, job.losses, job.result = is.waiting, losses, nil
+  Jobs.put(job)
+  if failed then
+    Ending.finish_whole(job, is.failed, nil, 'lost ' .. losses, worker)
+  else
+    Step.wake(job.queue)
+  end
+  return { job.ref, job.queue, job.task, worker, losses, failed }
+end
+
+function Losing.all(places)
+  local refs, told = {}, {}
+  for i = 1, #places do refs[i] = string.sub(places[i], 7) end
+  Jobs.load_all(refs)
+  for i = 1, #refs do told[i] = Losing.one(Jobs.load(refs[i])) end
+  return told
+end

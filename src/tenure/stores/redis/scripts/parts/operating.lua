@@ -1,0 +1,15 @@
+-- What operators do to jobs, one by one: 0 if it was done, 2 if there is no such job, or why it is refused:
+-- {3, reason, state, who is in the way}.
+
+local Operating = { OK = 0, NOT_FOUND = 2, REFUSED = 3 }
+
+-- Act on each job of the arguments that are left.
+function Operating.on_each(act)
+  local refs, verdicts = Step.rest(), {}
+  Jobs.load_all(refs)
+  for i, ref in ipairs(refs) do
+    local job = Jobs.load(ref)
+    verdicts[i] = job and act(job) or Operating.NOT_FOUND
+  end
+  return verdicts
+end

@@ -1,0 +1,26 @@
+-- What is told of a job.
+
+local Reading = {}
+
+-- All of it: what is stored, its record, the seconds left of its lease, how many edges are open, and what its edges hold.
+function Reading.describe(ref, stored, record)
+  if not stored then return false end
+  local left, open, edges = false, 0, {}
+  if record then
+    local job = Step.loaded[ref] or Jobs.parse(ref, stored, record)
+    if job.state == is.running then
+      left = string.format('%.17g', redis.call('ZSCORE', Key.held .. job.queue, job.seq .. ref) / 1000000 - Step.now)
+    end
+    if job.options.edges then
+      edges = Edges.of(job)
+      open = redis.call('HGET', Key.edges, Edges.open_field(ref))
+    end
+  end
+  return { ref, stored, record, left, open, edges }
+end
+
+function Reading.describe_all(refs)
+  local stored, records, told = Step.fields_of(Key.jobs, refs), Step.fields_of(Key.records, refs), {}
+  for i, ref in ipairs(refs) do told[i] = Reading.describe(ref, stored[i], records[i]) end
+  return told
+end

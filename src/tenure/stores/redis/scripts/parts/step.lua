@@ -1,0 +1,136 @@
+-- The step itself: its time, its arguments, what it gathers, and the small moves that every step is made of.
+
+local Step = {
+  now = tonumber(ARGV[1]),
+  read_so_far = 1,
+  loaded = {},        -- every job that the step has to do with in full, by ref; false if there is none
+  in_queues = {},     -- what has happened and how often, to be counted at the end, by queue
+  by_workers = {},    -- and by worker
+  woken = {},         -- how much there is new in a queue, for idle workers to be woken at the end
+  come_and_gone = 0,  -- how many jobs were stored or removed
+  CHUNK = 1000,       -- values that a command gets at most: Lua's stack holds some thousands
+}
+if not Step.now then
+  local time = redis.call('TIME')
+  Step.now = tonumber(time[1]) + tonumber(time[2]) / 1000000
+end
+
+-- A time as the score of a sorted set: whole microseconds as text, which Redis reads several times faster than a fraction.
+function Step.score_of(time)
+  return time == math.huge and 'inf' or string.format('%.0f', time * 1000000)
+end
+
+Step.now_score = Step.score_of(Step.now)
+
+-- The arguments one by one, the time not among them.
+function Step.arg()
+  Step.read_so_far = Step.read_so_far + 1
+  return ARGV[Step.read_so_far]
+end
+
+-- The arguments that are left.
+function Step.rest()
+  local found = {}
+  for i = Step.read_so_far + 1, #ARGV do found[#found + 1] = ARGV[i] end
+  return found
+end
+
+-- A command with many values for one key, as often as it takes.
+function Step.each_chunk(command, key, values)
+  for first = 1, #values, Step.CHUNK do
+    redis.call(command, key, unpack(values, first, math.min(first + Step.CHUNK - 1, #values)))
+  end
+end
+
+-- Fields of a hash, in order; false for those that are not there.
+function Step.fields_of(key, fields)
+  if #fields == 0 then return {} end
+  if #fields <= Step.CHUNK then return redis.call('HMGET', key, unpack(fields)) end
+  local found = {}
+  for first = 1, #fields, Step.CHUNK do
+    local some = redis.call('HMGET', key, unpack(fields, first, math.min(first + Step.CHUNK - 1, #fields)))
+    for i = 1, #some do found[#found + 1] = some[i] end
+  end
+  return found
+end
+
+-- Draw so many places at the back of the line: the number before the first of them.
+function Step.draw(count)
+  return redis.call('HINCRBY', Key.meta, 'seq', count) - count
+end
+
+function Step.seq_of(number)
+  return struct.pack('>I6', number)
+end
+
+-- It has happened so many times more (or once), in this queue, through this worker.
+function Step.count(what, queue, worker, number)
+  Step.add(Step.in_queues, queue, what, number or 1)
+  if worker then Step.add(Step.by_workers, worker, what, number or 1) end
+end
+
+function Step.add(totals, name, what, number)
+  local own = totals[name]
+  if not own then
+    own = {}
+    totals[name] = own
+  end
+  own[what] = (own[what] or 0) + number
+end
+
+function Step.write_totals()
+  for queue, totals in pairs(Step.in_queues) do
+    for what, number in pairs(totals) do redis.call('HINCRBY', Key.totals .. queue, what, number) end
+  end
+  for worker, totals in pairs(Step.by_workers) do
+    -- One that is not registered has none.
+    if redis.call('EXISTS', Key.worker .. worker) == 1 then
+      for what, number in pairs(totals) do redis.call('HINCRBY', Key.worker .. worker, what, number) end
+    end
+  end
+end
+
+-- There is so much new in a queue: as many idle workers may be woken.
+function Step.wake(queue, number)
+  Step.woken[queue] = (Step.woken[queue] or 0) + (number or 1)
+end
+
+-- Let a list of markers have so many, up to a hundred. Those who wait at it take them at once, one each.
+function Step.fill(key, number)
+  local missing = math.min(number, 100) - redis.call('LLEN', key)
+  if missing > 0 then
+    local markers = {}
+    for i = 1, missing do markers[i] = 1 end
+    redis.call('RPUSH', key, unpack(markers))
+  end
+end
+
+function Step.wake_workers()
+  for queue, number in pairs(Step.woken) do
+    if redis.call('SISMEMBER', Key.paused, queue) == 0 then Step.fill(Key.marker .. queue, number) end
+  end
+  Step.woken = {}
+end
+
+-- A worker holds so many jobs more, or fewer.
+function Step.hold(worker, number)
+  if redis.call('HINCRBY', Key.holding, worker, number) == 0 then redis.call('HDEL', Key.holding, worker) end
+end
+
+-- A queue comes to exist: those who serve patterns look again, all of them.
+function Step.found_queue(queue)
+  if redis.call('SADD', Key.queues, queue) == 1 then Step.fill(Key.arrivals, 100) end
+end
+
+-- A part whose functions are made when one of them is first asked for. Most steps need few of them, and Lua would make them
+-- all at every call, which takes longer than a small step itself.
+local function later(define)
+  local part = {}
+  return setmetatable(part, {
+    __index = function(_, name)
+      setmetatable(part, nil)
+      define(part)
+      return part[name]
+    end,
+  })
+end

@@ -1,0 +1,39 @@
+-- Unique keys: who holds them, and until when.
+
+local Unique = later(function(Unique)
+
+function Unique.field(task, key)
+  return task .. '\0' .. key
+end
+
+-- The ref of who holds a unique key now; nil if nobody does.
+function Unique.holder_of(task, key)
+  local held = redis.call('HGET', Key.uniques, Unique.field(task, key))
+  if held then
+    local ends = struct.unpack('>d', held)
+    if ends == 0 or ends > Step.now then return string.sub(held, 9) end
+  end
+end
+
+function Unique.window_end(job)
+  return job.options.window and job.created + job.options.window
+end
+
+function Unique.hold(job)
+  local field, ends = Unique.field(job.task, job.options.unique), Unique.window_end(job)
+  redis.call('HSET', Key.uniques, field, struct.pack('>d', ends or 0) .. job.ref)
+  if ends then redis.call('ZADD', Key.windows, Step.score_of(ends), field) else redis.call('ZREM', Key.windows, field) end
+end
+
+function Unique.free(job)
+  if not job.options.unique then return end
+  local field = Unique.field(job.task, job.options.unique)
+  local held = redis.call('HGET', Key.uniques, field)
+  -- Past its window the key may be another's by now.
+  if held and string.sub(held, 9) == job.ref then
+    redis.call('HDEL', Key.uniques, field)
+    redis.call('ZREM', Key.windows, field)
+  end
+end
+
+end)

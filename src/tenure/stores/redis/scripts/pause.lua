@@ -1,0 +1,8 @@
+-- pause: hand out no more jobs of this queue, which need not exist yet; 0 if it was paused already.
+-- Arguments: the queue.
+-- include: step, draining
+
+local queue = Step.arg()
+Step.found_queue(queue)
+redis.call('DEL', Key.marker .. queue)
+return redis.call('SADD', Key.paused, queue)

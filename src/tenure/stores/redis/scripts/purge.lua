@@ -1,0 +1,30 @@
+-- purge: delete up to so many jobs of this queue that are not held; how many went. Blocked ones first, the newest first, so
+-- that dependents go before what they wait for.
+-- Arguments: the queue, limit.
+-- include: step, draining, jobs, unique, edges, ending, done
+
+local queue, limit = Step.arg(), tonumber(Step.arg())
+local going = {}
+local function choose(places)
+  for _, place in ipairs(places) do
+    if #going < limit then going[#going + 1] = Jobs.load(string.sub(place, 7)) end
+  end
+end
+
+-- Blocked jobs stand by priority first: the newest of each, of which the newest of all go.
+local newest = {}
+local level = redis.call('ZREVRANGE', Key.blocked .. queue, 0, 0, 'WITHSCORES')[2]
+while level do
+  for _, place in ipairs(redis.call('ZREVRANGEBYSCORE', Key.blocked .. queue, level, level, 'LIMIT', 0, limit)) do
+    newest[#newest + 1] = place
+  end
+  level = redis.call('ZREVRANGEBYSCORE', Key.blocked .. queue, '(' .. level, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+end
+table.sort(newest, function(one, other) return struct.unpack('>I6', one) > struct.unpack('>I6', other) end)
+choose(newest)
+for _, family in ipairs({ Key.scheduled, Key.line, Key.suspects }) do
+  if #going < limit then choose(redis.call('ZRANGE', family .. queue, 0, limit - #going - 1)) end
+end
+local number = #going
+Ending.delete_all(going)
+return Step.done(number)

@@ -1,0 +1,23 @@
+-- renew: hold each job for longer and note its progress; false each, or the state that it is in now, -1 if it is gone.
+-- Arguments: how many; then of each its ref, token, queue, seconds from now (or nothing) and progress (or nothing).
+-- include: step, draining, jobs
+
+local answers = {}
+for i = 1, tonumber(Step.arg()) do
+  local ref, token, queue, ttl, progress = Step.arg(), Step.arg(), Step.arg(), tonumber(Step.arg()), Step.arg()
+  local record = redis.call('HGET', Key.records, ref)
+  if record and string.byte(record, 2) == is.running and string.sub(record, 4, 25) == token then
+    if ttl then redis.call('ZADD', Key.held .. queue, Step.score_of(Step.now + ttl), string.sub(record, -6) .. ref) end
+    if progress ~= '' then
+      local job = Jobs.load(ref)
+      job.result, job.changed = progress, true
+    end
+    answers[i] = false
+  elseif redis.call('HEXISTS', Key.jobs, ref) == 0 then
+    answers[i] = -1
+  else
+    answers[i] = record and string.byte(record, 2) or is.waiting
+  end
+end
+Jobs.save_all()
+return answers

@@ -1,0 +1,163 @@
+-- search: a page of a listing, looking at no more than 2,000 jobs.
+-- Arguments: state (-1: all, newest first), queue, task, tag behind a = (each nothing for any), limit; and where the page
+-- before ended: group, score, seq. Answers: the jobs, where this page ended (nothing at the end of the listing), how many
+-- were looked at.
+-- include: step, jobs, edges, reading
+
+local state, queue, task, tag, limit = tonumber(Step.arg()), Step.arg(), Step.arg(), Step.arg(), tonumber(Step.arg())
+local seen = { group = tonumber(Step.arg()) or 1, score = tonumber(Step.arg()), seq = tonumber(Step.arg()) }
+
+local ROWS, SOME = 2000, 100
+
+-- Where a row stands. Text is not compared: Redis orders it by its bytes, Lua by the locale.
+local function row(member, score)
+  if state < 0 then return { ref = member, score = tonumber(score), seq = 0 } end
+  return { ref = string.sub(member, 7), score = tonumber(score), seq = struct.unpack('>I6', member) }
+end
+
+local downwards = state < 0 or Jobs.final(state)
+
+local function before(one, other)
+  if one.score ~= other.score then return (one.score < other.score) ~= downwards end
+  return one.seq ~= other.seq and (one.seq < other.seq) ~= downwards
+end
+
+local RANGE = downwards and 'ZREVRANGE' or 'ZRANGE'
+
+-- The rows of a sorted set in order, one at each call, from behind a place on.
+local function walk(key, after)
+  local rank = 0
+  if after then
+    local low, high = 0, redis.call('ZCARD', key)
+    while low < high do
+      local middle = math.floor((low + high) / 2)
+      if before(after, row(unpack(redis.call(RANGE, key, middle, middle, 'WITHSCORES')))) then
+        high = middle
+      else
+        low = middle + 1
+      end
+    end
+    rank = low
+  end
+  local some, at = {}, 1
+  return function()
+    if at > #some then
+      some, at = redis.call(RANGE, key, rank, rank + SOME - 1, 'WITHSCORES'), 1
+      rank = rank + SOME
+    end
+    at = at + 2
+    return some[at - 2] and row(some[at - 2], some[at - 1])
+  end
+end
+
+-- The latest jobs, newest first; those that are gone by now among them.
+local function walk_recent(after)
+  local low, high = 0, redis.call('LLEN', Key.recent)
+  while after and low < high do
+    local middle = math.floor((low + high) / 2)
+    local number = struct.unpack('>I6', redis.call('LINDEX', Key.recent, middle))
+    if number < after.score then low = middle + 1 else high = middle end
+  end
+  local last, some = high - 1, {}
+  return function()
+    if #some == 0 and last >= 0 then
+      some = redis.call('LRANGE', Key.recent, math.max(0, last - SOME + 1), last)
+      last = last - SOME
+    end
+    local entry = table.remove(some)
+    return entry and row(string.sub(entry, 7), struct.unpack('>I6', entry))
+  end
+end
+
+-- Running jobs stand by the end of their leases, and are listed by their start.
+local function walk_running(queues, after)
+  local rows = {}
+  for _, name in ipairs(queues) do
+    local places, refs = redis.call('ZRANGE', Key.held .. name, 0, 9999), {}
+    for i, place in ipairs(places) do refs[i] = string.sub(place, 7) end
+    for i, record in ipairs(Step.fields_of(Key.records, refs)) do
+      local started = select(10, cmsgpack.unpack_limit(record, 9, 1))
+      rows[#rows + 1] = row(places[i], started)
+    end
+  end
+  table.sort(rows, before)
+  local at = 0
+  return function()
+    repeat at = at + 1 until not (rows[at] and after) or before(after, rows[at])
+    return rows[at]
+  end
+end
+
+-- The walks of a listing, in groups: the rows of one group come before those of the next.
+local function walks(number, after)
+  local queues = queue ~= '' and { queue } or redis.call('SMEMBERS', Key.queues)
+  if state < 0 then return ({ { walk_recent(after) }, { walk(Key.order, after) } })[number] end
+  if state == is.failed and task ~= '' then return number == 1 and { walk(Key.failures .. task, after) } end
+  if state == is.running then return number == 1 and { walk_running(queues, after) } end
+  local groups = { { Key.blocked } }
+  if state == is.waiting then groups = { { Key.line, Key.suspects }, { Key.scheduled } } end
+  if Jobs.final(state) then groups = { { Key.ended .. name_of[state] .. ':', Key.apart .. name_of[state] .. ':' } } end
+  if not groups[number] then return end
+  local found = {}
+  for _, family in ipairs(groups[number]) do
+    for _, name in ipairs(queues) do found[#found + 1] = walk(family .. name, after) end
+  end
+  return found
+end
+
+-- The rows of one group, merged.
+local function merged(number, after)
+  local sources, heads = walks(number, after), {}
+  if not sources then return end
+  for i, source in ipairs(sources) do heads[i] = source() or false end
+  return function()
+    local first
+    for i, head in ipairs(heads) do
+      if head and (not first or before(head, heads[first])) then first = i end
+    end
+    if not first then return end
+    local found = heads[first]
+    heads[first] = sources[first]() or false
+    return found
+  end
+end
+
+-- Whether a row of the listing of all jobs stands for the job that has its ref now.
+local function alive(found, stored)
+  return state >= 0 or (stored and struct.unpack('>I6', string.sub(stored, -6)) == found.score)
+end
+
+local function wanted(stored)
+  if queue == '' and task == '' and tag == '' then return true end
+  local _, _, its_task, its_queue, _, options = cmsgpack.unpack_limit(stored, 5, 10)
+  if queue ~= '' and its_queue ~= queue or task ~= '' and its_task ~= task then return false end
+  if tag == '' then return true end
+  for _, each in ipairs(options.tags or {}) do
+    if '=' .. each == tag then return true end
+  end
+  return false
+end
+
+local jobs, looked_at, rows_seen, last = {}, 0, 0, nil
+local number, after = state < 0 and 1 or seen.group, seen.score and seen
+local rows = merged(number, after)
+while rows do
+  local found = rows()
+  if not found then
+    number = number + 1
+    rows = merged(number, state < 0 and after)
+  elseif #jobs == limit or looked_at == ROWS or rows_seen == 10 * ROWS then
+    return { jobs, last, looked_at }
+  else
+    rows_seen = rows_seen + 1
+    last = string.format('%d %.17g %d', number, found.score, found.seq)
+    local stored = redis.call('HGET', Key.jobs, found.ref)
+    if alive(found, stored) then
+      looked_at = looked_at + 1
+      if wanted(stored) then
+        jobs[#jobs + 1] = Reading.describe(found.ref, stored, redis.call('HGET', Key.records, found.ref))
+      end
+    end
+  end
+end
+return { jobs, false, looked_at }

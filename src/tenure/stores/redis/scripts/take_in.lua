@@ -1,0 +1,17 @@
+-- take_in: turn entries of a queue's inbox into jobs, each in the step in which it goes; how many went. Stops at the first
+-- that is not what the caller has seen there: another has been quicker.
+-- Arguments: the queue, how many; then of each the entry, its error if it cannot be read, and the job as in enqueue.
+-- include: step, jobs, unique, edges, ending, enqueueing, done
+
+local queue, taken, broken = Step.arg(), {}, {}
+for i = 1, tonumber(Step.arg()) do
+  local entry, error, new = Step.arg(), Step.arg(), New.read()
+  if redis.call('LINDEX', Key.inbox .. queue, 0) ~= entry then break end
+  redis.call('LPOP', Key.inbox .. queue)
+  taken[i] = new
+  if error ~= '' then broken[new.ref] = error end
+end
+local added = New.add_all(New.plan(taken))
+for ref, error in pairs(broken) do Ending.finish_whole(Jobs.load(ref), is.broken, nil, error) end
+Ending.drop_unkept(added)
+return Step.done(#taken)

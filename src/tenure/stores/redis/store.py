@@ -1,0 +1,425 @@
+"""The store for many machines: Redis or Valkey, whose scripts are the steps."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from tenure import inbox
+from tenure.clock import Clock
+from tenure.errors import HasDependents, InvalidOption, LayoutTooNew, StoreError, StoreUnavailable
+from tenure.inbox import ENTRY_LIMIT
+from tenure.job import JobRecord, NewJob
+from tenure.lease import AbortReason
+from tenure.options import Retention
+from tenure.patterns import expand, has_patterns
+from tenure.stores.base import (
+    STEP,
+    Enqueued,
+    Fact,
+    Layout,
+    Leased,
+    LeaseRequest,
+    Page,
+    QueueInfo,
+    Reaped,
+    Renewal,
+    Search,
+    Settlement,
+    Signal,
+    SignalKind,
+    Store,
+    Totals,
+    Verdict,
+    WorkerInfo,
+)
+from tenure.stores.redis import enqueueing, facts, settling
+from tenure.stores.redis.address import Address
+from tenure.stores.redis.enqueueing import Joiner
+from tenure.stores.redis.keys import Keys
+from tenure.stores.redis.link import Link
+from tenure.stores.redis.records import (
+    STATES,
+    Word,
+    described,
+    error_word,
+    id_of,
+    leased,
+    new_words,
+    nonce_word,
+    ref_of,
+    token_word,
+)
+from tenure.stores.redis.scripts import scripts
+
+__all__ = ["RedisStore"]
+
+LAYOUT = 1
+"""The newest version of `keys.py` and `records.py` that this Tenure knows."""
+
+LISTENING_WITHIN = 1.0
+"""Seconds that a call waits for its channel to be open. Without it the call still does what it says, and hints are lost."""
+
+REASONS = {-1: AbortReason.NOT_FOUND, 5: AbortReason.CANCELLED, 3: AbortReason.COMPLETED, 4: AbortReason.COMPLETED, 6: AbortReason.COMPLETED}  # fmt: skip
+"""Why a holder must let its job go, by the state that the job is in now; in any other it is taken."""
+
+PEEK = 100
+"""Entries of an inbox that are looked at together."""
+
+_dumps = msgspec.json.Encoder().encode
+_worker = msgspec.json.Decoder(WorkerInfo).decode
+
+
+class RedisStore(Store):
+    """Jobs in one namespace of a Redis or Valkey, cluster and sentinels included. Every method is one script."""
+
+    def __init__(self, address: Address, *, clock: Clock | None = None) -> None:
+        """A store object; a clock, which tests have, takes the place of the server's."""
+        self._address = address
+        self._keys = Keys(address.namespace)
+        self._link = Link(address, self._keys.fixed)
+        self._clock = clock
+        self._opened = False
+        self._closed = False
+        self._joiner = Joiner(self._enqueue)
+        self._channel = secrets.token_hex(8)
+        self._listening: asyncio.Task[None] | None = None
+        self._hearing = asyncio.Event()
+        self._signals: deque[Signal] = deque(maxlen=10_000)
+        self._signalled = asyncio.Event()
+
+    @classmethod
+    def from_url(cls, url: str) -> RedisStore:
+        """The store that a `redis://` URL or one of its kin names; `address.py` says what they may hold."""
+        return cls(Address.from_url(url))
+
+    # Opening and closing.
+
+    async def open(self) -> None:
+        self._check(await self._link.run(scripts["open"], self._words(LAYOUT)))
+
+    def _check(self, told: Sequence[bytes | None]) -> None:
+        """Refuse a store that cannot be trusted with jobs, by this Tenure or by any."""
+        layout, policy = told
+        assert layout is not None
+        if int(layout) > LAYOUT:
+            raise LayoutTooNew(int(layout), LAYOUT, f"the namespace {self._address.namespace!r} at {self._address}")
+        if policy not in {None, b"noeviction"} and not self._address.any_eviction:
+            raise StoreError(
+                f"Redis at {self._address} evicts data when its memory is full (maxmemory-policy {policy.decode()}), jobs "
+                "too: set the policy to noeviction, or say any_eviction=true in the URL"
+            )
+        self._opened = True
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._signalled.set()
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.gather(self._listening, return_exceptions=True)
+        await self._link.close()
+
+    async def layout(self) -> Layout:
+        self._check_open()
+        found = await self._link.command("HGET", self._keys.meta, "layout")
+        return Layout(None if found is None else int(found), LAYOUT)
+
+    async def facts(self) -> list[Fact]:
+        self._check_open()
+        return await facts.examine(self._link)
+
+    # Producers.
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        if not jobs:
+            self._check_open()
+            return []
+        if any(job.unique_raises or job.after for job in jobs):
+            return await self._enqueue(jobs)
+        return await self._joiner.enqueue(jobs)
+
+    async def _enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        return enqueueing.answers(jobs, await self._run("enqueue", enqueueing.words(jobs)))
+
+    def enqueue_now(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        self._check_open()
+        if not self._opened:
+            self._check(self._link.run_now(scripts["open"], self._words(LAYOUT)))
+        told = self._link.run_now(scripts["enqueue"], self._words(*enqueueing.words(jobs)))
+        return enqueueing.answers(jobs, told)
+
+    async def take_in(self, queues: Sequence[str], limit: int = STEP, *, entry_limit: int = ENTRY_LIMIT) -> int:
+        taken = 0
+        for queue in dict.fromkeys(queues):
+            while taken < limit and (entries := await self._peek(queue, min(limit - taken, PEEK))):
+                words: list[Word] = [queue, len(entries)]
+                for entry in entries:
+                    new, error = inbox.read(queue, entry, entry_limit)
+                    words += (entry, error_word(error) or "", *new_words(new))
+                # Fewer than were seen if another has been quicker.
+                taken += await self._run("take_in", words)
+        return taken
+
+    async def _peek(self, queue: str, number: int) -> list[bytes]:
+        self._check_open()
+        found: list[bytes] = await self._link.command("LRANGE", self._keys.inbox(queue), 0, number - 1)
+        return found
+
+    # Workers.
+
+    async def lease(self, request: LeaseRequest) -> Leased:
+        if not request.queues:
+            self._check_open()
+            return Leased([])
+        return _leased(request, await self._run("lease", _request(request)))
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        if not settlements:
+            self._check_open()
+            return []
+        return settling.verdicts(settlements, await self._run("settle", settling.words(settlements)))
+
+    async def settle_and_lease(
+        self, settlements: Sequence[Settlement], request: LeaseRequest
+    ) -> tuple[list[Verdict], Leased]:
+        if not request.queues:
+            return await self.settle(settlements), Leased([])
+        words = settling.words(settlements) + _request(request)
+        verdicts, told = await self._run("settle_and_lease", words)
+        return settling.verdicts(settlements, verdicts), _leased(request, told)
+
+    async def renew(self, renewals: Sequence[Renewal]) -> list[AbortReason | None]:
+        words: list[Word] = [len(renewals)]
+        for renewal in renewals:
+            job, ttl, progress = renewal.lease.job, renewal.ttl, renewal.progress
+            words += (ref_of(job.id), token_word(renewal.lease.token), job.queue)
+            words += ("" if ttl is None else repr(ttl), b"" if progress is None else _dumps(progress))
+        states = await self._run("renew", words)
+        return [None if state is None else REASONS.get(state, AbortReason.TAKEN) for state in states]
+
+    async def reap(self, queues: Sequence[str], limit: int = STEP) -> list[Reaped]:
+        return _reaped(await self._run("reap", (limit, *dict.fromkeys(queues))))
+
+    async def wait_for_work(self, patterns: Sequence[str], timeout: float) -> None:
+        self._check_open()
+        deadline, arrivals = time.monotonic() + timeout, self._keys.arrivals
+        changing = has_patterns(patterns)
+        while True:
+            names = [name.decode() for name in await self._run("names", ())] if changing else ()
+            keys = [*map(self._keys.marker, expand(patterns, names)), arrivals]
+            fired = await self._link.pop(keys if changing else keys[:-1] or keys, max(deadline - time.monotonic(), 0.0))
+            if fired != arrivals.encode():
+                return
+
+    # The registry.
+
+    async def register(self, worker: WorkerInfo) -> None:
+        await self._listen()
+        await self._run("register", (worker.id, _dumps(worker), self._channel))
+
+    async def beat(self, worker_id: str, held: int) -> bool:
+        return bool(await self._run("beat", (worker_id, held)))
+
+    async def leave(self, worker_id: str) -> None:
+        await self._run("leave", (worker_id,))
+
+    async def retire(self, worker_id: str, limit: int = STEP) -> list[Reaped]:
+        return _reaped(await self._run("retire", (worker_id, limit)))
+
+    async def workers(self) -> list[WorkerInfo]:
+        return [_worker_info(*told) for told in await self._run("workers", ())]
+
+    # Operators.
+
+    async def cancel(self, ids: Sequence[str]) -> list[Verdict]:
+        return settling.operated(await self._run("cancel", [ref_of(id_) for id_ in ids]))
+
+    async def complete(self, job_id: str, result: str) -> Verdict:
+        return settling.operated(await self._run("complete", (result, ref_of(job_id))))[0]
+
+    async def retry(self, ids: Sequence[str]) -> list[Verdict]:
+        return settling.operated(await self._run("retry", [ref_of(id_) for id_ in ids]))
+
+    async def trigger(self, ids: Sequence[str]) -> list[Verdict]:
+        return settling.operated(await self._run("trigger", [ref_of(id_) for id_ in ids]))
+
+    async def delete(self, ids: Sequence[str], *, cascade: bool = False) -> list[str]:
+        gone, *refusal = await self._run("delete", (int(cascade), *map(ref_of, ids)))
+        if refusal:
+            blocker, dependents = refusal
+            raise HasDependents(id_of(blocker), map(id_of, dependents))
+        return [id_of(ref) for ref in gone]
+
+    async def pause(self, queue: str) -> bool:
+        return bool(await self._run("pause", (queue,)))
+
+    async def resume(self, queue: str) -> bool:
+        return bool(await self._run("resume", (queue,)))
+
+    async def purge(self, queue: str, limit: int = STEP) -> int:
+        purged: int = await self._run("purge", (queue, limit))
+        return purged
+
+    async def prune(self, default: Retention, queues: Mapping[str, Retention], limit: int = STEP) -> int:
+        words: list[Word] = [limit, *_retention(default)]
+        for queue, retention in queues.items():
+            words += (queue, *_retention(retention))
+        pruned: int = await self._run("prune", words)
+        return pruned
+
+    # Readers.
+
+    async def get(self, ids: Sequence[str]) -> list[JobRecord | None]:
+        return [described(told) for told in await self._run("get", [ref_of(id_) for id_ in ids])]
+
+    async def search(self, search: Search) -> Page:
+        state = -1 if search.state is None else STATES.index(search.state)
+        tag = "" if search.tag is None else f"={search.tag}"
+        place = ("", "", "") if search.cursor is None else _place(search.cursor)
+        words = (state, search.queue or "", search.task or "", tag, search.limit, *place)
+        jobs, cursor, looked_at = await self._run("search", words)
+        found = [job for told in jobs if (job := described(told)) is not None]
+        return Page(found, None if cursor is None else cursor.decode(), looked_at)
+
+    async def queues(self) -> list[QueueInfo]:
+        found = [_queue_info(*told) for told in await self._run("queues", ())]
+        return sorted(found, key=lambda queue: queue.name)
+
+    async def wait(self, ids: Sequence[str]) -> dict[str, JobRecord | None]:
+        await self._listen()
+        told = await self._run("wait", (self._channel, *map(ref_of, ids)))
+        return {id_: described(each) for id_, each in zip(ids, told, strict=True) if each != 0}
+
+    async def signals(self) -> AsyncIterator[Signal]:
+        await self._listen()
+        while not self._closed:
+            while self._signals:
+                yield self._signals.popleft()
+            self._signalled.clear()
+            await self._signalled.wait()
+
+    async def _listen(self) -> None:
+        """Let this object's channel be open, so that what happens from now on is heard."""
+        self._check_open()
+        if self._listening is None:
+            self._listening = asyncio.create_task(self._hear(), name="tenure-signals")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LISTENING_WITHIN):
+                await self._hearing.wait()
+
+    async def _hear(self) -> None:
+        async for message in self._link.listen(self._keys.channel(self._channel)):
+            if message is None:
+                self._hearing.set()
+                continue
+            kind, _, ref = message.partition(b" ")
+            self._signals.append(Signal(SignalKind(kind.decode()), id_of(ref)))
+            self._signalled.set()
+
+    # Scripts.
+
+    async def _run(self, script: str, words: Sequence[Word]) -> Any:
+        self._check_open()
+        if not self._opened:
+            await self.open()
+        return await self._link.run(scripts[script], self._words(*words))
+
+    def _words(self, *words: Word) -> tuple[Word, ...]:
+        return ("" if self._clock is None else repr(self._clock.wall()), *words)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreUnavailable(f"the store at {self._address} has been closed")
+
+
+def _request(request: LeaseRequest) -> list[Word]:
+    queues = tuple(dict.fromkeys(request.queues))
+    words = (request.worker, repr(request.ttl), nonce_word(request.nonce), request.limit, int(request.solo))
+    return [*words, len(queues), *queues]
+
+
+def _leased(request: LeaseRequest, told: Sequence[Any]) -> Leased:
+    refs, stored, records, edges, time_, suspect_waiting, due_in, something_in_inbox = told
+    given, now = dict(edges), float(time_)
+    return Leased(
+        [
+            leased(ref, new, record, given.get(index, ()), request, now)
+            for index, (ref, new, record) in enumerate(zip(refs, stored, records, strict=True))
+        ],
+        suspect_waiting=bool(suspect_waiting),
+        due_in=None if due_in is None else float(due_in),
+        inbox=bool(something_in_inbox),
+    )
+
+
+def _reaped(told: Sequence[Any]) -> list[Reaped]:
+    return [
+        Reaped(id_of(ref), queue.decode(), task.decode(), worker.decode(), losses, failed=bool(failed))
+        for ref, queue, task, worker, losses, failed in told
+    ]
+
+
+def _retention(retention: Retention) -> tuple[Word, ...]:
+    return (repr(retention.succeeded), repr(retention.failed), retention.count)
+
+
+def _place(cursor: str) -> tuple[str, str, str]:
+    match cursor.split(" "):
+        case [group, score, seq] if group.isdigit() and seq.isdigit() and _is_number(score):
+            return group, score, seq
+        case _:
+            raise InvalidOption(f"{cursor!r:.80} is no cursor: take the one that came with the page before")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _queue_info(name: bytes, paused: int, *told: Any) -> QueueInfo:
+    *counts, totals = told
+    waiting, scheduled, blocked, running, succeeded, failed, cancelled, broken = counts
+    return QueueInfo(
+        name=name.decode(),
+        paused=bool(paused),
+        waiting=waiting,
+        scheduled=scheduled,
+        blocked=blocked,
+        running=running,
+        succeeded=succeeded,
+        failed=failed,
+        cancelled=cancelled,
+        broken=broken,
+        totals=_totals(_pairs(totals)),
+    )
+
+
+def _worker_info(_name: bytes, silent_for: bytes, told: Sequence[bytes]) -> WorkerInfo:
+    fields = _pairs(told)
+    return msgspec.structs.replace(
+        _worker(fields["info"]),
+        held=int(fields["held"]),
+        started_at=float(fields["started"]),
+        silent_for=float(silent_for),
+        totals=_totals(fields),
+    )
+
+
+def _pairs(told: Sequence[bytes]) -> dict[str, bytes]:
+    return {name.decode(): value for name, value in zip(told[::2], told[1::2], strict=True)}
+
+
+def _totals(fields: Mapping[str, bytes]) -> Totals:
+    return Totals(**{name: int(fields.get(name, 0)) for name in Totals.__struct_fields__})

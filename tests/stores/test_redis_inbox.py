@@ -1,0 +1,92 @@
+"""The inbox of a Redis queue, filled by the programs that docs/inbox.md shows: no client of ours."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from tenure import App
+
+Push = Callable[[str, str], Awaitable[None]]
+
+NODE = """
+const [host, port, ...words] = process.argv.slice(1);
+const socket = require("node:net").connect(Number(port), host);
+socket.write(`*${words.length}\\r\\n` + words.map(word => `$${Buffer.byteLength(word)}\\r\\n${word}\\r\\n`).join(""));
+socket.on("data", reply => { process.stdout.write(reply); socket.end(); });
+"""
+
+
+@pytest.fixture(params=["redis-cli", "node"])
+def push(request: pytest.FixtureRequest, redis_url: str) -> Push:
+    """Push a value onto a list of the namespace, by another program."""
+    program = shutil.which(request.param)
+    if program is None:
+        pytest.skip(f"{request.param} is not installed")
+    url = urlsplit(redis_url)
+    host, port = url.hostname or "localhost", str(url.port or 6379)
+    [namespace] = parse_qs(url.query)["namespace"]
+    start = [program, "-h", host, "-p", port] if request.param == "redis-cli" else [program, "-e", NODE, host, port]
+
+    async def push(name: str, value: str) -> None:
+        words = ["RPUSH", f"tenure:{{{namespace}}}:{name}", value]
+        process = await asyncio.create_subprocess_exec(*start, *words, stdout=subprocess.PIPE)
+        reply, _ = await process.communicate()
+        assert int(reply.decode().strip().removeprefix(":")) >= 1
+
+    return push
+
+
+@pytest.fixture
+async def app(redis_url: str) -> AsyncIterator[App]:
+    app = App(redis_url)
+    yield app
+    await app.aclose()
+
+
+async def test_what_another_program_has_pushed_runs_within_the_poll_interval(app: App, push: Push) -> None:  # H1
+    ran = asyncio.Queue[tuple[int, str]]()
+
+    @app.task(queue="mail")
+    async def send(user: int, greeting: str) -> None:
+        await ran.put((user, greeting))
+
+    entry = json.dumps({"task": "send", "args": [42], "kwargs": {"greeting": "Grüß 'Gott'"}}, ensure_ascii=False)
+    async with app.worker(["mail"], poll=0.5), asyncio.timeout(20):
+        for _ in range(2):  # equal payloads are distinct jobs
+            await push("inbox:mail", entry)
+        assert [await ran.get() for _ in range(2)] == [(42, "Grüß 'Gott'")] * 2
+
+
+async def test_a_producer_may_wake_an_idle_worker(app: App, push: Push) -> None:
+    ran = asyncio.Event()
+
+    @app.task(queue="mail")
+    async def send() -> None:
+        ran.set()
+
+    async with app.worker(["mail"], poll=60), asyncio.timeout(20):
+        await asyncio.sleep(0.2)  # until it is idle
+        await push("inbox:mail", '{"task": "send"}')
+        await push("marker:mail", "1")
+        await ran.wait()
+
+
+async def test_a_queue_that_exists_is_served_by_its_pattern(app: App, push: Push) -> None:
+    ran = asyncio.Event()
+
+    @app.task(queue="mail")
+    async def send() -> None:
+        ran.set()
+
+    await app.apause("mail")
+    await app.aresume("mail")
+    async with app.worker(["*"], poll=0.5), asyncio.timeout(20):
+        await push("inbox:mail", '{"task": "send"}')
+        await ran.wait()

@@ -1,0 +1,45 @@
+"""Many idle workers on one Redis: a new job wakes one of them, not all."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from tests.worker.conftest import MakeApp, Start, Wire, eventually
+
+WORKERS = 100
+JOBS = 100
+
+
+@pytest.fixture
+def url(redis_url: str) -> str:
+    return redis_url
+
+
+@pytest.mark.parametrize("pattern", ["default", "*"])
+async def test_a_new_job_wakes_one_of_a_hundred_idle_workers(
+    make_app: MakeApp, wire: Wire, start: Start, pattern: str
+) -> None:
+    app = make_app(store=wire.open)
+
+    @app.task
+    async def quick() -> None:
+        pass
+
+    await quick.aenqueue()
+    for _ in range(WORKERS):
+        await start(app, pattern, poll=60, reap=False, beat=30)
+    await eventually(lambda: len(wire.calls["wait_for_work"]) >= WORKERS)
+    await asyncio.sleep(0.5)
+    before = len(wire.calls["settle_and_lease"])
+
+    began = time.monotonic()
+    for _ in range(JOBS):
+        job = await quick.aenqueue()
+        await job.aresult(timeout=10)
+
+    leases = len(wire.calls["settle_and_lease"]) - before
+    assert leases <= 2 * JOBS
+    assert time.monotonic() - began < 20
