@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from pathlib import Path
@@ -12,9 +11,9 @@ import redis
 import redis.asyncio
 import uvloop
 from engine import Engine, other_process
+from tests.servers.server import Server
 
 from tenure.job import new_id
-from tests.servers.server import Server
 
 ENQUEUE = """
 local fields, places, seq = {}, {}, redis.call('INCRBY', KEYS[4], #ARGV)
@@ -141,7 +140,9 @@ class Redis(Engine):
     def calls(self) -> int | None:
         # Not the total: that counts what scripts do, too.
         stats = self._client.info("commandstats")
-        return sum(int(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"]) for name in ("evalsha", "eval", "blpop", "ping"))
+        return sum(
+            int(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"]) for name in ("evalsha", "eval", "blpop", "ping")
+        )
 
     def bytes_used(self, url: str) -> int:  # noqa: ARG002
         return int(self._client.info("memory")["used_memory"])

@@ -189,7 +189,7 @@ class Bench:
         if busy is not None:
             workers = " + ".join(f"{each['cpu'] / span:.0%}" for each in found)
             busy.append(f"{workers} + {cpu / span:.0%} of a core")
-        return number / span
+        return float(number / span)
 
     def _work(self, url: str, arguments: list[str], processes: int = 1) -> list[dict[str, Any]]:
         with ExitStack() as stack:
