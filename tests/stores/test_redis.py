@@ -13,8 +13,8 @@ from tenure.job import State
 from tenure.lifecycle import Finish
 from tenure.options import Retention
 from tenure.stores.base import Health, Search, Store
-from tenure.stores.redis import facts
 from tenure.stores.redis.address import Address
+from tenure.stores.redis.health import facts
 from tenure.stores.redis.keys import Keys
 from tenure.stores.redis.records import id_of, ref_of
 from tenure.stores.redis.store import LAYOUT, RedisStore
@@ -281,7 +281,7 @@ INFO = {"redis_version": "7.0.15", "maxmemory_policy": "noeviction", "maxmemory"
     ],
 )
 def test_what_a_server_says_of_itself_is_judged(changes: dict[str, str], name: str, health: Health) -> None:
-    [fact] = [fact for fact in facts.facts(INFO | changes, "everysec", 0.1) if fact.name == name]
+    [fact] = [fact for fact in facts(INFO | changes, "everysec", 0.1) if fact.name == name]
 
     assert fact.health is health
     assert bool(fact.advice) is (health is not Health.OK)
@@ -292,6 +292,6 @@ def test_what_a_server_says_of_itself_is_judged(changes: dict[str, str], name: s
     [("always", "nothing"), ("everysec", "second or two"), ("no", "half a minute"), (None, "may not ask")],
 )
 def test_what_a_crash_may_lose_is_said(appendfsync: str | None, loses: str) -> None:
-    [fact] = [fact for fact in facts.facts(INFO, appendfsync, 0.1) if fact.name == "durability"]
+    [fact] = [fact for fact in facts(INFO, appendfsync, 0.1) if fact.name == "durability"]
 
     assert loses in fact.value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import random
 import weakref
@@ -53,23 +52,27 @@ class Link:
     def _connect(self) -> None:
         topology = Topology(self.address)
         self._room = asyncio.Semaphore(self.address.connections)
-        self._calls = Pool(self.address, topology, LoopWire, self._room)
-        # Threads wait for nobody: an interrupt could strike between taking a place and the duty to give it back.
-        self._blocking = Pool(self.address, topology, BlockingWire, contextlib.nullcontext())
-        self._waiting = Pool(self.address, topology, LoopWire, contextlib.nullcontext())
+        self._calls = Pool(self.address, topology, LoopWire)
+        self._blocking = Pool(self.address, topology, BlockingWire)
+        self._waiting = Pool(self.address, topology, LoopWire)
 
     async def run(self, script: Script, args: Sequence[Word]) -> Any:
         """Run a script with these arguments; its answer as Redis gives it: bytes, int, None, or a list of them."""
-        return await self._run(self._calls, script, args)
+        self._refuse_if_closed()
+        async with self._room:
+            return await self._run(self._calls, script, args)
 
     def run_now(self, script: Script, args: Sequence[Word]) -> Any:
         """As `run`, on a thread without an event loop, and done before it returns."""
+        # Threads wait for nobody: an interrupt could strike between taking a place and the duty to give it back.
+        self._refuse_if_closed()
         return at_once(self._run(self._blocking, script, args))
 
     async def command(self, *words: Word) -> Any:
         """Have the server do one command."""
         self._refuse_if_closed()
-        return await self._calls.ask(packed(*words), self.address.timeout)
+        async with self._room:
+            return await self._calls.ask(packed(*words), self.address.timeout)
 
     async def pop(self, keys: Sequence[str], timeout: float) -> bytes | None:
         """Wait until one of these lists has an element, and take its first; the name of that list, None after so many seconds.
@@ -114,7 +117,6 @@ class Link:
         await self._blocking.drop_idle()
 
     async def _run(self, pool: Pool[Any], script: Script, args: Sequence[Word]) -> Any:
-        self._refuse_if_closed()
         rest = (len(self._keys), *self._keys, *args)
         try:
             return await pool.ask(packed("EVALSHA", script.sha, *rest), self.address.timeout)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Generic, TypeVar
 
 from tenure.errors import OutcomeUnknown, StoreError, StoreFull, StoreUnavailable
@@ -27,28 +26,24 @@ class ScriptMissing(StoreError):
 class Pool(Generic[W]):
     """Connections of one kind. Each is used by one caller at a time; those not in use wait for the next."""
 
-    def __init__(
-        self, address: Address, topology: Topology, kind: type[W], room: AbstractAsyncContextManager[Any]
-    ) -> None:
+    def __init__(self, address: Address, topology: Topology, kind: type[W]) -> None:
         self._address = address
         self._topology = topology
         self._kind = kind
-        self._room = room
         self._idle: list[W] = []
         self._busy: set[W] = set()
         self._closed = False
 
     async def ask(self, request: bytes, timeout: float) -> Any:
         """Have the master do something within so many seconds, and give its answer."""
-        async with self._room:
-            for pause in PAUSES:
-                try:
-                    return await self._ask(request, timeout)
-                except StoreUnavailable:  # surely not done, so it may be done by another
-                    if self._topology.fixed:
-                        raise
-                await self._kind.pause(pause)
-            return await self._ask(request, timeout)
+        for pause in PAUSES:
+            try:
+                return await self._ask(request, timeout)
+            except StoreUnavailable:  # surely not done, so it may be done by another
+                if self._topology.fixed:
+                    raise
+            await self._kind.pause(pause)
+        return await self._ask(request, timeout)
 
     async def take(self) -> tuple[W, bool]:
         """A connection to the master, for one caller who gives it back or drops it; and whether it is new."""

@@ -14,7 +14,7 @@ import msgspec
 
 from tenure import inbox
 from tenure.clock import Clock
-from tenure.errors import HasDependents, InvalidOption, LayoutTooNew, StoreError, StoreUnavailable
+from tenure.errors import HasDependents, LayoutTooNew, StoreError, StoreUnavailable
 from tenure.inbox import ENTRY_LIMIT
 from tenure.job import JobRecord, NewJob
 from tenure.lease import AbortReason
@@ -36,17 +36,15 @@ from tenure.stores.base import (
     Signal,
     SignalKind,
     Store,
-    Totals,
     Verdict,
     WorkerInfo,
 )
-from tenure.stores.redis import enqueueing, facts, settling
+from tenure.stores.redis import enqueueing, health, reading, settling
 from tenure.stores.redis.address import Address
 from tenure.stores.redis.enqueueing import Joiner
 from tenure.stores.redis.keys import Keys
 from tenure.stores.redis.link import Link
 from tenure.stores.redis.records import (
-    STATES,
     Word,
     described,
     error_word,
@@ -74,7 +72,6 @@ PEEK = 100
 """Entries of an inbox that are looked at together."""
 
 _dumps = msgspec.json.Encoder().encode
-_worker = msgspec.json.Decoder(WorkerInfo).decode
 
 
 class RedisStore(Store):
@@ -135,7 +132,7 @@ class RedisStore(Store):
 
     async def facts(self) -> list[Fact]:
         self._check_open()
-        return await facts.examine(self._link)
+        return await health.examine(self._link)
 
     # Producers.
 
@@ -236,7 +233,7 @@ class RedisStore(Store):
         return _reaped(await self._run("retire", (worker_id, limit)))
 
     async def workers(self) -> list[WorkerInfo]:
-        return [_worker_info(*told) for told in await self._run("workers", ())]
+        return [reading.worker_info(*told) for told in await self._run("workers", ())]
 
     # Operators.
 
@@ -282,16 +279,10 @@ class RedisStore(Store):
         return [described(told) for told in await self._run("get", [ref_of(id_) for id_ in ids])]
 
     async def search(self, search: Search) -> Page:
-        state = -1 if search.state is None else STATES.index(search.state)
-        tag = "" if search.tag is None else f"={search.tag}"
-        place = ("", "", "") if search.cursor is None else _place(search.cursor)
-        words = (state, search.queue or "", search.task or "", tag, search.limit, *place)
-        jobs, cursor, looked_at = await self._run("search", words)
-        found = [job for told in jobs if (job := described(told)) is not None]
-        return Page(found, None if cursor is None else cursor.decode(), looked_at)
+        return reading.page(await self._run("search", reading.search_words(search)))
 
     async def queues(self) -> list[QueueInfo]:
-        found = [_queue_info(*told) for told in await self._run("queues", ())]
+        found = [reading.queue_info(*told) for told in await self._run("queues", ())]
         return sorted(found, key=lambda queue: queue.name)
 
     async def wait(self, ids: Sequence[str]) -> dict[str, JobRecord | None]:
@@ -370,56 +361,3 @@ def _reaped(told: Sequence[Any]) -> list[Reaped]:
 
 def _retention(retention: Retention) -> tuple[Word, ...]:
     return (repr(retention.succeeded), repr(retention.failed), retention.count)
-
-
-def _place(cursor: str) -> tuple[str, str, str]:
-    match cursor.split(" "):
-        case [group, score, seq] if group.isdigit() and seq.isdigit() and _is_number(score):
-            return group, score, seq
-        case _:
-            raise InvalidOption(f"{cursor!r:.80} is no cursor: take the one that came with the page before")
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _queue_info(name: bytes, paused: int, *told: Any) -> QueueInfo:
-    *counts, totals = told
-    waiting, scheduled, blocked, running, succeeded, failed, cancelled, broken = counts
-    return QueueInfo(
-        name=name.decode(),
-        paused=bool(paused),
-        waiting=waiting,
-        scheduled=scheduled,
-        blocked=blocked,
-        running=running,
-        succeeded=succeeded,
-        failed=failed,
-        cancelled=cancelled,
-        broken=broken,
-        totals=_totals(_pairs(totals)),
-    )
-
-
-def _worker_info(_name: bytes, silent_for: bytes, told: Sequence[bytes]) -> WorkerInfo:
-    fields = _pairs(told)
-    return msgspec.structs.replace(
-        _worker(fields["info"]),
-        held=int(fields["held"]),
-        started_at=float(fields["started"]),
-        silent_for=float(silent_for),
-        totals=_totals(fields),
-    )
-
-
-def _pairs(told: Sequence[bytes]) -> dict[str, bytes]:
-    return {name.decode(): value for name, value in zip(told[::2], told[1::2], strict=True)}
-
-
-def _totals(fields: Mapping[str, bytes]) -> Totals:
-    return Totals(**{name: int(fields.get(name, 0)) for name in Totals.__struct_fields__})

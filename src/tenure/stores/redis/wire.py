@@ -32,7 +32,9 @@ Refusal = ResponseError
 
 def packed(*words: Word) -> bytes:
     """A request, as it goes over the wire."""
-    request: bytes = hiredis.pack_command(words)  # type: ignore[arg-type]  # its stub says a tuple of one
+    # Numbers as text: hiredis does not survive a signal handler that raises while it makes text of one.
+    text = tuple([word if isinstance(word, (bytes, str)) else repr(word) for word in words])
+    request: bytes = hiredis.pack_command(text)  # type: ignore[arg-type]  # its stub says a tuple of one
     return request
 
 

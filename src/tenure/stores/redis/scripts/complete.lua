@@ -1,7 +1,7 @@
 -- complete: end a job as succeeded with this result, in whatever state it is; refused if it is final. A holder is told and
 -- loses its token.
 -- Arguments: the result, a ref.
--- include: step, draining, jobs, unique, edges, ending, operating, done
+-- include: step, draining, totals, jobs, unique, edges, ending, operating, recent, done
 
 local result = Step.arg()
 return Step.done(Operating.on_each(function(job)

@@ -1,7 +1,7 @@
 -- delete: remove these jobs, all or none. If a blocked job outside the list waits for one of them, then those go too, and
 -- theirs, if `cascade`; else it is refused.
 -- Arguments: cascade, refs. Answers: the refs of those that went; if it was refused then for whom, and who waits for it.
--- include: step, draining, jobs, unique, edges, ending, done
+-- include: step, draining, totals, jobs, unique, edges, ending, recent, done
 
 local cascade = Step.arg() == '1'
 local going, refs, chosen = {}, {}, {}

@@ -2,9 +2,30 @@
 -- Arguments: how many; then of each its ref, what is stored of it, its head, and the refs of those that it waits for.
 -- Answers: a refusal {kind, index, ref}; else what differs from a new job that waits: {index, state, the holder's ref if it
 -- is a duplicate}, for each.
--- include: step, jobs, unique, edges, ending, enqueueing, done
+-- include: step, adding, recent
 
-local jobs = New.read_all(tonumber(Step.arg()))
+local jobs, plain, refs, seen = Adding.read_all(tonumber(Step.arg())), true, {}, {}
+for i, new in ipairs(jobs) do
+  refs[i] = new.ref
+  plain = plain and new.head.plain and not new.head.run_at and not seen[new.ref]
+  seen[new.ref] = true
+end
+for _, known in ipairs(plain and Step.fields_of(Key.jobs, refs) or {}) do
+  plain = plain and not known
+end
+-- Whether a job came back that is waited for: only the other way knows what to do then.
+plain = plain and redis.call('EXISTS', Key.dependents) == 0
+
+if plain then
+  Adding.store(jobs)
+  if Step.to_sweep >= 200 then Recent.sweep() end
+  Step.wake_workers()
+  return {}
+end
+
+-- Behind the return, so that nothing of this is made for an enqueue that needs none of it.
+-- include: totals, jobs, unique, edges, ending, enqueueing, done
+
 local coming, refusal = New.plan(jobs)
 if not coming then return refusal end
 local others = New.add_all(coming)

@@ -2,7 +2,7 @@
 -- window, and workers that hold nothing and have been silent for ten minutes.
 -- Arguments: limit; the default retention (seconds for succeeded and cancelled, for failed and broken, count); then for
 -- each queue that has its own: name and retention.
--- include: step, draining, jobs, unique, edges, ending, done
+-- include: step, draining, totals, jobs, unique, edges, ending, recent, done
 
 local limit = tonumber(Step.arg())
 local function read_retention()
@@ -23,7 +23,7 @@ for _, worker in ipairs(redis.call('ZRANGE', Key.workers, 0, -1)) do
   end
 end
 
-local lapsed = redis.call('ZRANGEBYSCORE', Key.windows, '-inf', Step.now_score, 'LIMIT', 0, Step.CHUNK)
+local lapsed = redis.call('ZRANGEBYSCORE', Key.windows, '-inf', Step.score_of(Step.now), 'LIMIT', 0, Step.CHUNK)
 Step.each_chunk('HDEL', Key.uniques, lapsed)
 Step.each_chunk('ZREM', Key.windows, lapsed)
 
@@ -61,7 +61,7 @@ local function drop_plainly(plain, key_of)
   Step.each_chunk('HDEL', Key.jobs, refs)
   Step.each_chunk('HDEL', Key.records, refs)
   Step.each_chunk('ZREM', Key.order, refs)
-  Step.come_and_gone = Step.come_and_gone + #refs
+  Step.to_sweep = Step.to_sweep + 2 * #refs
   for key, some in pairs(places) do Step.each_chunk('ZREM', key, some) end
 end
 
@@ -71,7 +71,7 @@ local LOOK_AT = 10000
 local function drop_outlived()
   local looked_at = 0
   while pruned < limit and looked_at < LOOK_AT do
-    local refs = redis.call('ZRANGEBYSCORE', Key.kept, '-inf', Step.now_score, 'LIMIT', looked_at, Step.CHUNK)
+    local refs = redis.call('ZRANGEBYSCORE', Key.kept, '-inf', Step.score_of(Step.now), 'LIMIT', looked_at, Step.CHUNK)
     if #refs == 0 then return end
     local before = pruned
     drop(refs)

@@ -1,7 +1,7 @@
 -- purge: delete up to so many jobs of this queue that are not held; how many went. Blocked ones first, the newest first, so
 -- that dependents go before what they wait for.
 -- Arguments: the queue, limit.
--- include: step, draining, jobs, unique, edges, ending, done
+-- include: step, draining, totals, jobs, unique, edges, ending, recent, done
 
 local queue, limit = Step.arg(), tonumber(Step.arg())
 local going = {}

@@ -1,6 +1,6 @@
 -- queues: count the jobs of every queue: name, whether paused, how many in line, scheduled, blocked, running, succeeded,
 -- failed, cancelled, broken; and its totals, each name followed by its number.
--- include: step, jobs
+-- include: step, totals, jobs
 
 local found = {}
 for i, queue in ipairs(redis.call('SMEMBERS', Key.queues)) do

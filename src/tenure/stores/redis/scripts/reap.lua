@@ -1,7 +1,7 @@
 -- reap: take up to so many jobs of these queues from holders whose lease has expired, the longest expired first; if that was
 -- not so many, fail parked jobs whose time is over.
 -- Arguments: limit, and the queues. Answers: of each job that was taken ref, queue, task, worker, losses, whether it failed.
--- include: step, draining, jobs, unique, edges, ending, losing, done
+-- include: step, draining, totals, jobs, unique, edges, ending, losing, recent, done
 
 local limit, queues = tonumber(Step.arg()), Step.rest()
 
@@ -10,7 +10,7 @@ local function over(family, room)
   local found = {}
   for _, queue in ipairs(queues) do
     if #found >= room then break end
-    local places = redis.call('ZRANGEBYSCORE', family .. queue, '-inf', Step.now_score, 'LIMIT', 0, room - #found)
+    local places = redis.call('ZRANGEBYSCORE', family .. queue, '-inf', Step.score_of(Step.now), 'LIMIT', 0, room - #found)
     for i = 1, #places do found[#found + 1] = places[i] end
   end
   return found

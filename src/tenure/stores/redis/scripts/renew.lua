@@ -1,6 +1,6 @@
 -- renew: hold each job for longer and note its progress; false each, or the state that it is in now, -1 if it is gone.
 -- Arguments: how many; then of each its ref, token, queue, seconds from now (or nothing) and progress (or nothing).
--- include: step, draining, jobs
+-- include: step, draining, totals, jobs
 
 local answers = {}
 for i = 1, tonumber(Step.arg()) do

@@ -1,6 +1,6 @@
 -- retire: forget a worker that is known to be dead and take up to so many of its jobs, as reap does and with its answer.
 -- Arguments: the worker, limit.
--- include: step, draining, jobs, unique, edges, ending, losing, done
+-- include: step, draining, totals, jobs, unique, edges, ending, losing, recent, done
 
 local worker, limit = Step.arg(), tonumber(Step.arg())
 local wanted = math.min(limit, tonumber(redis.call('HGET', Key.holding, worker)) or 0)

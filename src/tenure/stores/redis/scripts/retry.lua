@@ -1,7 +1,7 @@
 -- retry: put each final job at the back again, attempt and losses 0, the fence going on; blocked if an edge of it is open.
 -- Refused if it is not final, if its unique key is held by another, or if the blocker of an open edge is gone.
 -- Arguments: refs.
--- include: step, draining, jobs, unique, edges, operating, done
+-- include: step, draining, totals, jobs, unique, edges, operating, recent, done
 
 -- The refs of those that a job still waits for; nil, and the first that is gone.
 local function open_blockers(job)

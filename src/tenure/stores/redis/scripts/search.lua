@@ -2,7 +2,7 @@
 -- Arguments: state (-1: all, newest first), queue, task, tag behind a = (each nothing for any), limit; and where the page
 -- before ended: group, score, seq. Answers: the jobs, where this page ended (nothing at the end of the listing), how many
 -- were looked at.
--- include: step, jobs, edges, reading
+-- include: step, totals, jobs, edges, reading
 
 local state, queue, task, tag, limit = tonumber(Step.arg()), Step.arg(), Step.arg(), Step.arg(), tonumber(Step.arg())
 local seen = { group = tonumber(Step.arg()) or 1, score = tonumber(Step.arg()), seq = tonumber(Step.arg()) }

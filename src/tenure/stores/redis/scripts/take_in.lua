@@ -1,11 +1,11 @@
 -- take_in: turn entries of a queue's inbox into jobs, each in the step in which it goes; how many went. Stops at the first
 -- that is not what the caller has seen there: another has been quicker.
 -- Arguments: the queue, how many; then of each the entry, its error if it cannot be read, and the job as in enqueue.
--- include: step, jobs, unique, edges, ending, enqueueing, done
+-- include: step, totals, jobs, unique, edges, ending, adding, enqueueing, recent, done
 
 local queue, taken, broken = Step.arg(), {}, {}
 for i = 1, tonumber(Step.arg()) do
-  local entry, error, new = Step.arg(), Step.arg(), New.read()
+  local entry, error, new = Step.arg(), Step.arg(), Adding.read()
   if redis.call('LINDEX', Key.inbox .. queue, 0) ~= entry then break end
   redis.call('LPOP', Key.inbox .. queue)
   taken[i] = new

@@ -1,7 +1,7 @@
 -- wait: read those jobs that are final, nothing for those that do not exist, and 0 for the others, which are announced on
 -- this channel when they become final: one step, so that none becomes final in between.
 -- Arguments: the channel, refs. Answers: as `describe` does.
--- include: step, draining, jobs, edges, reading, done
+-- include: step, draining, totals, jobs, edges, reading, recent, done
 
 local channel, refs = Step.arg(), Step.rest()
 Jobs.load_all(refs)

@@ -42,7 +42,7 @@ function Ending.finish(job, state, result, error, by, settled)
   if not settled then job.nonce = no_nonce end
   Jobs.put(job)
   if job.options.unique and (state == is.cancelled or not job.options.window) then Unique.free(job) end
-  Step.count(name_of[state], job.queue, by)
+  Totals.count(name_of[state], job.queue, by)
   if Jobs.has(job, flag.awaited) then Ending.tell_waiters(job, 'done') end
 end
 
@@ -99,7 +99,7 @@ function Ending.remove(job)
   redis.call('HDEL', Key.jobs, job.ref)
   redis.call('HDEL', Key.records, job.ref)
   redis.call('ZREM', Key.order, job.ref)
-  Step.come_and_gone = Step.come_and_gone + 1
+  Step.to_sweep = Step.to_sweep + 2
   Step.loaded[job.ref] = false
   Unique.free(job)
   for position, edge in ipairs(Edges.of(job)) do

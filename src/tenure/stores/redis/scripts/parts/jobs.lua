@@ -134,12 +134,12 @@ end
 -- Take a job out of where it stands, before anything about it changes; `put` it where it then belongs.
 function Jobs.take(job)
   Jobs.each_place(job, function(key, _, place) redis.call('ZREM', key, place) end)
-  if job.state == is.running then Step.hold(job.worker, -1) end
+  if job.state == is.running then Totals.hold(job.worker, -1) end
 end
 
 function Jobs.put(job)
   Jobs.each_place(job, function(key, score, place) redis.call('ZADD', key, score, place) end)
-  if job.state == is.running then Step.hold(job.worker, 1) end
+  if job.state == is.running then Totals.hold(job.worker, 1) end
   job.changed = true
 end
 

@@ -7,7 +7,7 @@ local Leasing = {
 
 -- Up to so many refs from a sorted set of places whose time, which is the score, has come; the first of them first.
 function Leasing.over(key)
-  local refs = redis.call('ZRANGEBYSCORE', key, '-inf', Step.now_score, 'LIMIT', 0, Leasing.STEP)
+  local refs = redis.call('ZRANGEBYSCORE', key, '-inf', Step.score_of(Step.now), 'LIMIT', 0, Leasing.STEP)
   for i = 1, #refs do refs[i] = string.sub(refs[i], 7) end
   Jobs.load_all(refs)
   return refs
@@ -79,7 +79,7 @@ function Leasing.hand_out_all(request, queue, popped)
   if n > 0 then
     Step.each_chunk('ZADD', Key.held .. queue, held)
     Step.each_chunk('HSET', Key.records, records)
-    Step.hold(request.worker, n / 2)
+    Totals.hold(request.worker, n / 2)
   end
   return #out.refs - before
 end

@@ -7,7 +7,7 @@ function Losing.one(job)
   local losses, most = job.losses + 1, job.options.max_losses or 3
   local failed = most > 0 and losses >= most and (Jobs.has(job, flag.solo) or most == 1)
   local worker = job.worker
-  Step.count('lost', job.queue, worker)
+  Totals.count('lost', job.queue, worker)
   Ending.revoke(job, 'taken')
   Jobs.take(job)
   job.state, job.losses, job.result = is.waiting, losses, nil

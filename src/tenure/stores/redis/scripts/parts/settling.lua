@@ -19,7 +19,7 @@ function Settling.read()
       Step.read_so_far = at + 3
       refs[i], tokens[i], steps[i] = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
       if string.byte(steps[i]) == Settling.FINISH then
-        items.children[i] = New.read_all(select(5, cmsgpack.unpack_limit(steps[i], 4, 1)))
+        items.children[i] = Adding.read_all(select(5, cmsgpack.unpack_limit(steps[i], 4, 1)))
       end
     end
     n = group.last
@@ -30,7 +30,7 @@ end
 
 -- A broken job never ran.
 function Settling.count_processed(state, queue, worker, number)
-  if state ~= is.broken then Step.count('processed', queue, worker, number) end
+  if state ~= is.broken then Totals.count('processed', queue, worker, number) end
 end
 
 -- Nearly every job simply finishes: those that have nothing else about them go together, and change no more than their
@@ -68,12 +68,12 @@ end
 -- Move the places of jobs of one group from held to ended.
 function Settling.move(group, state, places)
   if #places == 0 then return end
-  local scored = {}
-  for i = 1, #places do scored[2 * i - 1], scored[2 * i] = Step.now_score, places[i] end
+  local scored, now = {}, Step.score_of(Step.now)
+  for i = 1, #places do scored[2 * i - 1], scored[2 * i] = now, places[i] end
   Step.each_chunk('ZREM', Key.held .. group.queue, places)
   Step.each_chunk('ZADD', Key.ended .. name_of[state] .. ':' .. group.queue, scored)
-  Step.hold(group.worker, -#places)
-  Step.count(name_of[state], group.queue, group.worker, #places)
+  Totals.hold(group.worker, -#places)
+  Totals.count(name_of[state], group.queue, group.worker, #places)
   Settling.count_processed(state, group.queue, group.worker, #places)
 end
 
@@ -83,8 +83,8 @@ local Singly = later(function(Singly)
 function Singly.requeue(job, step)
   local _, delay, run_at, counts, front, missed, error = cmsgpack.unpack_limit(step, 6, 1)
   if counts then
-    Step.count('processed', job.queue, job.worker)
-    Step.count('retried', job.queue, job.worker)
+    Totals.count('processed', job.queue, job.worker)
+    Totals.count('retried', job.queue, job.worker)
   end
   Jobs.take(job)
   job.state, job.result = is.waiting, nil

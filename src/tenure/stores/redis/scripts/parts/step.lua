@@ -1,4 +1,17 @@
--- The step itself: its time, its arguments, what it gathers, and the small moves that every step is made of.
+-- The step itself: its time, its arguments, what it gathers, and the moves that nearly every step is made of.
+
+-- A part whose functions are made when one of them is first asked for. Most steps need few of them, and Lua would make them
+-- all at every call, which takes longer than a small step itself.
+local parts = {
+  __index = function(part, name)
+    setmetatable(part, nil)
+    part.define(part)
+    return part[name]
+  end,
+}
+local function later(define)
+  return setmetatable({ define = define }, parts)
+end
 
 local Step = {
   now = tonumber(ARGV[1]),
@@ -7,7 +20,7 @@ local Step = {
   in_queues = {},     -- what has happened and how often, to be counted at the end, by queue
   by_workers = {},    -- and by worker
   woken = {},         -- how much there is new in a queue, for idle workers to be woken at the end
-  come_and_gone = 0,  -- how many jobs were stored or removed
+  to_sweep = 0,       -- entries of `recent` to be looked at at the end
   CHUNK = 1000,       -- values that a command gets at most: Lua's stack holds some thousands
 }
 if not Step.now then
@@ -19,8 +32,6 @@ end
 function Step.score_of(time)
   return time == math.huge and 'inf' or string.format('%.0f', time * 1000000)
 end
-
-Step.now_score = Step.score_of(Step.now)
 
 -- The arguments one by one, the time not among them.
 function Step.arg()
@@ -63,33 +74,6 @@ function Step.seq_of(number)
   return struct.pack('>I6', number)
 end
 
--- It has happened so many times more (or once), in this queue, through this worker.
-function Step.count(what, queue, worker, number)
-  Step.add(Step.in_queues, queue, what, number or 1)
-  if worker then Step.add(Step.by_workers, worker, what, number or 1) end
-end
-
-function Step.add(totals, name, what, number)
-  local own = totals[name]
-  if not own then
-    own = {}
-    totals[name] = own
-  end
-  own[what] = (own[what] or 0) + number
-end
-
-function Step.write_totals()
-  for queue, totals in pairs(Step.in_queues) do
-    for what, number in pairs(totals) do redis.call('HINCRBY', Key.totals .. queue, what, number) end
-  end
-  for worker, totals in pairs(Step.by_workers) do
-    -- One that is not registered has none.
-    if redis.call('EXISTS', Key.worker .. worker) == 1 then
-      for what, number in pairs(totals) do redis.call('HINCRBY', Key.worker .. worker, what, number) end
-    end
-  end
-end
-
 -- There is so much new in a queue: as many idle workers may be woken.
 function Step.wake(queue, number)
   Step.woken[queue] = (Step.woken[queue] or 0) + (number or 1)
@@ -112,25 +96,7 @@ function Step.wake_workers()
   Step.woken = {}
 end
 
--- A worker holds so many jobs more, or fewer.
-function Step.hold(worker, number)
-  if redis.call('HINCRBY', Key.holding, worker, number) == 0 then redis.call('HDEL', Key.holding, worker) end
-end
-
 -- A queue comes to exist: those who serve patterns look again, all of them.
 function Step.found_queue(queue)
   if redis.call('SADD', Key.queues, queue) == 1 then Step.fill(Key.arrivals, 100) end
-end
-
--- A part whose functions are made when one of them is first asked for. Most steps need few of them, and Lua would make them
--- all at every call, which takes longer than a small step itself.
-local function later(define)
-  local part = {}
-  return setmetatable(part, {
-    __index = function(_, name)
-      setmetatable(part, nil)
-      define(part)
-      return part[name]
-    end,
-  })
 end

@@ -57,7 +57,7 @@ def _version(info: Mapping[str, str]) -> Fact:
         return Fact("version", f"Valkey {info['valkey_version']}")
     version = info.get("redis_version", "0")
     if tuple(map(int, version.split(".")[:2])) < (6, 2):
-        return Fact("version", f"Redis {version}", Health.BAD, "Use Redis 6.2 or newer, or Valkey.")
+        return Fact("version", f"Redis {version}", Health.BAD, "use Redis 6.2 or newer, or Valkey")
     return Fact("version", f"Redis {version}")
 
 
@@ -70,33 +70,31 @@ def _durability(info: Mapping[str, str], appendfsync: str | None) -> Fact:
                 value = "append-only file, synced every second: a crash may lose the last second or two"
             case "no":
                 value = "append-only file, synced when the system likes: a crash may lose half a minute"
-                return Fact("durability", value, Health.WARN, "Set appendfsync to everysec or always.")
+                return Fact("durability", value, Health.WARN, "set appendfsync to everysec or always")
             case _:
                 value = "append-only file, synced as appendfsync says, which this user may not ask"
         return Fact("durability", value)
     value = "snapshots only: a crash loses what came after the latest one"
     if info.get("rdb_last_bgsave_time_sec", "-1") == "-1":
         value = "no append-only file, and no snapshot since the start: a crash may lose every job"
-    return Fact("durability", value, Health.WARN, "Set appendonly to yes, so that acknowledged jobs survive a crash.")
+    return Fact("durability", value, Health.WARN, "set appendonly to yes, so that acknowledged jobs survive a crash")
 
 
 def _eviction(info: Mapping[str, str]) -> Fact:
     policy = info.get("maxmemory_policy", "unknown")
     if policy == "noeviction":
         return Fact("eviction", "none: a full memory refuses new jobs")
-    return Fact("eviction", policy, Health.BAD, "Set maxmemory-policy to noeviction: any other may delete jobs.")
+    return Fact("eviction", policy, Health.BAD, "set maxmemory-policy to noeviction: any other may delete jobs")
 
 
 def _memory(info: Mapping[str, str]) -> Fact:
     used, most = int(info.get("used_memory", "0")), int(info.get("maxmemory", "0"))
     if not most:
-        advice = "Set maxmemory below what the machine has, so that enqueueing fails before the machine does."
+        advice = "set maxmemory below what the machine has, so that enqueueing fails before the machine does"
         return Fact("memory", f"{_mib(used)} used, no maximum", Health.WARN, advice)
     value = f"{_mib(used)} of {_mib(most)} used"
     if used > 0.9 * most:
-        return Fact(
-            "memory", value, Health.WARN, "Work jobs off, keep finished ones for less long, or raise maxmemory."
-        )
+        return Fact("memory", value, Health.WARN, "work jobs off, keep finished ones for less long, or raise maxmemory")
     return Fact("memory", value)
 
 
@@ -107,12 +105,12 @@ def _mib(number: int) -> str:
 def _role(info: Mapping[str, str]) -> Fact:
     role = info.get("role", "unknown")
     if role != "master":
-        return Fact("role", role, Health.BAD, "Point the URL at the master: a replica takes no writes.")
+        return Fact("role", role, Health.BAD, "point the URL at the master: a replica takes no writes")
     return Fact("role", f"master with {info.get('connected_slaves', '0')} replica(s)")
 
 
 def _latency(round_trip: float) -> Fact:
     value = f"{round_trip:.2f} ms a round trip"
     if round_trip > SLOW:
-        return Fact("latency", value, Health.WARN, "Bring workers nearer to the server: each step is a round trip.")
+        return Fact("latency", value, Health.WARN, "bring workers nearer to the server: each step is a round trip")
     return Fact("latency", value)

@@ -1,0 +1,70 @@
+-- Jobs coming in, as far as they only come in line: what nearly every enqueue is.
+
+local Adding = later(function(Adding)
+
+local heads = {}
+
+-- The next of a step's new jobs from its arguments: ref, what is stored of it, its head, which jobs that are alike share, and
+-- the refs of those that it waits for.
+function Adding.read()
+  local new = { ref = Step.arg(), stored = Step.arg() }
+  local head = Step.arg()
+  local known = heads[head]
+  if not known then
+    local queue, priority, kind, delay, run_at, edges, raises, _
+    _, queue, priority, kind, delay, run_at, edges, raises = cmsgpack.unpack_limit(head, 7, 1)
+    run_at = run_at or (delay > 0 and Step.now + delay) or nil
+    known = { queue = queue, priority = tostring(priority), run_at = run_at and run_at > Step.now and run_at or nil,
+              edges = edges, raises = raises, plain = kind == 0 }
+    heads[head] = known
+  end
+  new.head = known
+  if known.edges > 0 then
+    new.after = {}
+    for position = 1, known.edges do new.after[position] = Step.arg() end
+  end
+  return new
+end
+
+function Adding.read_all(number)
+  local jobs = {}
+  for i = 1, number do jobs[i] = Adding.read() end
+  return jobs
+end
+
+-- Store jobs, and put those in line that go there at once; the others are given back.
+function Adding.store(coming)
+  local last = Step.draw(#coming)
+  local before, after = '\152\203' .. struct.pack('>d', Step.now), '\207\0\0'
+  local stored, recent, lines, others = {}, {}, {}, {}
+  for i, new in ipairs(coming) do
+    local seq, head = Step.seq_of(last + i), new.head
+    new.stored = before .. new.stored .. after .. seq
+    stored[2 * i - 1], stored[2 * i] = new.ref, new.stored
+    recent[i] = seq .. new.ref
+    local line = lines[head.queue]
+    if not line then
+      line = {}
+      lines[head.queue] = line
+    end
+    if head.plain and not head.run_at then
+      line[#line + 1] = head.priority
+      line[#line + 1] = recent[i]
+    else
+      others[#others + 1] = new
+    end
+  end
+  Step.each_chunk('HSET', Key.jobs, stored)
+  Step.each_chunk('RPUSH', Key.recent, recent)
+  -- Every hundredth job pays for all hundred.
+  local hundreds = math.floor((last + #coming) / 100) - math.floor(last / 100)
+  Step.to_sweep = Step.to_sweep + 200 * hundreds
+  for queue, line in pairs(lines) do
+    Step.found_queue(queue)
+    Step.each_chunk('ZADD', Key.line .. queue, line)
+    if #line > 0 then Step.wake(queue, #line / 2) end
+  end
+  return others
+end
+
+end)

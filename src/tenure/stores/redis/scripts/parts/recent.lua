@@ -1,0 +1,24 @@
+-- The latest jobs in order of enqueueing.
+
+local Recent = later(function(Recent)
+
+-- Keep `recent` about as long as there are jobs: of its oldest entries those whose jobs are gone go, the others are moved to
+-- `order`. For each job that comes or goes two entries are looked at, so there are never many more dead ones than live ones.
+function Recent.sweep()
+  if redis.call('LLEN', Key.recent) <= 2 * redis.call('HLEN', Key.jobs) + Step.CHUNK then return end
+  local left = Step.to_sweep
+  while left > 0 do
+    local entries, alive = redis.call('LPOP', Key.recent, math.min(left, Step.CHUNK)), {}
+    for _, entry in ipairs(entries or {}) do
+      local ref = string.sub(entry, 7)
+      if redis.call('HEXISTS', Key.jobs, ref) == 1 then
+        alive[#alive + 1] = struct.unpack('>I6', entry)
+        alive[#alive + 1] = ref
+      end
+    end
+    Step.each_chunk('ZADD', Key.order, alive)
+    left = left - Step.CHUNK
+  end
+end
+
+end)
