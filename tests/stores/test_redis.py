@@ -20,7 +20,7 @@ from tenure.stores.redis.records import id_of, ref_of
 from tenure.stores.redis.store import LAYOUT, RedisStore
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance import MakeStore, PutIn, StoreConformance
-from tenure.testing.conformance.scene import FAIL, SUCCEED, a_job, counts, enqueue, everything, lease, lease_one, line
+from tenure.testing.conformance.scene import SUCCEED, a_job, counts, enqueue, everything, lease, lease_one, line
 from tenure.testing.conformance.scene import settle as settle_one
 
 
@@ -136,44 +136,6 @@ async def test_a_job_that_came_back_is_listed_once_and_as_the_newest(store: Stor
     await store.enqueue([again])
 
     assert [job.id for job in await everything(store)] == ["again", other]
-
-
-async def test_a_blocker_that_came_back_tells_even_those_who_have_ended_meanwhile(store: Store) -> None:
-    blocker = a_job(id="blocker", queue="b")
-    await store.enqueue([blocker])
-    [dependent] = await enqueue(store, a_job(after=("blocker",)))
-    await settle_one(store, await lease_one(store, "b"), FAIL)
-    await store.delete(["blocker"])
-    await store.enqueue([blocker])
-    await settle_one(store, await lease_one(store, "b"), SUCCEED)
-
-    await store.retry([dependent])
-
-    assert (await lease_one(store)).job.results == ("42",)
-
-
-async def test_purge_takes_dependents_first_whatever_their_priority(store: Store) -> None:
-    await enqueue(
-        store,
-        a_job(id="1", priority=1),
-        a_job(id="2", priority=9, after=("1",)),
-        a_job(id="3", priority=-9, after=("2",)),
-        a_job(id="4", priority=5, after=("3",)),
-    )
-    left = []
-    while await store.purge("q", limit=1):
-        left.append([job.id for job in await everything(store)])
-
-    assert left == [["3", "2", "1"], ["2", "1"], ["1"], []]
-
-
-async def test_pruning_looks_past_more_jobs_with_a_claim_than_a_step(store: Store) -> None:  # I16
-    await enqueue(store, *[a_job(unique=f"{n}", window=1e6) for n in range(1100)])
-    await work_off(store)
-    await enqueue(store)
-    await work_off(store)
-
-    assert await store.prune(NOTHING, {}) == 1
 
 
 async def test_enqueues_that_come_together_go_together_and_in_order(store: Store, server: redis.Redis) -> None:

@@ -46,6 +46,8 @@ def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
         dependents = [job for job in dependents if job.id in stored]
     if not tx.plainly:
         _count(tx, placed)
+    if tx.edges:
+        tx.run("mark_awaited", dumps([job.id for job, _, _ in placed]))
     failed = _tie(tx, dependents) if dependents else []
     if dependents or holders:
         wanted = [*holders.values(), *(job.id for job in dependents)]

@@ -78,8 +78,6 @@ def _retry(tx: Transaction, job: Facts) -> Verdict:
         if holder is not None and holder[0] != job.id:
             return refused(f"job {holder[0]} holds its unique key", state=state, other=holder[0])
         tx.run("hold_unique", job.task, job.unique, job.id, job.unique_until)
-    # One of them may have been deleted and enqueued again, which knows of nobody who waits for it.
-    tx.run("mark_blocking", dumps([blocker for blocker, _ in blockers]))
     tx.run("revive_job", job.id, len(blockers), None if blockers else tx.seq(1))
     tx.moved(job.queue, state, "blocked" if blockers else "waiting")
     if not blockers:

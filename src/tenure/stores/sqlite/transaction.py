@@ -45,7 +45,7 @@ class NotPlain(Exception):
 class Transaction:
     """What the operations work with. Counter changes are gathered and written once, by `flush`."""
 
-    __slots__ = ("_connection", "_queues", "_workers", "boot", "plainly", "signals", "wall", "work")
+    __slots__ = ("_connection", "_queues", "_workers", "boot", "edges", "plainly", "signals", "wall", "work")
 
     def __init__(self, connection: apsw.Connection, clock: Clock, *, plainly: bool = True) -> None:
         self._connection = connection
@@ -58,6 +58,9 @@ class Transaction:
         self._workers: dict[str, dict[str, int]] = {}
         self.work: dict[str, int] = {}
         """Jobs that came in line, by queue: idle workers to wake after the commit."""
+
+        self.edges = False
+        """Whether any edge was open when a seq was last drawn."""
 
         self.signals: list[tuple[str, Signal]] = []
         """Doorbells to ring after the commit, and what to tell them."""
@@ -152,7 +155,9 @@ class Transaction:
         last = 0
         for start in range(0, len(rows), _EACH):
             group = rows[start : start + _EACH]
-            for name, seq, paused in self._connection.execute(_COUNT[len(group)], list(chain.from_iterable(group))):
+            counted = self._connection.execute(_COUNT[len(group)], list(chain.from_iterable(group)))
+            for name, seq, paused, edges in counted:
+                self.edges = bool(edges)
                 last = seq
                 if paused:
                     self.work.pop(name, None)

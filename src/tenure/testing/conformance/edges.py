@@ -380,3 +380,16 @@ class Edges:
         await store.retry([dependent])
 
         assert (await lease_one(store)).job.results == ("42",)
+
+    async def test_a_blocker_that_came_back_tells_even_those_who_have_ended_meanwhile(self, store: Store) -> None:
+        blocker = a_job(id="blocker", queue="b")
+        await store.enqueue([blocker])
+        [dependent] = await enqueue(store, a_job(after=("blocker",)))
+        await settle(store, await lease_one(store, "b"), FAIL)
+        await store.delete(["blocker"])
+        await store.enqueue([blocker])
+        await settle(store, await lease_one(store, "b"), SUCCEED)
+
+        await store.retry([dependent])
+
+        assert (await lease_one(store)).job.results == ("42",)

@@ -24,6 +24,7 @@ from tenure.testing.conformance.scene import (
     assert_counters_equal_a_recount,
     counts,
     enqueue,
+    everything,
     lease,
     lease_one,
     line,
@@ -407,3 +408,17 @@ class Operators:
             assert (job.state, job.error and job.error.type) == (State.FAILED, "BlockerFailed")
         assert await line(store, "other") == [proceeding]
         await assert_counters_equal_a_recount(store)
+
+    async def test_purge_takes_dependents_first_whatever_their_priority(self, store: Store) -> None:
+        await enqueue(
+            store,
+            a_job(id="1", priority=1),
+            a_job(id="2", priority=9, after=("1",)),
+            a_job(id="3", priority=-9, after=("2",)),
+            a_job(id="4", priority=5, after=("3",)),
+        )
+        left = []
+        while await store.purge("q", limit=1):
+            left.append([job.id for job in await everything(store)])
+
+        assert left == [["3", "2", "1"], ["2", "1"], ["1"], []]

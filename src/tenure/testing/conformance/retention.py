@@ -221,3 +221,10 @@ class Keeping:
         clock.advance(1)
         assert await store.prune(NOTHING, {}) == 1
         assert await store.get([job_id]) == [None]
+
+    async def test_pruning_looks_past_more_jobs_with_a_claim_than_a_step(self, store: Store) -> None:  # I16
+        await enqueue(store, *[a_job(unique=f"{n}", window=1e6) for n in range(1100)], a_job())
+        while leases := await lease(store, limit=1000):
+            await store.settle([(each, SUCCEED) for each in leases])
+
+        assert await store.prune(NOTHING, {}) == 1

@@ -1,6 +1,6 @@
 -- count_queues: add to the counts and totals of queues, which come to exist by it, and say which of them are paused; the row
 -- without a name reserves places at the back of the line, and the last of them comes back. The caller repeats the group of
--- values for as many rows as it has.
+-- values for as many rows as it has. Also says whether any edge is open, for no more than a look.
 INSERT INTO tenure_queues (
     name, seq, waiting, scheduled, blocked, running, succeeded, failed, cancelled, broken,
     total_processed, total_succeeded, total_failed, total_retried, total_lost, total_cancelled, total_broken
@@ -22,4 +22,4 @@ ON CONFLICT (name) DO UPDATE SET
     total_lost = total_lost + excluded.total_lost,
     total_cancelled = total_cancelled + excluded.total_cancelled,
     total_broken = total_broken + excluded.total_broken
-RETURNING name, seq, paused
+RETURNING name, seq, paused, EXISTS (SELECT 1 FROM tenure_edges WHERE open = 1)
