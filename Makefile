@@ -19,7 +19,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all check bench clean
+.PHONY: help demo test test-all soak check bench clean
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 16
@@ -30,13 +30,20 @@ demo: $(STAMPS)/run ## Watch jobs run, fail, retry and survive a kill -9
 test: $(STAMPS)/dev ## Run the whole test suite
 	@$(BIN)/python -m pytest -n $(JOBS) $(TESTS)
 
-test-all: ## Run the suite at full length, and the short one on every other Python from 3.11 on that is installed here
+test-all: ## Run the suite at full length, and the short one on every other server and every other Python that is here
 	@TENURE_LONG=1 $(MAKE) --no-print-directory test TESTS="-m 'long or not long'"
+	@for server in valkey redis; do \
+		echo "$$server"; \
+		TEST_REDIS=$$server $(MAKE) --no-print-directory test TESTS="-k redis" || exit 1; \
+	done
 	@for version in $(VERSIONS); do \
 		python$$version -c '' 2>/dev/null || continue; \
 		echo "Python $$version"; \
 		$(MAKE) --no-print-directory test VENV=.venv/$$version PYTHON=python$$version || exit 1; \
 	done
+
+soak: $(STAMPS)/dev ## Run processes on each store under continuous faults, ten minutes each (MINUTES=, STORES=, SEED=)
+	@$(BIN)/python -m tests.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(STORES),--stores $(STORES)) $(if $(SEED),--seed $(SEED))
 
 check: $(STAMPS)/dev ## Check format, lint, types and import layers
 	@$(BIN)/ruff format --check --quiet . || { echo 'run: $(BIN)/ruff format'; exit 1; }

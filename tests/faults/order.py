@@ -42,8 +42,12 @@ def in_order(story: Story) -> Iterator[Violation]:
     for stays in lines.values():
         # Whoever came at the back has been in line since he has his place; who came back to the front, since then only.
         yield from _overtaken([stay for stay in stays if not stay.returned], stays)
+        stays.sort(key=lambda stay: stay.lease.call.asked)
+        leased = [stay.lease.call.asked for stay in stays]
         for returned in _groups([stay for stay in stays if stay.returned], lambda stay: stay.came):
-            since = [stay for stay in stays if stay.lease.call.asked > returned[0].came.answered]
+            # Nobody overtakes who is leased after the last of them.
+            last = max(stay.lease.call.asked for stay in returned)
+            since = stays[bisect_right(leased, returned[0].came.answered) : bisect_right(leased, last)]
             yield from _overtaken(returned, since)
         yield from _out_of_order_in_one_answer(stays)
 
