@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tenure import Job
+from tenure.errors import OutcomeUnknown, StoreUnavailable
 from tenure.job import JobRecord, State
 from tenure.stores.base import QueueInfo
 
@@ -64,6 +65,18 @@ class Cluster:
         """Wait until every job is final; all of them, by id."""
         eventually(lambda: not any(map(_unfinished, self.app.queues())), self._what_is_left, timeout)
         return self.records()
+
+    def wait_for_answers(self) -> None:
+        """Wait until the store is there again."""
+
+        def answers() -> bool:
+            try:
+                self.app.queues()
+            except (StoreUnavailable, OutcomeUnknown):
+                return False
+            return True
+
+        eventually(answers, "a store that answers")
 
     def records(self) -> dict[str, JobRecord]:
         """All jobs, by id."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import msgspec
 import pytest
 
@@ -14,9 +16,10 @@ from .scale import lengths
 
 
 def test_a_worker_that_slept_past_its_lease_cannot_finish_the_job(cluster: Cluster) -> None:  # F2, I5, I6, Q, G
-    [job] = cluster.enqueue("nap", 0.5)
+    [job] = cluster.enqueue("nap", 0.8)
     sleeper = cluster.worker("-q", "default,own")
     cluster.wait_for_start(job)
+    time.sleep(0.4)  # its first chores are done: stopped in the middle of a write to a file, it would hold up everybody
     sleeper.stop()
     other = cluster.worker("-q", "default")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import random
 import signal
@@ -346,10 +345,13 @@ class Worker:
         if not self._queues.changing:
             return False
         before = self._queues.names
-        with contextlib.suppress(*GONE):
+        try:
             await self._queues.refresh()
-            return self._queues.names != before
-        return True
+        except GONE as error:
+            await asyncio.sleep(self._outage.gone("worker", error))
+            return True
+        self._outage.answered("worker")
+        return self._queues.names != before
 
     async def _examine(self) -> float:
         """Tell what is not as it should be with the store; seconds until another look."""

@@ -39,9 +39,9 @@ from tenure.stores.base import (
     Verdict,
     WorkerInfo,
 )
+from tenure.stores.joining import Joiner
 from tenure.stores.redis import enqueueing, health, reading, settling
 from tenure.stores.redis.address import Address
-from tenure.stores.redis.enqueueing import Joiner
 from tenure.stores.redis.keys import Keys
 from tenure.stores.redis.link import Link
 from tenure.stores.redis.records import (

@@ -7,6 +7,7 @@ whatever is said over them is written once; those of the blocking one never wait
 from __future__ import annotations
 
 import asyncio
+import encodings.idna  # noqa: F401 - a fork in the middle of its first use would leave the child waiting for it for ever
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine
@@ -210,6 +211,8 @@ def _driver(address: Address, node: Node, driver: Any, *, timeout: float | None)
         "retry": None,
         "retry_on_error": [],
         "health_check_interval": 0,
+        # Told at each new connection, and so a greeting that shows whether anybody is there.
+        "driver_info": redis.DriverInfo(name="tenure", lib_version=None),
     }
     if not node.port:
         return driver.UnixDomainSocketConnection(path=node.host, **options)

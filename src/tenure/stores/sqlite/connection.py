@@ -66,6 +66,7 @@ def connect(path: str, *, cache_kib: int, flags: int = apsw.SQLITE_OPEN_READWRIT
                 "temp_store = MEMORY",
                 f"cache_size = -{cache_kib}",
                 "wal_autocheckpoint = 0",
+                "journal_size_limit = 8388608",  # of a log that grew because somebody read for long
             ):
                 _set(connection, pragma)
     except BaseException:
