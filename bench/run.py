@@ -4,7 +4,7 @@
     python bench/run.py redis drain latency    some of it
     python bench/run.py --quick                shorter runs, for a first look
 
-Machines are noisy: compare within one run. Every pair is measured in turns, and the median of the turns is shown.
+Machines are noisy: compare within one run. Event loops are uvloop's, as of the extra `fast`, on both sides. Every pair is measured in turns, and the median of the turns is shown.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))  # for the servers of the tests
 
+import uvloop  # noqa: E402
 from bare_redis import Redis  # noqa: E402
 from bare_sqlite import Sqlite  # noqa: E402
 from engine import Engine  # noqa: E402
@@ -99,7 +100,7 @@ class Bench:
 
     def overhead(self) -> None:
         number = self.of(20_000, 100_000)
-        spent = self.median(lambda: asyncio.run(overhead(number, 100)))
+        spent = self.median(lambda: uvloop.run(overhead(number, 100)))
         self.report.add("a worker's own time, each job, no store", f"{spent * 1e6:.1f} µs", bar="< 25 µs")
 
     # Enqueueing.
@@ -110,10 +111,10 @@ class Bench:
         blocking, raw = self.turns(lambda: self._enqueue_blocking(number), lambda: self.engine.enqueue(number))
         self.report.add("enqueue one by one, blocking", rate(blocking), rate(raw), share(blocking, raw))
         awaited, raw = self.turns(
-            lambda: asyncio.run(self._aenqueue(number)), lambda: asyncio.run(self.engine.aenqueue(number))
+            lambda: uvloop.run(self._aenqueue(number)), lambda: uvloop.run(self.engine.aenqueue(number))
         )
         self.report.add("enqueue one by one, async", rate(awaited), rate(raw), share(awaited, raw), "aenqueue")
-        together = self.median(lambda: asyncio.run(self._aenqueue_together(number * 5)))
+        together = self.median(lambda: uvloop.run(self._aenqueue_together(number * 5)))
         self.report.add(
             "100 concurrent aenqueue", rate(together), found=f"{together / awaited:.1f}× one by one", bar="together"
         )
