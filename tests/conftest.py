@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import secrets
 from collections.abc import Iterator
 
+import asyncpg  # type: ignore[import-untyped]
 import pytest
 import redis
 
 from tenure.job import new_id
 
+from .servers.postgres import SHARED, Postgres
 from .servers.server import Server
+
+pytest.register_assert_rewrite("tenure.testing.conformance", "tenure.testing.machine")
 
 KINDS = ("memory", "sqlite", "redis")
 """The stores, by name."""
@@ -48,3 +54,29 @@ def redis_url(redis_server_url: str) -> Iterator[str]:
     with redis.Redis.from_url(redis_server_url) as client:
         for key in client.scan_iter(match=f"*{{{namespace}}}*", count=1000):
             client.unlink(key)
+
+
+@pytest.fixture(scope="session")
+def postgres_server_url() -> Iterator[str]:
+    """A PostgreSQL server that no test may harm; one for each process of a run."""
+    given = os.environ.get("TEST_POSTGRES_URL")
+    if given:
+        yield given
+        return
+    server = Postgres(*SHARED).start()
+    yield server.url
+    server.remove()
+
+
+@pytest.fixture
+def postgres_url(postgres_server_url: str) -> Iterator[str]:
+    """A PostgreSQL store that nobody has used: a schema of its own."""
+    schema = f"t{secrets.token_hex(8)}"
+    yield f"{postgres_server_url}{'&' if '?' in postgres_server_url else '?'}schema={schema}"
+
+    async def drop() -> None:
+        connection = await asyncpg.connect(postgres_server_url)
+        await connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+        await connection.close()
+
+    asyncio.run(drop())

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+import atexit
+import contextlib
+import functools
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+import apsw
+import asyncpg  # type: ignore[import-untyped]
 import pytest
+import redis
 from hypothesis import HealthCheck, settings
 
+from tenure.job import new_id
 from tenure.stores.memory import MemoryStore, Space
+from tenure.stores.postgres.address import Address as PostgresAddress
+from tenure.stores.postgres.store import PostgresStore
+from tenure.stores.redis.address import Address
+from tenure.stores.redis.keys import Keys
+from tenure.stores.redis.store import RedisStore
 from tenure.stores.sqlite.store import SqliteStore
 from tenure.testing.clock import ManualClock
 from tenure.testing.machine import Party, StoreMachine
+from tests.servers.postgres import SHARED, Postgres
+from tests.servers.server import Server
 
 LONG = bool(os.environ.get("TENURE_LONG"))
 
@@ -23,12 +39,70 @@ pytestmark = pytest.mark.timeout(3600 if LONG else 600)  # a failure takes minut
 
 def memory(clock: ManualClock) -> Party:
     space = Space(clock)
-    return Party(lambda: MemoryStore(space))
+    return Party(lambda: MemoryStore(space), MemoryStore(space).put_in)
 
 
 def sqlite(clock: ManualClock) -> Party:
     folder = tempfile.mkdtemp(prefix="tenure-machine-")
-    return Party(lambda: SqliteStore(Path(folder) / "jobs.db", clock=clock), lambda: shutil.rmtree(folder))
+    path = Path(folder) / "jobs.db"
+
+    def put_in(queue: str, entry: bytes) -> None:
+        with contextlib.closing(apsw.Connection(str(path))) as producer:
+            producer.execute("INSERT INTO tenure_inbox (queue, entry) VALUES (?, ?)", (queue, entry))
+
+    return Party(lambda: SqliteStore(path, clock=clock), put_in, lambda: shutil.rmtree(folder))
+
+
+def redis_like(clock: ManualClock) -> Party:
+    server = _redis_server()
+    namespace = new_id()
+    address = Address.from_url(f"{server}{'&' if '?' in server else '?'}namespace={namespace}")
+    client = redis.Redis.from_url(server)
+
+    def put_in(queue: str, entry: bytes) -> None:
+        client.rpush(Keys(namespace).inbox(queue), entry)
+
+    def close() -> None:
+        client.unlink(*client.scan_iter(match=f"*{{{namespace}}}*", count=1000))
+        client.close()
+
+    return Party(lambda: RedisStore(address, clock=clock), put_in, close)
+
+
+@functools.cache
+def _redis_server() -> str:
+    """The URL of one server for all examples, which ends with this process."""
+    given = os.environ.get("TEST_REDIS_URL")
+    if given:
+        return given
+    folder = tempfile.mkdtemp(prefix="tenure-machine-")
+    atexit.register(shutil.rmtree, folder)
+    return Server(Path(folder)).start().url
+
+
+def postgres(clock: ManualClock) -> Party:
+    server = _postgres_server()
+    schema = f"m{secrets.token_hex(8)}"
+    address = PostgresAddress.from_url(f"{server}{'&' if '?' in server else '?'}schema={schema}")
+
+    async def execute(statement: str, *values: object) -> None:
+        connection = await asyncpg.connect(server)
+        await connection.execute(statement, *values)
+        await connection.close()
+
+    def put_in(queue: str, entry: bytes) -> None:
+        asyncio.run(execute(f"INSERT INTO {schema}.inbox (queue, entry) VALUES ($1, $2)", queue, entry.decode()))
+
+    def close() -> None:
+        asyncio.run(execute(f"DROP SCHEMA {schema} CASCADE"))
+
+    return Party(lambda: PostgresStore(address, clock=clock), put_in, close)
+
+
+@functools.cache
+def _postgres_server() -> str:
+    """The URL of one server for all examples, which ends with this process."""
+    return os.environ.get("TEST_POSTGRES_URL") or Postgres(*SHARED).start().url
 
 
 class MemoryMachine(StoreMachine):
@@ -38,7 +112,8 @@ class MemoryMachine(StoreMachine):
 
 class AllStoresMachine(StoreMachine):
     def open(self) -> Mapping[str, Party]:
-        return {"memory": memory(self.clock), "sqlite": sqlite(self.clock)}
+        kinds = {"memory": memory, "sqlite": sqlite, "redis": redis_like, "postgres": postgres}
+        return {name: party(self.clock) for name, party in kinds.items()}
 
 
 TestMemory = MemoryMachine.TestCase

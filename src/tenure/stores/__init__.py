@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from tenure.errors import InvalidUrl, MissingExtra
 from tenure.stores.base import Store
+from tenure.stores.postgres.address import SCHEMES as POSTGRES
 from tenure.stores.redis.address import SCHEMES as REDIS
 
 __all__ = ["masked", "open_store"]
@@ -16,7 +17,7 @@ def open_store(url: str) -> Store:
     """Make a store object for this URL, for one event loop; nothing is connected before its first use.
 
     `sqlite:///jobs.db` is relative to the working directory, `sqlite:////var/lib/jobs.db` absolute. `redis://host:6379/0` and
-    its relatives are told in docs/redis.md. `memory://name` is one store for every object of the same name in this process.
+    its relatives are told in docs/redis.md, `postgresql://host:5432/db` in docs/postgres.md. `memory://name` is one store for every object of the same name in this process.
     """
     scheme = url.partition(":")[0]
     match scheme:
@@ -36,9 +37,18 @@ def open_store(url: str) -> Store:
                     raise
                 raise MissingExtra("redis", scheme) from None
             return RedisStore.from_url(url)
+        case _ if scheme in POSTGRES:
+            try:
+                from tenure.stores.postgres.store import PostgresStore
+            except ModuleNotFoundError as error:
+                if str(error.name).partition(".")[0] != "asyncpg":
+                    raise
+                raise MissingExtra("postgres", scheme) from None
+            return PostgresStore.from_url(url)
         case _:
             raise InvalidUrl(
-                f"{masked(url)!r} names no store: use sqlite:///path/to/file.db, redis://host:6379 or memory://"
+                f"{masked(url)!r} names no store: use sqlite:///path/to/file.db, redis://host:6379, postgresql://host/db "
+                "or memory://"
             )
 
 

@@ -1,0 +1,35 @@
+"""Names and patterns of queues, as the server matches them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+__all__ = ["expressions"]
+
+
+def expressions(patterns: Sequence[str]) -> tuple[str, str]:
+    """Regular expressions for the queues that a list serves and for those that it excludes, as `patterns.serves` has it."""
+    served = [entry for entry in patterns if not entry.startswith("!")]
+    return _any_of(served), _any_of(entry[1:] for entry in patterns if entry.startswith("!"))
+
+
+def _any_of(entries: Iterable[str]) -> str:
+    # Without any this matches the empty name alone, which no queue has.
+    return f"^({'|'.join(map(_expression, entries))})$"
+
+
+def _expression(entry: str) -> str:
+    return "".join(map(_part, re.findall(r"\[!?\]?[^\]]*\]|.", entry)))
+
+
+def _part(part: str) -> str:
+    match part:
+        case "*":
+            return ".*"
+        case "?":
+            return "."
+        case _ if len(part) > 1:
+            return f"[{'^' if part[1] == '!' else ''}{part[1:-1].removeprefix('!')}]"
+        case _:
+            return part if part.isalnum() or part == "_" else f"\\{part}"

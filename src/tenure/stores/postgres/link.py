@@ -1,0 +1,211 @@
+"""The way to one PostgreSQL: a statement is done, once, or the error says whether it may have been."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import weakref
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext, suppress
+from typing import Any, Final, TypeVar
+
+import asyncpg  # type: ignore[import-untyped]
+
+from tenure.errors import OutcomeUnknown, StoreError, StoreFull, StoreUnavailable
+from tenure.stores.postgres.address import Address
+
+__all__ = ["Connection", "Link", "Refusal"]
+
+T = TypeVar("T")
+
+Connection = Any
+"""A connection of the driver, which has no types."""
+
+Refusal: Any = asyncpg.PostgresError
+"""What the server answers instead of doing what it was asked: nothing was done."""
+
+TRIES: Final = 5
+"""How often a step is done again that met another one and was undone by the server."""
+
+_COLLIDED: Final = {"40001", "40P01"}
+_FULL: Final = {"53100": "its disk is full", "53200": "it is out of memory"}
+_AWAY: Final = {"57P03", "53300", "53400", "25006", "55000", "55P03", "57014"}
+"""Not now: it starts, has no connection left, is a replica, or has given up waiting for a lock."""
+
+_CUT: Final = ("08", "57P01", "57P02", "57P05")
+"""The connection was ended, perhaps just after the commit."""
+
+
+class Link:
+    """Connections of one event loop. Nothing is connected before the first use.
+
+    `StoreUnavailable` means surely not done, `OutcomeUnknown` perhaps, `StoreFull` not done for want of room, any other
+    `StoreError` that the server refused; a `Refusal` with one of our own codes comes as it is. Every wait is bounded. A
+    cancelled call may have been done.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._closed = False
+        self._begin()
+        _links.add(self)
+
+    def _begin(self) -> None:
+        self._idle: list[Connection] = []
+        self._room = asyncio.Semaphore(self.address.connections)
+
+    async def fetch(self, statement: str, *values: object) -> list[Any]:
+        """Do one statement, as a transaction of its own; its rows."""
+
+        async def fetch(connection: Connection) -> list[Any]:
+            # The driver asks twice, and between two transactions the pooler may have changed the server.
+            async with connection.transaction() if self.address.pooled else nullcontext():
+                rows: list[Any] = await connection.fetch(statement, *values)
+            return rows
+
+        return await self.use(fetch)
+
+    async def use(self, action: Callable[[Connection], Awaitable[T]], timeout: float | None = None) -> T:
+        """Do something with a connection that nobody else uses meanwhile, again if it collides with others."""
+        for _ in range(TRIES - 1):
+            try:
+                return await self._use(action, timeout)
+            except _Collision:
+                await asyncio.sleep(random.uniform(0, 0.05))  # noqa: S311
+        return await self._use(action, timeout)
+
+    async def connect(self) -> Connection:
+        """A connection of one's own, which the caller ends."""
+        self._refuse_if_closed()
+        try:
+            async with asyncio.timeout(self.address.connect_timeout):
+                return await asyncpg.connect(
+                    self.address.dsn,
+                    timeout=self.address.connect_timeout + 1,  # ours comes first
+                    statement_cache_size=0 if self.address.pooled else 100,
+                    max_cached_statement_lifetime=0,
+                )
+        except Refusal as refusal:
+            code = refusal.sqlstate or ""
+            if code[:2] in {"28", "3D", "42"}:
+                raise StoreError(self._said(refusal)) from refusal
+            raise StoreUnavailable(self._said(refusal)) from refusal
+        except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+            raise StoreUnavailable(self._said(error)) from error
+
+    async def close(self) -> None:
+        """Let calls under way end, and then go of all connections."""
+        if self._closed:
+            return
+        self._closed = True
+        for _ in range(self.address.connections):
+            await self._room.acquire()
+        for connection in self._idle:
+            await _end(connection)
+        self._idle.clear()
+
+    async def _use(self, action: Callable[[Connection], Awaitable[T]], timeout: float | None) -> T:
+        self._refuse_if_closed()
+        async with self._room:
+            while self._idle:
+                connection = self._idle.pop()
+                # It had waited for a while, and the server may have ended it meanwhile.
+                with suppress(_NotSent):
+                    return await self._act(connection, action, timeout)
+            return await self._act(await self.connect(), action, timeout)
+
+    async def _act(
+        self, connection: Connection, action: Callable[[Connection], Awaitable[T]], timeout: float | None
+    ) -> T:
+        try:
+            async with asyncio.timeout(timeout or self.address.timeout):
+                answer = await action(connection)
+        except Refusal as refusal:
+            if connection.is_closed() or connection.is_in_transaction():
+                connection.terminate()
+            else:
+                self._idle.append(connection)
+            raise self._meaning(refusal) from refusal
+        except BaseException as error:
+            # Cancelled, too: an answer that nobody has read must not meet the next statement.
+            connection.terminate()
+            if isinstance(error, asyncpg.DataError):
+                raise StoreError(self._said(error)) from error
+            if _unsent(error):
+                raise _NotSent(self._said(error)) from error
+            if isinstance(error, (OSError, asyncpg.InternalClientError)):
+                raise OutcomeUnknown(self._said(error)) from error
+            raise
+        self._idle.append(connection)
+        return answer
+
+    def _meaning(self, refusal: Any) -> Exception:
+        """What a refusal is to us."""
+        code = refusal.sqlstate or ""
+        text = self._said(refusal)
+        if code.startswith("TN"):
+            ours: Exception = refusal
+            return ours
+        if code in _COLLIDED or isinstance(refusal, asyncpg.InvalidCachedStatementError):
+            return _Collision(text)
+        if code in _FULL:
+            return StoreFull(f"{text}: {_FULL[code]}")
+        if code.startswith(_CUT):
+            return OutcomeUnknown(text)
+        if code in _AWAY:
+            return StoreUnavailable(text)
+        if code == "42501":
+            return StoreError(f"{text}: grant this role its rights, or run `tenure schema apply` as one that has them")
+        if code in {"3F000", "42883", "42P01"}:
+            return StoreError(f"{text}: run `tenure schema apply`")
+        return StoreError(text)
+
+    def _said(self, error: BaseException) -> str:
+        if isinstance(error, TimeoutError):
+            return f"PostgreSQL at {self.address} has not answered in {self.address.timeout:g} s"
+        return f"PostgreSQL at {self.address}: {' '.join(str(error).split()) or type(error).__name__}"
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise StoreUnavailable(f"the store at {self.address} has been closed")
+
+    def forget(self) -> None:
+        """In a forked child: leave the connections to the parent, without closing them, and make others."""
+        _abandoned.append(self._idle)
+        self._begin()
+
+
+class _Collision(StoreUnavailable):
+    """The server has undone one of two steps that wait for each other; surely not done."""
+
+
+class _NotSent(StoreUnavailable):
+    """The connection was lost before the statement went out; surely not done."""
+
+
+def _unsent(error: BaseException) -> bool:
+    """Whether the driver refused before it sent anything, because the connection has ended."""
+    if isinstance(error, asyncpg.InternalClientError):
+        return str(error).startswith("cannot switch to state")
+    return isinstance(error, asyncpg.InterfaceError)
+
+
+async def _end(connection: Connection) -> None:
+    try:
+        await connection.close(timeout=1)
+    except (Refusal, OSError, asyncpg.InterfaceError):
+        connection.terminate()
+
+
+_links: weakref.WeakSet[Link] = weakref.WeakSet()
+_abandoned: list[Sequence[Connection]] = []
+"""What a fork has left in this process: kept, because collecting it could close what the parent uses."""
+
+
+def _forget_all() -> None:
+    for link in _links:
+        link.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)

@@ -1,0 +1,108 @@
+"""Hearing what is notified on one channel, connecting again by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable
+from typing import Any
+
+from tenure.errors import StoreError
+from tenure.stores.postgres.link import Connection, Link, Refusal
+
+__all__ = ["Ear"]
+
+SILENCE = 15.0
+"""Seconds after which a silent connection is asked whether it still lives."""
+
+PROBE_WITHIN = 1.0
+"""Seconds in which a notification of our own must come back."""
+
+PROBE = "probe"
+
+
+class Ear:
+    """Listens on a channel with a connection of its own; whatever is said there is given to `heard`. Hints may be lost.
+
+    A probe tells whether notifications come through at all: some poolers drop them, silently.
+    """
+
+    def __init__(self, link: Link, channel: str, heard: Callable[[str], None]) -> None:
+        self._link = link
+        self._channel = channel
+        self._heard = heard
+        self._probed = asyncio.Event()
+        self._decided = asyncio.Event()
+        self._cut = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def hears(self) -> bool:
+        """Whether notifications come through at the moment."""
+        return self._probed.is_set()
+
+    async def open(self) -> None:
+        """Begin to listen, and wait until it is known whether that works; not for long."""
+        if self._task is None:
+            if self._link.address.pooled:
+                self._decided.set()
+            self._task = asyncio.create_task(self._run(), name="tenure-listen")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PROBE_WITHIN):
+                await self._decided.wait()
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        tries = 0
+        while not self._link.address.pooled:
+            try:
+                await self._listen()
+                tries = 0
+            except (StoreError, Refusal, OSError):
+                tries += 1
+            finally:
+                self._probed.clear()
+            # Full jitter: many who lost the server together must not return to it together.
+            await asyncio.sleep(random.uniform(0, min(0.05 * 2 ** min(tries, 10), 5.0)))  # noqa: S311
+
+    async def _listen(self) -> None:
+        """Listen until the connection is lost."""
+        connection = await self._link.connect()
+        try:
+            self._cut.clear()
+            connection.add_termination_listener(lambda _: self._cut.set())
+            async with asyncio.timeout(self._link.address.timeout):
+                await connection.add_listener(self._channel, self._hear)
+            await self._probe()
+            while not await self._silent(connection):
+                pass
+        finally:
+            connection.terminate()
+
+    async def _probe(self) -> None:
+        await self._link.fetch("SELECT pg_notify($1, $2)", self._channel, PROBE)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PROBE_WITHIN):
+                await self._probed.wait()
+        self._decided.set()
+
+    async def _silent(self, connection: Connection) -> bool:
+        """Wait for a while; whether the connection is lost."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SILENCE):
+                await self._cut.wait()
+                return True
+        async with asyncio.timeout(self._link.address.timeout):
+            await connection.fetchval("SELECT 1")
+        return False
+
+    def _hear(self, _connection: Any, _pid: int, _channel: str, said: object) -> None:
+        if said == PROBE:
+            self._probed.set()
+        else:
+            self._heard(str(said))

@@ -1,0 +1,41 @@
+-- blockers: whom the new jobs of a call wait for, by id. One that turned out a duplicate earlier in the call stands for
+-- its holder, as _holders has it by position. Each is stored, and pinned, or comes earlier in the call; else this raises TN002.
+CREATE OR REPLACE FUNCTION blockers(_jobs json, _payloads bytea[], _holders jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+    _coming jsonb;      -- by id: where in the call it comes first
+    _stands_for jsonb;  -- by id: where it turned out a duplicate, and of whom
+    _new record;
+    _resolved text[];
+    _found jsonb := '{}';
+    _all text[] := '{}';
+    _missing text;
+BEGIN
+    SELECT coalesce(jsonb_object_agg(id, at), '{}') INTO _coming FROM (
+        SELECT id, min(at) AS at FROM new_jobs(_jobs, _payloads) WHERE NOT _holders ? at::text GROUP BY id
+    ) AS first;
+    SELECT coalesce(jsonb_object_agg(id, jsonb_build_array(at, _holders ->> at::text)), '{}') INTO _stands_for FROM (
+        SELECT id, min(at) AS at FROM new_jobs(_jobs, _payloads) WHERE _holders ? at::text GROUP BY id
+    ) AS first;
+    FOR _new IN
+        SELECT * FROM new_jobs(_jobs, _payloads) AS new
+        WHERE cardinality(after) > 0 AND at = (_coming ->> id)::bigint AND NOT EXISTS (SELECT FROM jobs j WHERE j.id = new.id)
+        ORDER BY at
+    LOOP
+        _resolved := ARRAY(
+            SELECT CASE WHEN (_stands_for -> id ->> 0)::bigint < _new.at THEN _stands_for -> id ->> 1 ELSE id END
+            FROM unnest(_new.after) WITH ORDINALITY AS each (id, position) ORDER BY position
+        );
+        _found := _found || jsonb_build_object(_new.id, _resolved);
+        _all := _all || _resolved;
+    END LOOP;
+    _all := pin(_all);
+    SELECT blocker INTO _missing
+    FROM jsonb_each(_found) AS dependent (id, after), jsonb_array_elements_text(after) AS blocker
+    WHERE NOT blocker = ANY (_all) AND coalesce((_coming ->> blocker)::bigint >= (_coming ->> id)::bigint, true)
+    LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'unknown' USING ERRCODE = 'TN002', DETAIL = json_build_array(_missing);
+    END IF;
+    RETURN _found;
+END
+$$;

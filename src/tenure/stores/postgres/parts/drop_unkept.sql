@@ -1,0 +1,14 @@
+-- drop_unkept: remove those of these jobs that have ended, are not kept at all, and that nobody has a claim on.
+CREATE OR REPLACE FUNCTION drop_unkept(_now float8, _ns bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    _going bigint[];
+BEGIN
+    _going := ARRAY(
+        SELECT e.n FROM ended e JOIN jobs j ON j.n = e.n
+        WHERE e.n = ANY (_ns) AND j.keep = 0 AND NOT claimed(_now, e.n, e.waited, e.ended_at)
+    );
+    IF cardinality(_going) > 0 THEN
+        PERFORM remove(_going);
+    END IF;
+END
+$$;

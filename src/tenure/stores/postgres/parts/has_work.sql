@@ -1,0 +1,21 @@
+-- has_work: whether a job that is no suspect is in line, or something in the inbox, of a queue that matches the one expression and
+-- not the other, and is not paused. Skips from queue to queue: however many jobs there are, it looks at one of each.
+CREATE OR REPLACE FUNCTION has_work(_serves text, _excludes text) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN EXISTS (
+        WITH RECURSIVE busy AS (
+            (SELECT queue FROM live WHERE state = 'waiting' AND run_at IS NULL ORDER BY queue LIMIT 1)
+            UNION ALL
+            SELECT (
+                SELECT l.queue FROM live l
+                WHERE l.state = 'waiting' AND l.run_at IS NULL AND l.queue > busy.queue ORDER BY l.queue LIMIT 1
+            ) FROM busy WHERE busy.queue IS NOT NULL
+        )
+        SELECT FROM busy
+        WHERE queue ~ _serves AND queue !~ _excludes AND NOT EXISTS (SELECT FROM paused p WHERE p.queue = busy.queue)
+          AND EXISTS (
+              SELECT FROM live l WHERE l.state = 'waiting' AND l.run_at IS NULL AND l.queue = busy.queue AND NOT l.suspect
+          )
+    ) OR EXISTS (SELECT FROM inbox WHERE queue ~ _serves AND queue !~ _excludes);
+END
+$$;

@@ -1,0 +1,26 @@
+-- lose: take a running job from its holder, who is silent or gone: to the front, or failed as lost, as lifecycle.after_loss says.
+-- The caller has locked it.
+CREATE OR REPLACE FUNCTION lose(_now float8, _n bigint) RETURNS reaped LANGUAGE plpgsql AS $$
+DECLARE
+    _lost reaped;
+    _most integer;
+    _solo boolean;
+BEGIN
+    SELECT j.id, j.queue, j.task, l.worker, l.losses + 1, j.max_losses, l.solo
+    INTO _lost.id, _lost.queue, _lost.task, _lost.worker, _lost.losses, _most, _solo
+    FROM live l JOIN jobs j ON j.n = l.n WHERE l.n = _n;
+    _lost.failed := _most > 0 AND _lost.losses >= _most AND (_solo OR _most = 1);
+    PERFORM happened('lost', _lost.queue, _lost.worker);
+    PERFORM tell_holder(_n, _lost.worker, 'taken');
+    UPDATE live SET
+        state = 'waiting', losses = _lost.losses, suspect = _lost.losses >= 2, nonce = NULL, lease_until = NULL, progress = NULL
+    WHERE n = _n;
+    PERFORM moved(_lost.queue, 'running', 'waiting');
+    IF _lost.failed THEN
+        PERFORM finish(_now, _n, 'failed', NULL, 'lost ' || _lost.losses, _lost.worker);
+    ELSE
+        PERFORM wake(_lost.queue, 1);
+    END IF;
+    RETURN _lost;
+END
+$$;

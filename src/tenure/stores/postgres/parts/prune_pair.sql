@@ -1,0 +1,37 @@
+-- prune_pair: remove up to _limit jobs of a queue in two states that share one bound: those that have ended _age seconds ago,
+-- and of the _number that there are the oldest of those too many; how many went. Those with a time of their own do not count.
+CREATE OR REPLACE FUNCTION prune_pair(
+    _now float8, _queue text, _one text, _other text, _number bigint, _age float8, _most float8, _limit integer
+) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    _pruned integer;
+    _surplus bigint;
+BEGIN
+    _pruned := remove_unclaimed(_now, ARRAY(
+        SELECT n FROM ended
+        WHERE queue = _queue AND state IN (_one, _other) AND ended_at <= _now - _age AND keep_until IS NULL
+          AND NOT claimed(_now, n, waited, ended_at)
+        LIMIT _limit
+    ));
+    _surplus := _number - _pruned - _most;
+    IF _surplus <= 0 OR _pruned >= _limit THEN
+        RETURN _pruned;
+    END IF;
+    _surplus := _surplus - (
+        SELECT count(*) FROM ended WHERE keep_until IS NOT NULL AND queue = _queue AND state IN (_one, _other)
+    );
+    IF _surplus <= 0 THEN
+        RETURN _pruned;
+    END IF;
+    RETURN _pruned + remove_unclaimed(_now, ARRAY(
+        SELECT n FROM (
+            SELECT n, waited, ended_at FROM (
+                SELECT n, waited, ended_at FROM ended WHERE queue = _queue AND state = _one AND keep_until IS NULL
+                UNION ALL
+                SELECT n, waited, ended_at FROM ended WHERE queue = _queue AND state = _other AND keep_until IS NULL
+            ) AS both_states ORDER BY ended_at, n LIMIT _surplus
+        ) AS oldest
+        WHERE NOT claimed(_now, n, waited, ended_at) LIMIT _limit - _pruned
+    ));
+END
+$$;

@@ -1,0 +1,26 @@
+-- requeue: a held job waits again: at its old place, or at the back, now or once it is due. Its token stays known until the next.
+CREATE OR REPLACE FUNCTION requeue(_now float8, _job live, _step json, _error text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    _run_at float8 := coalesce((_step ->> 'run_at')::float8, _now + (_step ->> 'delay')::float8);
+    _counts boolean := (_step ->> 'counts')::boolean;
+    _front boolean := (_step ->> 'front')::boolean;
+BEGIN
+    IF _run_at <= _now THEN
+        _run_at := NULL;
+    END IF;
+    UPDATE live SET
+        state = 'waiting', run_at = _run_at,
+        -- A place is drawn when the job comes in line: one that is to wait for its time keeps the old one until then.
+        seq = CASE WHEN _front OR _run_at IS NOT NULL THEN seq ELSE nextval('places') END,
+        attempt = CASE WHEN _counts THEN attempt ELSE attempt - 1 END,
+        misses = CASE WHEN (_step ->> 'missed')::boolean THEN misses + 1 WHEN _front THEN misses ELSE 0 END,
+        error = coalesce(_error, error), lease_until = NULL, progress = NULL
+    WHERE n = _job.n;
+    PERFORM moved(_job.queue, 'running', place('waiting', _run_at));
+    IF _counts THEN
+        PERFORM happened('processed', _job.queue, _job.worker);
+        PERFORM happened('retried', _job.queue, _job.worker);
+    END IF;
+    PERFORM wake(_job.queue, 1);
+END
+$$;

@@ -1,0 +1,45 @@
+-- settle_one: apply a step under its token; the verdict, as `settle` gives it.
+CREATE OR REPLACE FUNCTION settle_one(
+    _now float8, _id text, _fence integer, _nonce bigint, _state text, _result text, _error text, _step json, _payloads bytea[]
+) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    _job live;
+    _kept ended;
+    _refusal text;
+BEGIN
+    SELECT l.* INTO _job FROM live l JOIN jobs j ON j.n = l.n WHERE j.id = _id FOR UPDATE OF l;
+    IF NOT FOUND THEN
+        SELECT e.* INTO _kept FROM ended e JOIN jobs j ON j.n = e.n WHERE j.id = _id;
+        IF NOT FOUND THEN
+            RETURN 'not_found';
+        END IF;
+        _job.state := _kept.state;
+        _job.fence := _kept.fence;
+        _job.nonce := _kept.nonce;
+    END IF;
+    IF (_job.fence, _job.nonce) IS DISTINCT FROM (_fence, _nonce) THEN
+        RETURN 'lease_lost';
+    ELSIF _job.state <> 'running' THEN
+        RETURN 'ok';  -- this very token has settled it before, and the answer was lost
+    END IF;
+    CASE _step ->> 'kind'
+        WHEN 'requeue' THEN
+            PERFORM requeue(_now, _job, _step, _error);
+        WHEN 'park' THEN
+            UPDATE live SET
+                state = 'blocked', parked_until = _now + coalesce((_step ->> 'timeout')::float8, 'Infinity'), blocked_by = 1,
+                attempt = attempt - 1, misses = 0, expires_at = NULL, lease_until = NULL, progress = NULL
+            WHERE n = _job.n;
+            PERFORM moved(_job.queue, 'running', 'blocked');
+        ELSE
+            BEGIN
+                PERFORM finish_held(_now, _job, coalesce(_state, _step ->> 'state'), _result, _error, _step, _payloads);
+            EXCEPTION WHEN SQLSTATE 'TN001' OR SQLSTATE 'TN002' THEN
+                -- What was done in this block is undone.
+                GET STACKED DIAGNOSTICS _refusal = PG_EXCEPTION_DETAIL;
+                RETURN _refusal;
+            END;
+    END CASE;
+    RETURN 'ok';
+END
+$$;

@@ -1,0 +1,20 @@
+-- tie: enter the edges of a new job, and let blockers that have ended already count at once; the job itself if it has failed by
+-- that. The blockers are pinned, so nobody ends in between.
+CREATE OR REPLACE FUNCTION tie(_now float8, _n bigint, _after jsonb) RETURNS bigint[] LANGUAGE plpgsql AS $$
+DECLARE
+    _failed bigint[] := '{}';
+    _blocker record;
+BEGIN
+    INSERT INTO edges (dependent, position, blocker)
+    SELECT _n, position, id FROM jsonb_array_elements_text(_after) WITH ORDINALITY AS each (id, position);
+    FOR _blocker IN
+        SELECT j.id, e.state, e.result, e.error
+        FROM (SELECT blocker, min(position) AS position FROM edges WHERE dependent = _n GROUP BY blocker) AS each
+        JOIN jobs j ON j.id = each.blocker JOIN ended e ON e.n = j.n
+        ORDER BY each.position
+    LOOP
+        _failed := _failed || follow(_now, _blocker.id, _blocker.state, _blocker.result, _blocker.error, _n);
+    END LOOP;
+    RETURN _failed;
+END
+$$;

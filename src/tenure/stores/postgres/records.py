@@ -1,0 +1,141 @@
+"""Between jobs and what is stored of them.
+
+New jobs go to the server as JSON with the fields that differ from the usual, and beside it an array of their payloads, which no
+JSON could hold. Errors and the results on edges come as JSON, or as words that the steps write: what these mean is said
+here, by the sentences of `lifecycle.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from tenure.job import ErrorInfo, JobRecord, NewJob, Progress, State
+from tenure.lease import Lease, Token
+from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, blocker_failed, failure_value, lost
+from tenure.stores.base import LeaseRequest, Totals
+
+__all__ = ["dumps", "leased", "new_fields", "record", "stored", "text_of", "totals"]
+
+_encode = msgspec.json.Encoder().encode
+_error = msgspec.json.Decoder(ErrorInfo).decode
+_progress = msgspec.json.Decoder(Progress).decode
+
+
+def dumps(value: object) -> str:
+    """Encode for a parameter of type json, or one that is kept as text."""
+    return _encode(value).decode()
+
+
+def text_of(error: ErrorInfo | None) -> str | None:
+    """The error as it is stored."""
+    return None if error is None else dumps(error)
+
+
+def stored(result: str | None) -> str | None:
+    """The result as it is stored. Text with a NUL, which no JSON has and no column takes, is quoted once more."""
+    return f"~{dumps(result)}" if result is not None and ("\0" in result or result.startswith(_MARKS)) else result
+
+
+_MARKS = ("~", "!")
+_loads_text = msgspec.json.Decoder(str).decode
+
+
+def new_fields(job: NewJob) -> dict[str, Any]:
+    """A new job as `new_jobs` reads it, without its payload."""
+    fields: dict[str, Any] = {"id": job.id, "task": job.task, "queue": job.queue}
+    if job.raw:
+        fields["raw"] = True
+    if job.priority:
+        fields["priority"] = job.priority
+    if job.run_at is not None:
+        fields["run_at"] = job.run_at
+    elif job.delay:
+        fields["delay"] = job.delay
+    if job.expires is not None:
+        fields["expires"] = job.expires
+    if job.unique is not None:
+        fields["key"] = job.unique
+        if job.window is not None:
+            fields["key_for"] = job.window
+        if job.unique_raises:
+            fields["key_raises"] = True
+    if job.tags:
+        fields["tags"] = job.tags
+    if job.keep is not None:
+        fields["keep"] = job.keep
+    if job.lease is not None:
+        fields["lease"] = job.lease
+    if job.max_attempts is not None:
+        fields["max_attempts"] = job.max_attempts
+    if job.max_losses != 3:
+        fields["max_losses"] = job.max_losses
+    if job.after:
+        fields["after"] = job.after
+        fields["if_blocker_fails"] = job.if_blocker_fails
+    if job.run_id is not None:
+        fields["run_id"] = job.run_id
+    return fields
+
+
+def record(row: Sequence[Any], now: float) -> JobRecord:
+    """Make the record of a row of the view `records`."""
+    (_, id_, task, queue, state, payload, raw, priority, seq, run_at, created_at, attempt, losses, fence, misses, max_attempts,
+     max_losses, lease, keep, expires_at, tags, unique, run_id, started_at, ended_at, worker, lease_until, result, error,
+     progress, blocked_by, results) = row[:32]  # fmt: skip
+    return JobRecord(
+        id_, task, queue, State(state), payload, raw, priority, seq, run_at, created_at, attempt, losses, fence, misses,
+        max_attempts, max_losses, lease, keep, expires_at, tuple(tags) if tags else (), unique, run_id, started_at,
+        ended_at, worker, None if lease_until is None else lease_until - now, _result(result), error_of(error),
+        _progress(progress) if progress else None, blocked_by, _results(results),
+    )  # fmt: skip
+
+
+def leased(row: Sequence[Any], request: LeaseRequest, now: float) -> Lease:
+    """Make the lease of a row of type `handed`."""
+    (number, id_, task, queue, payload, raw, priority, seq, created_at, attempt, losses, fence, misses, max_attempts, max_losses,
+     lease, keep, expires_at, tags, unique, run_id, error, results, solo) = row[:24]  # fmt: skip
+    ttl = request.ttl if lease is None else lease
+    job = JobRecord(
+        id_, task, queue, State.RUNNING, payload, raw, priority, seq, None, created_at, attempt, losses, fence, misses,
+        max_attempts, max_losses, lease, keep, expires_at, tuple(tags) if tags else (), unique, run_id, now, None,
+        request.worker, ttl, None, error_of(error), None, 0, _results(results),
+    )  # fmt: skip
+    return Lease(job, Token(fence, request.nonce), ttl, solo, number)
+
+
+def error_of(text: str | None) -> ErrorInfo | None:
+    """Read the error of a job."""
+    if text is None:
+        return None
+    match text.split(" "):
+        case ["expired"]:
+            return EXPIRED
+        case ["wait", "timeout"]:
+            return WAIT_TIMEOUT
+        case ["lost", losses]:
+            return lost(int(losses))
+        case ["blocker", ended, blocker]:
+            return blocker_failed(blocker, ended)
+        case _:
+            return _error(text)
+
+
+def _results(texts: Sequence[str | None] | None) -> tuple[str | None, ...]:
+    return () if texts is None else tuple(_result(text) for text in texts)
+
+
+def _result(text: str | None) -> str | None:
+    """Read a result; or, on an edge, how a blocker has ended without one, and why."""
+    if text is None or not text.startswith(_MARKS):
+        return text
+    if text.startswith("~"):
+        return _loads_text(text[1:])
+    ended, blocker, error = text[1:].split(" ", 2)
+    return failure_value(blocker, ended, error_of(error or None))
+
+
+def totals(counters: dict[str, int]) -> Totals:
+    return Totals(**{name: counters.get(f"total_{name}", 0) for name in Totals.__struct_fields__})

@@ -1,0 +1,6 @@
+-- complete: end a job as succeeded with this result, whatever its state; the verdict as of `cancel`.
+CREATE OR REPLACE FUNCTION complete(_now float8, _id text, _result text) RETURNS text[] LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN end_from_outside(clock(_now), ARRAY[_id], 'succeeded', 'completed', _result);
+END
+$$;

@@ -1,0 +1,75 @@
+-- enqueue_jobs: store all of these jobs, or raise: TN001 (a unique key is held) or TN002 (an unknown blocker), with the details
+-- as JSON. Unless every one is new and waits, there is an answer for each.
+--
+-- _special: whether any of them has a unique key or waits for others. Of two calls with the same new key or id the second
+-- waits for the end of the first.
+CREATE OR REPLACE FUNCTION enqueue_jobs(_now float8, _jobs json, _payloads bytea[], _special boolean)
+RETURNS TABLE (at integer, id text, state text, duplicate boolean) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    _holders jsonb := '{}';
+    _after jsonb := '{}';
+    _stored bigint[];
+    _queues text[];
+    _places text[];
+    _numbers bigint[];
+    _count bigint;
+    _new record;
+    _failed bigint[] := '{}';
+BEGIN
+    _now := clock(_now);
+    IF _special THEN
+        _holders := claim_keys(_now, _jobs, _payloads);
+        _after := blockers(_jobs, _payloads, _holders);
+    END IF;
+    WITH stored AS (
+        INSERT INTO jobs (
+            n, id, task, queue, payload, raw, priority, created_at, due_at, expires_at, max_attempts, max_losses, lease, keep,
+            tags, unique_key, unique_until, run_id, edges, if_blocker_fails
+        )
+        SELECT nextval('places'), id, task, queue, payload, coalesce(raw, false), coalesce(priority, 0), _now,
+               CASE WHEN coalesce(run_at, _now + delay) > _now THEN coalesce(run_at, _now + delay) END,
+               _now + expires, max_attempts, coalesce(max_losses, 3), lease, keep,
+               tags, key, _now + key_for, run_id, coalesce(cardinality(after), 0), if_blocker_fails
+        FROM new_jobs(_jobs, _payloads)
+        WHERE NOT (_special AND _holders ? at::text)
+        ON CONFLICT (id) DO NOTHING
+        RETURNING n, queue, task, priority, due_at, lease, expires_at, keep, unique_key IS NOT NULL AS keyed, edges
+    ), placed AS (
+        INSERT INTO live (n, queue, task, state, priority, seq, run_at, lease, expires_at, keep, keyed, blocked_by)
+        SELECT n, queue, task, CASE WHEN edges > 0 THEN 'blocked' ELSE 'waiting' END, priority, n, due_at, lease, expires_at,
+               keep, keyed, edges
+        FROM stored
+        RETURNING n, queue, state, run_at
+    )
+    SELECT array_agg(queue), array_agg(place), array_agg(number), coalesce(sum(number), 0), (SELECT array_agg(n) FROM placed WHERE _special)
+    INTO _queues, _places, _numbers, _count, _stored
+    FROM (SELECT queue, place(state, run_at), count(*) AS number FROM placed GROUP BY 1, 2) AS each;
+    INSERT INTO tallies (queue, what, number) SELECT * FROM unnest(_queues, _places, _numbers);
+    IF _after <> '{}' THEN
+        FOR _new IN
+            SELECT j.n, after FROM jsonb_each(_after) AS dependent (id, after) JOIN jobs j ON j.id = dependent.id
+            WHERE j.n = ANY (_stored) ORDER BY j.n
+        LOOP
+            _failed := _failed || tie(_now, _new.n, _new.after);
+        END LOOP;
+    END IF;
+    FOR _at IN 1 .. coalesce(cardinality(_queues), 0) LOOP
+        IF _places[_at] <> 'blocked' THEN
+            PERFORM wake(_queues[_at], _numbers[_at]);
+        END IF;
+    END LOOP;
+    IF _special OR _count < cardinality(_payloads) THEN
+        -- A job of that id, and without that key, has come from elsewhere at the same time.
+        DELETE FROM uniques u USING new_jobs(_jobs, _payloads) AS new
+        WHERE u.task = new.task AND u.key = new.key AND u.job = new.id AND NOT EXISTS (
+            SELECT FROM jobs j WHERE j.id = new.id AND j.task = new.task AND j.unique_key = new.key
+        );
+        RETURN QUERY
+        SELECT new.at::integer, j.id, coalesce(l.state, e.state), _holders ? new.at::text
+        FROM new_jobs(_jobs, _payloads) AS new JOIN jobs j ON j.id = coalesce(_holders ->> new.at::text, new.id)
+        LEFT JOIN live l ON l.n = j.n LEFT JOIN ended e ON e.n = j.n;
+        PERFORM drop_unkept(_now, _failed);
+    END IF;
+END
+$$;

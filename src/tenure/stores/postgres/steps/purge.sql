@@ -1,0 +1,22 @@
+-- purge: delete up to _limit jobs of a queue that nobody holds; how many went. Blocked ones first, the newest of them first, for
+-- they may wait for the others.
+CREATE OR REPLACE FUNCTION purge(_now float8, _queue text, _limit integer) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    _going bigint[];
+BEGIN
+    _now := clock(_now);
+    _going := ARRAY(
+        SELECT n FROM live WHERE state = 'blocked' AND queue = _queue ORDER BY seq DESC LIMIT _limit FOR UPDATE SKIP LOCKED
+    );
+    _going := _going || ARRAY(
+        SELECT n FROM live WHERE state = 'waiting' AND run_at IS NOT NULL AND queue = _queue
+        LIMIT _limit - cardinality(_going) FOR UPDATE SKIP LOCKED
+    );
+    _going := _going || ARRAY(
+        SELECT n FROM live WHERE state = 'waiting' AND run_at IS NULL AND queue = _queue
+        LIMIT _limit - cardinality(_going) FOR UPDATE SKIP LOCKED
+    );
+    PERFORM remove_and_tell(_now, _going);
+    RETURN cardinality(_going);
+END
+$$;

@@ -1,0 +1,14 @@
+-- retire: forget a worker that is known to be dead and take up to _limit of its jobs. Walks all that run: no more than slots.
+CREATE OR REPLACE FUNCTION retire(_now float8, _worker text, _limit integer) RETURNS SETOF reaped LANGUAGE plpgsql AS $$
+DECLARE
+    _n bigint;
+BEGIN
+    _now := clock(_now);
+    FOREACH _n IN ARRAY ARRAY(
+        SELECT n FROM live WHERE state = 'running' AND worker = _worker ORDER BY n LIMIT _limit FOR UPDATE
+    ) LOOP
+        RETURN NEXT lose(_now, _n);
+    END LOOP;
+    DELETE FROM workers WHERE id = _worker;
+END
+$$;

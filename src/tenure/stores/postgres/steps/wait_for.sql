@@ -1,0 +1,18 @@
+-- wait_for: the records of those of these jobs that are final; the channel is told when one of the others is. Of those only the
+-- id comes back, and of one that does not exist nothing.
+CREATE OR REPLACE FUNCTION wait_for(_ids text[], _channel text) RETURNS SETOF records LANGUAGE plpgsql AS $$
+DECLARE
+    _ns bigint[];
+    _waiting records;
+BEGIN
+    -- A job that ends meanwhile waits, and then sees that somebody waits for it.
+    PERFORM pin(_ids);
+    _ns := ARRAY(SELECT n FROM jobs WHERE id = ANY (_ids));
+    UPDATE live SET waited = true WHERE n = ANY (_ns) AND NOT waited;
+    INSERT INTO waiters (n, channel) SELECT n, _channel FROM live WHERE n = ANY (_ns) ON CONFLICT DO NOTHING;
+    FOR _waiting.id IN SELECT j.id FROM jobs j JOIN live l ON l.n = j.n WHERE j.n = ANY (_ns) LOOP
+        RETURN NEXT _waiting;
+    END LOOP;
+    RETURN QUERY SELECT * FROM records WHERE n = ANY (_ns) AND ended_at IS NOT NULL;
+END
+$$;

@@ -1,0 +1,453 @@
+"""The store for jobs that commit with the application's own data: PostgreSQL, whose functions are the steps."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import itertools
+import secrets
+from collections import deque
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from contextvars import Context
+from typing import Any
+
+import msgspec
+
+from tenure import inbox
+from tenure.checks import seconds
+from tenure.clock import Clock
+from tenure.errors import HasDependents, InvalidOption, StoreError, StoreUnavailable
+from tenure.inbox import ENTRY_LIMIT
+from tenure.job import JobRecord, NewJob, State
+from tenure.lease import AbortReason
+from tenure.options import Retention
+from tenure.stores.base import (
+    STEP,
+    Enqueued,
+    Fact,
+    Layout,
+    Leased,
+    LeaseRequest,
+    Page,
+    QueueInfo,
+    Reaped,
+    Renewal,
+    Search,
+    Settlement,
+    Signal,
+    SignalKind,
+    Store,
+    Verdict,
+    WorkerInfo,
+)
+from tenure.stores.joining import Joiner
+from tenure.stores.postgres import facts, schema, settling
+from tenure.stores.postgres.address import Address
+from tenure.stores.postgres.expressions import expressions
+from tenure.stores.postgres.link import Link, Refusal
+from tenure.stores.postgres.listening import Ear
+from tenure.stores.postgres.records import dumps, leased, new_fields, record, stored, text_of, totals
+
+__all__ = ["PostgresStore"]
+
+LOOK_SOON, LOOK_EVERY, LOOK_DEAF = 0.05, 1.0, 0.2
+"""Seconds until a caller who waits for work looks for it by itself: soon after it began to wait, for a job that came in the same
+instant, or after it saw some that another may take; else; and if it cannot be notified."""
+
+PEEK = 100
+"""Entries of an inbox that are looked at together."""
+
+REASONS = {"gone": AbortReason.NOT_FOUND, "cancelled": AbortReason.CANCELLED} | dict.fromkeys(
+    ("succeeded", "failed", "broken"), AbortReason.COMPLETED
+)
+"""Why a holder must let its job go, by what the job is now; anything else means that it is taken."""
+
+_loads = msgspec.json.Decoder().decode
+_place = msgspec.json.Decoder(tuple[float, float, float]).decode
+
+
+class PostgresStore(Store):
+    """Jobs in one schema of a PostgreSQL database. Every method is one statement."""
+
+    def __init__(self, address: Address, *, clock: Clock | None = None) -> None:
+        """A store object; a clock, which tests have, takes the place of the server's."""
+        self._address = address
+        self._link = Link(address)
+        self._clock = clock
+        self._opened = False
+        self._closed = False
+        self._joiner = Joiner(self._enqueue)
+        self._channel = f"tenure_{secrets.token_hex(8)}"
+        self._ear = Ear(self._link, self._channel, self._heard)
+        self._signals: deque[Signal] = deque(maxlen=10_000)
+        self._signalled = asyncio.Event()
+        self._waits: dict[int, asyncio.Event] = {}
+        self._callers = itertools.count()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @classmethod
+    def from_url(cls, url: str) -> PostgresStore:
+        """The store that a `postgresql://` URL names; `address.py` says what it may hold."""
+        return cls(Address.from_url(url))
+
+    # Opening and closing.
+
+    async def open(self) -> None:
+        self._check_open()
+        await self._link.use(lambda connection: schema.migrate(connection, self._address), schema.PATIENCE)
+        self._opened = True
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._signalled.set()
+        for woken in self._waits.values():
+            woken.set()
+        await self._ear.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._link.close()
+
+    async def layout(self) -> Layout:
+        self._check_open()
+        found = await self._link.use(lambda connection: schema.found(connection, self._address))
+        return Layout(found, schema.KNOWN)
+
+    async def facts(self) -> list[Fact]:
+        await self._ear.open()
+        await self._ready()
+        return await facts.examine(self._link, hears=self._ear.hears)
+
+    # Producers.
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        if not jobs:
+            self._check_open()
+            return []
+        if any(job.unique_raises or job.after for job in jobs):
+            return await self._enqueue(jobs)
+        return await self._joiner.enqueue(jobs)
+
+    async def _enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        special = any(job.unique is not None or job.after for job in jobs)
+        fields = dumps([new_fields(job) for job in jobs])
+        try:
+            told = await self._step("enqueue_jobs", self._now(), fields, [job.payload for job in jobs], special)
+        except Refusal as refusal:
+            raise settling.refusal(_loads(refusal.detail)) from None
+        answers = [Enqueued(job.id, State.WAITING) for job in jobs]
+        for at, job_id, state, duplicate in told:
+            answers[at - 1] = Enqueued(job_id, State(state), duplicate)
+        return answers
+
+    async def take_in(self, queues: Sequence[str], limit: int = STEP, *, entry_limit: int = ENTRY_LIMIT) -> int:
+        taken = 0
+        for queue in dict.fromkeys(queues):
+            while taken < limit and (entries := await self._step("peek", queue, min(limit - taken, PEEK))):
+                read = [inbox.read(queue, entry, entry_limit) for _, entry in entries]
+                # Fewer than were seen if another has been quicker.
+                taken += await self._value(
+                    "take_in",
+                    self._now(),
+                    [number for number, _ in entries],
+                    dumps([new_fields(job) for job, _ in read]),
+                    [job.payload for job, _ in read],
+                    [text_of(error) for _, error in read],
+                )
+        return taken
+
+    # Workers.
+
+    async def lease(self, request: LeaseRequest) -> Leased:
+        if not request.queues:
+            self._check_open()
+            return Leased([])
+        return _leased(request, await self._step("lease", *self._request(request)))
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        if not settlements:
+            self._check_open()
+            return []
+        return settling.verdicts(settlements, await self._value("settle", self._now(), *settling.values(settlements)))
+
+    async def settle_and_lease(
+        self, settlements: Sequence[Settlement], request: LeaseRequest
+    ) -> tuple[list[Verdict], Leased]:
+        if not request.queues or not settlements:
+            return await self.settle(settlements), await self.lease(request)
+        values = (*self._request(request), self._now(), *settling.values(settlements))
+        rows = await self._fetch(_SETTLE_AND_LEASE, *values)
+        return settling.verdicts(settlements, rows[-1]["verdicts"]), _leased(request, rows)
+
+    def _request(self, request: LeaseRequest) -> tuple[object, ...]:
+        queues = list(dict.fromkeys(request.queues))
+        return self._now(), queues, request.limit, request.worker, request.ttl, request.nonce, request.solo
+
+    async def renew(self, renewals: Sequence[Renewal]) -> list[AbortReason | None]:
+        leases = [renewal.lease for renewal in renewals]
+        told = await self._value(
+            "renew",
+            self._now(),
+            [lease.number for lease in leases],
+            [lease.job.id for lease in leases],
+            [lease.token.fence for lease in leases],
+            [lease.token.nonce for lease in leases],
+            [renewal.ttl for renewal in renewals],
+            [None if renewal.progress is None else dumps(renewal.progress) for renewal in renewals],
+        )
+        if told is None:
+            return [None] * len(renewals)
+        return [None if what is None else REASONS.get(what, AbortReason.TAKEN) for what in told]
+
+    async def reap(self, queues: Sequence[str], limit: int = STEP) -> list[Reaped]:
+        return _reaped(await self._step("reap", self._now(), list(dict.fromkeys(queues)), limit))
+
+    async def wait_for_work(self, patterns: Sequence[str], timeout: float) -> None:
+        self._check_open()
+        await self._ear.open()
+        deadline = asyncio.get_running_loop().time() + timeout
+        caller = next(self._callers)
+        woken = self._waits[caller] = asyncio.Event()
+        pause, had_work = LOOK_SOON, True
+        try:
+            while (left := deadline - asyncio.get_running_loop().time()) > 0 and not self._closed:
+                hears = self._ear.hears
+                # Some seconds more than until it is said again: a late caller is still there.
+                stays = pause + LOOK_EVERY if hears else None
+                work = await self._value("go_idle", self._channel, caller, *expressions(patterns), stays)
+                # What is new has woken somebody, who is on the way to it: that is left for the next look.
+                if work and (had_work or not hears):
+                    return
+                had_work = work
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(min(left, pause if hears else LOOK_DEAF)):
+                        await woken.wait()
+                        return
+                pause = LOOK_SOON if had_work else LOOK_EVERY
+        finally:
+            del self._waits[caller]
+            if not woken.is_set() or self._closed:
+                self._later(self._value("get_busy", self._channel, caller))
+
+    # The registry.
+
+    async def register(self, worker: WorkerInfo) -> None:
+        await self._listen()
+        await self._value(
+            "register",
+            self._now(),
+            worker.id,
+            worker.host,
+            worker.pid,
+            list(worker.queues),
+            list(worker.tasks),
+            worker.concurrency,
+            worker.held,
+            self._channel,
+        )
+
+    async def beat(self, worker_id: str, held: int) -> bool:
+        return bool(await self._value("beat", self._now(), worker_id, held))
+
+    async def leave(self, worker_id: str) -> None:
+        await self._value("leave", worker_id)
+
+    async def retire(self, worker_id: str, limit: int = STEP) -> list[Reaped]:
+        return _reaped(await self._step("retire", self._now(), worker_id, limit))
+
+    async def workers(self) -> list[WorkerInfo]:
+        return [_worker_info(*row) for row in await self._step("list_workers", self._now())]
+
+    # Operators.
+
+    async def cancel(self, ids: Sequence[str]) -> list[Verdict]:
+        return settling.operated(await self._value("cancel", self._now(), list(ids)), "it is final already")
+
+    async def complete(self, job_id: str, result: str) -> Verdict:
+        told = await self._value("complete", self._now(), job_id, stored(result))
+        return settling.operated(told, "it is final already")[0]
+
+    async def retry(self, ids: Sequence[str]) -> list[Verdict]:
+        return settling.operated(await self._value("retry", self._now(), list(ids)))
+
+    async def trigger(self, ids: Sequence[str]) -> list[Verdict]:
+        return settling.operated(await self._value("trigger", self._now(), list(ids)), "it is not scheduled")
+
+    async def delete(self, ids: Sequence[str], *, cascade: bool = False) -> list[str]:
+        try:
+            gone: list[str] = await self._value("delete", self._now(), list(ids), cascade)
+        except Refusal as refusal:
+            raise HasDependents(*_loads(refusal.detail)) from None
+        return gone
+
+    async def pause(self, queue: str) -> bool:
+        return bool(await self._value("pause", queue))
+
+    async def resume(self, queue: str) -> bool:
+        return bool(await self._value("resume", queue))
+
+    async def purge(self, queue: str, limit: int = STEP) -> int:
+        purged: int = await self._value("purge", self._now(), queue, limit)
+        return purged
+
+    async def prune(self, default: Retention, queues: Mapping[str, Retention], limit: int = STEP) -> int:
+        own = [value for retention in queues.values() for value in _retention(retention)]
+        pruned: int = await self._value("prune", self._now(), limit, _retention(default), list(queues), own)
+        return pruned
+
+    # Readers.
+
+    async def get(self, ids: Sequence[str]) -> list[JobRecord | None]:
+        if not ids:
+            self._check_open()
+            return []
+        rows = await self._fetch(_GET, self._now(), list(ids))
+        found = {job.id: job for row in rows if (job := record(row, row["now"]))}
+        return [found.get(id_) for id_ in ids]
+
+    async def search(self, search: Search) -> Page:
+        after = None if search.cursor is None else _after(search.cursor)
+        values = (search.state, search.queue, search.task, search.tag, search.limit, after)
+        *rows, last = await self._fetch(_SEARCH, self._now(), *values)
+        # One may have gone between the walk and the look at it.
+        jobs = [record(row, row["now"]) for row in rows if row["id"] is not None]
+        return Page(jobs, None if last["place"] is None else dumps(last["place"]), last["looked_at"])
+
+    async def queues(self) -> list[QueueInfo]:
+        return [_queue_info(*row) for row in await self._step("list_queues")]
+
+    async def wait(self, ids: Sequence[str]) -> dict[str, JobRecord | None]:
+        await self._listen()
+        rows = await self._step("wait_for", list(ids), self._channel)
+        found = {row["id"]: None if row["state"] is None else record(row, 0.0) for row in rows}
+        return {id_: found.get(id_) for id_ in ids if id_ not in found or found[id_] is not None}
+
+    async def signals(self) -> AsyncIterator[Signal]:
+        await self._listen()
+        while not self._closed:
+            while self._signals:
+                yield self._signals.popleft()
+            self._signalled.clear()
+            await self._signalled.wait()
+
+    async def _listen(self) -> None:
+        """Let this object's channel be open, so that what happens from now on is heard."""
+        await self._ready()
+        await self._ear.open()
+
+    def _heard(self, said: str) -> None:
+        kind, _, rest = said.partition(" ")
+        if kind == "work":
+            if (woken := self._waits.get(int(rest))) is not None:
+                woken.set()
+        else:
+            self._signals.append(Signal(SignalKind(kind), rest))
+            self._signalled.set()
+
+    # Statements.
+
+    async def _step(self, name: str, *values: object) -> list[Any]:
+        """Have a step done; its rows."""
+        return await self._fetch(_call(name, len(values)), *values)
+
+    async def _value(self, name: str, *values: object) -> Any:
+        """Have a step done whose answer is one value."""
+        [[value]] = await self._step(name, *values)
+        return value
+
+    async def _fetch(self, statement: str, *values: object) -> list[Any]:
+        await self._ready()
+        return await self._link.fetch(statement.replace("{schema}", f'"{self._address.schema}"'), *values)
+
+    async def _ready(self) -> None:
+        self._check_open()
+        if not self._opened:
+            await self.open()
+
+    def _later(self, call: Coroutine[Any, Any, Any]) -> None:
+        """Have something done that nobody waits for."""
+
+        async def run() -> None:
+            with suppress(StoreError):
+                await call
+
+        task = asyncio.create_task(run(), context=Context())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _now(self) -> float | None:
+        return None if self._clock is None else self._clock.wall()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreUnavailable(f"the store at {self._address} has been closed")
+
+
+_GET = "SELECT *, {schema}.clock($1) AS now FROM {schema}.get_jobs($2)"
+_SEARCH = """
+SELECT r.*, w.looked_at, w.place, {schema}.clock($1) AS now
+FROM {schema}.walk($2, $3, $4, $5, $6, $7) AS w LEFT JOIN {schema}.records AS r ON r.n = w.n
+ORDER BY w.looked_at, w.n NULLS LAST
+"""
+_SETTLE_AND_LEASE = (
+    "SELECT * FROM {schema}.lease($1, $2, $3, $4, $5, $6, $7, "
+    "{schema}.settle($8, $9, $10, $11, $12, $13, $14, $15, $16, $17))"
+)
+
+
+@functools.cache
+def _call(name: str, values: int) -> str:
+    parameters = ", ".join(f"${number}" for number in range(1, values + 1))
+    return f"SELECT * FROM {{schema}}.{name}({parameters})"
+
+
+def _leased(request: LeaseRequest, rows: Sequence[Any]) -> Leased:
+    *jobs, last = rows
+    now = last["now"]
+    return Leased(
+        [leased(row, request, now) for row in jobs],
+        suspect_waiting=last["suspect_waiting"],
+        due_in=last["due_in"],
+        inbox=bool(last["inbox"]),
+    )
+
+
+def _reaped(rows: Sequence[Any]) -> list[Reaped]:
+    return [Reaped(*row) for row in rows]
+
+
+def _retention(retention: Retention) -> list[float]:
+    return [seconds(retention.succeeded, "succeeded"), seconds(retention.failed, "failed"), float(retention.count)]
+
+
+def _after(cursor: str) -> tuple[float, ...]:
+    try:
+        return _place(cursor)
+    except msgspec.DecodeError:
+        raise InvalidOption(f"{cursor!r:.80} is no cursor: take the one that came with the page before") from None
+
+
+_PLACES = ("waiting", "scheduled", *(state.value for state in State if state is not State.WAITING))
+
+
+def _queue_info(name: str, paused: bool, told: str) -> QueueInfo:
+    counters = _loads(told)
+    places = {place: counters.get(place, 0) for place in _PLACES}
+    return QueueInfo(name=name, paused=paused, **places, totals=totals(counters))
+
+
+def _worker_info(*row: Any) -> WorkerInfo:
+    id_, host, pid, queues, tasks, concurrency, held, started_at, silent_for, told = row
+    return WorkerInfo(
+        id=id_,
+        host=host,
+        pid=pid,
+        queues=tuple(queues),
+        tasks=tuple(tasks),
+        concurrency=concurrency,
+        held=held,
+        started_at=started_at,
+        silent_for=silent_for,
+        totals=totals(_loads(told) if told else {}),
+    )

