@@ -1,4 +1,4 @@
-"""One PostgreSQL server under our control.
+"""PostgreSQL servers under our control, and a pooler before one.
 
 Which server: `TEST_POSTGRES_URL` names one that runs already (tests that stop a server start their own all the same); else
 `TEST_POSTGRES=15` or `TEST_POSTGRES=18` chooses a major version, and without it whatever is found first is taken.
@@ -21,12 +21,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
 from .server import PATIENCE, free_port
 
-__all__ = ["Postgres", "binaries"]
+__all__ = ["SHARED", "Pooler", "Postgres", "binaries"]
 
 SHARED = ("-c", "fsync=off", "-c", "full_page_writes=off", "-c", "shared_buffers=64MB", "-c", "max_connections=200")
 """For a server that no test stops: nothing need survive."""
@@ -97,10 +98,54 @@ class Postgres:
             status = (self._data / "postmaster.pid").read_text().splitlines()
         except OSError:
             return False
-        if len(status) < 8 or status[7].strip() != "ready":
-            return False
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+        return len(status) >= 8 and status[7].strip() == "ready" and _listens(self.port)
+
+
+class Pooler:
+    """Debian's pgbouncer before a server: each transaction gets whichever of a few connections is free."""
+
+    def __init__(self, server: str, connections: int = 2) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="tenure-pgbouncer-"))
+        self.port = free_port()
+        behind = urlsplit(server)
+        self.url = urlunsplit(behind._replace(netloc=f"{behind.username}@127.0.0.1:{self.port}"))
+        settings = {
+            "listen_addr": "127.0.0.1",
+            "listen_port": self.port,
+            "unix_socket_dir": "",
+            "auth_type": "any",
+            "pool_mode": "transaction",
+            "default_pool_size": connections,
+        }
+        (self.folder / "ini").write_text(
+            f"[databases]\n* = host={behind.hostname} port={behind.port} user={behind.username}\n[pgbouncer]\n"
+            + "".join(f"{name} = {value}\n" for name, value in settings.items())
+        )
+        self.folder.chmod(0o755)
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [_pgbouncer(), str(self.folder / "ini")], stdin=subprocess.DEVNULL, stdout=log, stderr=log, **_as_user()
+            )
+        atexit.register(self.remove)
+        deadline = time.monotonic() + PATIENCE
+        while not _listens(self.port):
+            assert time.monotonic() < deadline, (self.folder / "log").read_text()
+            time.sleep(0.02)
+
+    def remove(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@functools.cache
+def _pgbouncer() -> str:
+    path = f"{os.environ['PATH']}{os.pathsep}/usr/sbin"
+    if shutil.which("pgbouncer", path=path) is None:
+        _apt_get("pgbouncer")
+    if (found := shutil.which("pgbouncer", path=path)) is None:
+        pytest.exit("the tests need pgbouncer: install it", 2)
+    return found
 
 
 @functools.cache
@@ -123,11 +168,16 @@ def _folders() -> Iterator[Path]:
     yield from sorted(installed.glob("*/bin"), key=lambda folder: float(folder.parent.name), reverse=True)
     if (wheel := _from_wheel()) is not None:
         yield wheel
+    _apt_get("postgresql")
+    yield from installed.glob("*/bin")
+
+
+def _apt_get(package: str) -> None:
+    """Install a package if we may and if this is Debian."""
     if os.geteuid() == 0 and shutil.which("apt-get") is not None:
-        install = ["apt-get", "install", "--yes", "--no-install-recommends", "postgresql"]
+        install = ["apt-get", "install", "--yes", "--no-install-recommends", package]
         quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
         subprocess.run(install, env=quiet, stdout=subprocess.DEVNULL, check=False)
-        yield from installed.glob("*/bin")
 
 
 def _from_wheel() -> Path | None:
@@ -144,6 +194,11 @@ def _from_wheel() -> Path | None:
     shutil.copytree(package / "pginstall", copy / package.name / "pginstall", symlinks=True)
     shutil.copytree(package.parent / f"{package.name}.libs", copy / f"{package.name}.libs")
     return copy / package.name / "pginstall" / "bin"
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _version(folder: Path) -> str | None:

@@ -45,7 +45,7 @@ from tenure.stores.joining import Joiner
 from tenure.stores.postgres import facts, schema, settling
 from tenure.stores.postgres.address import Address
 from tenure.stores.postgres.expressions import expressions
-from tenure.stores.postgres.link import Link, Refusal
+from tenure.stores.postgres.link import KnownAlready, Link, Refusal
 from tenure.stores.postgres.listening import Ear
 from tenure.stores.postgres.records import dumps, leased, new_fields, record, stored, text_of, totals
 
@@ -73,6 +73,7 @@ class PostgresStore(Store):
     def __init__(self, address: Address, *, clock: Clock | None = None) -> None:
         """A store object; a clock, which tests have, takes the place of the server's."""
         self._address = address
+        self._schema = f'"{address.schema}"'
         self._link = Link(address)
         self._clock = clock
         self._opened = False
@@ -111,7 +112,7 @@ class PostgresStore(Store):
 
     async def layout(self) -> Layout:
         self._check_open()
-        found = await self._link.use(lambda connection: schema.found(connection, self._address))
+        found = await self._link.use(lambda connection: schema.found(connection, self._address), schema.PATIENCE)
         return Layout(found, schema.KNOWN)
 
     async def facts(self) -> list[Fact]:
@@ -130,10 +131,14 @@ class PostgresStore(Store):
         return await self._joiner.enqueue(jobs)
 
     async def _enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        values = (self._now(), dumps([new_fields(job) for job in jobs]), [job.payload for job in jobs])
         special = any(job.unique is not None or job.after for job in jobs)
-        fields = dumps([new_fields(job) for job in jobs])
+        if not special:
+            with suppress(KnownAlready):
+                await self._step("enqueue_new", *values)
+                return [Enqueued(job.id, State.WAITING) for job in jobs]
         try:
-            told = await self._step("enqueue_jobs", self._now(), fields, [job.payload for job in jobs], special)
+            told = await self._step("enqueue_jobs", *values, special)
         except Refusal as refusal:
             raise settling.refusal(_loads(refusal.detail)) from None
         answers = [Enqueued(job.id, State.WAITING) for job in jobs]
@@ -358,7 +363,7 @@ class PostgresStore(Store):
 
     async def _fetch(self, statement: str, *values: object) -> list[Any]:
         await self._ready()
-        return await self._link.fetch(statement.replace("{schema}", f'"{self._address.schema}"'), *values)
+        return await self._link.fetch(statement.replace("{schema}", self._schema), *values)
 
     async def _ready(self) -> None:
         self._check_open()
