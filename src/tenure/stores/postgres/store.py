@@ -42,7 +42,7 @@ from tenure.stores.base import (
     WorkerInfo,
 )
 from tenure.stores.joining import Joiner
-from tenure.stores.postgres import facts, schema, settling
+from tenure.stores.postgres import health, schema, settling
 from tenure.stores.postgres.address import Address
 from tenure.stores.postgres.expressions import expressions
 from tenure.stores.postgres.link import KnownAlready, Link, Refusal
@@ -118,7 +118,7 @@ class PostgresStore(Store):
     async def facts(self) -> list[Fact]:
         await self._ear.open()
         await self._ready()
-        return await facts.examine(self._link, hears=self._ear.hears)
+        return await health.examine(self._link, hears=self._ear.hears)
 
     # Producers.
 
