@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
-from typing import Any, Final
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import msgspec
 
-from tenure import checks
-from tenure.errors import InvalidName, InvalidUrl
+from tenure.errors import InvalidUrl
+from tenure.stores.url import Read, count, name, options, refuse_unless, seconds, text, yes
 
 __all__ = ["SCHEMES", "Address"]
 
@@ -83,60 +82,26 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 
 def _parsed(url: str) -> Address:
     parts = urlsplit(url)
-    _refuse_unless(parts.scheme in SCHEMES, f"the scheme must be one of {', '.join(SCHEMES)}")
-    _refuse_unless(not parts.fragment, "there is a # in it, which must be written %23")
-    ours: dict[str, Any] = {}
-    drivers: dict[str, str] = {}
-    for name, value in parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)):
-        _refuse_unless(name not in ours and name not in drivers, f"{name} is given twice")
-        if name in DRIVERS:
-            drivers[name] = value
-        elif name in _READ:
-            ours[name] = _READ[name](value, name)
-        else:
-            raise ValueError(f"it has no option {name!r}, only {', '.join(sorted(_READ.keys() | DRIVERS))}")
-    return Address(dsn=urlunsplit(parts._replace(query=urlencode(drivers))), **ours)
+    refuse_unless(parts.scheme in SCHEMES, f"the scheme must be one of {', '.join(SCHEMES)}")
+    refuse_unless(not parts.fragment, "there is a # in it, which must be written %23")
+    given = options(parts.query, _READ)
+    drivers = {option: given.pop(option) for option in sorted(DRIVERS & given.keys())}
+    return Address(dsn=urlunsplit(parts._replace(query=urlencode(drivers))), **given)
 
 
-def _schema(value: str, name: str) -> str:
-    try:
-        checks.name(name, value)
-    except InvalidName as error:
-        raise ValueError(str(error)) from None
-    _refuse_unless(len(value) <= 63, "a schema's name has at most 63 letters")
-    _refuse_unless(not value.startswith("pg_"), "schemas that begin with pg_ are PostgreSQL's own")
+def _schema(value: str, option: str) -> str:
+    name(value, option)
+    refuse_unless(len(value) <= 63, "a schema's name has at most 63 letters")
+    refuse_unless(not value.startswith("pg_"), "schemas that begin with pg_ are PostgreSQL's own")
     return value
 
 
-def _count(value: str, name: str) -> int:
-    _refuse_unless(value.isascii() and value.isdigit() and int(value) > 0, f"{name} must be a number, got {value!r}")
-    return int(value)
-
-
-def _seconds(value: str, name: str) -> float:
-    try:
-        number = float(value)
-    except ValueError:
-        number = math.nan
-    _refuse_unless(0 < number < math.inf, f"{name} must be a number of seconds, got {value!r}")
-    return number
-
-
-def _yes(value: str, name: str) -> bool:
-    _refuse_unless(value in {"true", "false"}, f"{name} must be true or false, got {value!r}")
-    return value == "true"
-
-
-_READ: Final[Mapping[str, Callable[[str, str], Any]]] = {
+_READ: Final[Mapping[str, Read]] = {
+    **dict.fromkeys(DRIVERS, text),
     "schema": _schema,
-    "timeout": _seconds,
-    "connect_timeout": _seconds,
-    "connections": _count,
-    "auto_schema": _yes,
-    "pooled": _yes,
+    "timeout": seconds,
+    "connect_timeout": seconds,
+    "connections": count,
+    "auto_schema": yes,
+    "pooled": yes,
 }
-
-
-def _refuse_unless(true: bool, why: str) -> None:
-    if not true:
-        raise ValueError(why)

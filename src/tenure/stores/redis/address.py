@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import msgspec
 
-from tenure import checks
-from tenure.errors import InvalidName, InvalidUrl
+from tenure.errors import InvalidUrl
+from tenure.stores.url import Read, count, name, number, options, refuse_unless, seconds, text, yes
 
 __all__ = ["SCHEMES", "Address", "Kind", "Node"]
 
@@ -108,18 +107,21 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 def _parsed(url: str) -> Address:
     parts = urlsplit(url)
     scheme, _, kind = parts.scheme.partition("+")
-    _refuse_unless(parts.scheme in SCHEMES, f"the scheme must be one of {', '.join(SCHEMES)}")
-    _refuse_unless(not parts.fragment, "there is a # in it, which must be written %23")
+    refuse_unless(parts.scheme in SCHEMES, f"the scheme must be one of {', '.join(SCHEMES)}")
+    refuse_unless(not parts.fragment, "there is a # in it, which must be written %23")
     fields: dict[str, Any] = {"kind": Kind(kind or Kind.SERVER), "tls": scheme == "rediss"}
     fields |= _credentials(parts)
     path = unquote(parts.path)
     if scheme == "unix":
-        _refuse_unless(path != "", "write unix:///path/of/the/socket")
+        refuse_unless(path != "", "write unix:///path/of/the/socket")
         fields["nodes"] = (Node(path),)
     else:
         fields["nodes"] = _nodes(parts, 26379 if kind == Kind.SENTINEL else 6379)
         fields |= _after_the_hosts(path.strip("/"), kind)
-    return Address(**fields | _options(parts.query, fields))
+    given = options(parts.query, _READ)
+    twice = [option for option in given if fields.get(option) is not None]
+    refuse_unless(not twice, f"{', '.join(twice)} is given twice")
+    return Address(**fields | given)
 
 
 def _credentials(parts: SplitResult) -> dict[str, Any]:
@@ -136,7 +138,7 @@ def _nodes(parts: SplitResult, port: int) -> tuple[Node, ...]:
     for host in hosts:
         one = urlsplit(f"//{host}")  # knows brackets, and refuses a port that is none
         nodes.append(Node(one.hostname or "localhost", one.port or port))
-    _refuse_unless(
+    refuse_unless(
         len(nodes) == 1 or "+" in parts.scheme, "only redis+sentinel:// and redis+cluster:// take several hosts"
     )
     return tuple(nodes)
@@ -147,81 +149,28 @@ def _after_the_hosts(path: str, kind: str) -> dict[str, Any]:
     words = path.split("/") if path else []
     fields: dict[str, Any] = {}
     if kind == Kind.SENTINEL:
-        _refuse_unless(bool(words), "write the name of the master: redis+sentinel://host:26379/mymaster")
+        refuse_unless(bool(words), "write the name of the master: redis+sentinel://host:26379/mymaster")
         fields["master"] = words.pop(0)
-    _refuse_unless(len(words) <= 1, f"{path!r} is no database")
+    refuse_unless(len(words) <= 1, f"{path!r} is no database")
     if words:
-        fields["db"] = _number(words[0], "the database")
-    _refuse_unless(kind != Kind.CLUSTER or not fields.get("db"), "a cluster has no databases but 0")
+        fields["db"] = number(words[0], "the database")
+    refuse_unless(kind != Kind.CLUSTER or not fields.get("db"), "a cluster has no databases but 0")
     return fields
 
 
-def _options(query: str, known: Mapping[str, Any]) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    for name, value in parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)):
-        read = _READ.get(name)
-        if read is None:
-            raise ValueError(f"it has no option {name!r}, only {', '.join(sorted(_READ))}")
-        _refuse_unless(name not in fields and known.get(name) is None, f"{name} is given twice")
-        fields[name] = read(value, name)
-    return fields
-
-
-def _text(value: str, name: str) -> str:
-    _refuse_unless(value != "", f"{name} is empty")
-    return value
-
-
-def _namespace(value: str, name: str) -> str:
-    try:
-        return checks.name(name, value)
-    except InvalidName as error:
-        raise ValueError(str(error)) from None
-
-
-def _number(value: str, name: str) -> int:
-    _refuse_unless(value.isascii() and value.isdigit(), f"{name} must be a number, got {value!r}")
-    return int(value)
-
-
-def _count(value: str, name: str) -> int:
-    number = _number(value, name)
-    _refuse_unless(number > 0, f"{name} must be at least 1")
-    return number
-
-
-def _seconds(value: str, name: str) -> float:
-    try:
-        number = float(value)
-    except ValueError:
-        number = math.nan
-    _refuse_unless(0 < number < math.inf, f"{name} must be a number of seconds, got {value!r}")
-    return number
-
-
-def _yes(value: str, name: str) -> bool:
-    _refuse_unless(value in {"true", "false"}, f"{name} must be true or false, got {value!r}")
-    return value == "true"
-
-
-_READ: Final[Mapping[str, Callable[[str, str], Any]]] = {
-    "namespace": _namespace,
-    "db": _number,
-    "user": _text,
-    "password": _text,
-    "timeout": _seconds,
-    "connect_timeout": _seconds,
-    "connections": _count,
-    "any_eviction": _yes,
-    "ca": _text,
-    "cert": _text,
-    "key": _text,
-    "verify": _yes,
-    "sentinel_user": _text,
-    "sentinel_password": _text,
+_READ: Final[Mapping[str, Read]] = {
+    "namespace": name,
+    "db": number,
+    "user": text,
+    "password": text,
+    "timeout": seconds,
+    "connect_timeout": seconds,
+    "connections": count,
+    "any_eviction": yes,
+    "ca": text,
+    "cert": text,
+    "key": text,
+    "verify": yes,
+    "sentinel_user": text,
+    "sentinel_password": text,
 }
-
-
-def _refuse_unless(true: bool, why: str) -> None:
-    if not true:
-        raise ValueError(why)
