@@ -23,7 +23,8 @@ from tenure.listing import JobPage, Stats, unfinished
 from tenure.options import UNSET, AppOptions, Retention, Unset, WorkerOptions
 from tenure.session import Session
 from tenure.stores import masked, open_store
-from tenure.stores.base import STEP, QueueInfo, Reaped, Search, Store, VerdictKind, WorkerInfo
+from tenure.stores.base import STEP, Enqueued, QueueInfo, Reaped, Search, Store, VerdictKind, WorkerInfo
+from tenure.stores.guests import Guest, guest
 from tenure.sync import PerLoop, blocking, refuse_on_loop, run
 from tenure.task import Call, Caller, Registrar, Task
 
@@ -63,6 +64,7 @@ class App:
         payload_limit: int = DEFAULT.payload_limit,
         unknown_for: Duration = DEFAULT.unknown_for,
         wakeup: bool = DEFAULT.wakeup,
+        complete_timeout: Duration = DEFAULT.complete_timeout,
     ) -> None:
         keep_in = (
             {} if isinstance(keep, Retention) else {checked_name("queue", q): k for q, k in keep.items() if q != "*"}
@@ -78,6 +80,7 @@ class App:
             payload_limit=payload_limit,
             unknown_for=unknown_for,
             wakeup=wakeup,
+            complete_timeout=complete_timeout,
         )
         given = os.environ.get("TENURE_URL") or "sqlite:///tenure.db" if store is None else store
         self.url = given if isinstance(given, str) else f"made by {getattr(given, '__qualname__', repr(given))}"
@@ -115,20 +118,32 @@ class App:
 
     # Producing.
 
-    def enqueue(self, *calls: Call[R]) -> list[Job[R]]:
+    def enqueue(self, *calls: Call[R], connection: object = None) -> list[Job[R]]:
         """Store these calls, of whatever tasks, as jobs: all of them or none, durably, in one round trip.
 
         An outage of the store is ridden out for 5 seconds. Then `StoreUnavailable` says that surely nothing was stored,
         `OutcomeUnknown` that perhaps it was.
+
+        `connection`: the caller's own, to the store's database and in a transaction. The jobs come to exist, and workers are
+        woken, when that commits, and never if it does not; they are no part of a batch that is open. Errors of the
+        connection come as its library raises them.
         """
         pending = [_pending(call) for call in calls]
-        self.submit(pending)
+        caller = None if self.inlines else _guest(calls, connection)
+        if caller is None:
+            self.submit(pending)
+        elif pending:
+            self._bring(pending, caller)
         return [job for _, job in pending]
 
-    async def aenqueue(self, *calls: Call[R]) -> list[Job[R]]:
-        """The async twin of `enqueue`."""
+    async def aenqueue(self, *calls: Call[R], connection: object = None) -> list[Job[R]]:
+        """The async twin of `enqueue`; a blocking connection blocks here as its own calls do."""
         pending = [_pending(call) for call in calls]
-        await self.asubmit(pending)
+        caller = None if self.inlines else _guest(calls, connection)
+        if caller is None:
+            await self.asubmit(pending)
+        elif pending:
+            await self._abring(pending, caller)
         return [job for _, job in pending]
 
     def batch(self) -> Batch:
@@ -375,16 +390,31 @@ class App:
             return False  # the other way rides out a short outage; by their ids they are the same jobs
         if answers is None:
             return False
-        for (_, job), answer in zip(pending, answers, strict=True):
-            job.enqueued(answer)
+        _tell(pending, answers)
         return True
 
     async def _send(self, pending: Sequence[Pending]) -> None:
-        answers = await self.session.enqueue([new for new, _ in pending])
-        for (_, job), answer in zip(pending, answers, strict=True):
-            job.enqueued(answer)
+        _tell(pending, await self.session.enqueue([new for new, _ in pending]))
         if self.inlines:
             await self.inlines[-1].work_off([job for _, job in pending])
+
+    def _bring(self, pending: Sequence[Pending], caller: Guest) -> None:
+        """Store these jobs in a caller's transaction."""
+        refuse_on_loop("enqueue")
+        if caller.awaited:
+            raise InvalidOption("this connection= is awaited: await aenqueue() instead")
+        session = self._sessions.private
+        store = session.store if session is not None and session.is_open else run(self._opened())
+        _tell(pending, caller.run(store.enqueueing([new for new, _ in pending])))
+
+    async def _abring(self, pending: Sequence[Pending], caller: Guest) -> None:
+        """The async twin of `_bring`."""
+        store = await self._opened()
+        _tell(pending, await caller.arun(store.enqueueing([new for new, _ in pending])))
+
+    async def _opened(self) -> Store:
+        """The store of the running loop, whose errands can be had."""
+        return await self.session.open()
 
     def _handle(self, record: JobRecord) -> Job[Any]:
         job: Job[Any] = Job(self, record.id, record.task, record.queue, self.caller_of(record).results)
@@ -404,6 +434,21 @@ class App:
 def _pending(call: Call[R]) -> tuple[NewJob, Job[R]]:
     new = call.new_job()
     return new, call.job(new)
+
+
+def _tell(pending: Sequence[Pending], answers: Sequence[Enqueued]) -> None:
+    """Let the handles know what became of their jobs."""
+    for (_, job), answer in zip(pending, answers, strict=True):
+        job.enqueued(answer)
+
+
+def _guest(calls: Sequence[Call[Any]], connection: object) -> Guest | None:
+    """The connection that these calls are to go through, if one is given for all of them or for some."""
+    given = [connection, *(call.caller.connection for call in calls)]
+    found = {id(each): each for each in given if each is not None}
+    if len(found) > 1:
+        raise InvalidOption("calls that are enqueued together go through one connection=, and these have several")
+    return guest(*found.values()) if found else None
 
 
 def _state(value: State | str) -> State:

@@ -55,11 +55,20 @@ class Caller(Generic[P, R_co]):
     """Makes jobs of one task, with certain options; `using` gives another with others."""
 
     def __init__(
-        self, app: App, name: str, arguments: Arguments, results: ResultCodec, fields: Mapping[str, Any]
+        self,
+        app: App,
+        name: str,
+        arguments: Arguments,
+        results: ResultCodec,
+        fields: Mapping[str, Any],
+        connection: object = None,
     ) -> None:
         self.app = app
         self.name = name
         self.results = results
+        self.connection = connection
+        """The caller's own, in whose transaction the jobs are enqueued; None: in one of the store's."""
+
         self.queue: str = fields["queue"]
         self._arguments = arguments
         self._fields = fields
@@ -102,6 +111,7 @@ class Caller(Generic[P, R_co]):
         tags: Iterable[str] | Unset = UNSET,
         keep: Duration | Unset | None = UNSET,
         max_attempts: int | Unset | None = UNSET,
+        connection: object = UNSET,
     ) -> Caller[P, R_co]:
         """The same task with other options for the jobs that are enqueued through what this returns.
 
@@ -109,10 +119,12 @@ class Caller(Generic[P, R_co]):
         comes first. `unique`: a key that only one job of the task holds at a time, until it is final or for `window`;
         True makes it from the arguments; another enqueue gives the job that holds it, marked `duplicate`, or raises
         `UniqueConflict` with `unique_raises`. `tags`: to find it by. `keep`: how long its record is kept once it is
-        final. `max_attempts`: None for ever.
+        final. `max_attempts`: None for ever. `connection`: enqueue in its transaction, as `App.enqueue` says.
         """
         given = {name: value for name, value in locals().items() if name != "self" and not isinstance(value, Unset)}
-        return Caller(self.app, self.name, self._arguments, self.results, {**self._fields, **job_options(given)})
+        connection = given.pop("connection", self.connection)
+        fields = {**self._fields, **job_options(given)}
+        return Caller(self.app, self.name, self._arguments, self.results, fields, connection)
 
     # For those who enqueue, compare and read calls.
 

@@ -11,7 +11,9 @@ import pytest
 from tenure import App
 from tenure.stores.base import Store
 from tenure.stores.memory import MemoryStore, Space
-from tenure.stores.redis.address import Address
+from tenure.stores.postgres.address import Address as PostgresAddress
+from tenure.stores.postgres.store import PostgresStore
+from tenure.stores.redis.address import Address as RedisAddress
 from tenure.stores.redis.store import RedisStore
 from tenure.stores.sqlite.store import SqliteStore
 from tenure.testing.clock import ManualClock
@@ -47,7 +49,9 @@ async def timed(url: str) -> AsyncIterator[Timed]:
             return MemoryStore(space)
         if url.startswith("sqlite"):
             return SqliteStore(url.removeprefix("sqlite:///"), clock=clock)
-        return RedisStore(Address.from_url(url), clock=clock)
+        if url.startswith("redis"):
+            return RedisStore(RedisAddress.from_url(url), clock=clock)
+        return PostgresStore(PostgresAddress.from_url(url), clock=clock)
 
     app = App(make)
     yield Timed(app, clock)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -181,6 +182,9 @@ def app_url(tmp_path: Path) -> str:
 
 
 def test_an_interrupt_ends_a_blocking_wait_and_leaves_the_app_usable(app_url: str) -> None:
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a shell's background jobs are started without it
     app = App(app_url)
     job = app.remote("t").enqueue(1)
     threading.Timer(0.3, lambda: os.kill(os.getpid(), 2)).start()
@@ -192,6 +196,7 @@ def test_an_interrupt_ends_a_blocking_wait_and_leaves_the_app_usable(app_url: st
     assert time.monotonic() - started < 5
     job.cancel()
     app.close()
+    signal.signal(signal.SIGINT, before)
 
 
 def test_a_forked_child_uses_connections_of_its_own_and_leaves_the_parents_alone(app_url: str) -> None:  # F22

@@ -5,6 +5,7 @@ A line with `ignore` comments must be an error: both checkers are told to compla
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime
 from typing import Any, assert_type
@@ -104,6 +105,13 @@ add.using(wait=60)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 add.using(delay="60")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 add.using(run_at=60)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 add.using(60)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+# Whatever the connection is of: a library is not known to us before it is brought.
+mine = sqlite3.connect(":memory:")
+assert_type(add.using(connection=mine).enqueue(1), Job[int])
+assert_type(app.enqueue(add.bind(1), add.bind(2), connection=mine), list[Job[int]])
+add.using(connection=mine).enqueue("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+app.enqueue(add.bind(1), mine)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 # Many at once.
 assert_type(add.enqueue_many([(1,), {"a": 2}]), list[Job[int]])

@@ -64,6 +64,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from enum import StrEnum
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -72,6 +73,7 @@ from tenure.job import JobRecord, NewJob, Progress, State
 from tenure.lease import AbortReason, Lease
 from tenure.lifecycle import Transition
 from tenure.options import Retention
+from tenure.stores.guests import Errand, Guest
 
 __all__ = [
     "LEASE_LOST",
@@ -81,9 +83,11 @@ __all__ = [
     "Enqueued",
     "Fact",
     "Health",
+    "Holding",
     "Layout",
     "LeaseRequest",
     "Leased",
+    "OwnTransaction",
     "Page",
     "QueueInfo",
     "Reaped",
@@ -333,6 +337,56 @@ class Fact(msgspec.Struct, frozen=True):
     """What to do about it, as a sentence; there is one if it is not ok."""
 
 
+class Holding(StrEnum):
+    """What a lease is worth."""
+
+    HELD = "held"
+    """The job runs under this token."""
+
+    SETTLED = "settled"
+    """This very token has settled it, and it has not been leased since."""
+
+    LOST = "lost"
+    """Somebody else has taken, ended or revived it."""
+
+    GONE = "gone"
+    """There is no such job (any more)."""
+
+
+class OwnTransaction(ABC):
+    """A transaction on the store's own database, open on a connection that nobody else uses: for a job's own writes.
+
+    What it raises is of the contract if it is about the connection (`StoreUnavailable`, and `OutcomeUnknown` only of `commit`);
+    what the database says to a statement of the user's comes as its driver raises it. One that is neither committed nor
+    rolled back holds a connection for ever, and on SQLite everybody up.
+    """
+
+    connection: Any
+    """The driver's connection, for what the methods below do not offer."""
+
+    guest: Guest
+    """For errands of the store, which become part of it."""
+
+    @abstractmethod
+    async def execute(self, statement: str, *values: object) -> int:
+        """Run a statement; how many rows it changed."""
+
+    @abstractmethod
+    async def fetch(self, statement: str, *values: object) -> list[Any]:
+        """Run a statement; its rows."""
+
+    def enter(self) -> None:  # noqa: B027
+        """Note that the code of this context, in a thread perhaps, is inside of it; whoever awaits `begin` is."""
+
+    @abstractmethod
+    async def commit(self) -> None:
+        """Make it so. Afterwards, whatever came of it, the connection is given back."""
+
+    @abstractmethod
+    async def rollback(self) -> None:
+        """Take everything back, and give the connection back. Raises nothing."""
+
+
 class Store(ABC):
     """Where jobs live. See the module for what holds for every method."""
 
@@ -350,6 +404,14 @@ class Store(ABC):
     @abstractmethod
     async def layout(self) -> Layout:
         """Say which version the layout has, changing nothing."""
+
+    async def migrate(self) -> None:
+        """As `open`, also where programs that use the store must not change its layout."""
+        await self.open()
+
+    async def migration(self) -> str | None:
+        """The SQL that `migrate` would run, changing nothing; empty if there is none left, None from a store without SQL to show."""
+        return None
 
     @abstractmethod
     async def facts(self) -> list[Fact]:
@@ -374,6 +436,40 @@ class Store(ABC):
         None, having done nothing, from a store that has no way of its own to do so: then its `enqueue` is run elsewhere.
         """
         return None
+
+    # Transactions; on stores that are databases of the user's too.
+
+    transactional: ClassVar[bool] = False
+    """Whether the methods below can be called."""
+
+    def enqueueing(self, jobs: Sequence[NewJob]) -> Errand[list[Enqueued]]:
+        """What enqueues these jobs in a caller's transaction: they come to exist, and wake idle workers, when it commits.
+
+        As `enqueue` otherwise; what it refuses leaves the transaction usable. The store must be open.
+        """
+        raise NotImplementedError
+
+    def settling(self, settlement: Settlement) -> Errand[Verdict]:
+        """What settles a lease in a caller's transaction: until that has ended, nobody else can take the job, and renewals pass it over.
+
+        As `settle` otherwise, but `LEASE_LOST` for a lease that was settled before: only one transaction may have been the job's.
+        """
+        raise NotImplementedError
+
+    one_writer: ClassVar[bool] = False
+    """Whether a transaction that writes keeps everybody else from writing, renewals too, until it has ended."""
+
+    async def begin(self, *, writes: bool = True, timeout: float | None = None) -> OwnTransaction:
+        """Open a transaction of its own, on a connection that no other method waits for; for reading alone unless it `writes`.
+
+        Where there is `one_writer`, one that writes and has not ended after `timeout` seconds is taken back, and whatever is asked
+        of it then raises `TimeoutError`.
+        """
+        raise NotImplementedError
+
+    async def holding(self, lease: Lease) -> Holding:
+        """What this lease is worth, once no transaction is under way that may change it."""
+        raise NotImplementedError
 
     # What workers do.
 

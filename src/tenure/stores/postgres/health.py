@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from tenure.stores.base import Fact, Health
 from tenure.stores.postgres import schema
@@ -19,26 +21,72 @@ SLOW = 5.0
 OLD = 300.0
 """Seconds after which a transaction that is still open begins to harm: nothing that has gone since can be cleaned away."""
 
+DEAD = 100_000
+"""Dead rows in one table from which on, if they are the larger part of it, steps get slower."""
+
+ENTRY, SPARSE, LARGE = 100, 4, 64 << 20
+"""Bytes that an entry of an index takes at most when the index is well filled, how many times that is too much, and from which
+size on that matters."""
+
+LOOPS = 2
+"""Event loops of a worker process, each with as many connections as the URL allows and one that listens; jobs have as many again."""
+
 _SERVER = """
 SELECT current_setting('server_version_num')::integer, current_setting('server_version'),
        current_setting('synchronous_commit'), current_setting('fsync'), pg_is_in_recovery(),
-       current_setting('max_connections')::integer - current_setting('superuser_reserved_connections')::integer,
-       (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
-       (SELECT extract(epoch FROM max(clock_timestamp() - xact_start))::float8 FROM pg_stat_activity
-        WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid())
+       current_setting('autovacuum')::boolean
 """
 _TABLES = """
-SELECT coalesce(sum(n_live_tup), 0)::float8, coalesce(sum(n_dead_tup), 0)::float8,
-       coalesce(sum(pg_total_relation_size(relid)), 0)::float8,
-       (SELECT sum(pg_total_relation_size(relid))::float8 FROM pg_stat_user_tables WHERE schemaname = $1)
-FROM pg_stat_user_tables WHERE schemaname = $1 AND relname = 'live'
+SELECT t.relname, t.n_live_tup, t.n_dead_tup, pg_table_size(t.relid), pg_indexes_size(t.relid), count(i.indexrelid)
+FROM pg_stat_user_tables t LEFT JOIN pg_stat_user_indexes i ON i.relid = t.relid
+WHERE t.schemaname = $1 GROUP BY t.relid, t.relname, t.n_live_tup, t.n_dead_tup
 """
+# A transaction holds dead rows back if it reads by an old snapshot or has written something. Those of vacuums do not count.
+_OLDEST = """
+SELECT extract(epoch FROM clock_timestamp() - since)::float8, who, pg_has_role('pg_read_all_stats', 'USAGE')
+FROM (SELECT) AS always LEFT JOIN (
+    SELECT xact_start AS since, concat_ws(', ', 'process ' || pid, nullif(application_name, ''), state) AS who
+    FROM pg_stat_activity
+    WHERE (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND xact_start IS NOT NULL
+      AND backend_type <> 'autovacuum worker' AND pid <> pg_backend_pid()
+    UNION ALL
+    SELECT prepared, 'prepared as ' || gid FROM pg_prepared_xacts
+) AS open ON true
+ORDER BY since LIMIT 1
+"""
+_BUDGET = """
+SELECT whose, used, most FROM (
+    SELECT 'the server', current_setting('max_connections')::integer - current_setting('superuser_reserved_connections')::integer,
+           count(*)
+    FROM pg_stat_activity WHERE backend_type = 'client backend'
+    UNION ALL
+    SELECT 'the database', datconnlimit, (SELECT count(*) FROM pg_stat_activity a WHERE a.datid = d.oid)
+    FROM pg_database d WHERE datname = current_database() AND datconnlimit >= 0
+    UNION ALL
+    SELECT 'the role', rolconnlimit, (SELECT count(*) FROM pg_stat_activity a WHERE a.usesysid = r.oid)
+    FROM pg_roles r WHERE rolname = current_user AND rolconnlimit >= 0
+) AS limits (whose, most, used)
+ORDER BY most - used LIMIT 1
+"""
+
+
+class Room(NamedTuple):
+    """What one table takes, in bytes and rows."""
+
+    table: str
+    live: int
+    dead: int
+    size: int
+    index_size: int
+    indexes: int
 
 
 async def examine(link: Link, *, hears: bool) -> list[Fact]:
     """Ask the server about itself and about our schema."""
-    [[number, version, commit, fsync, replica, most, used, oldest]] = await link.fetch(_SERVER)
-    [[live, dead, size, whole]] = await link.fetch(_TABLES, link.address.schema)
+    [[number, version, commit, fsync, replica, autovacuum]] = await link.fetch(_SERVER)
+    rooms = [Room(*row) for row in await link.fetch(_TABLES, link.address.schema)]
+    [[oldest, who, sees_all]] = await link.fetch(_OLDEST)
+    [[whose, used, most]] = await link.fetch(_BUDGET)
     trips = []
     for _ in range(PINGS):
         begun = time.perf_counter()
@@ -49,9 +97,10 @@ async def examine(link: Link, *, hears: bool) -> list[Fact]:
         Fact("layout", f"{schema.KNOWN}, in the schema {link.address.schema}"),
         _role(replica),
         _durability(commit, fsync),
-        _size(live, dead, size, whole or 0.0),
-        _oldest(oldest),
-        _connections(used, most),
+        _bloat(rooms, autovacuum=autovacuum),
+        _index_bloat(rooms, link.address.schema),
+        _oldest(oldest, who, sees_all=sees_all),
+        _connections(whose, used, most, LOOPS * (link.address.connections + 1) + link.address.connections),
         _notifications(hears, pooled=link.address.pooled),
         _latency(sorted(trips)[PINGS // 2] * 1000),
     ]
@@ -79,28 +128,43 @@ def _durability(commit: str, fsync: str) -> Fact:
     return Fact("durability", "on disk before it is acknowledged")
 
 
-def _size(live: float, dead: float, size: float, whole: float) -> Fact:
-    value = f"{_mib(size)} of jobs that have not ended, {_mib(whole)} in all; {dead:,.0f} dead rows beside {live:,.0f}"
-    if dead > 100_000 and dead > live:
-        advice = "Let autovacuum run more often (autovacuum_naptime), and end what keeps old transactions open."
+def _bloat(rooms: Sequence[Room], *, autovacuum: bool) -> Fact:
+    worst = max(rooms, key=lambda room: room.dead)
+    size = _mib(sum(room.size for room in rooms))
+    value = f"{worst.dead:,} dead rows beside {worst.live:,} in {worst.table}, which has the most ({size} of tables)"
+    if not autovacuum:
+        return Fact("bloat", f"{value}; autovacuum is off", Health.WARN, "Set autovacuum to on.")
+    if worst.dead > DEAD and worst.dead > worst.live:
+        advice = "End what keeps old transactions open, and let autovacuum look more often (autovacuum_naptime)."
         return Fact("bloat", value, Health.WARN, advice)
     return Fact("bloat", value)
 
 
-def _oldest(seconds: float | None) -> Fact:
+def _index_bloat(rooms: Sequence[Room], schema: str) -> Fact:
+    for room in rooms:
+        if room.index_size > max(LARGE, SPARSE * ENTRY * room.indexes * room.live):
+            value = f"{_mib(room.index_size)} of indexes for {room.live:,} rows in {room.table}"
+            advice = f'Run REINDEX TABLE CONCURRENTLY "{schema}".{room.table}.'
+            return Fact("index bloat", value, Health.WARN, advice)
+    return Fact("index bloat", f"none, in {_mib(sum(room.index_size for room in rooms))} of indexes")
+
+
+def _oldest(seconds: float | None, who: str | None, *, sees_all: bool) -> Fact:
     name = "oldest transaction"
+    if not sees_all:
+        return Fact(name, "not known: this role sees only its own (GRANT pg_read_all_stats shows it all)")
     if seconds is None:
         return Fact(name, "none is open")
     if seconds > OLD:
         advice = "End it: as long as it is open no dead row can be cleaned away, and leasing gets slower."
-        return Fact(name, f"{seconds:,.0f} s", Health.WARN, advice)
-    return Fact(name, f"{seconds:.1f} s")
+        return Fact(name, f"{seconds:,.0f} s ({who})", Health.WARN, advice)
+    return Fact(name, f"{seconds:.1f} s ({who})")
 
 
-def _connections(used: int, most: int) -> Fact:
-    value = f"{used} of {most} in use"
-    if used > 0.9 * most:
-        advice = "Raise max_connections, use fewer worker processes, or put a pooler in between (pooled=true)."
+def _connections(whose: str, used: int, most: int, worker: int) -> Fact:
+    value = f"{used} of the {most} of {whose} in use; a worker process of this URL takes up to {worker}"
+    if used + worker > most:
+        advice = f"Raise the limit of {whose}, say a lower connections= in the URL, or put a pooler in between (pooled=true)."
         return Fact("connections", value, Health.WARN, advice)
     return Fact("connections", value)
 

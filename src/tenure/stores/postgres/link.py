@@ -15,7 +15,7 @@ import asyncpg  # type: ignore[import-untyped]
 from tenure.errors import OutcomeUnknown, StoreError, StoreFull, StoreUnavailable
 from tenure.stores.postgres.address import Address
 
-__all__ = ["Connection", "KnownAlready", "Link", "Refusal"]
+__all__ = ["BROKEN", "Connection", "KnownAlready", "Link", "Refusal", "unsent"]
 
 T = TypeVar("T")
 
@@ -24,6 +24,9 @@ Connection = Any
 
 Refusal: Any = asyncpg.PostgresError
 """What the server answers instead of doing what it was asked: nothing was done."""
+
+BROKEN: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
+"""What the driver raises on a connection that is lost, at whatever instant."""
 
 TRIES: Final = 5
 """How often a step is done again that met another one and was undone by the server."""
@@ -53,6 +56,7 @@ class Link:
 
     def _begin(self) -> None:
         self._idle: list[Connection] = []
+        self._lent: set[Connection] = set()
         self._room = asyncio.Semaphore(self.address.connections)
 
     async def fetch(self, statement: str, *values: object) -> list[Any]:
@@ -72,6 +76,67 @@ class Link:
                 return await action(connection)
 
         return await self._again(within)
+
+    async def lend(self, begin: Callable[[Connection], Awaitable[object]]) -> Connection:
+        """A connection on which something has begun that goes on, as long as the borrower likes; `take_back` must follow."""
+        self._refuse_if_closed()
+        try:
+            async with asyncio.timeout(self.address.timeout):
+                await self._room.acquire()
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"all {self.address.connections} connections to PostgreSQL at {self.address} are lent to jobs: "
+                "say connections= in its URL, or hold them for less long"
+            ) from None
+        try:
+            connection = await self._begun(begin)
+        except BaseException:
+            self._room.release()
+            raise
+        self._lent.add(connection)
+        return connection
+
+    async def _begun(self, begin: Callable[[Connection], Awaitable[object]]) -> Connection:
+        while True:
+            fresh = not self._idle
+            connection = await self.connect() if fresh else self._idle.pop()
+            try:
+                async with asyncio.timeout(self.address.timeout):
+                    await begin(connection)
+            except BaseException as error:
+                connection.terminate()
+                lost = self.lost(connection, error)
+                if lost is None:
+                    raise
+                if fresh:
+                    raise lost from error
+                continue  # it has waited for a while, and the server may have ended it meanwhile
+            return connection
+
+    async def take_back(self, connection: Connection) -> None:
+        """What was lent is free again, as new; or ended, if whatever goes on there has not."""
+        self._lent.discard(connection)
+        try:
+            if connection.is_closed() or connection.is_in_transaction() or self._closed:
+                connection.terminate()
+                return
+            if not self.address.pooled:
+                await connection.reset(timeout=self.address.timeout)  # what the borrower has SET
+            self._idle.append(connection)
+        except BaseException as error:
+            connection.terminate()
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            self._room.release()
+
+    def lost(self, connection: Connection, error: BaseException) -> StoreUnavailable | None:
+        """What an error is to us if it means that a lent connection has been lost; None if it is the borrower's own."""
+        code = getattr(error, "sqlstate", None) or ""
+        about_it = isinstance(error, (OSError, asyncpg.InternalClientError)) or code.startswith(_CUT)
+        if about_it or (isinstance(error, asyncpg.InterfaceError) and connection.is_closed()):
+            return StoreUnavailable(self._said(error))
+        return None
 
     async def connect(self) -> Connection:
         """A connection of one's own, which the caller ends."""
@@ -93,11 +158,13 @@ class Link:
             raise StoreUnavailable(self._said(error)) from error
 
     async def close(self) -> None:
-        """Let calls under way end, and then go of all connections."""
+        """Let calls under way end, and then go of all connections; those that are lent are ended under the borrower's hands."""
         if self._closed:
             return
         self._closed = True
-        for _ in range(self.address.connections):
+        for connection in self._lent:
+            connection.terminate()
+        for _ in range(self.address.connections - len(self._lent)):
             await self._room.acquire()
         for connection in self._idle:
             await _end(connection)
@@ -134,7 +201,7 @@ class Link:
             connection.terminate()
             if isinstance(error, asyncpg.DataError):
                 raise StoreError(self._said(error)) from error
-            if _unsent(error):
+            if unsent(error):
                 raise _NotSent(self._said(error)) from error
             if isinstance(error, (OSError, asyncpg.InternalClientError)):
                 raise OutcomeUnknown(self._said(error)) from error
@@ -176,7 +243,7 @@ class Link:
 
     def forget(self) -> None:
         """In a forked child: leave the connections to the parent, without closing them, and make others."""
-        _abandoned.append(self._idle)
+        _abandoned.append([*self._idle, *self._lent])
         self._begin()
 
 
@@ -192,7 +259,7 @@ class _NotSent(StoreUnavailable):
     """The connection was lost before the statement went out; surely not done."""
 
 
-def _unsent(error: BaseException) -> bool:
+def unsent(error: BaseException) -> bool:
     """Whether the driver refused before it sent anything, because the connection has ended."""
     if isinstance(error, asyncpg.InternalClientError):
         return str(error).startswith("cannot switch to state")
@@ -209,7 +276,7 @@ async def _in_transaction(connection: Connection, statement: str, values: Sequen
 async def _end(connection: Connection) -> None:
     try:
         await connection.close(timeout=1)
-    except (Refusal, OSError, asyncpg.InterfaceError):
+    except BROKEN:
         connection.terminate()
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tenure.errors import StoreError
-from tenure.stores.postgres.link import Connection, Link, Refusal
+from tenure.stores.postgres.link import BROKEN, Connection, Link
 
 __all__ = ["Ear"]
 
@@ -63,7 +63,7 @@ class Ear:
             try:
                 await self._listen()
                 tries = 0
-            except (StoreError, Refusal, OSError):
+            except (StoreError, *BROKEN):
                 tries += 1
             finally:
                 self._probed.clear()

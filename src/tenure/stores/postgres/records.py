@@ -7,7 +7,7 @@ here, by the sentences of `lifecycle.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -15,9 +15,9 @@ import msgspec
 from tenure.job import ErrorInfo, JobRecord, NewJob, Progress, State
 from tenure.lease import Lease, Token
 from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, blocker_failed, failure_value, lost
-from tenure.stores.base import LeaseRequest, Totals
+from tenure.stores.base import Enqueued, LeaseRequest, Totals
 
-__all__ = ["dumps", "leased", "new_fields", "record", "stored", "text_of", "totals"]
+__all__ = ["dumps", "enqueued", "leased", "new_fields", "record", "stored", "text_of", "totals"]
 
 _encode = msgspec.json.Encoder().encode
 _error = msgspec.json.Decoder(ErrorInfo).decode
@@ -78,6 +78,14 @@ def new_fields(job: NewJob) -> dict[str, Any]:
     if job.run_id is not None:
         fields["run_id"] = job.run_id
     return fields
+
+
+def enqueued(jobs: Sequence[NewJob], told: Iterable[Sequence[Any]]) -> list[Enqueued]:
+    """What `enqueue_jobs` has answered: of those that it does not name, each is new and waits."""
+    answers = [Enqueued(job.id, State.WAITING) for job in jobs]
+    for at, job_id, state, duplicate in told:
+        answers[at - 1] = Enqueued(job_id, State(state), duplicate)
+    return answers
 
 
 def record(row: Sequence[Any], now: float) -> JobRecord:

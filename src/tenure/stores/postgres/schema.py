@@ -1,7 +1,8 @@
 """The layout of the schema: numbered migrations, applied in order, each once, and the functions that are the steps.
 
 The functions are made anew by every migration, so a change to one of them needs a migration, if only a comment; and since
-programs of the layout before it go on calling them, a function keeps its parameters or gets another name.
+programs of the layout before it go on calling them, a function keeps its parameters or gets another name; and tables keep the
+columns that `single.py` names.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from tenure.errors import LayoutTooNew, StoreError
 from tenure.stores.postgres.address import Address
 from tenure.stores.postgres.link import Connection
 
-__all__ = ["KNOWN", "PATIENCE", "found", "migrate", "script"]
+__all__ = ["KNOWN", "PATIENCE", "found", "identity", "migrate", "script"]
 
 
 def _load(folder: str) -> dict[str, str]:
@@ -42,7 +43,12 @@ _SETTINGS = {
     "jit": "off",
 }
 """How the steps are planned: every path is by an index, row by row. What the planner knows of a queue is old as soon as it is
-known, and a plan for the empty tables of the first call would be kept for as long as the connection."""
+known, and a plan for the empty tables of the first call would be kept for as long as the connection.
+
+For the same reason steps join tables by `x.n = ANY (ARRAY[y.n])`, which can be answered by looking one row up and in no other way.
+By `x.n = y.n` a planner that believes a table to be empty, because the last vacuum found it so, may go through all of it for
+each row; and EXISTS it may answer with a hash table of all rows, which `(SELECT true … LIMIT 1)` forbids.
+"""
 
 
 async def found(connection: Connection, address: Address) -> int | None:
@@ -59,33 +65,49 @@ async def found(connection: Connection, address: Address) -> int | None:
     return version
 
 
-async def migrate(connection: Connection, address: Address) -> None:
-    """Bring the schema to the newest layout; safe when many do so at once."""
-    have = await found(connection, address)
+async def identity(connection: Connection, address: Address) -> str:
+    """What tells this schema from those of the same name in other databases, once it has a layout."""
+    return str(await connection.fetchval(f'SELECT identity FROM "{address.schema}".layout'))
+
+
+async def migrate(connection: Connection, address: Address, *, may_change: bool) -> None:
+    """Bring the schema to the newest layout, if that may be; safe when many do so at once."""
+    have = await _usable(connection, address)
     if have == KNOWN:
         return
-    if have is None or have < KNOWN:
-        if not address.auto_schema:
-            raise StoreError(
-                f"the schema {address.schema!r} at {address} has {'no layout' if have is None else f'layout {have}'} and this "
-                f"Tenure needs {KNOWN}: run `tenure schema apply` as a role that may change it"
-            )
-        async with connection.transaction():
-            await connection.fetchval("SELECT pg_advisory_xact_lock($1)", _lock(address.schema))
-            have = await found(connection, address)  # again: another may have been faster
-            if have is None or have < KNOWN:
-                await connection.execute(script(address.schema, have or 0))
-                return
+    if not may_change:
+        raise StoreError(
+            f"the schema {address.schema!r} at {address} has {f'layout {have}' if have else 'no layout'} and this Tenure needs "
+            f"{KNOWN}: run `tenure schema apply` as a role that may change it"
+        )
+    async with connection.transaction():
+        await connection.execute(_lock(address.schema))
+        have = await _usable(connection, address)  # again: another may have been faster
+        if have < KNOWN:
+            await connection.execute(_changes(address.schema, have))
+
+
+async def script(connection: Connection, address: Address) -> str:
+    """What `migrate` would do, as one transaction for any program that runs SQL; nothing if there is nothing to do."""
+    have = await _usable(connection, address)
+    if have == KNOWN:
+        return ""
+    return "\n".join(["BEGIN;", _lock(address.schema), _changes(address.schema, have), "COMMIT;"])
+
+
+async def _usable(connection: Connection, address: Address) -> int:
+    have = await found(connection, address) or 0
     if have > KNOWN:
         raise LayoutTooNew(have, KNOWN, f"the schema {address.schema!r} at {address}")
+    return have
 
 
-def script(schema: str, have: int = 0) -> str:
-    """What brings a schema of that layout to the newest one, to be run as one transaction."""
-    first = [] if have else [f'CREATE SCHEMA IF NOT EXISTS "{schema}";']
+def _changes(schema: str, have: int) -> str:
+    """From that layout to the newest one."""
     return "\n".join(
         [
-            *first,
+            # A role that may make nothing but tables in a schema it was given is refused even CREATE SCHEMA IF NOT EXISTS.
+            f'DO $$ BEGIN IF to_regnamespace(\'"{schema}"\') IS NULL THEN CREATE SCHEMA "{schema}"; END IF; END $$;',
             f'SET LOCAL search_path = "{schema}", pg_temp;',
             "SET LOCAL check_function_bodies = off;",
             *(f"SET LOCAL {name} = {value};" for name, value in _SETTINGS.items()),
@@ -97,11 +119,12 @@ def script(schema: str, have: int = 0) -> str:
                 for step in _STEPS
                 for setting in ("search_path", *_SETTINGS)
             ),
-            "DELETE FROM layout;",
-            f"INSERT INTO layout (version) VALUES ({KNOWN});",
+            f"UPDATE layout SET version = {KNOWN};",
         ]
     )
 
 
-def _lock(schema: str) -> int:
-    return int.from_bytes(hashlib.sha256(f"tenure {schema}".encode()).digest()[:8], signed=True)
+def _lock(schema: str) -> str:
+    """Let nobody else change this schema until the transaction ends."""
+    number = int.from_bytes(hashlib.sha256(f"tenure {schema}".encode()).digest()[:8], signed=True)
+    return f"SELECT pg_advisory_xact_lock({number});"

@@ -20,15 +20,17 @@ from tenure.clock import Clock
 from tenure.errors import HasDependents, InvalidOption, StoreError, StoreUnavailable
 from tenure.inbox import ENTRY_LIMIT
 from tenure.job import JobRecord, NewJob, State
-from tenure.lease import AbortReason
+from tenure.lease import AbortReason, Lease
 from tenure.options import Retention
 from tenure.stores.base import (
     STEP,
     Enqueued,
     Fact,
+    Holding,
     Layout,
     Leased,
     LeaseRequest,
+    OwnTransaction,
     Page,
     QueueInfo,
     Reaped,
@@ -41,13 +43,17 @@ from tenure.stores.base import (
     Verdict,
     WorkerInfo,
 )
+from tenure.stores.guests import Errand
 from tenure.stores.joining import Joiner
-from tenure.stores.postgres import health, schema, settling
+from tenure.stores.postgres import health, schema, settling, single
 from tenure.stores.postgres.address import Address
+from tenure.stores.postgres.cleaning import Cleaning
+from tenure.stores.postgres.errands import Errands
 from tenure.stores.postgres.expressions import expressions
-from tenure.stores.postgres.link import KnownAlready, Link, Refusal
+from tenure.stores.postgres.link import Connection, KnownAlready, Link, Refusal
 from tenure.stores.postgres.listening import Ear
-from tenure.stores.postgres.records import dumps, leased, new_fields, record, stored, text_of, totals
+from tenure.stores.postgres.records import dumps, enqueued, leased, new_fields, record, stored, text_of, totals
+from tenure.stores.postgres.transaction import JobsTransaction
 
 __all__ = ["PostgresStore"]
 
@@ -63,6 +69,9 @@ REASONS = {"gone": AbortReason.NOT_FOUND, "cancelled": AbortReason.CANCELLED} | 
 )
 """Why a holder must let its job go, by what the job is now; anything else means that it is taken."""
 
+LOCKED, LOCKED_FOR = "locked", 0.02
+"""What `renew` says of a job that somebody else has locked, and seconds until it is asked once more."""
+
 _loads = msgspec.json.Decoder().decode
 _place = msgspec.json.Decoder(tuple[float, float, float]).decode
 
@@ -75,8 +84,14 @@ class PostgresStore(Store):
         self._address = address
         self._schema = f'"{address.schema}"'
         self._link = Link(address)
+        self._cleaning = Cleaning(self._link)
+        self._jobs = Link(address)
+        """For jobs' own transactions: however many are open, nobody else waits for a connection."""
+
         self._clock = clock
-        self._opened = False
+        self._errands: Errands | None = None
+        """What is known once it is open."""
+
         self._closed = False
         self._joiner = Joiner(self._enqueue)
         self._channel = f"tenure_{secrets.token_hex(8)}"
@@ -95,9 +110,23 @@ class PostgresStore(Store):
     # Opening and closing.
 
     async def open(self) -> None:
+        await self._migrate(may_change=self._address.auto_schema)
+
+    async def migrate(self) -> None:
+        await self._migrate(may_change=True)
+
+    async def _migrate(self, *, may_change: bool) -> None:
         self._check_open()
-        await self._link.use(lambda connection: schema.migrate(connection, self._address), schema.PATIENCE)
-        self._opened = True
+
+        async def migrate(connection: Connection) -> str:
+            await schema.migrate(connection, self._address, may_change=may_change)
+            return await schema.identity(connection, self._address)
+
+        self._errands = Errands(self._schema, await self._link.use(migrate, schema.PATIENCE), self._now)
+
+    async def migration(self) -> str:
+        self._check_open()
+        return await self._link.use(lambda connection: schema.script(connection, self._address), schema.PATIENCE)
 
     async def close(self) -> None:
         if self._closed:
@@ -108,6 +137,7 @@ class PostgresStore(Store):
             woken.set()
         await self._ear.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._jobs.close()
         await self._link.close()
 
     async def layout(self) -> Layout:
@@ -131,6 +161,10 @@ class PostgresStore(Store):
         return await self._joiner.enqueue(jobs)
 
     async def _enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        if single.is_single(jobs):
+            with suppress(KnownAlready):
+                await self._fetch(single.ENQUEUE, self._now(), *single.values(jobs[0]))
+                return [Enqueued(jobs[0].id, State.WAITING)]
         values = (self._now(), dumps([new_fields(job) for job in jobs]), [job.payload for job in jobs])
         special = any(job.unique is not None or job.after for job in jobs)
         if not special:
@@ -141,10 +175,7 @@ class PostgresStore(Store):
             told = await self._step("enqueue_jobs", *values, special)
         except Refusal as refusal:
             raise settling.refusal(_loads(refusal.detail)) from None
-        answers = [Enqueued(job.id, State.WAITING) for job in jobs]
-        for at, job_id, state, duplicate in told:
-            answers[at - 1] = Enqueued(job_id, State(state), duplicate)
-        return answers
+        return enqueued(jobs, told)
 
     async def take_in(self, queues: Sequence[str], limit: int = STEP, *, entry_limit: int = ENTRY_LIMIT) -> int:
         taken = 0
@@ -161,6 +192,26 @@ class PostgresStore(Store):
                     [text_of(error) for _, error in read],
                 )
         return taken
+
+    # Transactions.
+
+    transactional = True
+
+    def enqueueing(self, jobs: Sequence[NewJob]) -> Errand[list[Enqueued]]:
+        assert self._errands is not None, "not open"
+        return self._errands.enqueueing(jobs)
+
+    def settling(self, settlement: Settlement) -> Errand[Verdict]:
+        assert self._errands is not None, "not open"
+        return self._errands.settling(settlement)
+
+    async def begin(self, *, writes: bool = True, timeout: float | None = None) -> OwnTransaction:  # noqa: ARG002
+        await self._ready()
+        return await JobsTransaction.begin(self._jobs, writes=writes)
+
+    async def holding(self, lease: Lease) -> Holding:
+        token = lease.token
+        return Holding(await self._value("holding", lease.job.id, token.fence, token.nonce))
 
     # Workers.
 
@@ -190,8 +241,18 @@ class PostgresStore(Store):
         return self._now(), queues, request.limit, request.worker, request.ttl, request.nonce, request.solo
 
     async def renew(self, renewals: Sequence[Renewal]) -> list[AbortReason | None]:
+        told = await self._renew(renewals)
+        if locked := [at for at, what in enumerate(told) if what == LOCKED]:
+            # By a step that took a moment, most likely; else by a transaction that may settle it, and nobody can take it meanwhile.
+            await asyncio.sleep(LOCKED_FOR)
+            for at, what in zip(locked, await self._renew([renewals[at] for at in locked]), strict=True):
+                told[at] = what
+        return [None if what in (None, LOCKED) else REASONS.get(what, AbortReason.TAKEN) for what in told]
+
+    async def _renew(self, renewals: Sequence[Renewal]) -> list[str | None]:
+        """What the jobs are now, if their tokens are not current."""
         leases = [renewal.lease for renewal in renewals]
-        told = await self._value(
+        told: list[str | None] | None = await self._value(
             "renew",
             self._now(),
             [lease.number for lease in leases],
@@ -201,9 +262,7 @@ class PostgresStore(Store):
             [renewal.ttl for renewal in renewals],
             [None if renewal.progress is None else dumps(renewal.progress) for renewal in renewals],
         )
-        if told is None:
-            return [None] * len(renewals)
-        return [None if what is None else REASONS.get(what, AbortReason.TAKEN) for what in told]
+        return [None] * len(renewals) if told is None else told
 
     async def reap(self, queues: Sequence[str], limit: int = STEP) -> list[Reaped]:
         return _reaped(await self._step("reap", self._now(), list(dict.fromkeys(queues)), limit))
@@ -267,21 +326,21 @@ class PostgresStore(Store):
     # Operators.
 
     async def cancel(self, ids: Sequence[str]) -> list[Verdict]:
-        return settling.operated(await self._value("cancel", self._now(), list(ids)), "it is final already")
+        return settling.operated(await self._value("cancel", self._now(), _ids(ids)), "it is final already")
 
     async def complete(self, job_id: str, result: str) -> Verdict:
-        told = await self._value("complete", self._now(), job_id, stored(result))
+        told = await self._value("complete", self._now(), *_ids([job_id]), stored(result))
         return settling.operated(told, "it is final already")[0]
 
     async def retry(self, ids: Sequence[str]) -> list[Verdict]:
-        return settling.operated(await self._value("retry", self._now(), list(ids)))
+        return settling.operated(await self._value("retry", self._now(), _ids(ids)))
 
     async def trigger(self, ids: Sequence[str]) -> list[Verdict]:
-        return settling.operated(await self._value("trigger", self._now(), list(ids)), "it is not scheduled")
+        return settling.operated(await self._value("trigger", self._now(), _ids(ids)), "it is not scheduled")
 
     async def delete(self, ids: Sequence[str], *, cascade: bool = False) -> list[str]:
         try:
-            gone: list[str] = await self._value("delete", self._now(), list(ids), cascade)
+            gone: list[str] = await self._value("delete", self._now(), _ids(ids), cascade)
         except Refusal as refusal:
             raise HasDependents(*_loads(refusal.detail)) from None
         return gone
@@ -299,6 +358,7 @@ class PostgresStore(Store):
     async def prune(self, default: Retention, queues: Mapping[str, Retention], limit: int = STEP) -> int:
         own = [value for retention in queues.values() for value in _retention(retention)]
         pruned: int = await self._value("prune", self._now(), limit, _retention(default), list(queues), own)
+        await self._cleaning.clean()
         return pruned
 
     # Readers.
@@ -307,7 +367,7 @@ class PostgresStore(Store):
         if not ids:
             self._check_open()
             return []
-        rows = await self._fetch(_GET, self._now(), list(ids))
+        rows = await self._fetch(_GET, self._now(), _ids(ids))
         found = {job.id: job for row in rows if (job := record(row, row["now"]))}
         return [found.get(id_) for id_ in ids]
 
@@ -324,7 +384,7 @@ class PostgresStore(Store):
 
     async def wait(self, ids: Sequence[str]) -> dict[str, JobRecord | None]:
         await self._listen()
-        rows = await self._step("wait_for", list(ids), self._channel)
+        rows = await self._step("wait_for", _ids(ids), self._channel)
         found = {row["id"]: None if row["state"] is None else record(row, 0.0) for row in rows}
         return {id_: found.get(id_) for id_ in ids if id_ not in found or found[id_] is not None}
 
@@ -367,7 +427,7 @@ class PostgresStore(Store):
 
     async def _ready(self) -> None:
         self._check_open()
-        if not self._opened:
+        if self._errands is None:
             await self.open()
 
     def _later(self, call: Coroutine[Any, Any, Any]) -> None:
@@ -405,6 +465,11 @@ _SETTLE_AND_LEASE = (
 def _call(name: str, values: int) -> str:
     parameters = ", ".join(f"${number}" for number in range(1, values + 1))
     return f"SELECT * FROM {{schema}}.{name}({parameters})"
+
+
+def _ids(ids: Sequence[str]) -> list[str]:
+    """Ids as the server takes them. It has no NUL in any text: what has one is no job's, like the empty text."""
+    return ["" if "\0" in id_ else id_ for id_ in ids]
 
 
 def _leased(request: LeaseRequest, rows: Sequence[Any]) -> Leased:

@@ -4,7 +4,11 @@
 -- payload is never copied, and the table that changes all the time has short rows, and only as many as there are jobs that
 -- have not ended. All instants are seconds since the epoch by the clock of this server; none is taken from a client.
 
-CREATE TABLE layout (version integer NOT NULL);
+CREATE TABLE layout (
+    version integer NOT NULL,
+    identity uuid NOT NULL                 -- drawn once: a schema of this name in another database has another
+);
+INSERT INTO layout VALUES (0, gen_random_uuid());
 
 -- Places at the back of all lines. The first one that a job was given is also its number, for ever.
 CREATE SEQUENCE places;
@@ -52,7 +56,6 @@ CREATE TABLE live (
     expires_at float8,
     keep float8,
     keyed boolean NOT NULL,                -- has a unique key
-    waited boolean NOT NULL DEFAULT false, -- somebody waits (or has waited) for the result
     worker text COLLATE "C",
     nonce bigint,                          -- of the lease that holds the job or settled it; NULL once the token is dead
     solo boolean NOT NULL DEFAULT false,   -- whether that lease was handed out alone
@@ -86,7 +89,7 @@ CREATE TABLE ended (
     losses integer NOT NULL,
     fence integer NOT NULL,
     misses integer NOT NULL,
-    waited boolean NOT NULL,
+    waited boolean NOT NULL DEFAULT false, -- somebody waited for the result
     expires_at float8,
     worker text COLLATE "C",
     nonce bigint,
@@ -161,6 +164,21 @@ CREATE UNLOGGED TABLE idle (
     PRIMARY KEY (channel, caller)
 );
 
+-- Whom to wake when a caller's transaction commits. A row never outlives the step that adds it; its trigger does.
+CREATE UNLOGGED TABLE wakes (queue text COLLATE "C" NOT NULL, number bigint NOT NULL)
+WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+CREATE FUNCTION wake_at_commit() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN END';  -- made anew with the steps
+CREATE CONSTRAINT TRIGGER wake_at_commit AFTER INSERT ON wakes DEFERRABLE INITIALLY DEFERRED
+FOR EACH ROW EXECUTE FUNCTION wake_at_commit();
+
+-- Where a line begins, for a moment, while its beginning is cluttered: see `note_front`.
+CREATE UNLOGGED TABLE fronts (
+    queue text COLLATE "C" PRIMARY KEY,
+    priority integer NOT NULL,
+    seq bigint NOT NULL,
+    until float8 NOT NULL
+) WITH (fillfactor = 50);
+
 -- Where any program that can INSERT is a producer. What an entry looks like: tenure/inbox.py.
 CREATE TABLE inbox (
     n bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,  -- order of arrival
@@ -182,7 +200,7 @@ SELECT j.n, j.id, j.task, j.queue, coalesce(l.state, e.state) AS state, j.payloa
        CASE WHEN l.n IS NULL THEN e.worker ELSE l.worker END AS worker, l.lease_until, e.result,
        CASE WHEN l.n IS NULL THEN e.error ELSE l.error END AS error, l.progress, coalesce(l.blocked_by, 0) AS blocked_by,
        CASE WHEN j.edges > 0 THEN ARRAY(SELECT d.result FROM edges d WHERE d.dependent = j.n ORDER BY d.position) END AS results
-FROM jobs j LEFT JOIN live l ON l.n = j.n LEFT JOIN ended e ON e.n = j.n;
+FROM jobs j LEFT JOIN live l ON l.n = ANY (ARRAY[j.n]) LEFT JOIN ended e ON e.n = ANY (ARRAY[j.n]);
 
 -- A job as it is handed out. The last row of an answer has no job, and says the rest.
 CREATE TYPE handed AS (

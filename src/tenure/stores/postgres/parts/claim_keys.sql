@@ -15,7 +15,7 @@ BEGIN
     FOR _new IN
         SELECT * FROM new_jobs(_jobs, _payloads) AS new
         WHERE (key IS NOT NULL OR NOT _distinct) AND NOT EXISTS (SELECT FROM jobs j WHERE j.id = new.id)
-        ORDER BY CASE WHEN _distinct THEN task END, CASE WHEN _distinct THEN key END, at
+        ORDER BY CASE WHEN _distinct THEN task END COLLATE "C", CASE WHEN _distinct THEN key END COLLATE "C", at
     LOOP
         CONTINUE WHEN _new.id = ANY (_coming);
         IF _new.key IS NOT NULL THEN

@@ -8,11 +8,11 @@ DECLARE
 BEGIN
     DELETE FROM live WHERE n = _n RETURNING * INTO STRICT _job;
     INSERT INTO ended (
-        n, queue, task, state, ended_at, keep_until, seq, attempt, losses, fence, misses, waited, expires_at, worker, nonce,
+        n, queue, task, state, ended_at, keep_until, seq, attempt, losses, fence, misses, expires_at, worker, nonce,
         started_at, result, error
     ) VALUES (
         _n, _job.queue, _job.task, _state, _now, _now + _job.keep, _job.seq, _job.attempt, _job.losses, _job.fence, _job.misses,
-        _job.waited, _job.expires_at, _job.worker, CASE WHEN _settled THEN _job.nonce END, _job.started_at, _result,
+        _job.expires_at, _job.worker, CASE WHEN _settled THEN _job.nonce END, _job.started_at, _result,
         CASE WHEN _state <> 'succeeded' THEN coalesce(_error, _job.error) END
     );
     PERFORM moved(_job.queue, place(_job.state, _job.run_at), _state);
@@ -20,8 +20,6 @@ BEGIN
     IF _job.keyed THEN
         PERFORM free_keys(ARRAY[_n], _state = 'cancelled');
     END IF;
-    IF _job.waited THEN
-        PERFORM tell_waiters(ARRAY[_n], 'done');
-    END IF;
+    PERFORM tell_waiters(ARRAY[_n], 'done');
 END
 $$;

@@ -4,8 +4,7 @@ DECLARE
     _going bigint[];
 BEGIN
     _going := ARRAY(
-        SELECT e.n FROM ended e JOIN jobs j ON j.n = e.n
-        WHERE e.n = ANY (_ns) AND j.keep = 0 AND NOT claimed(_now, e.n, e.waited, e.ended_at)
+        SELECT e.n FROM unclaimed(_now) e JOIN jobs j ON j.n = ANY (ARRAY[e.n]) WHERE e.n = ANY (_ns) AND j.keep = 0
     );
     IF cardinality(_going) > 0 THEN
         PERFORM remove(_going);

@@ -17,7 +17,7 @@ BEGIN
         _at := _at + 1;
         IF _at > 1 THEN
             SELECT j.id, 'failed', NULL, e.error INTO _blocker, _ended, _result, _error
-            FROM jobs j JOIN ended e ON e.n = j.n WHERE j.id = _next[_at];
+            FROM jobs j JOIN ended e ON e.n = ANY (ARRAY[j.n]) WHERE j.id = _next[_at];
         END IF;
         PERFORM FROM edges
         WHERE blocker = _blocker AND open AND (_only IS NULL OR dependent = _only)
@@ -30,8 +30,8 @@ BEGIN
         ORDER BY n FOR UPDATE;
         FOR _dependent IN
             SELECT j.n, j.id, j.if_blocker_fails, l.state, count(*)::integer AS edges
-            FROM edges d JOIN jobs j ON j.n = d.dependent
-            LEFT JOIN live l ON l.n = j.n LEFT JOIN ended e ON e.n = j.n
+            FROM edges d JOIN jobs j ON j.n = ANY (ARRAY[d.dependent])
+            LEFT JOIN live l ON l.n = ANY (ARRAY[j.n]) LEFT JOIN ended e ON e.n = ANY (ARRAY[j.n])
             WHERE d.blocker = _blocker AND d.open AND (_only IS NULL OR d.dependent = _only)
             GROUP BY j.n, l.state, l.seq, e.seq
             ORDER BY coalesce(l.seq, e.seq)

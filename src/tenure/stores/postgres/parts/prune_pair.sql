@@ -8,9 +8,8 @@ DECLARE
     _surplus bigint;
 BEGIN
     _pruned := remove_unclaimed(_now, ARRAY(
-        SELECT n FROM ended
+        SELECT n FROM unclaimed(_now)
         WHERE queue = _queue AND state IN (_one, _other) AND ended_at <= _now - _age AND keep_until IS NULL
-          AND NOT claimed(_now, n, waited, ended_at)
         LIMIT _limit
     ));
     _surplus := _number - _pruned - _most;
@@ -18,20 +17,25 @@ BEGIN
         RETURN _pruned;
     END IF;
     _surplus := _surplus - (
-        SELECT count(*) FROM ended WHERE keep_until IS NOT NULL AND queue = _queue AND state IN (_one, _other)
+        -- By the index of those few, which the planner does not expect to be few.
+        SELECT count(*) FROM ended WHERE keep_until IS NOT NULL AND queue || '' = _queue AND state IN (_one, _other)
     );
     IF _surplus <= 0 THEN
         RETURN _pruned;
     END IF;
     RETURN _pruned + remove_unclaimed(_now, ARRAY(
         SELECT n FROM (
-            SELECT n, waited, ended_at FROM (
-                SELECT n, waited, ended_at FROM ended WHERE queue = _queue AND state = _one AND keep_until IS NULL
-                UNION ALL
-                SELECT n, waited, ended_at FROM ended WHERE queue = _queue AND state = _other AND keep_until IS NULL
+            SELECT n FROM (
+                (
+                    SELECT n, ended_at FROM ended WHERE queue = _queue AND state = _one AND keep_until IS NULL
+                    ORDER BY ended_at, n
+                ) UNION ALL (
+                    SELECT n, ended_at FROM ended WHERE queue = _queue AND state = _other AND keep_until IS NULL
+                    ORDER BY ended_at, n
+                )
             ) AS both_states ORDER BY ended_at, n LIMIT _surplus
         ) AS oldest
-        WHERE NOT claimed(_now, n, waited, ended_at) LIMIT _limit - _pruned
+        WHERE (SELECT true FROM unclaimed(_now) u WHERE u.n = oldest.n) LIMIT _limit - _pruned
     ));
 END
 $$;

@@ -7,7 +7,7 @@ BEGIN
     PERFORM FROM edges WHERE dependent = ANY (_ns) ORDER BY dependent, position FOR UPDATE;
     _ns := ARRAY(SELECT n FROM ended WHERE n = ANY (_ns) ORDER BY n FOR UPDATE SKIP LOCKED);
     -- Again, for it may have been claimed before it was locked.
-    _ns := ARRAY(SELECT n FROM ended WHERE n = ANY (_ns) AND NOT claimed(_now, n, waited, ended_at));
+    _ns := ARRAY(SELECT n FROM unclaimed(_now) WHERE n = ANY (_ns));
     PERFORM remove(_ns);
     RETURN cardinality(_ns);
 END

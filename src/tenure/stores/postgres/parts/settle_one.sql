@@ -1,4 +1,4 @@
--- settle_one: apply a step under its token; the verdict, as `settle` gives it.
+-- settle_one: apply a step under its token; the verdict, as `settle` gives it. The caller has locked the job, if it is held.
 CREATE OR REPLACE FUNCTION settle_one(
     _now float8, _id text, _fence integer, _nonce bigint, _state text, _result text, _error text, _step json, _payloads bytea[]
 ) RETURNS text LANGUAGE plpgsql AS $$
@@ -7,9 +7,9 @@ DECLARE
     _kept ended;
     _refusal text;
 BEGIN
-    SELECT l.* INTO _job FROM live l JOIN jobs j ON j.n = l.n WHERE j.id = _id FOR UPDATE OF l;
+    SELECT l.* INTO _job FROM jobs j JOIN live l ON l.n = ANY (ARRAY[j.n]) WHERE j.id = _id;
     IF NOT FOUND THEN
-        SELECT e.* INTO _kept FROM ended e JOIN jobs j ON j.n = e.n WHERE j.id = _id;
+        SELECT e.* INTO _kept FROM jobs j JOIN ended e ON e.n = ANY (ARRAY[j.n]) WHERE j.id = _id;
         IF NOT FOUND THEN
             RETURN 'not_found';
         END IF;

@@ -1,11 +1,12 @@
--- tell_waiters: tell whoever waits for one of these jobs that it is final or gone; each is told once.
+-- tell_waiters: tell whoever waits for one of these jobs that it is final or gone; each is told once. A job remembers that.
 CREATE OR REPLACE FUNCTION tell_waiters(_ns bigint[], _kind text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     _told record;
 BEGIN
     FOR _told IN
-        DELETE FROM waiters w USING jobs j WHERE w.n = ANY (_ns) AND j.n = w.n RETURNING w.channel, j.id
+        DELETE FROM waiters w USING jobs j WHERE w.n = ANY (_ns) AND j.n = ANY (ARRAY[w.n]) RETURNING w.n, w.channel, j.id
     LOOP
+        UPDATE ended SET waited = true WHERE n = _told.n AND NOT waited;
         PERFORM pg_notify(_told.channel, _kind || ' ' || _told.id);
     END LOOP;
 END

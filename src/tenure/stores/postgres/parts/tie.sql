@@ -10,7 +10,7 @@ BEGIN
     FOR _blocker IN
         SELECT j.id, e.state, e.result, e.error
         FROM (SELECT blocker, min(position) AS position FROM edges WHERE dependent = _n GROUP BY blocker) AS each
-        JOIN jobs j ON j.id = each.blocker JOIN ended e ON e.n = j.n
+        JOIN jobs j ON j.id = ANY (ARRAY[each.blocker]) JOIN ended e ON e.n = ANY (ARRAY[j.n])
         ORDER BY each.position
     LOOP
         _failed := _failed || follow(_now, _blocker.id, _blocker.state, _blocker.result, _blocker.error, _n);

@@ -11,7 +11,7 @@ BEGIN
     WHILE _at < cardinality(_going) LOOP
         _at := _at + 1;
         _others := ARRAY(
-            SELECT DISTINCT j.id FROM edges d JOIN live l ON l.n = d.dependent JOIN jobs j ON j.n = d.dependent
+            SELECT DISTINCT j.id FROM edges d JOIN live l ON l.n = ANY (ARRAY[d.dependent]) JOIN jobs j ON j.n = ANY (ARRAY[d.dependent])
             WHERE d.blocker = _going[_at] AND d.open AND l.state = 'blocked' AND NOT j.id = ANY (_going)
         );
         IF cardinality(_others) > 0 AND NOT _cascade THEN

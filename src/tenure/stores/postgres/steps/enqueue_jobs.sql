@@ -48,7 +48,7 @@ BEGIN
     INSERT INTO tallies (queue, what, number) SELECT * FROM unnest(_queues, _places, _numbers);
     IF _after <> '{}' THEN
         FOR _new IN
-            SELECT j.n, after FROM jsonb_each(_after) AS dependent (id, after) JOIN jobs j ON j.id = dependent.id
+            SELECT j.n, after FROM jsonb_each(_after) AS dependent (id, after) JOIN jobs j ON j.id = ANY (ARRAY[dependent.id])
             WHERE j.n = ANY (_stored) ORDER BY j.n
         LOOP
             _failed := _failed || tie(_now, _new.n, _new.after);
@@ -66,9 +66,12 @@ BEGIN
             SELECT FROM jobs j WHERE j.id = new.id AND j.task = new.task AND j.unique_key = new.key
         );
         RETURN QUERY
-        SELECT new.at::integer, j.id, coalesce(l.state, e.state), _holders ? new.at::text
-        FROM new_jobs(_jobs, _payloads) AS new JOIN jobs j ON j.id = coalesce(_holders ->> new.at::text, new.id)
-        LEFT JOIN live l ON l.n = j.n LEFT JOIN ended e ON e.n = j.n;
+        -- The holder of a key may have ended since, and left no record.
+        SELECT new.at::integer, coalesce(_holders ->> new.at::text, new.id), coalesce(l.state, e.state, 'running'),
+               _holders ? new.at::text
+        FROM new_jobs(_jobs, _payloads) AS new
+        LEFT JOIN jobs j ON j.id = ANY (ARRAY[coalesce(_holders ->> new.at::text, new.id)])
+        LEFT JOIN live l ON l.n = ANY (ARRAY[j.n]) LEFT JOIN ended e ON e.n = ANY (ARRAY[j.n]);
         PERFORM drop_unkept(_now, _failed);
     END IF;
 END

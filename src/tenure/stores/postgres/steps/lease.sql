@@ -2,7 +2,8 @@
 -- due jobs first, cancels those that have expired, passes paused queues over. The last row is no job: it says what else
 -- there is, and carries _verdicts, so that a settle and a lease are one statement: lease(…, settle(…)).
 --
--- Rows that another step has locked are passed over, here and in what it calls: they are in somebody's hands.
+-- Rows that another step has locked are passed over, here and in what it calls: they are in somebody's hands. A line is begun at
+-- its front where one is noted, for what lies before it is cluttered.
 CREATE OR REPLACE FUNCTION lease(
     _now float8, _queues text[], _limit integer, _worker text, _ttl float8, _nonce bigint, _solo boolean,
     _verdicts text[] DEFAULT NULL
@@ -17,42 +18,64 @@ DECLARE
     _alone boolean;
     _taken integer := 0;
     _count integer;
+    _fronted text[];
+    _least integer := -2147483648;
+    _first bigint := 0;
+    _tidied boolean := false;
+    _promoting text[];
     _promoted bigint := 0;
     _last handed;
 BEGIN
     _now := clock(_now);
-    SELECT array_agg(queue ORDER BY at) FILTER (WHERE NOT is_paused),
-           array_agg(queue ORDER BY at) FILTER (WHERE NOT is_paused AND has_expired),
-           array_agg(queue ORDER BY at) FILTER (WHERE NOT is_paused AND has_due), bool_or(has_inbox)
-    INTO _open, _expired, _due, _last.inbox
-    FROM unnest(_queues) WITH ORDINALITY AS asked (queue, at), LATERAL (
-        SELECT EXISTS (SELECT FROM paused p WHERE p.queue = asked.queue) AS is_paused,
-               EXISTS (
-                   SELECT FROM live l
-                   WHERE l.queue = asked.queue AND l.expires_at IS NOT NULL AND l.attempt = 0 AND l.expires_at <= _now
-               ) AS has_expired,
-               EXISTS (
-                   SELECT FROM live l WHERE l.queue = asked.queue AND l.state = 'waiting' AND l.run_at <= _now
-               ) AS has_due,
-               EXISTS (SELECT FROM inbox i WHERE i.queue = asked.queue) AS has_inbox
-    ) AS found;
-    FOREACH _queue IN ARRAY coalesce(_expired, '{}') LOOP
-        PERFORM cancel_expired(_now, _queue);
+    LOOP
+        SELECT array_agg(queue) FILTER (WHERE is_open), array_agg(queue) FILTER (WHERE is_open AND has_expired),
+               array_agg(queue) FILTER (WHERE is_open AND has_due), array_agg(queue) FILTER (WHERE is_open AND has_line),
+               array_agg(queue) FILTER (WHERE is_open AND has_suspect), bool_or(has_inbox),
+               array_agg(queue) FILTER (WHERE has_front)
+        INTO _open, _expired, _due, _in_line, _suspects, _last.inbox, _fronted
+        FROM (
+            -- Not EXISTS: the planner would make a hash table of all jobs in line.
+            SELECT queue, (SELECT true FROM paused p WHERE p.queue = asked.queue) IS NULL AS is_open,
+                   (
+                       SELECT true FROM live l
+                       WHERE l.queue = asked.queue AND l.expires_at IS NOT NULL AND l.attempt = 0 AND l.expires_at <= _now LIMIT 1
+                   ) AS has_expired,
+                   (
+                       SELECT true FROM live l WHERE l.state = 'waiting' AND l.queue = asked.queue AND l.run_at <= _now LIMIT 1
+                   ) AS has_due,
+                   -- Of a single queue this is found out when it is leased from.
+                   has_front, coalesce(cardinality(_queues) = 1 OR has_front, (
+                       SELECT true FROM live l
+                       WHERE l.state = 'waiting' AND l.run_at IS NULL AND l.queue = asked.queue AND NOT l.suspect LIMIT 1
+                   )) AS has_line,
+                   (
+                       SELECT true FROM live l
+                       WHERE l.state = 'waiting' AND l.run_at IS NULL AND l.queue = asked.queue AND l.suspect LIMIT 1
+                   ) AS has_suspect,
+                   (SELECT true FROM inbox i WHERE i.queue = asked.queue LIMIT 1) AS has_inbox
+            FROM unnest(_queues) WITH ORDINALITY AS asked (queue, at)
+            LEFT JOIN LATERAL (
+                SELECT f.priority, f.seq FROM fronts f WHERE f.queue = asked.queue AND f.until > clock(NULL)
+            ) AS front ON true, LATERAL (
+                SELECT CASE WHEN front.seq IS NOT NULL THEN (
+                    SELECT true FROM live l
+                    WHERE l.state = 'waiting' AND l.run_at IS NULL AND l.queue = asked.queue AND NOT l.suspect
+                      AND (l.priority, l.seq) >= (front.priority, front.seq) LIMIT 1
+                ) END AS has_front
+            ) AS behind_it
+            ORDER BY at
+        ) AS found;
+        -- Once more after that, for it may have changed who is in line.
+        EXIT WHEN _tidied OR (_expired IS NULL AND _due IS NULL);
+        FOREACH _queue IN ARRAY coalesce(_expired, '{}') LOOP
+            PERFORM cancel_expired(_now, _queue);
+        END LOOP;
+        FOREACH _queue IN ARRAY coalesce(_due, '{}') LOOP
+            _promoted := _promoted + promote(_now, _queue);
+        END LOOP;
+        _promoting := _due;
+        _tidied := true;
     END LOOP;
-    FOREACH _queue IN ARRAY coalesce(_due, '{}') LOOP
-        _promoted := _promoted + promote(_now, _queue);
-    END LOOP;
-    SELECT array_agg(queue ORDER BY at) FILTER (WHERE has_line), array_agg(queue ORDER BY at) FILTER (WHERE has_suspect)
-    INTO _in_line, _suspects
-    FROM unnest(_open) WITH ORDINALITY AS asked (queue, at), LATERAL (
-        SELECT EXISTS (
-                   SELECT FROM live l
-                   WHERE l.state = 'waiting' AND l.run_at IS NULL AND l.queue = asked.queue AND NOT l.suspect
-               ) AS has_line,
-               EXISTS (
-                   SELECT FROM live l WHERE l.state = 'waiting' AND l.run_at IS NULL AND l.queue = asked.queue AND l.suspect
-               ) AS has_suspect
-    ) AS found;
     _last.suspect_waiting := _suspects IS NOT NULL AND NOT _solo;
     _alone := _suspects IS NOT NULL AND _solo AND _limit > 0;
     IF _alone THEN
@@ -61,17 +84,21 @@ BEGIN
     END IF;
     FOREACH _queue IN ARRAY coalesce(_in_line, '{}') LOOP
         EXIT WHEN _taken >= _limit;
+        IF _fronted IS NOT NULL THEN
+            SELECT coalesce(min(priority), -2147483648), coalesce(min(seq), 0) INTO _least, _first
+            FROM fronts WHERE queue = _queue AND queue = ANY (_fronted) AND NOT _alone;
+        END IF;
         RETURN QUERY
         WITH chosen AS MATERIALIZED (
             SELECT l.n FROM live l
             WHERE l.state = 'waiting' AND l.run_at IS NULL AND l.queue = _queue AND l.suspect = _alone
-              AND (l.expires_at IS NULL OR l.attempt > 0 OR l.expires_at > _now)
+              AND (l.priority, l.seq) >= (_least, _first) AND (l.expires_at IS NULL OR l.attempt > 0 OR l.expires_at > _now)
             ORDER BY l.priority, l.seq LIMIT _limit - _taken FOR NO KEY UPDATE SKIP LOCKED
         ), taken AS (
             UPDATE live l SET
                 state = 'running', attempt = l.attempt + 1, fence = l.fence + 1, nonce = _nonce, worker = _worker, solo = _alone,
                 started_at = _now, lease_until = _now + coalesce(l.lease, _ttl)
-            FROM chosen WHERE l.n = chosen.n
+            FROM chosen WHERE l.n = ANY (ARRAY[chosen.n])
             RETURNING l.n, l.priority, l.seq, l.attempt, l.losses, l.fence, l.misses, l.expires_at, l.error
         )
         SELECT j.n, j.id, j.task, j.queue, j.payload, j.raw, t.priority, t.seq, j.created_at, t.attempt, t.losses, t.fence, t.misses,
@@ -80,7 +107,7 @@ BEGIN
                    SELECT d.result FROM edges d WHERE d.dependent = j.n ORDER BY d.position
                ) END,
                _alone, NULL::boolean, NULL::float8, NULL::boolean, NULL::float8, NULL::text[]
-        FROM taken t JOIN jobs j ON j.n = t.n
+        FROM taken t JOIN jobs j ON j.n = ANY (ARRAY[t.n])
         ORDER BY t.priority, t.seq;
         GET DIAGNOSTICS _count = ROW_COUNT;
         IF _count > 0 THEN
@@ -88,8 +115,11 @@ BEGIN
             _taken := _taken + _count;
         END IF;
     END LOOP;
+    IF _taken > 0 AND NOT _alone AND clock_timestamp() > statement_timestamp() + interval '2 ms' THEN
+        PERFORM note_front(_now, queue, _nonce) FROM unnest(_in_line) AS queue WHERE (queue = ANY (_fronted)) IS NOT TRUE;
+    END IF;
     IF _promoted > _taken THEN
-        PERFORM wake(queue, _promoted - _taken) FROM unnest(_due) AS queue;
+        PERFORM wake(queue, _promoted - _taken) FROM unnest(_promoting) AS queue;
     END IF;
     IF _taken = 0 THEN
         SELECT min(greatest(next.run_at - _now, 0)) INTO _last.due_in

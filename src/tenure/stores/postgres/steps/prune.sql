@@ -12,14 +12,14 @@ DECLARE
     _retention float8[];
 BEGIN
     _now := clock(_now);
-    DELETE FROM uniques WHERE until <= _now;
+    DELETE FROM uniques WHERE ctid = ANY (ARRAY(SELECT ctid FROM uniques WHERE until <= _now FOR UPDATE SKIP LOCKED));
     DELETE FROM workers w WHERE w.beat <= _now - 600 AND NOT EXISTS (
         SELECT FROM live l WHERE l.state = 'running' AND l.worker = w.id
     );
     DELETE FROM idle WHERE until < clock(NULL) - 60;
     PERFORM fold();
     _pruned := remove_unclaimed(_now, ARRAY(
-        SELECT n FROM ended WHERE keep_until <= _now AND NOT claimed(_now, n, waited, ended_at) ORDER BY keep_until LIMIT _limit
+        SELECT n FROM unclaimed(_now) WHERE keep_until <= _now ORDER BY keep_until LIMIT _limit
     ));
     FOR _queue IN
         SELECT queue, coalesce(sum(number) FILTER (WHERE what IN ('succeeded', 'cancelled')), 0)::bigint AS short,

@@ -5,9 +5,10 @@ DECLARE
     _going bigint[];
 BEGIN
     _now := clock(_now);
-    _going := ARRAY(
-        SELECT n FROM live WHERE state = 'blocked' AND queue = _queue ORDER BY seq DESC LIMIT _limit FOR UPDATE SKIP LOCKED
-    );
+    _going := ARRAY(SELECT n FROM live WHERE state = 'blocked' AND queue = _queue ORDER BY seq DESC LIMIT _limit);
+    -- Edges before jobs, as in `lock_jobs`.
+    PERFORM FROM edges WHERE dependent = ANY (_going) ORDER BY dependent, position FOR UPDATE;
+    _going := ARRAY(SELECT n FROM live WHERE n = ANY (_going) AND state = 'blocked' FOR UPDATE SKIP LOCKED);
     _going := _going || ARRAY(
         SELECT n FROM live WHERE state = 'waiting' AND run_at IS NOT NULL AND queue = _queue
         LIMIT _limit - cardinality(_going) FOR UPDATE SKIP LOCKED

@@ -5,7 +5,9 @@
 -- that says more: what else than an end, or which children, whose payloads are those from `first` on.
 --
 -- Nearly every job simply ends: all of these go in one statement, whose DELETE, in order, is the lock. What is blocked by them is looked
--- for before, to leave such a job to its place in the order, and again after it, for an edge that came in between.
+-- for before, to leave such a job to its place in the order, and again after it, for an edge that came in between. If not all can
+-- go so, they are locked beforehand: whoever takes several takes them in order.
+-- (`lease_until IS NOT NULL` is what `state = 'running'` means; said so, it would let the planner go through all that run.)
 CREATE OR REPLACE FUNCTION settle(
     _now float8, _ns bigint[], _ids text[], _fences integer[], _nonces bigint[], _states text[], _results text[], _errors text[],
     _steps json[], _payloads bytea[]
@@ -14,13 +16,22 @@ DECLARE
     _verdicts text[];
     _ended integer[];
     _keyed bigint[];
-    _waited bigint[];
+    _gone bigint[];
     _unkept bigint[];
     _blockers bigint[];
     _n bigint;
     _at integer;
 BEGIN
     _now := clock(_now);
+    IF cardinality(_ns) > 1 AND (
+        array_position(_states, NULL) IS NOT NULL OR EXISTS (SELECT FROM edges d WHERE d.blocker = ANY (_ids) AND d.open)
+    ) THEN
+        -- Only what is still held: a lease passes over what is locked, and would hand out what stands behind it.
+        PERFORM lock_jobs(ARRAY(
+            SELECT wanted.id FROM unnest(_ns, _ids, _fences, _nonces) AS wanted (n, id, fence, nonce) JOIN live l ON l.n = ANY (ARRAY[wanted.n])
+            WHERE l.lease_until IS NOT NULL AND l.fence = wanted.fence AND l.nonce = wanted.nonce
+        ));
+    END IF;
     WITH gone AS (
         DELETE FROM live l
         USING (
@@ -28,15 +39,15 @@ BEGIN
                 AS each (n, id, fence, nonce, state, result, error, at)
             WHERE state IS NOT NULL ORDER BY n
         ) AS wanted
-        WHERE l.n = wanted.n AND l.state = 'running' AND l.fence = wanted.fence AND l.nonce = wanted.nonce
+        WHERE l.n = ANY (ARRAY[wanted.n]) AND l.lease_until IS NOT NULL AND l.fence = wanted.fence AND l.nonce = wanted.nonce
           AND NOT EXISTS (SELECT FROM edges d WHERE d.blocker = wanted.id AND d.open)
         RETURNING wanted.at, wanted.id, wanted.state AS final, wanted.result, wanted.error AS last_error, l.*
     ), filed AS (
         INSERT INTO ended (
-            n, queue, task, state, ended_at, keep_until, seq, attempt, losses, fence, misses, waited, expires_at, worker, nonce,
+            n, queue, task, state, ended_at, keep_until, seq, attempt, losses, fence, misses, expires_at, worker, nonce,
             started_at, result, error
         )
-        SELECT n, queue, task, final, _now, _now + keep, seq, attempt, losses, fence, misses, waited, expires_at, worker, nonce,
+        SELECT n, queue, task, final, _now, _now + keep, seq, attempt, losses, fence, misses, expires_at, worker, nonce,
                started_at, result, CASE WHEN final <> 'succeeded' THEN coalesce(last_error, error) END
         FROM gone
     ), ends AS MATERIALIZED (
@@ -56,14 +67,14 @@ BEGIN
         ) AS change (what, number)
         WHERE change.number IS NOT NULL
     )
-    SELECT array_agg(at), array_agg(n) FILTER (WHERE keyed), array_agg(n) FILTER (WHERE waited), array_agg(n) FILTER (WHERE keep = 0)
-    INTO _ended, _keyed, _waited, _unkept
+    SELECT array_agg(at), array_agg(n), array_agg(n) FILTER (WHERE keyed), array_agg(n) FILTER (WHERE keep = 0)
+    INTO _ended, _gone, _keyed, _unkept
     FROM gone;
     IF _keyed IS NOT NULL THEN
         PERFORM free_keys(_keyed, false);
     END IF;
-    IF _waited IS NOT NULL THEN
-        PERFORM tell_waiters(_waited, 'done');
+    IF _gone IS NOT NULL THEN
+        PERFORM tell_waiters(_gone, 'done');
     END IF;
     SELECT array_agg(DISTINCT n ORDER BY n) INTO _blockers
     FROM unnest(_ns, _ids) WITH ORDINALITY AS wanted (n, id, at)
@@ -77,7 +88,7 @@ BEGIN
     IF cardinality(_ended) = cardinality(_ns) THEN
         RETURN NULL;
     END IF;
-    PERFORM FROM live WHERE n = ANY (_ns) ORDER BY n FOR UPDATE;
+    PERFORM FROM live WHERE n = ANY (_ns) AND lease_until IS NOT NULL ORDER BY n FOR UPDATE;
     _verdicts := array_fill(NULL::text, ARRAY[cardinality(_ns)]);
     FOREACH _at IN ARRAY coalesce(_ended, '{}') LOOP
         _verdicts[_at] := 'ok';

@@ -22,7 +22,7 @@ BEGIN
     PERFORM FROM enqueue_jobs(_now, _jobs, _payloads, true);
     FOR _at IN 1 .. cardinality(_errors) LOOP
         IF _errors[_at] IS NOT NULL THEN
-            SELECT l.n INTO _n FROM live l JOIN jobs j ON j.n = l.n WHERE j.id = _jobs -> (_at - 1) ->> 'id';
+            SELECT l.n INTO _n FROM jobs j JOIN live l ON l.n = ANY (ARRAY[j.n]) WHERE j.id = _jobs -> (_at - 1) ->> 'id';
             PERFORM finish(_now, _n, 'broken', NULL, _errors[_at]);
         END IF;
     END LOOP;

@@ -5,12 +5,11 @@ DECLARE
     _ns bigint[];
     _waiting records;
 BEGIN
-    -- A job that ends meanwhile waits, and then sees that somebody waits for it.
+    -- A job that ends meanwhile waits, and then sees that somebody waits for it. A lease does not, and does not pass it over either.
     PERFORM pin(_ids);
     _ns := ARRAY(SELECT n FROM jobs WHERE id = ANY (_ids));
-    UPDATE live SET waited = true WHERE n = ANY (_ns) AND NOT waited;
     INSERT INTO waiters (n, channel) SELECT n, _channel FROM live WHERE n = ANY (_ns) ON CONFLICT DO NOTHING;
-    FOR _waiting.id IN SELECT j.id FROM jobs j JOIN live l ON l.n = j.n WHERE j.n = ANY (_ns) LOOP
+    FOR _waiting.id IN SELECT j.id FROM jobs j JOIN live l ON l.n = ANY (ARRAY[j.n]) WHERE j.n = ANY (_ns) LOOP
         RETURN NEXT _waiting;
     END LOOP;
     RETURN QUERY SELECT * FROM records WHERE n = ANY (_ns) AND ended_at IS NOT NULL;

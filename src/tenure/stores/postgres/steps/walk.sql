@@ -85,7 +85,7 @@ BEGIN
     END CASE;
     _looked_at := least(coalesce(cardinality(_ns), 0), 2000);
     FOR _row.n, _row.looked_at IN
-        SELECT j.n, each.at FROM unnest(_ns) WITH ORDINALITY AS each (n, at) JOIN jobs j ON j.n = each.n
+        SELECT j.n, each.at FROM unnest(_ns) WITH ORDINALITY AS each (n, at) JOIN jobs j ON j.n = ANY (ARRAY[each.n])
         WHERE each.at <= 2000 AND (_task IS NULL OR j.task = _task) AND (_tag IS NULL OR _tag = ANY (j.tags))
           AND (_queue IS NULL OR j.queue = _queue)
         ORDER BY each.at LIMIT _limit

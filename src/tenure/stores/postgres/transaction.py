@@ -1,0 +1,112 @@
+"""Transactions for jobs' own writes, on connections apart from those of the store's other calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, ClassVar, Final, TypeVar
+
+from tenure.errors import OutcomeUnknown
+from tenure.stores.base import OwnTransaction
+from tenure.stores.guests import Errand, Guest, guest
+from tenure.stores.postgres.link import Connection, Link, Refusal, unsent
+
+__all__ = ["IDLE", "JobsTransaction"]
+
+T = TypeVar("T")
+
+IDLE: Final = 60
+"""Seconds without a statement after which the server ends a transaction: the machine that had it may be gone, and what it has
+locked nobody else can take."""
+
+
+class JobsTransaction(OwnTransaction):
+    """An open transaction, on a lent connection."""
+
+    def __init__(self, link: Link, connection: Connection, transaction: Any) -> None:
+        self.connection = connection
+        self.guest = _OwnGuest(self)
+        self._link = link
+        self._transaction = transaction
+
+    @classmethod
+    async def begin(cls, link: Link, *, writes: bool) -> JobsTransaction:
+        """Borrow a connection, and begin there; what is for reading alone reads one snapshot."""
+        # By the driver's own object, so that users can open savepoints with `connection.transaction()`.
+        transaction: Any = None
+
+        async def begin(connection: Connection) -> None:
+            nonlocal transaction
+            transaction = (
+                connection.transaction()
+                if writes
+                else connection.transaction(isolation="repeatable_read", readonly=True)
+            )
+            await transaction.start()
+            await connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{IDLE}s'")
+
+        return cls(link, await link.lend(begin), transaction)
+
+    async def execute(self, statement: str, *values: object) -> int:
+        status: str = await self.asked(self.connection.execute(statement, *values))
+        number = status.rpartition(" ")[2]
+        return int(number) if number.isdigit() else 0
+
+    async def fetch(self, statement: str, *values: object) -> list[Any]:
+        return await self.asked(self.connection.fetch(statement, *values))
+
+    async def commit(self) -> None:
+        try:
+            async with asyncio.timeout(self.timeout):
+                await self._transaction.commit()
+        except Refusal as refusal:
+            if lost := self._link.lost(self.connection, refusal):
+                raise OutcomeUnknown(str(lost)) from refusal
+            raise  # a constraint that was deferred: nothing is committed
+        except BaseException as error:
+            self.connection.terminate()
+            if lost := self._link.lost(self.connection, error):
+                raise lost if unsent(error) else OutcomeUnknown(str(lost)) from error
+            raise
+        finally:
+            await self._link.take_back(self.connection)
+
+    async def rollback(self) -> None:
+        try:
+            async with asyncio.timeout(self.timeout):
+                await self._transaction.rollback()
+        except Exception:  # noqa: BLE001  (the server does so itself when the connection ends)
+            self.connection.terminate()
+        finally:
+            await self._link.take_back(self.connection)
+
+    @property
+    def timeout(self) -> float:
+        """Seconds to wait for an answer to what is not the user's."""
+        return self._link.address.timeout
+
+    async def asked(self, answer: Awaitable[T]) -> T:
+        """Wait for an answer; if the connection is lost meanwhile, say so in our own words."""
+        try:
+            return await answer
+        except Exception as error:
+            lost = self._link.lost(self.connection, error)
+            if lost is None:
+                raise
+            raise lost from error
+
+
+class _OwnGuest(Guest):
+    awaited: ClassVar[bool] = True
+
+    def __init__(self, own: JobsTransaction) -> None:
+        self._own = own
+        self._guest = guest(own.connection)
+
+    async def arun(self, errand: Errand[T]) -> T:
+        return await self._own.asked(self._arun(errand))
+
+    async def _arun(self, errand: Errand[T]) -> T:
+        # Ours, and bounded like every step; how long the user's own statements take is the user's business.
+        async with asyncio.timeout(self._own.timeout):
+            return await self._guest.arun(errand)
