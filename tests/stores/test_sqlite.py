@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,12 +10,15 @@ import apsw
 import pytest
 
 from tenure.stores.base import Store
+from tenure.stores.sqlite.library import Library
 from tenure.stores.sqlite.store import SqliteStore
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance import MakeStore, PutIn, StoreConformance
 
 
 class TestSqlite(StoreConformance):
+    library = Library.APSW
+
     @pytest.fixture
     def clock(self) -> ManualClock:
         return ManualClock()
@@ -24,7 +28,7 @@ class TestSqlite(StoreConformance):
         made: list[SqliteStore] = []
 
         def make() -> SqliteStore:
-            made.append(SqliteStore(tmp_path / "jobs.db", clock=clock))
+            made.append(SqliteStore(tmp_path / "jobs.db", clock=clock, library=self.library))
             return made[-1]
 
         yield make
@@ -35,10 +39,17 @@ class TestSqlite(StoreConformance):
     async def put_in(self, store: Store, tmp_path: Path) -> AsyncIterator[PutIn]:
         # By the library that the store uses: two copies of SQLite in one process undo each other's locks.
         await store.open()
-        producer = apsw.Connection(str(tmp_path / "jobs.db"))
+        path = str(tmp_path / "jobs.db")
+        producer = (
+            apsw.Connection(path) if self.library is Library.APSW else sqlite3.connect(path, isolation_level=None)
+        )
 
         async def put_in(queue: str, entry: bytes) -> None:
             producer.execute("INSERT INTO tenure_inbox (queue, entry) VALUES (?, ?)", (queue, entry))
 
         yield put_in
         producer.close()
+
+
+class TestSqliteThroughPythonsLibrary(TestSqlite):
+    library = Library.PYTHON

@@ -8,6 +8,7 @@ import pytest
 
 from tenure.stores.base import Health
 from tenure.stores.sqlite import health
+from tenure.stores.sqlite.library import Library
 from tenure.stores.sqlite.store import SqliteStore
 
 MOUNTS = r"""proc /proc proc rw 0 0
@@ -44,7 +45,7 @@ def test_a_system_without_such_a_table_says_nothing_about_it() -> None:
     ("version", "verdict"), [("3.40.1", "warn"), ("3.51.2", "warn"), ("3.51.3", "ok"), ("3.100.0", "ok")]
 )
 def test_a_library_that_may_corrupt_the_file_is_warned_of(version: str, verdict: str) -> None:
-    assert health._library(version).health == verdict
+    assert health._library(version, Library.PYTHON).health == verdict
 
 
 @pytest.mark.parametrize(("free", "verdict"), [(10 << 30, "ok"), (200 << 20, "warn"), (1 << 20, "bad")])

@@ -13,6 +13,7 @@ from typing import Self
 import apsw
 
 from tenure.errors import StoreError, StoreFull, StoreUnavailable
+from tenure.stores.sqlite.library import BUSY, Connection, Library, code_of, open_file
 
 __all__ = ["Guarded", "connect", "translated"]
 
@@ -23,25 +24,29 @@ BUSY_TIMEOUT = 10.0
 class Guarded:
     """A connection for one thread at a time: opened on first use, and again after a fork has closed it."""
 
-    def __init__(self, connect: Callable[[], apsw.Connection]) -> None:
+    def __init__(self, connect: Callable[[], Connection]) -> None:
         self.lock = threading.Lock()
         self._connect = connect
-        self._connection: apsw.Connection | None = None
+        self._connection: Connection | None = None
 
-    def get(self) -> apsw.Connection:
+    def get(self) -> Connection:
         """The connection, for who holds the lock."""
         if self._connection is None:
             self._connection = self._connect()
         return self._connection
 
+    def take(self) -> Connection | None:
+        """The connection if there is one, for who holds the lock and keeps it: `get` opens another."""
+        connection, self._connection = self._connection, None
+        return connection
+
     def close(self) -> None:
         """Close the connection, for who holds the lock."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        if (connection := self.take()) is not None:
+            connection.close()
 
 
-def connect(path: str, *, cache_kib: int, flags: int = apsw.SQLITE_OPEN_READWRITE) -> apsw.Connection:
+def connect(path: str, library: Library, *, cache_kib: int, mode: str = "rw") -> Connection:
     """Open one more connection, set up the way that all of ours are.
 
     By default the file has to be there: SQLite would make an empty one, and remove the log that it finds beside it,
@@ -51,15 +56,18 @@ def connect(path: str, *, cache_kib: int, flags: int = apsw.SQLITE_OPEN_READWRIT
     if not os.path.isdir(folder):
         raise StoreUnavailable(f"there is no folder for {path!r}: create it, or correct the path")
     try:
-        connection = apsw.Connection(path, flags=flags, statementcachesize=200)
-    except apsw.Error as error:
+        connection = open_file(path, library, mode, BUSY_TIMEOUT)
+    except Exception as error:
+        if code_of(error) is None:
+            raise
         raise StoreUnavailable(f"cannot open {path!r} as a SQLite file: {error}") from error
     try:
         with translated(path) as errors:
             errors.watch(connection)
-            connection.set_busy_handler(_Patience())
-            # Else a statement whose parameters meet a partial index is compiled again each time they change: 50 µs a call.
-            connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+            if isinstance(connection, apsw.Connection):
+                connection.set_busy_handler(_Patience())
+                # Else a statement whose parameters meet a partial index is compiled again each time they change: 50 µs a call.
+                connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             for pragma in (
                 "journal_mode = WAL",
                 "synchronous = NORMAL",
@@ -75,15 +83,15 @@ def connect(path: str, *, cache_kib: int, flags: int = apsw.SQLITE_OPEN_READWRIT
     return connection
 
 
-def _set(connection: apsw.Connection, pragma: str) -> None:
+def _set(connection: Connection, pragma: str) -> None:
     """Set a pragma, again while others are in the way: who changes the journal mode is told so without being made to wait."""
     deadline = time.monotonic() + BUSY_TIMEOUT
     while True:
         try:
             connection.execute(f"PRAGMA {pragma}").fetchall()
             return
-        except apsw.BusyError:
-            if time.monotonic() > deadline:
+        except Exception as error:
+            if code_of(error) != BUSY or time.monotonic() > deadline:
                 raise
             time.sleep(random.uniform(0.001, 0.01))  # noqa: S311
 
@@ -111,33 +119,34 @@ class translated:  # noqa: N801  (reads as a verb)
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._connection: apsw.Connection | None = None
+        self._connection: Connection | None = None
 
     def __enter__(self) -> Self:
         return self
 
-    def watch(self, connection: apsw.Connection) -> None:
+    def watch(self, connection: Connection) -> None:
         """Ask this connection for the cause of what is raised."""
         self._connection = connection
 
-    def connection(self, guarded: Guarded) -> apsw.Connection:
+    def connection(self, guarded: Guarded) -> Connection:
         """The connection to be used here."""
         self._connection = guarded.get()
         return self._connection
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if not isinstance(error, apsw.Error):
+        code = code_of(error)
+        if code is None:
             return
-        system = 0 if self._connection is None else self._connection.system_errno
-        if isinstance(error, apsw.FullError) or (
-            isinstance(error, apsw.IOError) and system in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        system = getattr(self._connection, "system_errno", 0)
+        if code == apsw.SQLITE_FULL or (
+            code == apsw.SQLITE_IOERR and system in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         ):
             raise StoreFull(f"no room left for {self.path!r}: free some space, nothing was stored") from error
-        if isinstance(error, apsw.BusyError):
-            raise StoreUnavailable(f"{self.path!r} was locked by another process for {BUSY_TIMEOUT:g} s") from error
-        if isinstance(error, (apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError)):
+        if code == BUSY:
+            raise StoreUnavailable(f"{self.path!r} was locked by another transaction for {BUSY_TIMEOUT:g} s") from error
+        if code in (apsw.SQLITE_IOERR, apsw.SQLITE_CANTOPEN, apsw.SQLITE_READONLY, apsw.SQLITE_PERM):
             why = f" ({os.strerror(system)})" if system else ""
             raise StoreUnavailable(f"cannot use {self.path!r}: {error}{why}") from error
-        if isinstance(error, (apsw.NotADBError, apsw.CorruptError)):
+        if code in (apsw.SQLITE_NOTADB, apsw.SQLITE_CORRUPT):
             raise StoreUnavailable(f"{self.path!r} is not a sound SQLite file: {error}") from error
         raise StoreError(f"{self.path!r} refused a statement: {error}") from error

@@ -17,17 +17,20 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import groupby, islice
+from itertools import groupby
 from queue import SimpleQueue
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import apsw
 
 from tenure.clock import Clock, SystemClock
-from tenure.errors import OutcomeUnknown, StoreError, StoreUnavailable, TenureError
+from tenure.errors import InvalidOption, OutcomeUnknown, StoreError, StoreUnavailable, TenureError
 from tenure.stores.sqlite import schema
+from tenure.stores.sqlite.calls import Action, BatchAction, Call, answer, joinable, perform
 from tenure.stores.sqlite.connection import Guarded, connect, translated
 from tenure.stores.sqlite.doorbell import Doorbells
+from tenure.stores.sqlite.library import BUSY, Connection, Library, code_of, in_use_through_python, leave
+from tenure.stores.sqlite.own import LiteTransaction
 from tenure.stores.sqlite.transaction import NotPlain, Transaction
 
 __all__ = ["Engine"]
@@ -42,50 +45,24 @@ LOG_PAGES = 1000
 work, for the disk, of making a longer one; to fold it more often costs more than that gains."""
 
 
-Action = Callable[[Transaction], T]
-BatchAction = Callable[[Transaction, Sequence[Any]], list[Any]]
-
-
-class _Call(Generic[T]):
-    """Something to do in a transaction, and who waits for its answer: a future of an event loop, or a blocked thread.
-
-    A call may be a batch of items, which can be joined with other batches of the same action: it is then answered with its
-    share of the results.
-    """
-
-    __slots__ = ("action", "durable", "ended", "error", "future", "items", "loop", "result")
-
-    def __init__(
-        self,
-        action: Action[T] | BatchAction,
-        loop: asyncio.AbstractEventLoop | None,
-        *,
-        durable: bool,
-        items: Sequence[Any] | None = None,
-    ) -> None:
-        self.action = action
-        self.durable = durable
-        self.items = items
-        self.loop = loop
-        self.future: asyncio.Future[T] | None = None if loop is None else loop.create_future()
-        self.ended = threading.Lock()
-        """Held until it is answered, for a thread to wait on."""
-
-        self.result: T | None = None
-        self.error: BaseException | None = None
-        self.ended.acquire()
-
-
 class Engine:
     """The connections and threads of one file in this process. `Engine.of(path)` finds the one that exists."""
 
     _engines: dict[tuple[str, Clock | None], Engine] = {}  # noqa: RUF012  (one registry for the process)
+    _chosen: dict[str, Library] = {}  # noqa: RUF012
+    """The libraries that files must be used through, in this process and its children."""
+
+    _left: list[Connection] = []  # noqa: RUF012
+    """Connections of a library that is not used any more; see `choose`."""
+
     _registry = threading.Lock()
 
     def __init__(self, path: str, clock: Clock) -> None:
         self.path = path
         self.clock = clock
+        self.library = self._chosen.get(path, Library.APSW)
         self.bells = Doorbells(path)
+        self._ringing = threading.Lock()
         self._users = 0
         self._inode: tuple[int, int] | None = None
         self._synced = False
@@ -94,11 +71,15 @@ class Engine:
         self._writer = Guarded(self._connect_writer)
         self._reader = Guarded(lambda: self._connect_beside(cache_kib=4_000))
         self._watch = Guarded(lambda: self._connect_beside(cache_kib=200))
-        self._pending: deque[_Call[Any]] = deque()
+        self._own: dict[LiteTransaction, None] = {}
+        """Transactions of others that are open, in the order in which they came."""
+
+        self._own_lock = threading.Lock()
+        self._pending: deque[Call[Any]] = deque()
         self._writes: SimpleQueue[bool] = SimpleQueue()
         """True: something is pending. False: the end."""
 
-        self._reads: SimpleQueue[_Call[Any] | None] = SimpleQueue()
+        self._reads: SimpleQueue[Call[Any] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
 
     @classmethod
@@ -121,6 +102,7 @@ class Engine:
                 return
             for key in [key for key, engine in self._engines.items() if engine is self]:
                 del self._engines[key]
+        self._end_all(StoreUnavailable(f"the store {self.path!r} has been closed"))
         self._writes.put(False)
         self._reads.put(None)
         for thread in self._threads:
@@ -131,18 +113,43 @@ class Engine:
                 guarded.close()
         self.bells.close()
 
+    def choose(self, library: Library) -> None:
+        """Use the file through this library only, for as long as the process lives; `InvalidOption` if it is another already."""
+        if (chosen := self._chosen.get(self.path, library)) is not library:
+            raise InvalidOption(
+                f"this process uses {self.path} through {chosen}, and two SQLite libraries in one process lose data: "
+                f"bring connections of {chosen}"
+            )
+        if self.library is not library:
+            self._move(library)
+        self._chosen[self.path] = library
+
+    def _move(self, library: Library) -> None:
+        with self._own_lock, self._reader.lock, self._watch.lock, self._writer.lock:
+            if self._own:
+                raise InvalidOption(
+                    f"a transaction is open on {self.path} through {self.library}: "
+                    f"add ?library={library} to the URL of the app that is to take connections of {library}"
+                )
+            self.library = library
+            # Not closed, ever: that would drop the locks that the other library holds by now. Nobody uses them any more.
+            for guarded in (self._reader, self._watch, self._writer):
+                if (connection := guarded.take()) is not None:
+                    leave(connection)
+                    self._left.append(connection)
+
     # Calls.
 
     async def write(self, action: Action[T], *, durable: bool) -> T:
         """Run this in a write transaction, joined with whatever else is pending; the answer comes after the commit."""
-        return await self._write(_Call(action, asyncio.get_running_loop(), durable=durable))
+        return await self._write(Call(action, asyncio.get_running_loop(), durable=durable))
 
     async def write_batch(self, action: BatchAction, items: Sequence[Any]) -> list[Any]:
         """Run this durably on these items; batches of the same action that are pending together become one.
 
         Only for an action that cannot refuse an item, for the others would be refused with it.
         """
-        call: _Call[list[Any]] = _Call(action, asyncio.get_running_loop(), durable=True, items=items)
+        call: Call[list[Any]] = Call(action, asyncio.get_running_loop(), durable=True, items=items)
         return await self._write(call)
 
     def write_now(self, action: Action[T], *, durable: bool) -> T:
@@ -151,7 +158,7 @@ class Engine:
         Not on the main thread: a signal may interrupt that one anywhere, and its handler may want to write as well.
         """
         self.open()
-        call = _Call(action, None, durable=durable)
+        call = Call(action, None, durable=durable)
         self._pending.append(call)
         if threading.current_thread() is not threading.main_thread() and self._writer.lock.acquire(blocking=False):
             try:
@@ -168,18 +175,31 @@ class Engine:
 
     async def read(self, action: Action[T]) -> T:
         """Run this on a snapshot, beside the writer."""
-        call = _Call(action, asyncio.get_running_loop(), durable=False)
+        call = Call(action, asyncio.get_running_loop(), durable=False)
         await self._open_beside_the_loop()
         self._reads.put(call)
         assert call.future is not None
         return await call.future
 
-    def look(self, action: Callable[[apsw.Connection], T]) -> T:
+    async def begin(self, *, writes: bool, timeout: float | None) -> LiteTransaction:
+        """Open a transaction on a connection of its own, which is synced to disk at its commit."""
+        await self._open_beside_the_loop()
+        own = LiteTransaction(self.path, self._connect_own, self._forget, writes=writes, timeout=timeout)
+        await own.begin()
+        return own
+
+    def ring(self, transaction: Transaction) -> None:
+        """Wake and tell whoever is to hear of a transaction that has been committed; on any thread."""
+        with self._ringing:
+            self.bells.wake(transaction)
+            self.bells.tell(transaction)
+
+    def look(self, action: Callable[[Connection], T]) -> T:
         """Read right here: for what takes a few microseconds, less than a hop to the reader's thread would."""
         with self._watch.lock, translated(self.path) as errors:
             return action(errors.connection(self._watch))
 
-    async def _write(self, call: _Call[T]) -> T:
+    async def _write(self, call: Call[T]) -> T:
         await self._open_beside_the_loop()
         self._pending.append(call)
         self._writes.put(True)
@@ -197,7 +217,16 @@ class Engine:
         if self._opened:
             return
         with self._writer.lock:
-            self._writer.get()
+            if self._inode is None and in_use_through_python(self.path):
+                self.library = self._chosen.setdefault(self.path, Library.PYTHON)
+            try:
+                self._writer.get()
+            except StoreUnavailable as error:
+                if code_of(error.__cause__) != BUSY:
+                    raise
+                raise StoreUnavailable(
+                    f"{self.path!r} could not be opened, for a transaction kept it locked: use the app once before you begin one"
+                ) from error
             if not self._threads:
                 self._threads = [
                     threading.Thread(target=self._write_loop, name="tenure-sqlite-writer", daemon=True),
@@ -207,9 +236,8 @@ class Engine:
                     thread.start()
             self._opened = True
 
-    def _connect_writer(self) -> apsw.Connection:
-        create = apsw.SQLITE_OPEN_CREATE if self._inode is None else 0
-        connection = connect(self.path, cache_kib=16_000, flags=apsw.SQLITE_OPEN_READWRITE | create)
+    def _connect_writer(self) -> Connection:
+        connection = connect(self.path, self.library, cache_kib=16_000, mode="rwc" if self._inode is None else "rw")
         try:
             with translated(self.path) as errors:
                 errors.watch(connection)
@@ -218,14 +246,22 @@ class Engine:
         except BaseException:
             connection.close()
             raise
-        connection.set_wal_hook(self._logged)
+        self._watch_log(connection)
         self._synced = False
         self._inode = self._inode or self._found_inode()
         return connection
 
-    def _connect_beside(self, *, cache_kib: int) -> apsw.Connection:
+    def _connect_beside(self, *, cache_kib: int) -> Connection:
         self.open()
-        return connect(self.path, cache_kib=cache_kib)
+        return connect(self.path, self.library, cache_kib=cache_kib)
+
+    def _connect_own(self, own: LiteTransaction) -> Connection:
+        with self._own_lock:
+            self._own[own] = None
+            return self._connect_beside(cache_kib=4_000)
+
+    def _forget(self, own: LiteTransaction) -> None:
+        self._own.pop(own, None)
 
     # The threads.
 
@@ -236,6 +272,12 @@ class Engine:
                     self._run(self._gather())
                     self._fold_log()
 
+    def _watch_log(self, connection: Connection) -> None:
+        if isinstance(connection, apsw.Connection):
+            connection.set_wal_hook(self._logged)
+        else:
+            connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")  # by itself, within a commit
+
     def _logged(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
         self._log_pages = pages
         return apsw.SQLITE_OK
@@ -244,11 +286,12 @@ class Engine:
         """Copy a long log into the file. Between transactions, once their callers are answered: none has to wait for it."""
         if self._log_pages >= LOG_PAGES:
             self._log_pages = 0
-            with contextlib.suppress(apsw.Error, StoreError):  # the next transaction meets whatever is wrong, and tells
-                self._writer.get().wal_checkpoint()
+            # The next transaction meets whatever is wrong, and tells.
+            with contextlib.suppress(StoreError), translated(self.path) as errors:
+                errors.connection(self._writer).execute("PRAGMA wal_checkpoint")
 
-    def _gather(self) -> list[_Call[Any]]:
-        calls: list[_Call[Any]] = []
+    def _gather(self) -> list[Call[Any]]:
+        calls: list[Call[Any]] = []
         try:
             while len(calls) < JOIN_LIMIT:
                 calls.append(self._pending.popleft())
@@ -256,20 +299,20 @@ class Engine:
             pass
         return calls
 
-    def _run(self, calls: list[_Call[Any]]) -> None:
+    def _run(self, calls: list[Call[Any]]) -> None:
         """Run these calls in one transaction: one that raises is undone and told, the others are committed together."""
         if not calls:
             return  # another thread was quicker
         committing = False
         done: list[Transaction] = []
-        connection: apsw.Connection | None = None
+        connection: Connection | None = None
         try:
             with translated(self.path) as errors:
                 connection = errors.connection(self._writer)
                 self._check_file()
                 self._sync(connection, any(call.durable for call in calls))
                 connection.execute("BEGIN IMMEDIATE")
-                groups = [list(group) for _, group in groupby(calls, key=_joinable)]
+                groups = [list(group) for _, group in groupby(calls, key=joinable)]
                 if len(groups) == 1:
                     done.append(self._run_alone(connection, groups[0]))
                 else:
@@ -285,36 +328,35 @@ class Engine:
                 connection.execute("ROLLBACK")
         else:
             for transaction in done:
-                self.bells.wake(transaction)
-                self.bells.tell(transaction)
+                self.ring(transaction)
         finally:
-            _answer(calls)
+            answer(calls)
 
-    def _sync(self, connection: apsw.Connection, durable: bool) -> None:
+    def _sync(self, connection: Connection, durable: bool) -> None:
         """Have the next commit on disk before it returns, or leave that to the operating system."""
         if durable is not self._synced:
             connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._synced = durable
 
-    def _run_alone(self, connection: apsw.Connection, group: list[_Call[Any]]) -> Transaction:
+    def _run_alone(self, connection: Connection, group: list[Call[Any]]) -> Transaction:
         """Run the only call of a transaction: a savepoint, two statements more, would gain nothing."""
         try:
-            return _perform(Transaction(connection, self.clock), group)
+            return perform(Transaction(connection, self.clock), group)
         except NotPlain:
             connection.execute("ROLLBACK")
             connection.execute("BEGIN IMMEDIATE")
-            return _perform(Transaction(connection, self.clock, plainly=False), group)
+            return perform(Transaction(connection, self.clock, plainly=False), group)
 
-    def _run_beside(self, connection: apsw.Connection, group: list[_Call[Any]]) -> Transaction | None:
+    def _run_beside(self, connection: Connection, group: list[Call[Any]]) -> Transaction | None:
         """Run one of several calls of a transaction, so that it leaves nothing behind if it raises."""
         transaction = None
         connection.execute("SAVEPOINT call")
         try:
             try:
-                transaction = _perform(Transaction(connection, self.clock), group)
+                transaction = perform(Transaction(connection, self.clock), group)
             except NotPlain:
                 connection.execute("ROLLBACK TO call")
-                transaction = _perform(Transaction(connection, self.clock, plainly=False), group)
+                transaction = perform(Transaction(connection, self.clock, plainly=False), group)
         except TenureError as error:
             connection.execute("ROLLBACK TO call")
             for call in group:
@@ -329,12 +371,12 @@ class Engine:
                     connection = errors.connection(self._reader)
                     connection.execute("BEGIN")
                     try:
-                        _perform(Transaction(connection, self.clock), [call])
+                        perform(Transaction(connection, self.clock), [call])
                     finally:
                         connection.execute("COMMIT")
             except Exception as error:  # noqa: BLE001  (becomes the answer of the call)
                 call.error = error
-            _answer([call])
+            answer([call])
 
     def _check_file(self) -> None:
         # A deleted or replaced file still takes our writes, and nobody would ever see them.
@@ -350,6 +392,11 @@ class Engine:
             return None
         return found.st_dev, found.st_ino
 
+    def _end_all(self, error: Exception) -> None:
+        # The first is the one that may be writing, and which the others wait for.
+        for own in list(self._own):
+            own.end(error)
+
     # Forks.
 
     @classmethod
@@ -361,6 +408,9 @@ class Engine:
         the last connection that it knows of, would remove the log under the child's hands: acknowledged jobs, gone.
         """
         cls._registry.acquire()
+        for engine in cls._engines.values():
+            engine._own_lock.acquire()  # noqa: SLF001
+            engine._end_all(StoreError("the transaction was taken back: the process has forked"))  # noqa: SLF001
         for guarded in cls._all_guarded():
             guarded.lock.acquire()
             guarded.close()
@@ -370,6 +420,8 @@ class Engine:
         """In the parent: go on; who needs a connection next opens it again."""
         for guarded in cls._all_guarded():
             guarded.lock.release()
+        for engine in cls._engines.values():
+            engine._own_lock.release()  # noqa: SLF001
         cls._registry.release()
 
     @classmethod
@@ -396,46 +448,3 @@ os.register_at_fork(
     after_in_parent=Engine._after_fork,  # noqa: SLF001
     after_in_child=Engine._forget_all,  # noqa: SLF001
 )
-
-
-def _joinable(call: _Call[Any]) -> object:
-    """What neighbours must share to become one: the action of a batch; any other call stands alone."""
-    return call if call.items is None else call.action
-
-
-def _perform(transaction: Transaction, group: list[_Call[Any]]) -> Transaction:
-    """Run a call, or batches of one action as one batch, and keep each its result."""
-    first = group[0]
-    if first.items is None:
-        first.result = first.action(transaction)  # type: ignore[call-arg]
-    else:
-        results = iter(first.action(transaction, [item for call in group for item in call.items]))  # type: ignore[call-arg, union-attr]
-        for call in group:
-            call.result = list(islice(results, len(call.items)))  # type: ignore[arg-type]
-    transaction.flush()
-    return transaction
-
-
-def _answer(calls: list[_Call[Any]]) -> None:
-    """Hand the results to those who wait, with one hop for each event loop."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[_Call[Any]]] = {}
-    for call in calls:
-        if call.loop is None:
-            call.ended.release()
-        else:
-            by_loop.setdefault(call.loop, []).append(call)
-    for loop, answered in by_loop.items():
-        try:
-            loop.call_soon_threadsafe(_resolve, answered)
-        except RuntimeError:
-            continue  # the loop is closed: nobody waits any more
-
-
-def _resolve(calls: list[_Call[Any]]) -> None:
-    for call in calls:
-        if call.future is None or call.future.done():
-            continue  # whoever waited was cancelled
-        if call.error is not None:
-            call.future.set_exception(call.error)
-        else:
-            call.future.set_result(call.result)

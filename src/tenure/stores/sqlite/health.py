@@ -11,12 +11,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from time import perf_counter
 
-import apsw
-
 from tenure.stores.base import Fact, Health
 from tenure.stores.sqlite import schema
 from tenure.stores.sqlite.doorbell import Doorbells
 from tenure.stores.sqlite.engine import Engine
+from tenure.stores.sqlite.library import Library
 
 __all__ = ["facts", "file_system"]
 
@@ -38,9 +37,10 @@ NETWORK = {
 async def facts(engine: Engine) -> list[Fact]:
     """Examine the file, making it if need be."""
     [journal] = await engine.read(lambda tx: list(tx.select("PRAGMA journal_mode", ())))
+    [version] = await engine.read(lambda tx: list(tx.select("SELECT sqlite_version()", ())))
     [size, log] = [_size(engine.path + suffix) for suffix in ("", "-wal")]
     return [
-        _library(apsw.sqlite_lib_version()),
+        _library(version[0], engine.library),
         Fact("file", f"{engine.path}, {_bytes(size)}, and {_bytes(log)} of log"),
         Fact("layout", f"{schema.KNOWN}"),
         _journal(journal[0]),
@@ -64,12 +64,15 @@ def file_system(path: str, mounts: str) -> str:
     return found
 
 
-def _library(version: str) -> Fact:
+def _library(version: str, library: Library) -> Fact:
+    value = f"{version}, through {library}"
     if tuple(int(part) for part in version.split(".")[:3]) >= SOUND:
-        return Fact("SQLite", version)
-    return Fact(
-        "SQLite", version, Health.WARN, "it may corrupt the file under load: upgrade apsw, which brings its own"
-    )
+        return Fact("SQLite", value)
+    advice = {
+        Library.APSW: "upgrade apsw, which brings its own",
+        Library.PYTHON: "use a Python with a newer one, or the file through apsw alone",
+    }
+    return Fact("SQLite", value, Health.WARN, f"it may corrupt the file under load: {advice[library]}")
 
 
 def _journal(mode: str) -> Fact:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
 import apsw
 
 from tenure.errors import LayoutTooNew
+from tenure.stores.sqlite.library import Connection
 
 __all__ = ["KNOWN", "found", "migrate", "void_leases_of_other_boots"]
 
@@ -19,7 +21,7 @@ KNOWN = len(_MIGRATIONS)
 """The newest layout that this Tenure knows."""
 
 
-def found(connection: apsw.Connection) -> int | None:
+def found(connection: Connection) -> int | None:
     """The layout that the file has; None if it has none yet."""
     # By a statement: table_exists() answers from a schema that another process may have changed since.
     if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'tenure_meta'").fetchone() is None:
@@ -28,7 +30,7 @@ def found(connection: apsw.Connection) -> int | None:
     return None if row is None else int(row[0])
 
 
-def migrate(connection: apsw.Connection, path: str) -> None:
+def migrate(connection: Connection, path: str) -> None:
     """Bring the file to the newest layout; safe when many processes do so at once."""
     if found(connection) == KNOWN:
         return
@@ -38,7 +40,8 @@ def migrate(connection: apsw.Connection, path: str) -> None:
         if have > KNOWN:
             raise LayoutTooNew(have, KNOWN, repr(path))
         for file in _MIGRATIONS[have:]:
-            connection.execute(file.read_text(encoding="utf-8")).fetchall()
+            for statement in _statements(file.read_text(encoding="utf-8")):
+                connection.execute(statement).fetchall()
         connection.execute("INSERT OR REPLACE INTO tenure_meta (key, value) VALUES ('layout', ?)", (KNOWN,))
         connection.execute("COMMIT")
     except BaseException:
@@ -47,7 +50,17 @@ def migrate(connection: apsw.Connection, path: str) -> None:
         raise
 
 
-def void_leases_of_other_boots(connection: apsw.Connection) -> None:
+def _statements(text: str) -> Iterator[str]:
+    """The statements of a migration, one by one, for a library that takes no more at once."""
+    statement = ""
+    for line in text.splitlines(keepends=True):
+        statement += line
+        if apsw.complete(statement):
+            yield statement
+            statement = ""
+
+
+def void_leases_of_other_boots(connection: Connection) -> None:
     """Let leases and beats from before the last boot have ended long ago: their clock began anew."""
     boot = _boot_id()
     if _known_boot(connection) == boot:
@@ -65,7 +78,7 @@ def void_leases_of_other_boots(connection: apsw.Connection) -> None:
         raise
 
 
-def _known_boot(connection: apsw.Connection) -> object:
+def _known_boot(connection: Connection) -> object:
     row = connection.execute("SELECT value FROM tenure_meta WHERE key = 'boot'").fetchone()
     return None if row is None else row[0]
 

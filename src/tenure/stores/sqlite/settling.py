@@ -9,13 +9,13 @@ from tenure.errors import BlockerNotFound, UniqueConflict
 from tenure.job import State
 from tenure.lease import Lease
 from tenure.lifecycle import Finish, Park, Requeue, Transition
-from tenure.stores.base import LEASE_LOST, NOT_FOUND, OK, Settlement, Verdict, refused
+from tenure.stores.base import LEASE_LOST, NOT_FOUND, OK, Holding, Settlement, Verdict, refused
 from tenure.stores.sqlite.ending import conclude, drop_unkept
 from tenure.stores.sqlite.enqueueing import enqueue
 from tenure.stores.sqlite.rows import Facts, dumps, facts
 from tenure.stores.sqlite.transaction import NotPlain, Transaction
 
-__all__ = ["settle"]
+__all__ = ["holding", "settle", "settle_held"]
 
 
 def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[Verdict]:
@@ -24,7 +24,7 @@ def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[Verdict]:
     Nearly every job simply finishes: these go in one statement. One that has anything else about it (a lost lease, a
     unique key, somebody who waits) goes by itself.
     """
-    plain = [item for item in settlements if isinstance(item[1], Finish) and not item[1].children]
+    plain = [item for item in settlements if _is_plain(item[1])]
     if not tx.plainly:
         items = dumps([_item(lease, step) for lease, step in plain])
         held = [plain[row[0]] for row in tx.all("held_plainly", items)]
@@ -36,6 +36,11 @@ def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[Verdict]:
         return [OK] * len(settlements)
     done = {id(item[0]) for item in plain}
     return [OK if id(item[0]) in done else _settle_one(tx, item) for item in settlements]
+
+
+def _is_plain(step: Transition) -> bool:
+    # Old versions of SQLite, as Python's may be, cut what they read out of JSON at a NUL.
+    return isinstance(step, Finish) and not step.children and "\0" not in (step.result or "")
 
 
 def _end_plainly(tx: Transaction, settlements: Sequence[Settlement]) -> None:
@@ -55,15 +60,35 @@ def _item(lease: Lease, step: Transition) -> tuple[object, ...]:
     return lease.number, lease.token.fence, lease.token.nonce, step.state, step.result, error
 
 
+def settle_held(tx: Transaction, settlement: Settlement) -> Verdict:
+    """Apply a step under its token, which must not have settled the job before."""
+    return LEASE_LOST if holding(tx, settlement[0]) is Holding.SETTLED else _settle_one(tx, settlement)
+
+
+def holding(tx: Transaction, lease: Lease) -> Holding:
+    """What this lease is worth."""
+    return _worth(lease, facts(tx, [lease.job.id]).get(lease.job.id))
+
+
+def _worth(lease: Lease, job: Facts | None) -> Holding:
+    if job is None:
+        return Holding.GONE
+    if (job.fence, job.nonce) != (lease.token.fence, lease.token.nonce):
+        return Holding.LOST
+    return Holding.HELD if job.state == State.RUNNING else Holding.SETTLED
+
+
 def _settle_one(tx: Transaction, settlement: Settlement) -> Verdict:
     lease, step = settlement
     job = facts(tx, [lease.job.id]).get(lease.job.id)
-    if job is None:
-        return NOT_FOUND
-    if (job.fence, job.nonce) != (lease.token.fence, lease.token.nonce):
-        return LEASE_LOST
-    if job.state != State.RUNNING:
-        return OK  # this very token has settled it before
+    match _worth(lease, job):
+        case Holding.GONE:
+            return NOT_FOUND
+        case Holding.LOST:
+            return LEASE_LOST
+        case Holding.SETTLED:
+            return OK
+    assert job is not None
     match step:
         case Finish():
             return _finish(tx, job, step)

@@ -9,19 +9,18 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
-import apsw
-
 from tenure.clock import Clock
 from tenure.errors import InvalidUrl, StoreUnavailable
 from tenure.inbox import ENTRY_LIMIT
 from tenure.job import JobRecord, NewJob
-from tenure.lease import AbortReason
+from tenure.lease import AbortReason, Lease
 from tenure.options import Retention
 from tenure.patterns import serves
 from tenure.stores.base import (
     STEP,
     Enqueued,
     Fact,
+    Holding,
     Layout,
     Leased,
     LeaseRequest,
@@ -36,10 +35,14 @@ from tenure.stores.base import (
     Verdict,
     WorkerInfo,
 )
+from tenure.stores.guests import Script
 from tenure.stores.sqlite import enqueueing, health, inbox, leasing, operating, reading, schema, settling
 from tenure.stores.sqlite.connection import connect
 from tenure.stores.sqlite.doorbell import Doorbell
 from tenure.stores.sqlite.engine import Engine
+from tenure.stores.sqlite.errands import errand
+from tenure.stores.sqlite.library import Connection, Library
+from tenure.stores.sqlite.own import LiteTransaction, refuse_inside
 from tenure.stores.sqlite.queries import sql
 from tenure.stores.sqlite.rows import dumps
 from tenure.stores.sqlite.transaction import Transaction
@@ -55,8 +58,12 @@ LOOK_EVERY = 0.1
 class SqliteStore(Store):
     """Jobs in a SQLite file. Objects for the same file in one process share connections and a writer thread."""
 
-    def __init__(self, path: str | os.PathLike[str], *, clock: Clock | None = None) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, clock: Clock | None = None, library: Library | None = None
+    ) -> None:
         self._engine = Engine.of(os.path.abspath(path), clock)
+        if library is not None:
+            self._engine.choose(library)
         self._closed = False
         self._bell: Doorbell | None = None
         self._waiting: set[Callable[[], None]] = set()
@@ -65,14 +72,17 @@ class SqliteStore(Store):
 
     @classmethod
     def from_url(cls, url: str) -> SqliteStore:
-        """`sqlite:///relative.db` or `sqlite:////absolute.db`."""
+        """`sqlite:///relative.db` or `sqlite:////absolute.db`; `?library=sqlite3` if the program uses the file through that too."""
         parts = urlsplit(url)
         path = unquote(parts.path)[1:]
-        if parts.netloc or parts.query or parts.fragment or not path:
+        if parts.netloc or parts.fragment or not path:
             raise InvalidUrl(
                 f"{url!r} names no file: write sqlite:///jobs.db, or sqlite:////var/lib/jobs.db with four slashes"
             )
-        return cls(path)
+        option, _, library = parts.query.partition("=")
+        if parts.query and (option != "library" or library not in list(Library)):
+            raise InvalidUrl(f"{url!r} has an option that is not known: ?library=sqlite3 and ?library=apsw are")
+        return cls(path, library=Library(library) if library else None)
 
     async def open(self) -> None:
         self._check_open()
@@ -93,7 +103,7 @@ class SqliteStore(Store):
         self._check_open()
         if not os.path.exists(self._engine.path):  # noqa: ASYNC240  (one stat)
             return Layout(None, schema.KNOWN)
-        connection = connect(self._engine.path, cache_kib=200, flags=apsw.SQLITE_OPEN_READONLY)
+        connection = connect(self._engine.path, self._engine.library, cache_kib=200, mode="ro")
         try:
             return Layout(schema.found(connection), schema.KNOWN)
         finally:
@@ -106,12 +116,30 @@ class SqliteStore(Store):
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         if any(job.unique_raises or job.after for job in jobs):
             return await self._write(lambda tx: enqueueing.enqueue(tx, jobs), durable=True)
-        self._check_open()
+        self._check_outside()
         return await self._engine.write_batch(enqueueing.enqueue, jobs)
 
     def enqueue_now(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        self._check_open()
+        self._check_outside()
         return self._engine.write_now(lambda tx: enqueueing.enqueue(tx, jobs), durable=True)
+
+    transactional = True
+    one_writer = True
+
+    def enqueueing(self, jobs: Sequence[NewJob]) -> Script[list[Enqueued]]:
+        return errand(self._engine, lambda tx: enqueueing.enqueue(tx, jobs))
+
+    def settling(self, settlement: Settlement) -> Script[Verdict]:
+        return errand(self._engine, lambda tx: settling.settle_held(tx, settlement))
+
+    async def begin(self, *, writes: bool = True, timeout: float | None = None) -> LiteTransaction:
+        self._check_open()
+        return await self._engine.begin(writes=writes, timeout=timeout)
+
+    async def holding(self, lease: Lease) -> Holding:
+        self._check_open()
+        # As a write, though it writes nothing: that waits for whoever is writing.
+        return await self._engine.write(lambda tx: settling.holding(tx, lease), durable=False)
 
     async def lease(self, request: LeaseRequest) -> Leased:
         answer = await self._write(lambda tx: leasing.lease(tx, request))
@@ -232,7 +260,7 @@ class SqliteStore(Store):
             if not woken.done():
                 woken.set_result(None)
 
-        def look(seen: int, work: bool = False) -> None:
+        def look(seen: object, work: bool = False) -> None:
             """See whether there is work; a ring is on its way to somebody for what is new, so that is left for the next look."""
             nonlocal timer
             version = self._version()
@@ -247,7 +275,7 @@ class SqliteStore(Store):
         # The mark goes up before the first look: a job that comes after the look finds the mark.
         with bell.waiting(patterns, wake):
             try:
-                look(-1, work=True)
+                look(None, work=True)
                 await woken
             finally:
                 self._waiting.discard(wake)
@@ -255,7 +283,7 @@ class SqliteStore(Store):
                     timer.cancel()
 
     async def _write(self, action: Callable[[Transaction], T], *, durable: bool = False) -> T:
-        self._check_open()
+        self._check_outside()
         return await self._engine.write(action, durable=durable)
 
     async def _read(self, action: Callable[[Transaction], T]) -> T:
@@ -265,6 +293,10 @@ class SqliteStore(Store):
     def _check_open(self) -> None:
         if self._closed:
             raise StoreUnavailable(f"the store {self._engine.path!r} has been closed")
+
+    def _check_outside(self) -> None:
+        self._check_open()
+        refuse_inside(self._engine.path)
 
     def _open_bell(self) -> Doorbell:
         self._check_open()
@@ -276,18 +308,17 @@ class SqliteStore(Store):
         self._signals.extend(signals)
         self._signalled.set()
 
-    def _version(self) -> int:
+    def _version(self) -> object:
         return self._engine.look(_version)
 
     def _has_work(self, patterns: Sequence[str]) -> bool:
         return any(serves(patterns, queue) for queue in self._engine.look(_queues_with_work))
 
 
-def _version(connection: apsw.Connection) -> int:
-    [(version,)] = connection.execute("PRAGMA data_version")
-    assert isinstance(version, int)
-    return version
+def _version(connection: Connection) -> object:
+    """What changes when somebody else has changed the file; another connection would count anew."""
+    return id(connection), connection.execute("PRAGMA data_version").fetchone()
 
 
-def _queues_with_work(connection: apsw.Connection) -> list[str]:
+def _queues_with_work(connection: Connection) -> list[str]:
     return [str(name) for (name,) in connection.execute(sql["queues_with_work"])]

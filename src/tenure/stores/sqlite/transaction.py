@@ -9,12 +9,12 @@ from copy import deepcopy
 from itertools import chain
 from typing import Any
 
-import apsw
 import msgspec
 
 from tenure.clock import Clock
 from tenure.errors import TenureError
 from tenure.stores.base import Signal, SignalKind
+from tenure.stores.guests.guest import LiteConnection
 from tenure.stores.sqlite.queries import sql
 
 __all__ = ["NotPlain", "Row", "Transaction"]
@@ -47,7 +47,7 @@ class Transaction:
 
     __slots__ = ("_connection", "_queues", "_workers", "boot", "edges", "plainly", "signals", "wall", "work")
 
-    def __init__(self, connection: apsw.Connection, clock: Clock, *, plainly: bool = True) -> None:
+    def __init__(self, connection: LiteConnection, clock: Clock, *, plainly: bool = True) -> None:
         self._connection = connection
         self.plainly = plainly
         """Whether to take the usual case for granted, raising `NotPlain` if it is not."""

@@ -4,7 +4,7 @@ SELECT json_group_array(json_array(
     priority, seq, created_at, attempt, losses, fence, misses, max_attempts, max_losses, lease, keep, expires_at,
     json(tags), unique_key, run_id, json(error),
     json(CASE WHEN edges THEN (
-        SELECT json_group_array(result ORDER BY position) FROM tenure_edges WHERE dependent = id
+        SELECT json_group_array(result) FROM (SELECT result FROM tenure_edges WHERE dependent = id ORDER BY position)
     ) END)
 )) FROM (
     SELECT * FROM tenure_jobs
