@@ -7,17 +7,25 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import msgspec
 
-from tenure.errors import Aborted
+from tenure.completion import (
+    Completing,
+    CompletingJoined,
+    Completion,
+    Preparing,
+    PreparingJoined,
+    Transactions,
+)
+from tenure.errors import Aborted, InvalidOption
 from tenure.job import JobRecord, NewJob, Progress
 from tenure.lease import AbortReason, Lease, Token
 
 if TYPE_CHECKING:
     from tenure.handle import Job
-    from tenure.task import Call
+    from tenure.task import Call, Task
 
 __all__ = ["AbortSignal", "Context", "Middleware", "current"]
 
@@ -50,14 +58,14 @@ class AbortSignal:
         """Wait until the job must stop."""
         loop = asyncio.get_running_loop()
         told: asyncio.Future[None] = loop.create_future()
-        self._call_when_aborted(lambda: _call_on(loop, _resolve, told))
+        self.call_when_aborted(lambda: _call_on(loop, _resolve, told))
         await told
         return self._given()
 
     def wait_blocking(self, timeout: float | None = None) -> AbortReason | None:
         """Wait, in a thread, until the job must stop; None if it need not after `timeout` seconds."""
         told = threading.Event()
-        self._call_when_aborted(told.set)
+        self.call_when_aborted(told.set)
         return self._given() if told.wait(timeout) else None
 
     def abort(self, reason: AbortReason) -> bool:
@@ -71,7 +79,8 @@ class AbortSignal:
             waiter()
         return True
 
-    def _call_when_aborted(self, waiter: Callable[[], object]) -> None:
+    def call_when_aborted(self, waiter: Callable[[], object]) -> None:
+        """Call this once the job must stop, on the thread that says so; now, if it must already."""
         with _waiters_lock:
             if self.reason is None:
                 if self._waiters is None:
@@ -100,14 +109,29 @@ def _resolve(told: asyncio.Future[None]) -> None:
 class Context:
     """One attempt, as the function that runs it sees it: injected by annotation, or found with `current()`."""
 
-    __slots__ = ("_children", "_lease", "job", "said", "signal", "worker_id")
+    __slots__ = ("_children", "_task", "_transactions", "completion", "job", "lease", "said", "signal", "worker_id")
 
-    def __init__(self, lease: Lease, worker_id: str, signal: AbortSignal) -> None:
+    def __init__(
+        self,
+        lease: Lease,
+        worker_id: str,
+        signal: AbortSignal,
+        task: Task[..., Any] | None = None,
+        transactions: Transactions | None = None,
+    ) -> None:
         self.job: JobRecord = lease.job
         self.worker_id = worker_id
         self.signal = signal
         """Whether, and why, the job must stop."""
-        self._lease = lease
+
+        self.lease = lease
+        """For the worker."""
+
+        self.completion: Completion | None = None
+        """Once the job has asked for a transaction; for the worker."""
+
+        self._task = task
+        self._transactions = transactions
         self.said: Progress | None = None
         """What the job said of its progress last, until it is written; for the worker."""
 
@@ -121,7 +145,7 @@ class Context:
     @property
     def token(self) -> Token:
         """Proof of the lease: grows with every lease of the job, so that a stale holder can be told from a current one."""
-        return self._lease.token
+        return self.lease.token
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
@@ -144,6 +168,47 @@ class Context:
             self._children = []
         self._children += jobs
         return [call.job(job) for call, job in zip(calls, jobs, strict=True)]
+
+    @overload
+    def prepare(self) -> Preparing: ...
+    @overload
+    def prepare(self, *, connection: Any) -> PreparingJoined: ...
+    def prepare(self, *, connection: Any = None) -> Preparing | PreparingJoined:
+        """Read what the job needs, in a transaction of its own: `async with ctx.prepare() as tx:`, or `with` in a plain `def`.
+
+        `LeaseLost` if the job is no longer held. All reads see one state of the database, and nothing can be written. With
+        `connection` that transaction is the caller's.
+        """
+        if connection is None:
+            return Preparing(self._completion("prepare"), self)
+        return PreparingJoined(self._completion("prepare"), self, connection)
+
+    @overload
+    def complete(self) -> Completing: ...
+    @overload
+    def complete(self, *, connection: Any) -> CompletingJoined: ...
+    def complete(self, *, connection: Any = None) -> Completing | CompletingJoined:
+        """Write, and end the job, in one transaction: `async with ctx.complete() as tx:`, or `with` in a plain `def`.
+
+        Left normally, the writes, `tx.result` and the jobs of `ctx.enqueue` are committed together and the job is final: what the
+        function returns or raises later changes nothing. If the block raises, all of it is rolled back and the
+        exception decides as usual; the block may be tried again. If the lease was lost, it is rolled back too: `LeaseLost`.
+
+        With `connection` the job is settled in the caller's transaction, which the caller commits before the function returns.
+        """
+        if connection is None:
+            return Completing(self._completion("complete"), self)
+        return CompletingJoined(self._completion("complete"), self, connection)
+
+    def _completion(self, method: str) -> Completion:
+        if self.completion is None:
+            if self._transactions is None or self._task is None or not self._transactions.store.transactional:
+                raise InvalidOption(
+                    f"ctx.{method}() needs a worker whose jobs are in a SQL database, sqlite:/// or postgresql://: "
+                    "this job's store has no transactions"
+                )
+            self.completion = Completion(self, self._task, self._transactions)
+        return self.completion
 
     @property
     def children(self) -> tuple[NewJob, ...]:

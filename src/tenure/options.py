@@ -171,6 +171,9 @@ class AppOptions:
     wakeup: bool = True
     """Let the store wake idle workers; False works on polling alone."""
 
+    complete_timeout: Duration = 5.0
+    """Seconds that a block of `ctx.complete()` may take on SQLite, where nobody else can write meanwhile."""
+
     def __post_init__(self) -> None:
         _check_attempts(self.max_attempts)
         _check_lease(self, self.lease, self.renew)
@@ -179,6 +182,7 @@ class AppOptions:
         if self.payload_limit < 1:
             raise InvalidOption(f"payload_limit must be positive, got {self.payload_limit}")
         object.__setattr__(self, "unknown_for", seconds(self.unknown_for, "unknown_for"))
+        object.__setattr__(self, "complete_timeout", seconds(self.complete_timeout, "complete_timeout", least=0.001))
 
 
 def _check_attempts(max_attempts: int | Unset | None) -> None:

@@ -54,7 +54,10 @@ def compute(seconds: float) -> None:
         sum(range(1000))
 
 
-@pytest.mark.parametrize("lane", ["waits", "blocks the loop", "computes on the loop", "computes in a thread"])
+@pytest.mark.parametrize(
+    "lane",
+    ["waits", "blocks the loop", pytest.param("computes on the loop", marks=pytest.mark.long), "computes in a thread"],
+)
 async def test_a_job_longer_than_its_lease_runs_once(
     app: App, url: str, store: Store, start: Start, lane: str
 ) -> None:  # F4, F5
@@ -237,8 +240,15 @@ REASONS = [
 ]
 
 
-@pytest.mark.parametrize("wakeup", [True, False], ids=["signals", "polling"])
-@pytest.mark.parametrize("lane", ["loop", "thread"])
+@pytest.mark.parametrize(
+    ("lane", "wakeup"),
+    [
+        pytest.param("loop", True, id="loop-signals"),
+        pytest.param("thread", True, id="thread-signals"),
+        pytest.param("loop", False, id="loop-polling"),
+        pytest.param("thread", False, id="thread-polling", marks=pytest.mark.long),
+    ],
+)
 @pytest.mark.parametrize(("action", "reason", "state"), REASONS, ids=[action for action, *_ in REASONS])
 async def test_a_running_job_is_told_why_it_must_stop_and_what_it_gives_is_dropped(
     make_app: MakeApp,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tenure.completion import Completion, Stage
 from tenure.context import AbortSignal, Context
 from tenure.lease import AbortReason, Lease
+from tenure.lifecycle import Finish
 from tenure.options import Unset
 from tenure.worker.settings import Settings
 
@@ -43,6 +45,23 @@ class Attempt:
     def lost(self) -> bool:
         """Whether the lease is gone."""
         return self.signal.reason not in STILL_HELD
+
+    @property
+    def completion(self) -> Completion | None:
+        """How far it is on its way to an end in a transaction of its own, if it has begun one."""
+        return None if self.context is None else self.context.completion
+
+    @property
+    def completing(self) -> bool:
+        """Whether such a transaction may have made it final, or may any moment: then its token alone decides."""
+        completion = self.completion
+        return completion is not None and completion.under_way
+
+    @property
+    def completed(self) -> Finish | None:
+        """How such a transaction has ended it, if one has."""
+        completion = self.completion
+        return completion.step if completion is not None and completion.stage is Stage.FINAL else None
 
     @property
     def running(self) -> bool:

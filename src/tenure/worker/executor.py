@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from tenure.completion import Completion, Stage, Transactions, to_the_end
 from tenure.context import Context, Middleware, running
-from tenure.errors import PayloadTooLarge, UnknownTask
+from tenure.errors import JobError, PayloadTooLarge, UnknownTask
 from tenure.job import ErrorInfo, State
 from tenure.lease import AbortReason
 from tenure.lifecycle import Finish, next_step
@@ -43,6 +45,7 @@ class Executor:
         settings: SettingsOf,
         settler: Settler,
         threads: Threads,
+        transactions: Transactions,
         middleware: Sequence[Middleware],
         payload_limit: int,
     ) -> None:
@@ -50,6 +53,7 @@ class Executor:
         self._settings = settings
         self._settler = settler
         self._threads = threads
+        self._transactions = transactions
         self._middleware = middleware
         self._payload_limit = payload_limit
 
@@ -58,12 +62,14 @@ class Executor:
         job, settings = attempt.lease.job, attempt.settings
         try:
             outcome = await self._outcome(attempt)
+            if attempt.completion is not None:
+                outcome = await _after(attempt.completion, outcome)
             step = next_step(job, outcome, settings.policy)
         except Exception as error:
             log.exception("job %s of task %s could not be judged, it fails", job.id, job.task)
             step = Finish(State.FAILED, error=error_info(error))
-        if attempt.lost:
-            log.debug("job %s of task %s lost its lease: %s", job.id, job.task, attempt.signal.reason)
+        if attempt.lost and attempt.completed is None:
+            self._settler.lost(attempt)
         else:
             self._settler.add(attempt, step)
 
@@ -75,7 +81,9 @@ class Executor:
             return await self._unknown(attempt)
         if len(job.payload) > self._payload_limit:
             return Undecodable(error_info(PayloadTooLarge(len(job.payload), self._payload_limit)))
-        attempt.context = context = Context(attempt.lease, job.worker or "", attempt.signal)
+        attempt.context = context = Context(
+            attempt.lease, job.worker or "", attempt.signal, settings.task, self._transactions
+        )
         if settings.timeout is None:
             return await perform(settings.task, context, self._middleware, self._threads)
         timer = asyncio.get_running_loop().call_later(settings.timeout, self._time_is_over, attempt)
@@ -111,6 +119,38 @@ class Executor:
             return Unknown(outcome.error, known_elsewhere=True)
         known = any(job.task in worker.tasks for worker in workers if worker.silent_for < LIVE)
         return Unknown(outcome.error, known)
+
+
+async def _after(completion: Completion, outcome: Outcome) -> Outcome:
+    """What the end of the function means for a job that may have ended in a transaction of its own."""
+    joined = completion.stage is Stage.JOINED
+    with contextlib.suppress(asyncio.CancelledError):  # meant for the function, which has ended
+        await to_the_end(completion.resolve())
+    job = completion.lease.job
+    if completion.stage is Stage.FINAL:
+        if (late := _late(outcome, completion.step.result)) is not None:
+            log.warning("job %s of task %s is complete all the same: %s", job.id, job.task, late)
+    elif joined and isinstance(outcome, Succeeded):
+        forgot = JobError(
+            "the function returned, and the transaction of ctx.complete(connection=…) was not committed: commit it before"
+        )
+        return Raised(forgot, ErrorInfo("JobError", str(forgot)))
+    return outcome
+
+
+def _late(outcome: Outcome, result: str | None) -> str | None:
+    """What a function has said after its job was complete with this result, if it was anything new."""
+    match outcome:
+        case Succeeded(value, _) if value in ("null", result):
+            return None
+        case Released():
+            return None
+        case Succeeded():
+            return "what it returned afterwards is dropped, set tx.result instead"
+        case Raised(_, error):
+            return f"afterwards it raised {error.type}: {error.message[:200]!r}"
+        case _:
+            return f"its answer {type(outcome).__name__} came afterwards"
 
 
 async def perform(task: Task[..., Any], ctx: Context, middleware: Sequence[Middleware], threads: Threads) -> Outcome:

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 from typing import NoReturn
 
@@ -82,6 +82,7 @@ class Keeper:
         self._watches_buffer = False
 
         self._look = Wakeup()
+        self._renewing = asyncio.Lock()
         self._filled = asyncio.Event()
         self._leaving = asyncio.Event()
         self._ended = asyncio.Event()
@@ -121,6 +122,10 @@ class Keeper:
         """Keep these no longer: they are settled, or lost."""
         with self._lock:
             self._held.difference_update(attempts)
+
+    async def secure(self, seconds: float) -> None:
+        """Hold everything for so many seconds more than usual, in which nothing can be renewed. Raises what the store raises."""
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._secure(seconds), self._loop))
 
     # The thread.
 
@@ -173,33 +178,46 @@ class Keeper:
 
     async def _renew(self) -> float:
         """Renew in one call all that is due; with it go what jobs say of their progress, and doubts about being held."""
-        now = monotonic()
-        doubted, self._doubted = self._doubted, set()
-        every_second = now >= self._next_second
-        asked: list[tuple[Attempt, Renewal]] = []
-        for attempt in self._snapshot():
-            due = attempt.renew_at is not None and attempt.renew_at <= now
-            said = attempt.context.said if every_second and attempt.context is not None else None
-            if due or said is not None or attempt.lease.job.id in doubted or (every_second and not self._listens):
-                asked.append((attempt, Renewal(attempt.lease, attempt.wanted_ttl if due else None, said)))
-        if asked:
+        async with self._renewing:
+            now = monotonic()
+            doubted, self._doubted = self._doubted, set()
+            every_second = now >= self._next_second
+            asked: list[tuple[Attempt, Renewal]] = []
+            for attempt in self._snapshot():
+                due = attempt.renew_at is not None and attempt.renew_at <= now
+                said = attempt.context.said if every_second and attempt.context is not None else None
+                if due or said is not None or attempt.lease.job.id in doubted or (every_second and not self._listens):
+                    asked.append((attempt, Renewal(attempt.lease, attempt.wanted_ttl if due else None, said)))
             try:
-                answers = await self._store.renew([renewal for _, renewal in asked])
+                await self._ask(asked, now)
             except GONE:
                 self._doubted |= doubted
                 raise
-            for (attempt, renewal), reason in zip(asked, answers, strict=True):
-                if reason is not None:
-                    self._abort(attempt, reason)
-                    continue
-                if renewal.ttl is not None:
-                    attempt.renewed_at, attempt.ttl = now, renewal.ttl
-                if attempt.context is not None and attempt.context.said is renewal.progress:
-                    attempt.context.said = None
         if every_second:
             self._next_second = now + SECOND
         times = [at for attempt in self._snapshot() if (at := attempt.renew_at) is not None]
         return max(min(times, default=now + 60.0) - monotonic(), 0.01)
+
+    async def _secure(self, seconds: float) -> None:
+        # One after the other: a renewal of the usual length that came second would count.
+        async with self._renewing:
+            kept = [attempt for attempt in self._snapshot() if attempt.settings.renew is not None]
+            asked = [(attempt, Renewal(attempt.lease, attempt.wanted_ttl + seconds)) for attempt in kept]
+            await self._ask(asked, monotonic())
+
+    async def _ask(self, asked: Sequence[tuple[Attempt, Renewal]], now: float) -> None:
+        """Have the store renew these, and let go of those that it does not."""
+        if not asked:
+            return
+        answers = await self._store.renew([renewal for _, renewal in asked])
+        for (attempt, renewal), reason in zip(asked, answers, strict=True):
+            if reason is not None:
+                self._abort(attempt, reason)
+                continue
+            if renewal.ttl is not None:
+                attempt.renewed_at, attempt.ttl = now, renewal.ttl
+            if attempt.context is not None and attempt.context.said is renewal.progress:
+                attempt.context.said = None
 
     async def _hear(self) -> float:
         """Doubt jobs of which the store signals something: a signal may be late and mean an older lease, a renewal tells."""
@@ -231,7 +249,7 @@ class Keeper:
         now = monotonic()
         # What has ended and is not settled is not given up: the token decides, however late the settle comes.
         kept = self._snapshot()
-        held = [attempt for attempt in kept if not attempt.ended]
+        held = [attempt for attempt in kept if not (attempt.ended or attempt.completing)]
         overdue = [attempt for attempt in held if attempt.give_up_at <= now]
         for attempt in overdue:
             self._abort(attempt, AbortReason.ERROR)
@@ -271,6 +289,8 @@ class Keeper:
     def _abort(self, attempt: Attempt, reason: AbortReason) -> None:
         """Tell a job that its lease is gone: what runs in a thread sees it at once, a coroutine is cancelled on its loop."""
         self.drop([attempt])
+        if attempt.completing and reason in (AbortReason.COMPLETED, AbortReason.NOT_FOUND, AbortReason.TAKEN):
+            return  # by its own transaction, most likely; the executor asks
         if attempt.signal.abort(reason):
             _call(self._worker_loop, attempt.interrupt)
 

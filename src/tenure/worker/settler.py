@@ -10,7 +10,7 @@ from tenure.errors import JobError
 from tenure.job import ErrorInfo, State
 from tenure.lifecycle import Finish, Park, Requeue, Transition, next_step
 from tenure.outcome import Raised
-from tenure.stores.base import LEASE_LOST, STEP, Settlement, Store, Verdict, VerdictKind
+from tenure.stores.base import LEASE_LOST, OK, STEP, Settlement, Store, Verdict, VerdictKind
 from tenure.worker.attempt import Attempt
 from tenure.worker.failure import error_info
 from tenure.worker.outage import GONE
@@ -43,11 +43,27 @@ class Settler:
         return len(self._ended)
 
     def add(self, attempt: Attempt, step: Transition) -> None:
-        """Have this step settled with the next round trip; only the first of an attempt counts."""
-        if not attempt.ended:
-            attempt.ended = True
+        """Have this step settled with the next round trip; only the first of an attempt counts.
+
+        One that a transaction of its own has ended is settled already. While that is still open, nothing is sent: whoever settles
+        waits for it, and all others of the round trip would.
+        """
+        if attempt.ended:
+            return
+        attempt.ended = True
+        if attempt.completion is None or not attempt.completing:
             self._ended.append((attempt, step))
-            self._wakeup.set()
+        elif (completed := attempt.completed) is not None:
+            self.settled([(attempt, completed)], [OK])
+        else:
+            self.lost(attempt)
+        self._wakeup.set()
+
+    def lost(self, attempt: Attempt) -> None:
+        """Let go of a job that is no longer the worker's, or whose end others decide."""
+        job = attempt.lease.job
+        log.debug("job %s of task %s lost its lease: %s", job.id, job.task, attempt.signal.reason)
+        self._keeper.drop([attempt])
 
     def take(self) -> list[Ended]:
         """What is to be settled now; `settled` or `put_back` must follow."""

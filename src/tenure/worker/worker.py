@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from tenure.checks import Duration, seconds
+from tenure.completion import Transactions
 from tenure.context import Middleware
 from tenure.lease import AbortReason, new_nonce
 from tenure.lifecycle import RELEASE
@@ -214,6 +215,7 @@ class Worker:
             self._settings,
             self._settler,
             self._threads,
+            Transactions(self._store, seconds(app.options.complete_timeout, "complete_timeout"), self._keeper.secure),
             (*app.middlewares, *self._middleware),
             app.options.payload_limit,
         )

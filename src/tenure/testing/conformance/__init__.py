@@ -30,6 +30,7 @@ from tenure.testing.conformance.registry import Registry
 from tenure.testing.conformance.retention import Keeping
 from tenure.testing.conformance.scene import MakeStore, PutIn
 from tenure.testing.conformance.settling import Settling
+from tenure.testing.conformance.transactions import Transactions
 from tenure.testing.conformance.unique import Unique
 from tenure.testing.conformance.waiting import Waiting
 
@@ -38,7 +39,19 @@ __all__ = ["MakeStore", "PutIn", "StoreConformance"]
 
 @pytest.mark.asyncio
 class StoreConformance(
-    Enqueueing, Leasing, Settling, Reaping, Operators, Edges, Unique, Keeping, Registry, Waiting, Listing, Inbox
+    Enqueueing,
+    Leasing,
+    Settling,
+    Reaping,
+    Operators,
+    Edges,
+    Unique,
+    Keeping,
+    Registry,
+    Waiting,
+    Listing,
+    Inbox,
+    Transactions,
 ):
     """Everything that a store promises. Subclass it, and say where `clock`, `make_store` and `put_in` come from."""
 

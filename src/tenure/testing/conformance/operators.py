@@ -264,6 +264,15 @@ class Operators:
 
         assert [verdict.kind for verdict in verdicts] == ["refused", "ok", "not_found", "refused"]
 
+    @pytest.mark.parametrize("text", ["", "\0", "x'; --", "\u2603" * 300])
+    async def test_any_text_may_be_asked_for(self, store: Store, text: str) -> None:
+        assert await store.get([text]) == [None]
+        assert await store.wait([text]) == {text: None}
+        assert await store.complete(text, "1") == NOT_FOUND
+        assert await store.delete([text]) == []
+        for ask in (store.cancel, store.retry, store.trigger):
+            assert await ask([text]) == [NOT_FOUND]
+
     # Delete.
 
     @pytest.mark.parametrize("place", [*PLACES, *ENDS])
