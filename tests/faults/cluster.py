@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from tenure import Job
 from tenure.errors import OutcomeUnknown, StoreUnavailable
 from tenure.job import JobRecord, State
 from tenure.stores.base import QueueInfo
+from tests.stores.postgres.soundness import unsound_at
 
 from .checker import check
 from .history import Ended, History, Start, Violation, read
@@ -99,6 +101,8 @@ class Cluster:
         if self.url.startswith("sqlite"):
             assert sound(self.path)
             assert counted(self.path) == recounted(self.path)
+        elif self.url.startswith("postgres"):
+            assert asyncio.run(unsound_at(self.url)) == []
         calls, starts = read(self.folder.glob("*.history"))
         return check(History(calls, starts, [Ended.of(record) for record in records]))
 

@@ -29,7 +29,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "jobs.db"
 
 
-@pytest.fixture(params=["sqlite", "redis"])
+@pytest.fixture(params=["sqlite", "redis", "postgres"])
 def url(request: pytest.FixtureRequest) -> str:
     """A store that nobody has used, of each kind that processes can share."""
     return a_url(request)

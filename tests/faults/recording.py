@@ -81,12 +81,14 @@ class RecordedStore:
             outcome.items = [Item(id=answer.id, duplicate=answer.duplicate) for answer in answers]
         return answers
 
-    def enqueue_now(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    def enqueue_now(self, jobs: Sequence[NewJob]) -> list[Enqueued] | None:
         number = self._recorder.ask("enqueue", [_new(job) for job in jobs])
         with _Outcome(self._recorder, number) as outcome:
             answers = self._store.enqueue_now(jobs)
-            assert answers is not None
-            outcome.items = [Item(id=answer.id, duplicate=answer.duplicate) for answer in answers]
+            if answers is None:
+                outcome.word = "fail"  # it cannot: nothing was done, and another way is taken
+            else:
+                outcome.items = [Item(id=answer.id, duplicate=answer.duplicate) for answer in answers]
         return answers
 
     async def lease(self, request: LeaseRequest) -> Leased:
@@ -183,6 +185,7 @@ class _Outcome:
     def __init__(self, recorder: Recorder, number: int) -> None:
         self._recorder = recorder
         self._number = number
+        self.word = "ok"
         self.items: list[Item] = []
 
     def __enter__(self) -> Self:
@@ -190,7 +193,7 @@ class _Outcome:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if error is None:
-            self._recorder.answer(self._number, "ok", self.items)
+            self._recorder.answer(self._number, self.word, self.items)
         elif isinstance(error, TenureError) and not isinstance(error, OutcomeUnknown):
             self._recorder.answer(self._number, "fail")
         # Anything else, a cancelled wait above all, leaves the outcome unknown.

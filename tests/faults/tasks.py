@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from tenure import App, Backoff, Context
+from tenure import App, Backoff, Context, Retention
 from tenure.stores import open_store
 from tenure.stores.base import Leased, LeaseRequest, Settlement, Store, Verdict
 
@@ -54,7 +54,9 @@ def make_app(url: str, folder: str | os.PathLike[str]) -> App:
     def open_dying() -> Store:
         return cast("Store", DyingStore(open_store(url), recorder))
 
-    app = App(open_dying, lease=1, retry=Backoff(initial=0.01, jitter=0), max_attempts=3)
+    app = App(
+        open_dying, lease=1, retry=Backoff(initial=0.01, jitter=0), max_attempts=3, keep=Retention(count=1_000_000)
+    )
 
     @app.middleware
     async def record(ctx: Context, call_next: Callable[[], Awaitable[Any]]) -> Any:

@@ -7,11 +7,13 @@ import subprocess
 import sys
 
 import apsw
+import asyncpg  # type: ignore[import-untyped]
 import redis
 
 from tenure.job import State
 from tenure.stores.base import Search, Store
-from tenure.stores.redis.address import Address
+from tenure.stores.postgres.address import Address as PostgresAddress
+from tenure.stores.redis.address import Address as RedisAddress
 from tenure.stores.redis.keys import Keys
 
 ENTRIES = 900
@@ -31,7 +33,7 @@ asyncio.run(main())
 
 async def test_a_taker_that_is_killed_loses_nothing_and_makes_nothing_twice(url: str, store: Store) -> None:  # F1, H1
     await store.open()
-    put_in(url, [b'{"task":"t","args":[%d]}' % number for number in range(ENTRIES)])
+    await put_in(url, [b'{"task":"t","args":[%d]}' % number for number in range(ENTRIES)])
 
     for steps in (1, 5, 20):
         taker = subprocess.Popen([sys.executable, "-c", TAKER, url], stdout=subprocess.PIPE)
@@ -48,13 +50,19 @@ async def test_a_taker_that_is_killed_loses_nothing_and_makes_nothing_twice(url:
     assert await waiting(store) == [b'{"args":[%d]}' % number for number in range(ENTRIES)]
 
 
-def put_in(url: str, entries: list[bytes]) -> None:
+async def put_in(url: str, entries: list[bytes]) -> None:
     if url.startswith("sqlite"):
         with contextlib.closing(apsw.Connection(url.removeprefix("sqlite:///"))) as producer, producer:
             producer.executemany("INSERT INTO tenure_inbox (queue, entry) VALUES ('q', ?)", [(e,) for e in entries])
-        return
-    with redis.Redis.from_url(url.partition("?")[0]) as producer:
-        producer.rpush(Keys(Address.from_url(url).namespace).inbox("q"), *entries)
+    elif url.startswith("redis"):
+        with redis.Redis.from_url(url.partition("?")[0]) as producer:
+            producer.rpush(Keys(RedisAddress.from_url(url).namespace).inbox("q"), *entries)
+    else:
+        address = PostgresAddress.from_url(url)
+        producer = await asyncpg.connect(address.dsn)
+        insert = f"INSERT INTO {address.schema}.inbox (queue, entry) VALUES ('q', $1)"
+        await producer.executemany(insert, [(entry.decode(),) for entry in entries])
+        await producer.close()
 
 
 async def waiting(store: Store) -> list[bytes]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import signal
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import pytest
 
+from tests.servers.postgres import Postgres
 from tests.servers.server import Server
 
 from .cluster import Cluster
@@ -42,27 +44,33 @@ class Moved:
 class Killed:
     """A server that is dead."""
 
-    def __init__(self, server: Server) -> None:
-        self.go = server.kill
+    def __init__(self, server: Server | Postgres, kill: Callable[[], None]) -> None:
+        self.go = kill
+        self.url = server.url
         self._server = server
 
     def come_back(self) -> None:
         self._server.start()
 
 
-@pytest.fixture(params=["sqlite", "redis"])
+@pytest.fixture(params=["sqlite", "redis", "postgres"])
 def absence(request: pytest.FixtureRequest, path: Path, tmp_path: Path) -> Iterator[Absence]:
-    if request.param == "sqlite":
-        yield Moved(path)
-        return
-    server = Server(tmp_path / "redis", "--appendonly", "yes").start()
-    yield Killed(server)
-    server.kill()
+    match request.param:
+        case "sqlite":
+            yield Moved(path)
+        case "redis":
+            redis = Server(tmp_path / "redis", "--appendonly", "yes").start()
+            yield Killed(redis, redis.kill)
+            redis.kill()
+        case "postgres":
+            postgres = Postgres().start()
+            yield Killed(postgres, lambda: postgres.stop(signal.SIGQUIT))
+            postgres.remove()
 
 
 @pytest.fixture
 def url(absence: Absence, path: Path) -> str:
-    return absence._server.url if isinstance(absence, Killed) else f"sqlite:///{path}"
+    return absence.url if isinstance(absence, Killed) else f"sqlite:///{path}"
 
 
 def test_workers_ride_out_the_absence_of_the_store(cluster: Cluster, absence: Absence) -> None:  # F7, F17, G7, H23

@@ -4,39 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import random
-import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
 from tenure import App
 from tenure.errors import OutcomeUnknown
 from tenure.job import State
-from tenure.lease import Lease, new_nonce
-from tenure.options import Retention
-from tenure.stores.base import LeaseRequest, Renewal, Search, Store
+from tenure.stores.base import Store
 from tenure.stores.redis.keys import Keys
 from tenure.stores.redis.scripts import scripts
-from tenure.testing.conformance.scene import (
-    FAIL,
-    SUCCEED,
-    a_job,
-    a_worker,
-    assert_counters_equal_a_recount,
-    enqueue,
-    everything,
-    lease,
-    lease_one,
-    record,
-)
+from tenure.testing.conformance.scene import a_job, assert_counters_equal_a_recount, lease_one, record
 from tests.servers.proxy import Proxy, proxied
 from tests.servers.server import Server
 
+from .calls import CALLS, Call, Scene, a_request, a_scene, after, states
 from .cluster import Cluster
-from .processes import Processes, eventually
+from .network import failing
+from .processes import eventually
 from .scale import lengths
 
 
@@ -59,105 +46,29 @@ def url(proxy: Proxy) -> str:
     return f"redis://127.0.0.1:{proxy.port}?timeout=1&connect_timeout=1"
 
 
-class Scene(NamedTuple):
-    """A store that has been used for all that follows, and what is in it."""
-
-    store: Store
-    held: Lease
-
-
 @pytest.fixture
 async def scene(store: Store, server: Server) -> Scene:
     for script in scripts.values():
         server.do("SCRIPT", "LOAD", script.source)
-    await store.register(a_worker())
-    await enqueue(store, a_job(id="held"), a_job(id="fail"))
-    held = await lease_one(store)
-    [fail] = await lease(store, limit=1)
-    await store.settle([(fail, FAIL)])
-    await enqueue(store, a_job(id="waiting"), a_job(id="scheduled", delay=3600))
-    server.do("RPUSH", Keys("tenure").inbox("q"), b'{"task": "t", "id": "foreign"}')
-    return Scene(store, held)
+
+    async def put_in(queue: str, entry: bytes) -> None:
+        server.do("RPUSH", Keys("tenure").inbox(queue), entry)
+
+    return await a_scene(store, put_in)
 
 
-def a_request(**changes: Any) -> LeaseRequest:
-    usual: dict[str, Any] = {"queues": ("q",), "limit": 10, "worker": "w", "ttl": 30.0, "nonce": new_nonce()}
-    return LeaseRequest(**usual | changes)
-
-
-async def states(scene: Scene) -> dict[str, State]:
-    return {job.id: job.state for job in await everything(scene.store)}
-
-
-class Call(NamedTuple):
-    """A call whose answer is lost, made once more with the answer, and what is then in the store."""
-
-    ask: Callable[[Scene], Awaitable[Any]]
-    again: Callable[[Any], bool]
-    changed: dict[str, State | None] = {}
-    """States that differ from those before."""
-
-
-def kinds(*wanted: str) -> Callable[[Any], bool]:
-    return lambda verdicts: [verdict.kind for verdict in verdicts] == [*wanted]
-
-
-CALLS = {
-    "enqueue": Call(
-        lambda scene: scene.store.enqueue([a_job(id="new")]),
-        lambda answers: [answer.id for answer in answers] == ["new"],
-        {"new": State.WAITING},
-    ),
-    "enqueue that may be refused": Call(
-        lambda scene: scene.store.enqueue([a_job(id="new", after=("waiting",))]),
-        lambda answers: [answer.state for answer in answers] == ["blocked"],
-        {"new": State.BLOCKED},
-    ),
+HERE = CALLS | {
     "enqueue_now": Call(
         lambda scene: asyncio.to_thread(scene.store.enqueue_now, [a_job(id="new")]),
         lambda answers: [answer.id for answer in answers] == ["new"],
         {"new": State.WAITING},
     ),
-    "lease": Call(
-        lambda scene: scene.store.lease(a_request()), lambda leased: leased.leases == [], {"waiting": State.RUNNING}
-    ),
-    "settle": Call(lambda scene: scene.store.settle([(scene.held, SUCCEED)]), kinds("ok"), {"held": State.SUCCEEDED}),
-    "settle_and_lease": Call(
-        lambda scene: scene.store.settle_and_lease([(scene.held, SUCCEED)], a_request()),
-        lambda answer: kinds("ok")(answer[0]) and answer[1].leases == [],
-        {"held": State.SUCCEEDED, "waiting": State.RUNNING},
-    ),
-    "renew": Call(lambda scene: scene.store.renew([Renewal(scene.held, ttl=60)]), lambda reasons: reasons == [None]),
-    "reap": Call(lambda scene: scene.store.reap(["q"]), lambda reaped: reaped == []),
-    "retire": Call(lambda scene: scene.store.retire("w"), lambda reaped: reaped == [], {"held": State.WAITING}),
-    "register": Call(lambda scene: scene.store.register(a_worker("x")), lambda nothing: nothing is None),
-    "beat": Call(lambda scene: scene.store.beat("w", 1), lambda known: known is True),
-    "leave": Call(lambda scene: scene.store.leave("w"), lambda nothing: nothing is None),
-    "cancel": Call(lambda scene: scene.store.cancel(["held"]), kinds("refused"), {"held": State.CANCELLED}),
-    "complete": Call(
-        lambda scene: scene.store.complete("held", "1"),
-        lambda verdict: verdict.kind == "refused",
-        {"held": State.SUCCEEDED},
-    ),
-    "retry": Call(lambda scene: scene.store.retry(["fail"]), kinds("refused"), {"fail": State.WAITING}),
-    "trigger": Call(lambda scene: scene.store.trigger(["scheduled"]), kinds("refused")),
-    "delete": Call(lambda scene: scene.store.delete(["held"]), lambda gone: gone == [], {"held": None}),
-    "pause": Call(lambda scene: scene.store.pause("q"), lambda changed: changed is False),
-    "resume": Call(lambda scene: scene.store.resume("q"), lambda changed: changed is False),
-    "purge": Call(lambda scene: scene.store.purge("q"), lambda gone: gone == 0, {"waiting": None, "scheduled": None}),
-    "prune": Call(lambda scene: scene.store.prune(Retention(failed=0), {}), lambda gone: gone == 0, {"fail": None}),
-    "take_in": Call(lambda scene: scene.store.take_in(["q"]), lambda taken: taken == 0, {"foreign": State.WAITING}),
-    "get": Call(lambda scene: scene.store.get(["held"]), lambda jobs: jobs[0].state == "running"),
-    "search": Call(lambda scene: scene.store.search(Search()), lambda page: len(page.jobs) == 4),
-    "queues": Call(lambda scene: scene.store.queues(), lambda queues: queues[0].running == 1),
-    "workers": Call(lambda scene: scene.store.workers(), lambda workers: len(workers) == 1),
-    "wait": Call(lambda scene: scene.store.wait(["fail"]), lambda found: found["fail"].state == "failed"),
 }
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", HERE)
 async def test_a_call_whose_answer_is_lost_may_be_made_again(scene: Scene, proxy: Proxy, name: str) -> None:  # F16
-    call, before = CALLS[name], await states(scene)
+    call, before = HERE[name], await states(scene)
     proxy.lose_reply(to=b"EVALSHA")
 
     try:
@@ -169,8 +80,7 @@ async def test_a_call_whose_answer_is_lost_may_be_made_again(scene: Scene, proxy
 
     assert proxy.lost.is_set()
     assert call.again(answer)
-    expected = {id_: state for id_, state in (before | call.changed).items() if state is not None}
-    assert await states(scene) == expected
+    assert await states(scene) == after(call, before)
     await assert_counters_equal_a_recount(scene.store)
 
 
@@ -218,40 +128,19 @@ async def test_a_waiting_call_notices_that_nobody_is_there(store: Store, proxy: 
 
 @pytest.mark.parametrize("seconds", lengths(4, 60))
 def test_a_network_that_fails_all_the_time_costs_time_and_nothing_else(
-    cluster: Cluster, proxy: Proxy, processes: Processes, seconds: int
+    cluster: Cluster, proxy: Proxy, seconds: int
 ) -> None:  # F16, I1, I2, I5, I6
-    chance = random.Random(seconds)
-    over = threading.Event()
-
-    def fail() -> None:
-        while not over.wait(chance.uniform(0, 0.1)):
-            match chance.choice(["lose", "lose", "lose", "cut", "deafen", "drip"]):
-                case "lose":
-                    proxy.lose_reply(to=b"EVALSHA")
-                case "cut":
-                    proxy.cut()
-                case "deafen" if chance.random() < 0.3:
-                    proxy.deafen()
-                case _:
-                    proxy.drip = 0.001
-                    over.wait(0.05)
-                    proxy.drip = None
-
-    failing = threading.Thread(target=fail)
     for _ in range(2):
         cluster.worker("-c", "3")
-    failing.start()
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
-            cluster.enqueue("quick", 1, number=10)
-            cluster.enqueue("nap", 0.01, number=3)
-        except OutcomeUnknown:
-            pass  # it is on record
-        time.sleep(0.1)  # retention keeps ten thousand finished jobs, and all of these must be there in the end
-    over.set()
-    failing.join()
-    proxy.heal()
+    with failing(proxy, b"EVALSHA", random.Random(seconds)):
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            try:
+                cluster.enqueue("quick", 1, number=10)
+                cluster.enqueue("nap", 0.01, number=3)
+            except OutcomeUnknown:
+                pass  # it is on record
+            time.sleep(0.1)  # retention keeps ten thousand finished jobs, and all of these must be there in the end
     cluster.wait_for_answers()
 
     records = cluster.wait_for_end(timeout=60)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from tenure import App
-from tenure.errors import JobNotFound, OutcomeUnknown, StoreError, StoreFull, StoreUnavailable
+from tenure.errors import JobNotFound, StoreError, StoreFull
 from tenure.stores import open_store
 from tests.servers.proxy import proxied
 from tests.servers.server import Server
 
 from .cluster import Cluster
 from .processes import eventually
+from .producer import Producer
 from .scale import lengths
 
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
@@ -35,30 +35,6 @@ def server(tmp_path: Path) -> Iterator[Server]:
 @pytest.fixture
 def url(server: Server) -> str:
     return f"{server.url}?timeout=2"
-
-
-class Producer:
-    """A thread that enqueues all the time, whatever comes; what it was told is on record."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._produce)
-        self._thread.start()
-
-    def _produce(self) -> None:
-        while not self._over.wait(
-            0.03
-        ):  # retention keeps ten thousand finished jobs; all of these must be there in the end
-            try:
-                self._cluster.enqueue("quick", 1, number=5)
-                self._cluster.enqueue("nap", 0.01, number=2)
-            except (StoreUnavailable, OutcomeUnknown):
-                pass
-
-    def stop(self) -> None:
-        self._over.set()
-        self._thread.join()
 
 
 @pytest.mark.parametrize("kills", lengths(2, 20))

@@ -59,7 +59,7 @@ def test_nothing_is_lost_when_workers_are_killed_again_and_again(cluster: Cluste
         time.sleep(chance.uniform(0, 0.2))  # the instant of the kill is what the test is about
         workers[victim].kill()
         workers[victim] = cluster.worker("-c", "3")
-    cluster.wait_for_end(timeout=50)
+    cluster.wait_for_end(timeout=30 + 5 * kills)
 
     assert cluster.violations() == []
     assert {record.state for record in cluster.records().values()} == {"succeeded"}

@@ -15,6 +15,9 @@ __all__ = ["Proxy", "proxied"]
 
 T = TypeVar("T")
 
+BEGINNING = 4096
+"""Bytes of what a client says that are remembered."""
+
 
 class Proxy:
     """Hands bytes on between clients of its port and a server, until it is told otherwise. For any thread."""
@@ -27,6 +30,7 @@ class Proxy:
         self._thread.start()
         self._pairs: set[_Pair] = set()
         self._losing: bytes | None = None
+        self._passing = 0
         self.lost = threading.Event()
         """Set when a reply has been lost."""
 
@@ -40,19 +44,25 @@ class Proxy:
         self._server = self._do(asyncio.start_server(self._connected, "127.0.0.1", 0, ssl=tls))
         self.port: int = self._server.sockets[0].getsockname()[1]
 
-    def lose_reply(self, to: bytes) -> None:
-        """Hand the next request that contains this on, and cut the connection when it has been answered, in place of the answer."""
+    def lose_reply(self, to: bytes, after: int = 0) -> None:
+        """Hand the next request that contains this on, and cut the connection when it has been answered, in place of the answer.
+
+        `after` so many of them, which are left alone.
+        """
         self.lost.clear()
-        self._losing = to
+        self._losing, self._passing = to, after
 
     def blackhole(self) -> None:
         """Swallow everything in both directions, and keep all connections up."""
         self._call(self.open.clear)
 
-    def deafen(self) -> None:
-        """Swallow everything on the connections that there are, and keep them up; new ones are served."""
+    def deafen(self, who_said: bytes = b"") -> None:
+        """Swallow everything on the connections that there are, and keep them up; new ones are served.
+
+        `who_said`: only on those where this was said early on.
+        """
         for pair in tuple(self._pairs):
-            pair.deaf = True
+            pair.deaf = pair.deaf or who_said in pair.began
 
     def heal(self) -> None:
         self.drip = None
@@ -114,9 +124,12 @@ class Proxy:
             await self.open.wait()
             if pair.deaf:
                 continue
+            pair.began += data[: BEGINNING - len(pair.began)]
             if self._losing is not None and self._losing in data:
-                self._losing = None
-                pair.doomed = True
+                if self._passing == 0:
+                    self._losing = None
+                    pair.doomed = True
+                self._passing -= 1
             pair.there.write(data)
             await pair.there.drain()
         raise _EndedError
@@ -146,6 +159,7 @@ class _Pair:
     def __init__(self, here: asyncio.StreamWriter, there: asyncio.StreamWriter) -> None:
         self.here = here
         self.there = there
+        self.began = b""
         self.doomed = False
         self.deaf = False
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import contextlib
 import functools
 import os
-import secrets
 import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import apsw
-import asyncpg  # type: ignore[import-untyped]
 import pytest
 import redis
 from hypothesis import HealthCheck, settings
@@ -30,6 +27,7 @@ from tenure.stores.sqlite.store import SqliteStore
 from tenure.testing.clock import ManualClock
 from tenure.testing.machine import Party, StoreMachine
 from tests.servers.postgres import SHARED, Postgres
+from tests.servers.schema import Schema
 from tests.servers.server import Server
 
 LONG = bool(os.environ.get("TENURE_LONG"))
@@ -81,28 +79,19 @@ def _redis_server() -> str:
 
 
 def postgres(clock: ManualClock) -> Party:
-    server = _postgres_server()
-    schema = f"m{secrets.token_hex(8)}"
-    address = PostgresAddress.from_url(f"{server}{'&' if '?' in server else '?'}schema={schema}")
-
-    async def execute(statement: str, *values: object) -> None:
-        connection = await asyncpg.connect(server)
-        await connection.execute(statement, *values)
-        await connection.close()
+    schema = _postgres_schema()
+    address = PostgresAddress.from_url(schema.url)
 
     def put_in(queue: str, entry: bytes) -> None:
-        asyncio.run(execute(f"INSERT INTO {schema}.inbox (queue, entry) VALUES ($1, $2)", queue, entry.decode()))
+        schema.do(f"INSERT INTO {schema.name}.inbox (queue, entry) VALUES (%s, %s)", queue, entry.decode())
 
-    def close() -> None:
-        asyncio.run(execute(f"DROP SCHEMA {schema} CASCADE"))
-
-    return Party(lambda: PostgresStore(address, clock=clock), put_in, close)
+    return Party(lambda: PostgresStore(address, clock=clock), put_in, schema.empty)
 
 
 @functools.cache
-def _postgres_server() -> str:
-    """The URL of one server for all examples, which ends with this process."""
-    return os.environ.get("TEST_POSTGRES_URL") or Postgres(*SHARED).start().url
+def _postgres_schema() -> Schema:
+    """One schema for all examples, in a server that ends with this process."""
+    return Schema(os.environ.get("TEST_POSTGRES_URL") or Postgres(*SHARED).start().url)
 
 
 class MemoryMachine(StoreMachine):
@@ -124,4 +113,4 @@ TestMemory.settings = settings(
     suppress_health_check=list(HealthCheck),
 )
 TestAllStores = AllStoresMachine.TestCase
-TestAllStores.settings = settings(TestMemory.settings, max_examples=3000 if LONG else 100)
+TestAllStores.settings = settings(TestMemory.settings, max_examples=3000 if LONG else 60)

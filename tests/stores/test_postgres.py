@@ -19,8 +19,9 @@ class TestPostgres(StoreConformance):
         return ManualClock()
 
     @pytest.fixture
-    async def make_store(self, clock: ManualClock, postgres_url: str) -> AsyncIterator[MakeStore]:
-        address = Address.from_url(postgres_url)
+    async def make_store(self, clock: ManualClock, emptied_postgres_url: str) -> AsyncIterator[MakeStore]:
+        # What a thousand jobs do in one call may take long while other tests run.
+        address = Address.from_url(f"{emptied_postgres_url}&timeout=30")
         made: list[PostgresStore] = []
 
         def make() -> PostgresStore:
@@ -32,9 +33,9 @@ class TestPostgres(StoreConformance):
             await store.close()
 
     @pytest.fixture
-    async def put_in(self, make_store: MakeStore, postgres_url: str) -> AsyncIterator[PutIn]:
+    async def put_in(self, make_store: MakeStore, emptied_postgres_url: str) -> AsyncIterator[PutIn]:
         await make_store().open()
-        address = Address.from_url(postgres_url)
+        address = Address.from_url(emptied_postgres_url)
         producer = await asyncpg.connect(address.dsn)
 
         async def put_in(queue: str, entry: bytes) -> None:

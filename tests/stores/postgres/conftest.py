@@ -10,6 +10,9 @@ import pytest
 
 from tenure.stores.postgres.address import Address
 from tenure.stores.postgres.store import PostgresStore
+from tests.faults.scale import lengths
+
+from .stepping import STOPS, Race
 
 MakeStore = Callable[..., PostgresStore]
 
@@ -36,3 +39,22 @@ async def sql(postgres_url: str) -> AsyncIterator[Any]:
     await connection.execute(f"SET search_path = {address.schema}, public")
     yield connection
     await connection.close()
+
+
+@pytest.fixture
+async def stranger(sql: Any, postgres_url: str) -> AsyncIterator[str]:
+    """The name of a role that may do nothing but log in."""
+    role = f"r_{Address.from_url(postgres_url).schema}"
+    await sql.execute(f"CREATE ROLE {role} LOGIN")
+    yield role
+    await sql.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+@pytest.fixture(params=lengths(0, 200))
+async def race(make_store: MakeStore, sql: Any, request: pytest.FixtureRequest) -> Race:
+    store = make_store()
+    await store.open()
+    await sql.execute(STOPS)
+    return Race(
+        sql, store, lambda name: make_store(connections="1", timeout="60", application_name=name), request.param
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -51,15 +50,6 @@ async def test_a_store_that_must_not_make_its_layout_says_who_may(make_store: Ma
     await store.enqueue([a_job()])
 
 
-@pytest.fixture
-async def stranger(sql: Any, postgres_url: str) -> AsyncIterator[str]:
-    """The name of a role that may do nothing but log in."""
-    role = f"r_{Address.from_url(postgres_url).schema}"
-    await sql.execute(f"CREATE ROLE {role} LOGIN")
-    yield role
-    await sql.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
-
-
 async def test_a_role_without_rights_is_told_the_command(
     make_store: MakeStore, stranger: str, postgres_url: str
 ) -> None:
@@ -92,11 +82,19 @@ async def test_the_rights_that_the_page_names_are_enough(
     await store.close()
 
 
-async def test_the_printed_migrations_are_the_layout(make_store: MakeStore, sql: Any, postgres_url: str) -> None:
-    async with sql.transaction():
-        await sql.execute(schema.script(Address.from_url(postgres_url).schema))
-
+async def test_the_printed_migration_is_the_layout(make_store: MakeStore, sql: Any) -> None:
     store = make_store(auto_schema="false")
+
+    await sql.execute(await store.migration())
 
     assert await store.layout() == Layout(schema.KNOWN, schema.KNOWN)
     assert len(await store.enqueue([a_job()])) == 1
+    assert await store.migration() == ""
+
+
+async def test_a_role_that_was_given_an_empty_schema_can_fill_it(sql: Any, stranger: str, postgres_url: str) -> None:
+    await sql.execute(f"CREATE SCHEMA {Address.from_url(postgres_url).schema} AUTHORIZATION {stranger}")
+    store = PostgresStore.from_url(postgres_url.replace("tenure@", f"{stranger}@"))
+
+    assert len(await store.enqueue([a_job()])) == 1
+    await store.close()

@@ -1,0 +1,118 @@
+"""Every call of a store, and what must be in it after a call whose answer was lost has been made again (F16)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from tenure.job import State
+from tenure.lease import Lease, new_nonce
+from tenure.options import Retention
+from tenure.stores.base import LeaseRequest, Renewal, Search, Store
+from tenure.testing.conformance.scene import (
+    FAIL,
+    SUCCEED,
+    PutIn,
+    a_job,
+    a_worker,
+    enqueue,
+    everything,
+    lease,
+    lease_one,
+)
+
+__all__ = ["CALLS", "Call", "Scene", "a_request", "a_scene", "after", "states"]
+
+
+class Scene(NamedTuple):
+    """A store that has been used for all that follows, and what is in it."""
+
+    store: Store
+    held: Lease
+
+
+async def a_scene(store: Store, put_in: PutIn) -> Scene:
+    """A registered worker that holds a job, a failed one, a waiting one, a scheduled one, and an entry in the inbox."""
+    await store.register(a_worker())
+    await enqueue(store, a_job(id="held"), a_job(id="fail"))
+    held = await lease_one(store)
+    [fail] = await lease(store, limit=1)
+    await store.settle([(fail, FAIL)])
+    await enqueue(store, a_job(id="waiting"), a_job(id="scheduled", delay=3600))
+    await put_in("q", b'{"task": "t", "id": "foreign"}')
+    return Scene(store, held)
+
+
+def a_request(**changes: Any) -> LeaseRequest:
+    usual: dict[str, Any] = {"queues": ("q",), "limit": 10, "worker": "w", "ttl": 30.0, "nonce": new_nonce()}
+    return LeaseRequest(**usual | changes)
+
+
+async def states(scene: Scene) -> dict[str, State]:
+    return {job.id: job.state for job in await everything(scene.store)}
+
+
+class Call(NamedTuple):
+    """A call whose answer is lost, made once more with the answer, and what is then in the store."""
+
+    ask: Callable[[Scene], Awaitable[Any]]
+    again: Callable[[Any], bool]
+    changed: dict[str, State | None] = {}
+    """States that differ from those before."""
+
+
+def kinds(*wanted: str) -> Callable[[Any], bool]:
+    return lambda verdicts: [verdict.kind for verdict in verdicts] == [*wanted]
+
+
+CALLS = {
+    "enqueue": Call(
+        lambda scene: scene.store.enqueue([a_job(id="new")]),
+        lambda answers: [answer.id for answer in answers] == ["new"],
+        {"new": State.WAITING},
+    ),
+    "enqueue that may be refused": Call(
+        lambda scene: scene.store.enqueue([a_job(id="new", after=("waiting",))]),
+        lambda answers: [answer.state for answer in answers] == ["blocked"],
+        {"new": State.BLOCKED},
+    ),
+    "lease": Call(
+        lambda scene: scene.store.lease(a_request()), lambda leased: leased.leases == [], {"waiting": State.RUNNING}
+    ),
+    "settle": Call(lambda scene: scene.store.settle([(scene.held, SUCCEED)]), kinds("ok"), {"held": State.SUCCEEDED}),
+    "settle_and_lease": Call(
+        lambda scene: scene.store.settle_and_lease([(scene.held, SUCCEED)], a_request()),
+        lambda answer: kinds("ok")(answer[0]) and answer[1].leases == [],
+        {"held": State.SUCCEEDED, "waiting": State.RUNNING},
+    ),
+    "renew": Call(lambda scene: scene.store.renew([Renewal(scene.held, ttl=60)]), lambda reasons: reasons == [None]),
+    "reap": Call(lambda scene: scene.store.reap(["q"]), lambda reaped: reaped == []),
+    "retire": Call(lambda scene: scene.store.retire("w"), lambda reaped: reaped == [], {"held": State.WAITING}),
+    "register": Call(lambda scene: scene.store.register(a_worker("x")), lambda nothing: nothing is None),
+    "beat": Call(lambda scene: scene.store.beat("w", 1), lambda known: known is True),
+    "leave": Call(lambda scene: scene.store.leave("w"), lambda nothing: nothing is None),
+    "cancel": Call(lambda scene: scene.store.cancel(["held"]), kinds("refused"), {"held": State.CANCELLED}),
+    "complete": Call(
+        lambda scene: scene.store.complete("held", "1"),
+        lambda verdict: verdict.kind == "refused",
+        {"held": State.SUCCEEDED},
+    ),
+    "retry": Call(lambda scene: scene.store.retry(["fail"]), kinds("refused"), {"fail": State.WAITING}),
+    "trigger": Call(lambda scene: scene.store.trigger(["scheduled"]), kinds("refused")),
+    "delete": Call(lambda scene: scene.store.delete(["held"]), lambda gone: gone == [], {"held": None}),
+    "pause": Call(lambda scene: scene.store.pause("q"), lambda changed: changed is False),
+    "resume": Call(lambda scene: scene.store.resume("q"), lambda changed: changed is False),
+    "purge": Call(lambda scene: scene.store.purge("q"), lambda gone: gone == 0, {"waiting": None, "scheduled": None}),
+    "prune": Call(lambda scene: scene.store.prune(Retention(failed=0), {}), lambda gone: gone == 0, {"fail": None}),
+    "take_in": Call(lambda scene: scene.store.take_in(["q"]), lambda taken: taken == 0, {"foreign": State.WAITING}),
+    "get": Call(lambda scene: scene.store.get(["held"]), lambda jobs: jobs[0].state == "running"),
+    "search": Call(lambda scene: scene.store.search(Search()), lambda page: len(page.jobs) == 4),
+    "queues": Call(lambda scene: scene.store.queues(), lambda queues: queues[0].running == 1),
+    "workers": Call(lambda scene: scene.store.workers(), lambda workers: len(workers) == 1),
+    "wait": Call(lambda scene: scene.store.wait(["fail"]), lambda found: found["fail"].state == "failed"),
+}
+
+
+def after(call: Call, before: dict[str, State]) -> dict[str, State]:
+    """The states once a call has been made, whether once or twice."""
+    return {id_: state for id_, state in (before | call.changed).items() if state is not None}

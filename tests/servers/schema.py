@@ -1,0 +1,64 @@
+"""A schema that tests use one after the other, because to make one takes longer than most of them."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from tenure.stores.postgres.store import PostgresStore
+
+__all__ = ["Schema"]
+
+
+class Schema:
+    """One that holds a store in which there is nothing, each time that it has been emptied."""
+
+    def __init__(self, server: str) -> None:
+        self.name = f"t{secrets.token_hex(8)}"
+        self.url = f"{server}{'&' if '?' in server else '?'}schema={self.name}"
+        with ThreadPoolExecutor() as elsewhere:  # a fixture may be asked for on a loop that runs
+            elsewhere.submit(asyncio.run, self._make()).result()
+        self._connection = psycopg.connect(server, autocommit=True)
+        self._tables = self._find()
+
+    def do(self, statement: str, *values: Any) -> Any:
+        """Do something past the store; the rows, if there are any."""
+        return self._connection.execute(statement.encode(), values)
+
+    def empty(self) -> None:
+        """Remove all rows, and all tables that a test has made."""
+        # Of a process that was killed, the last statement may still be under way.
+        self.do(
+            "SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a WHERE a.backend_type = 'client backend' AND a.pid IN ("
+            "SELECT l.pid FROM pg_locks l JOIN pg_class c ON c.oid = l.relation WHERE c.relnamespace = %s::regnamespace)",
+            self.name,
+        )
+        if made := self._find() - self._tables:
+            self._connection.execute(sql.SQL("DROP TABLE {}").format(self._named(made)))
+        full = [table for table in self._tables - {"layout"} if self._has_rows(table)]
+        if full:
+            self._connection.execute(sql.SQL("TRUNCATE {}").format(self._named(full)))
+
+    def remove(self) -> None:
+        self._connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(self.name)))
+        self._connection.close()
+
+    async def _make(self) -> None:
+        store = PostgresStore.from_url(self.url)
+        await store.open()
+        await store.close()
+
+    def _has_rows(self, table: str) -> bool:
+        found = self._connection.execute(sql.SQL("SELECT EXISTS (SELECT FROM {})").format(self._named([table])))
+        return found.fetchall() == [(True,)]
+
+    def _find(self) -> set[str]:
+        return {table for (table,) in self.do("SELECT tablename FROM pg_tables WHERE schemaname = %s", self.name)}
+
+    def _named(self, tables: Any) -> sql.Composed:
+        return sql.SQL(", ").join(sql.Identifier(self.name, table) for table in tables)

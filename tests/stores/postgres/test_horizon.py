@@ -1,0 +1,84 @@
+"""An old transaction, anywhere in the database, keeps what was deleted since from being cleaned away: who leases walks around it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg  # type: ignore[import-untyped]
+import pytest
+
+from tenure.lease import new_nonce
+from tenure.stores.postgres.address import Address
+from tenure.stores.postgres.store import PostgresStore
+from tenure.testing.conformance.scene import RELEASE, SUCCEED, a_job, enqueue, lease, lease_one, settle
+
+from .conftest import MakeStore
+
+DONE = 8000
+"""Jobs that have come and gone since."""
+
+
+LOOKED_AT = "SELECT pg_stat_get_xact_tuples_returned('live_in_line'::regclass)"
+
+
+@pytest.fixture
+async def store(make_store: MakeStore, postgres_url: str) -> AsyncIterator[PostgresStore]:
+    """A store whose rows nobody may clean away, for somebody might still look at them."""
+    store = make_store()
+    await store.open()
+    old = await asyncpg.connect(Address.from_url(postgres_url).dsn)
+    async with old.transaction(isolation="repeatable_read"):
+        await old.fetch("SELECT FROM pg_class")
+        for _ in range(DONE // 1000):
+            await enqueue(store, *(a_job() for _ in range(1000)))
+            await store.settle([(each, SUCCEED) for each in await lease(store, limit=1000)])
+        yield store
+    await old.close()
+
+
+async def walked(sql: Any) -> int:
+    """Lease ten jobs; how many places in line were looked at."""
+    async with sql.transaction():
+        before: int = await sql.fetchval(LOOKED_AT)
+        assert len(await sql.fetch("SELECT * FROM lease(NULL, '{q}', 10, 'w', 30, $1, false)", new_nonce())) == 11
+        after: int = await sql.fetchval(LOOKED_AT)
+    return after - before
+
+
+async def test_one_lease_walks_over_what_is_left_of_old_jobs_and_the_next_ones_do_not(
+    store: PostgresStore, sql: Any
+) -> None:  # F14
+    await sql.execute("DELETE FROM fronts")
+    await enqueue(store, *(a_job() for _ in range(100)))
+
+    first = await walked(sql)
+    others = [await walked(sql) for _ in range(5)]
+
+    assert first > DONE
+    assert max(others) < 500
+
+
+async def test_what_is_in_line_before_the_front_is_passed_over_for_a_moment(
+    store: PostgresStore, sql: Any
+) -> None:  # F14, I9
+    await enqueue(store, a_job(id="first"), *(a_job() for _ in range(5)))
+    first = await lease_one(store)
+    await settle(store, first, RELEASE)
+    changed = await sql.execute("UPDATE fronts SET seq = $1, until = 'Infinity'", first.job.seq + 1)
+    assert changed == "UPDATE 1"
+
+    others = [await lease_one(store), await lease_one(store)]
+    await sql.execute("UPDATE fronts SET until = 0")  # which it is after a second
+
+    assert "first" not in {each.job.id for each in others}
+    assert (await lease_one(store)).job.id == "first"
+
+
+async def test_what_is_in_line_before_the_front_is_leased_if_nothing_else_is(
+    store: PostgresStore, sql: Any
+) -> None:  # F14, I11
+    await enqueue(store, a_job(id="first"))
+    await sql.execute("UPDATE fronts SET seq = seq + 1000000, until = 'Infinity'")
+
+    assert (await lease_one(store)).job.id == "first"
