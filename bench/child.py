@@ -34,8 +34,9 @@ async def drain(concurrency: int, limit: int | None) -> None:
     await worker.start()
     quiet = 0
     ran = -1
-    # Looking at the list costs nothing; asking the store whether it is empty would be part of what is measured.
-    while quiet < 5 and (limit is None or len(marks) < limit):
+    # Looking at the list costs nothing; asking the store whether it is empty would be part of what is measured. For two
+    # seconds: a server may well say nothing for one.
+    while quiet < 20 and (limit is None or len(marks) < limit):
         await asyncio.sleep(0.1)
         quiet = quiet + 1 if len(marks) == ran else 0
         ran = len(marks)

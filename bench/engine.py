@@ -9,9 +9,10 @@ import os
 import subprocess
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 
@@ -49,6 +50,17 @@ class Engine(ABC):
     @abstractmethod
     def floor(self, number: int) -> list[float]:
         """Seconds from storing a job until another process, woken for it, has it."""
+
+    async def orders(
+        self,
+        number: int,  # noqa: ARG002
+        also: Callable[[Any], Awaitable[object]] | None = None,  # noqa: ARG002
+    ) -> tuple[float, float] | None:
+        """Seconds and round trips of one of a caller's own transactions: a row is inserted, and what else is done on the connection.
+
+        None from a store that has no transactions of others.
+        """
+        return None
 
     def cpu(self) -> float:
         """Seconds of processor time that the server has used so far; an embedded store has none."""

@@ -1,6 +1,6 @@
 """Measure Tenure, each figure beside the bare engine of the same store in the same run.
 
-    make bench                                 everything on every store, about half an hour
+    make bench                                 everything on every store, about an hour
     python bench/run.py redis drain latency    some of it
     python bench/run.py --quick                shorter runs, for a first look
 
@@ -27,6 +27,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))  # for the servers of the tests
 
 import uvloop  # noqa: E402
+from bare_postgres import Postgres  # noqa: E402
 from bare_redis import Redis  # noqa: E402
 from bare_sqlite import Sqlite  # noqa: E402
 from engine import Engine  # noqa: E402
@@ -160,6 +161,30 @@ class Bench:
                 noop.enqueue_many([arguments] * 1000)
             return number / (time.perf_counter() - begun)
 
+    def transactional(self) -> None:
+        """What an enqueue adds to a transaction of the caller's own."""
+        found = uvloop.run(self._orders(self.of(300, 1000)))
+        if not found:
+            return
+        alone, both = (statistics.median(turn[at][0] for turn in found) for at in (0, 1))
+        trips = found[0][1][1] - found[0][0][1]
+        self.report.add("a caller's transaction that inserts a row", f"{both * 1000:.2f} ms", f"{alone * 1000:.2f} ms")
+        self.report.add("  enqueue in it, in round trips", f"{trips:.1f}", bar="≤ 1")
+
+    async def _orders(self, number: int) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+        """Seconds and round trips of a transaction, without an enqueue and with one, in turns."""
+        found = []
+        async with App(self.engine.fresh()) as app:
+            task = app.task(noop)
+            for _ in range(self.of(1, TURNS)):
+                alone = await self.engine.orders(number)
+                if alone is None:
+                    break
+                both = await self.engine.orders(number, lambda connection: task.using(connection=connection).aenqueue())
+                assert both is not None
+                found.append((alone, both))
+        return found
+
     # Draining.
 
     def drain(self) -> None:
@@ -185,7 +210,8 @@ class Bench:
         cpu = self.engine.cpu()
         found = self._work(url, ["drain", str(concurrency)], processes)
         cpu = self.engine.cpu() - cpu
-        assert sum(each["jobs"] for each in found) == number, "some job was lost, or ran twice"
+        ran = sum(each["jobs"] for each in found)
+        assert ran == number, f"some job was lost, or ran twice: {ran:,} ran, of {number:,}"
         span = max(each["last"] for each in found) - min(each["first"] for each in found)
         if busy is not None:
             workers = " + ".join(f"{each['cpu'] / span:.0%}" for each in found)
@@ -232,6 +258,25 @@ class Bench:
                     spent.append(time.perf_counter() - begun)
                 self.report.add(f"{name}, {deep:,} waiting", f"{statistics.median(spent) * 1000:.1f} ms", bar="< 50 ms")
 
+    def churn(self) -> None:
+        """Whether the store is as fast when many jobs have gone through it as it was at the start."""
+        url = self.engine.fresh()
+        step, number = self.of(10_000, 50_000), self.of(100_000, 1_000_000)
+        rates = [self._pass_through(url, step) for _ in range(number // step)]
+        start, end = statistics.median(rates[:3]), statistics.median(rates[-3:])
+        self.report.add(
+            f"drain after {number:,} jobs of churn",
+            rate(end),
+            f"{rate(start)} at the start",
+            f"{end / start:.2f}×, least {min(rates) / start:.2f}×",
+            "within 25 %",
+        )
+
+    def _pass_through(self, url: str, number: int) -> float:
+        self._enqueue_many(number, url)
+        [found] = self._work(url, ["drain", "100"])
+        return float(found["jobs"] / (found["last"] - found["first"]))
+
     def size(self) -> None:
         """Bytes of the store for each job: of a no-op, with an argument of 100 bytes, and finished but kept."""
         number = 10_000  # as many finished ones as a queue keeps
@@ -275,6 +320,8 @@ class Bench:
             stamp = app.remote("stamp")
             stamp.enqueue()
             with self.child(url, "serve"):
+                for _ in range(5):  # as the floor has done its step before
+                    stamp.enqueue().result(timeout=10)
                 sent = []
                 for _ in range(number):
                     begun = time.monotonic()
@@ -330,8 +377,8 @@ def percentiles(values: list[float]) -> tuple[float, float]:
     return ordered[len(ordered) // 2], ordered[int(len(ordered) * 0.99)]
 
 
-STORES: dict[str, Callable[[Path], Engine]] = {"sqlite": Sqlite, "redis": Redis}
-CASES = ("overhead", "enqueue", "drain", "latency", "idle", "size", "depth")
+STORES: dict[str, Callable[[Path], Engine]] = {"sqlite": Sqlite, "redis": Redis, "postgres": Postgres}
+CASES = ("overhead", "enqueue", "transactional", "drain", "latency", "idle", "size", "depth", "churn")
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-PRINTED = {"first_job.py": "5\n"}
+PRINTED = {"first_job.py": "5\n", "orders.py": "order 1 is confirmed [(1, 'confirmed')]\n"}
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Sequence
 
-from tenure.errors import OutcomeUnknown, StoreUnavailable
+from tenure.errors import InvalidOption, OutcomeUnknown, StoreUnavailable
 from tenure.holder import Holder
 from tenure.job import NewJob
 from tenure.options import AppOptions
@@ -26,6 +26,8 @@ class Session:
         self.store = store
         self.waiting = Waiting(store, wakeup=options.wakeup)
         self.holder = Holder(store, options.payload_limit)
+        self.is_open = False
+        """Whether errands of the store can be had."""
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Store all of these jobs or none, riding out a short outage: a repeated enqueue is the same jobs, by their ids.
@@ -36,6 +38,17 @@ class Session:
             return await self.store.enqueue(jobs)
         except (StoreUnavailable, OutcomeUnknown) as error:
             return await self._enqueue_again(jobs, error)
+
+    async def open(self) -> Store:
+        """The store, opened, so that its errands can be had; `InvalidOption` if it has none."""
+        if not self.store.transactional:
+            raise InvalidOption(
+                "connection= joins a transaction, and this store has none to join: use postgresql:// or sqlite://"
+            )
+        if not self.is_open:
+            await self.store.open()
+            self.is_open = True
+        return self.store
 
     async def close(self) -> None:
         await self.holder.close()

@@ -56,3 +56,10 @@ def test_a_store_that_cannot_be_opened_is_told_in_one_sentence(tmp_path: Path) -
 def test_an_app_is_examined_like_a_url(tenure: Tenure, program: str, tmp_path: Path) -> None:
     assert str(tmp_path / "jobs.db") in tenure("doctor", "--app", program, TENURE_URL="").stdout
     assert "gone when the process ends" in tenure("doctor", "--url", "memory://").stdout
+
+
+def test_a_postgresql_tells_what_its_operators_must_know(tenure: Tenure, postgres_url: str) -> None:
+    result = tenure("doctor", "--url", postgres_url)
+
+    names = ("version", "layout", "bloat", "index bloat", "oldest transaction", "connections", "LISTEN and NOTIFY work")
+    assert [name for name in names if name not in result.stdout] == []
