@@ -91,8 +91,12 @@ class Cluster:
             if cursor is None:
                 return found
 
-    def violations(self) -> list[Violation]:
-        """What the history of everybody contradicts, once all has ended; and what is stored must be in order."""
+    def violations(self, *, ordered: bool = True) -> list[Violation]:
+        """What the history of everybody contradicts, once all has ended; and what is stored must be in order.
+
+        Where connections to PostgreSQL are cut jobs may be overtaken, and that is not told unless they must be `ordered`: a lease
+        that nobody hears of holds its jobs until the server has undone it, and others pass them over.
+        """
         records = self.records().values()
         ends = {
             (queue.name, state): getattr(queue, state) for queue in self.app.queues() for state in State if state.final
@@ -104,7 +108,8 @@ class Cluster:
         elif self.url.startswith("postgres"):
             assert asyncio.run(unsound_at(self.url)) == []
         calls, starts = read(self.folder.glob("*.history"))
-        return check(History(calls, starts, [Ended.of(record) for record in records]))
+        found = check(History(calls, starts, [Ended.of(record) for record in records]))
+        return [each for each in found if ordered or each.invariant != "I8"]
 
     @property
     def path(self) -> Path:
