@@ -36,6 +36,11 @@ test-all: ## Run the suite at full length, and the short one on every other serv
 		echo "$$server"; \
 		TEST_REDIS=$$server $(MAKE) --no-print-directory test TESTS="-k redis" || exit 1; \
 	done
+	@for version in 15 18; do \
+		TEST_POSTGRES=$$version $(BIN)/python -c 'from tests.servers.postgres import binaries; binaries()' 2>/dev/null || continue; \
+		echo "PostgreSQL $$version"; \
+		TEST_POSTGRES=$$version $(MAKE) --no-print-directory test TESTS="-k 'postgres or AllStores'" || exit 1; \
+	done
 	@for version in $(VERSIONS); do \
 		python$$version -c '' 2>/dev/null || continue; \
 		echo "Python $$version"; \

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 from collections.abc import Iterator
@@ -14,11 +15,12 @@ import redis
 from tenure.job import new_id
 
 from .servers.postgres import SHARED, Postgres
+from .servers.schema import Schema
 from .servers.server import Server
 
 pytest.register_assert_rewrite("tenure.testing.conformance", "tenure.testing.machine")
 
-KINDS = ("memory", "sqlite", "redis")
+KINDS = ("memory", "sqlite", "redis", "postgres")
 """The stores, by name."""
 
 
@@ -29,9 +31,10 @@ def a_url(request: pytest.FixtureRequest) -> str:
             return f"memory://{new_id()}"
         case "sqlite":
             return f"sqlite:///{request.getfixturevalue('tmp_path')}/jobs.db"
+        case "postgres":
+            return str(request.getfixturevalue("emptied_postgres_url"))
         case _:
-            url: str = request.getfixturevalue("redis_url")
-            return url
+            return str(request.getfixturevalue("redis_url"))
 
 
 @pytest.fixture(scope="session")
@@ -71,11 +74,33 @@ def postgres_server_url() -> Iterator[str]:
 @pytest.fixture
 def postgres_url(postgres_server_url: str) -> Iterator[str]:
     """A PostgreSQL store that nobody has used: a schema of its own."""
+    with new_schema(postgres_server_url) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def postgres_schema(postgres_server_url: str) -> Iterator[Schema]:
+    """One schema for each process of a run."""
+    schema = Schema(postgres_server_url)
+    yield schema
+    schema.remove()
+
+
+@pytest.fixture
+def emptied_postgres_url(postgres_schema: Schema) -> Iterator[str]:
+    """A PostgreSQL store as good as new, for tests that only use it: a tenth of the time."""
+    yield postgres_schema.url
+    postgres_schema.empty()
+
+
+@contextlib.contextmanager
+def new_schema(server_url: str) -> Iterator[str]:
+    """The URL of a store in a schema that is not there yet, and afterwards not any more."""
     schema = f"t{secrets.token_hex(8)}"
-    yield f"{postgres_server_url}{'&' if '?' in postgres_server_url else '?'}schema={schema}"
+    yield f"{server_url}{'&' if '?' in server_url else '?'}schema={schema}"
 
     async def drop() -> None:
-        connection = await asyncpg.connect(postgres_server_url)
+        connection = await asyncpg.connect(server_url)
         await connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
         await connection.close()
 

@@ -13,6 +13,7 @@ from tests.conftest import a_url
 
 from .cluster import Cluster
 from .processes import Processes
+from .scale import lengths
 
 
 @pytest.fixture
@@ -39,6 +40,8 @@ on_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 """For tests that do something to the file."""
 on_redis = pytest.mark.parametrize("url", ["redis"], indirect=True)
 """For tests of which the other store has a harder one."""
+on_one = pytest.mark.parametrize("url", lengths("postgres", "sqlite", "redis"), indirect=True)
+"""For tests of what the worker does, whatever the store: the others in long runs."""
 
 
 @pytest.fixture

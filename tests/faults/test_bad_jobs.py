@@ -9,7 +9,7 @@ import pytest
 from tenure import State
 
 from .cluster import Cluster
-from .conftest import on_sqlite
+from .conftest import on_one, on_sqlite
 from .inspection import rows, run
 from .processes import Processes
 
@@ -145,6 +145,7 @@ ENDS = {
 }
 
 
+@on_one
 @pytest.mark.parametrize("kind", ["async", "thread"])
 def test_whatever_a_job_raises_or_returns_is_its_own_failure(cluster: Cluster, kind: str) -> None:  # F19, F20, H8, I17
     bad = {name: cluster.enqueue(f"{kind}.{name}")[0] for name in ENDS}

@@ -12,6 +12,7 @@ import pytest
 
 from . import clients
 from .cluster import Cluster
+from .conftest import on_one
 from .processes import Processes, eventually
 from .scale import lengths
 
@@ -62,6 +63,7 @@ def test_many_leases_that_expire_together_hold_up_no_other_queue(
     assert cluster.violations() == []
 
 
+@on_one
 def test_two_workers_of_the_same_name_leave_each_others_jobs_alone(cluster: Cluster) -> None:  # F9, I12
     naps = cluster.enqueue("nap", 2.5, number=2)
     first = cluster.worker("--id", "twin")

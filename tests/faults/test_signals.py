@@ -8,6 +8,7 @@ import time
 import pytest
 
 from .cluster import Cluster
+from .conftest import on_one
 from .processes import eventually
 from .scale import lengths
 
@@ -32,6 +33,7 @@ def test_jobs_in_hand_are_released_to_the_front(cluster: Cluster, signum: signal
     assert cluster.app.workers() == []
 
 
+@on_one
 def test_a_job_that_does_not_hear_is_released_after_the_grace(cluster: Cluster) -> None:  # I18
     [deaf] = cluster.enqueue("sleep", 60)
     [short] = cluster.enqueue("sleep", 1)
@@ -49,6 +51,7 @@ def test_a_job_that_does_not_hear_is_released_after_the_grace(cluster: Cluster) 
     assert (deaf.record.attempt, deaf.record.losses) == (0, 0)
 
 
+@on_one
 def test_a_second_interrupt_does_not_wait(cluster: Cluster) -> None:  # F23, I18
     [deaf] = cluster.enqueue("sleep", 60)
     worker = cluster.worker()
@@ -81,6 +84,7 @@ def test_a_worker_told_twice_and_killed_loses_nothing(cluster: Cluster) -> None:
     assert cluster.violations() == []
 
 
+@on_one
 def test_a_worker_told_to_stop_while_it_starts_stops(cluster: Cluster) -> None:  # F23, I18
     for delay in (0.15, 0.25, 0.35, 0.5):
         worker = cluster.worker()

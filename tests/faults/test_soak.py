@@ -11,9 +11,11 @@ from tests.soak.growth import Measure, changes
 from tests.soak.subjects import SUBJECTS
 from tests.soak.verdict import against_arguments
 
+from .scale import lengths
+
 
 @pytest.mark.timeout(150)
-@pytest.mark.parametrize("store", SUBJECTS)
+@pytest.mark.parametrize("store", lengths("postgres", *sorted(SUBJECTS.keys() - {"postgres"})))
 def test_a_short_soak_finds_nothing_wrong(store: str, capsys: pytest.CaptureFixture[str]) -> None:  # I1 to I9, I16, I20
     code = main(["--minutes", "0.15", "--stores", store, "--seed", "4"])
 

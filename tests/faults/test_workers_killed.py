@@ -9,6 +9,7 @@ import time
 import pytest
 
 from .cluster import Cluster
+from .conftest import on_one
 from .scale import lengths
 
 INSTANTS = ("leased", "settling", "settled")
@@ -66,6 +67,7 @@ def test_nothing_is_lost_when_workers_are_killed_again_and_again(cluster: Cluste
     assert sum(record.losses for record in cluster.records().values()) > 0
 
 
+@on_one
 def test_a_job_that_kills_its_worker_fails_as_lost_and_its_neighbours_do_not(cluster: Cluster) -> None:  # F6, I17, T1
     neighbours = cluster.enqueue("nap", 0.05, number=15)
     [poison] = cluster.enqueue("poison")
@@ -89,6 +91,7 @@ def test_a_job_that_kills_its_worker_fails_as_lost_and_its_neighbours_do_not(clu
     assert len(cluster.starts(poison)) == 3
 
 
+@on_one
 def test_a_job_that_must_not_be_lost_twice_fails_at_the_first_loss(cluster: Cluster) -> None:  # T1, G17
     [fragile] = cluster.enqueue("fragile")
     assert cluster.worker().wait() == 13

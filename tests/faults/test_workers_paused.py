@@ -11,6 +11,7 @@ from tenure.stores.base import Store
 
 from . import clients
 from .cluster import Cluster
+from .conftest import on_one
 from .processes import Processes
 from .scale import lengths
 
@@ -61,6 +62,7 @@ async def test_a_token_is_dead_however_often_the_job_was_leased_since(
     assert current.token.fence == 4
 
 
+@on_one
 @pytest.mark.parametrize("leases", lengths(3, 10))
 def test_jobs_that_outlast_their_lease_on_a_healthy_worker_run_once(
     cluster: Cluster, leases: int

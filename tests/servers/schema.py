@@ -23,7 +23,8 @@ class Schema:
         self.url = f"{server}{'&' if '?' in server else '?'}schema={self.name}"
         with ThreadPoolExecutor() as elsewhere:  # a fixture may be asked for on a loop that runs
             elsewhere.submit(asyncio.run, self._make()).result()
-        self._connection = psycopg.connect(server, autocommit=True)
+        self._server = server
+        self._own: psycopg.Connection[Any] | None = None
         self._tables = self._find()
 
     def do(self, statement: str, *values: Any) -> Any:
@@ -34,7 +35,8 @@ class Schema:
         """Remove all rows, and all tables that a test has made."""
         # Of a process that was killed, the last statement may still be under way.
         self.do(
-            "SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a WHERE a.backend_type = 'client backend' AND a.pid IN ("
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND pid IN ("
             "SELECT l.pid FROM pg_locks l JOIN pg_class c ON c.oid = l.relation WHERE c.relnamespace = %s::regnamespace)",
             self.name,
         )
@@ -47,6 +49,18 @@ class Schema:
     def remove(self) -> None:
         self._connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(self.name)))
         self._connection.close()
+
+    @property
+    def _connection(self) -> psycopg.Connection[Any]:
+        """The one that there is, unless a test has ended it with all the others."""
+        try:
+            if self._own is not None:
+                self._own.execute("SELECT 1")
+                return self._own
+        except psycopg.OperationalError:
+            pass
+        self._own = psycopg.connect(self._server, autocommit=True)
+        return self._own
 
     async def _make(self) -> None:
         store = PostgresStore.from_url(self.url)

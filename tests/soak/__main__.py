@@ -1,6 +1,6 @@
 """A long run of real processes on one store under continuous faults: what to start before a release.
 
-    make soak                               ten minutes on each of sqlite and redis
+    make soak                               ten minutes on each of sqlite, redis and postgres
     make soak MINUTES=60 STORES=redis       longer, on one of them
     make soak SEED=1234                     the same choices again (what the machine makes of them differs)
 
@@ -9,7 +9,8 @@ and are retried, delayed, unique, expiring, wait for others, have children, or a
 retries, triggers and deletes jobs, pauses queues and retires the dead. Finished jobs are pruned after seconds. All the while,
 at random instants, workers and producers are killed with -9, workers are stopped past their lease and go on, or are told to
 stop and replaced. A Redis server is killed too, and started again from what it has on disk; its scripts are flushed, its
-connections cut. A SQLite file is checkpointed by others, and read by some who hold on to what they see.
+connections cut. So is a PostgreSQL server, as by a power cut; its backends are ended, one or all of them, and some hold on to
+old transactions. A SQLite file is checkpointed by others, and read by some who hold on to what they see.
 
 In the end the faults stop, all jobs end and all processes go. It is a success, with exit code 0, if
 
@@ -19,7 +20,7 @@ In the end the faults stop, all jobs end and all processes go. It is a success, 
   parent with one child, no unique key held twice;
 - counts and totals equal a recount, and a SQLite file is sound;
 - the processes that were never killed, and the store, are not much larger at the end than after the first quarter: memory,
-  descriptors, threads, file, log, doorbells, keys, clients (said of runs of a minute or more);
+  descriptors, threads, file, log, doorbells, keys, tables, clients (said of runs of a minute or more);
 - when the last job is pruned and the last worker retired, nothing is left behind.
 
 To check the history takes about 80 MB of memory, and of disk 15 MB, for every minute of it.

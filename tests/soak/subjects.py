@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from sched import scheduler
-from typing import Protocol
+from typing import Any, LiteralString, Protocol
 
 import apsw
+import psycopg
 import redis
 
 from tenure.stores import open_store
 from tests.faults.inspection import counted, recounted, rows, sound
+from tests.servers.postgres import Postgres
 from tests.servers.server import Server
 
 from .growth import MIB, Measure
@@ -166,6 +169,85 @@ class RedisServer:
             self._server.do(*words)
 
 
+class PostgresServer:
+    """A server of its own, with its usual durability, which may be stopped as if the power had failed."""
+
+    def __init__(self, _folder: Path) -> None:
+        # The launcher of vacuums looks once a minute otherwise, which is too seldom for a run of minutes.
+        self._server = Postgres("-c", "autovacuum_naptime=5s").start()
+        self.url = f"{self._server.url}?timeout=2"
+
+    def faults(self, agenda: scheduler, chance: Random) -> dict[str, Callable[[], None]]:
+        def restart() -> None:
+            self._server.stop(signal.SIGQUIT)
+            time.sleep(chance.uniform(0, 1))
+            self._server.start()
+
+        def end_backends() -> None:
+            self._rows(f"SELECT pg_terminate_backend(pid) FROM ({_CLIENTS}) AS client")
+
+        def end_a_backend() -> None:
+            self._rows(f"SELECT pg_terminate_backend(pid) FROM ({_CLIENTS} ORDER BY random() LIMIT 1) AS client")
+
+        def stay_in_a_transaction() -> None:
+            connection = self._connection()
+            connection.execute("SELECT count(*) FROM tenure.jobs")
+            agenda.enter(chance.uniform(0.5, 5), 0, connection.close)
+
+        return {
+            "server kills": restart,
+            "all backends ended": end_backends,
+            "backends ended": end_a_backend,
+            "long transactions": stay_in_a_transaction,
+        }
+
+    def measures(self) -> dict[Measure, float]:
+        [(tables, clients)] = self._rows(
+            "SELECT sum(pg_total_relation_size(c.oid)), (SELECT count(*) FROM pg_stat_activity WHERE state IS NOT NULL) "
+            "FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace WHERE s.nspname = 'tenure' AND c.relkind = 'r'"
+        )
+        return {
+            # What a long transaction keeps from being vacuumed is as large as what was done meanwhile.
+            Measure("tables", MIB, factor=1.5, slack=16 * MIB): float(tables),
+            Measure("clients", slack=20): clients,
+        }
+
+    def disorder(self) -> Iterator[str]:
+        counted = self._rows(
+            "SELECT queue, what, sum(number) AS number FROM tenure.tallies WHERE worker IS NULL AND what NOT LIKE 'total%' "
+            "GROUP BY queue, what HAVING sum(number) <> 0 ORDER BY queue, what"
+        )
+        recounted = self._rows(
+            "SELECT queue, tenure.place(state, run_at) AS place, count(*) FROM tenure.records "
+            "GROUP BY queue, place ORDER BY queue, place"
+        )
+        if counted != recounted:  # I20
+            yield f"the counters say {counted}, and there are {recounted}"
+
+    def leftovers(self) -> Iterator[str]:
+        # Sums stay, and those who were idle when they were killed, for a minute.
+        limits = {"tallies": LONG, "idle": 100}
+        for table in ("jobs", "live", "ended", "edges", "uniques", "waiters", "workers", "wakes", "inbox", *limits):
+            [(number,)] = self._rows(f"SELECT count(*) FROM tenure.{table}")
+            if number > limits.get(table, 0):
+                yield f"{number} rows in {table}"
+
+    def close(self) -> None:
+        self._server.remove()
+
+    def _rows(self, statement: LiteralString) -> list[tuple[Any, ...]]:
+        with self._connection() as connection:
+            return connection.execute(statement).fetchall()
+
+    def _connection(self) -> psycopg.Connection[tuple[Any, ...]]:
+        return psycopg.connect(self._server.url)
+
+
+_CLIENTS: LiteralString = (
+    "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+)
+
+
 def _size(file: Path) -> int:
     """Bytes of a file that may be gone by now."""
     try:
@@ -174,4 +256,8 @@ def _size(file: Path) -> int:
         return 0
 
 
-SUBJECTS: dict[str, Callable[[Path], Subject]] = {"sqlite": SqliteFile, "redis": RedisServer}
+SUBJECTS: dict[str, Callable[[Path], Subject]] = {
+    "sqlite": SqliteFile,
+    "redis": RedisServer,
+    "postgres": PostgresServer,
+}

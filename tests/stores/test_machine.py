@@ -113,4 +113,4 @@ TestMemory.settings = settings(
     suppress_health_check=list(HealthCheck),
 )
 TestAllStores = AllStoresMachine.TestCase
-TestAllStores.settings = settings(TestMemory.settings, max_examples=3000 if LONG else 60)
+TestAllStores.settings = settings(TestMemory.settings, max_examples=3000 if LONG else 40)

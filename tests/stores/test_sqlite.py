@@ -51,5 +51,8 @@ class TestSqlite(StoreConformance):
         producer.close()
 
 
+@pytest.mark.long
 class TestSqliteThroughPythonsLibrary(TestSqlite):
+    """The same statements through the other library; what differs is tested in test_sqlite_transactions.py, in every run."""
+
     library = Library.PYTHON
