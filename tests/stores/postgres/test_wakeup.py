@@ -44,11 +44,13 @@ async def test_nobody_is_notified_while_nobody_is_idle(make_store: MakeStore, sq
 
     await store.enqueue([a_job() for _ in range(100)])
     await wait
+    await _idle(sql, 0)  # it may have said so once more in the very moment in which it was woken
+    heard.clear()
     await store.enqueue([a_job() for _ in range(100)])
     await store.enqueue([a_job(queue="other")])
     await sql.execute("SELECT 1")  # whatever was notified before comes before the answer
 
-    assert heard == ["work 0"]
+    assert heard == []
 
 
 async def test_a_caller_that_died_is_forgotten(make_store: MakeStore, sql: Any) -> None:
@@ -103,5 +105,5 @@ def _hears(store: PostgresStore) -> bool:
 
 async def _idle(sql: Any, number: int) -> None:
     async with asyncio.timeout(10):
-        while await sql.fetchval("SELECT count(*) FROM idle") < number:
+        while await sql.fetchval("SELECT count(*) FROM idle") != number:
             await asyncio.sleep(0.01)
