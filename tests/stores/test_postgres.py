@@ -10,10 +10,10 @@ import pytest
 from tenure.stores.postgres.address import Address
 from tenure.stores.postgres.store import PostgresStore
 from tenure.testing.clock import ManualClock
-from tenure.testing.conformance import MakeStore, PutIn, StoreConformance
+from tenure.testing.conformance import MakeStore, PutIn, StoreConformance, Transactions
 
 
-class TestPostgres(StoreConformance):
+class TestPostgres(Transactions, StoreConformance):
     @pytest.fixture
     def clock(self) -> ManualClock:
         return ManualClock()

@@ -13,10 +13,10 @@ from tenure.stores.base import Store
 from tenure.stores.sqlite.library import Library
 from tenure.stores.sqlite.store import SqliteStore
 from tenure.testing.clock import ManualClock
-from tenure.testing.conformance import MakeStore, PutIn, StoreConformance
+from tenure.testing.conformance import MakeStore, PutIn, StoreConformance, Transactions
 
 
-class TestSqlite(StoreConformance):
+class TestSqlite(Transactions, StoreConformance):
     library = Library.APSW
 
     @pytest.fixture

@@ -24,6 +24,9 @@ from .effects import Effects
 Lines = Callable[[str], list[str]]
 Hook = Callable[[Context], Any]
 
+on_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+on_postgres = pytest.mark.parametrize("url", ["postgres"], indirect=True)
+
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest) -> str:
@@ -533,11 +536,8 @@ async def test_a_stop_in_the_block_rolls_it_back_and_releases_the_job(
     assert await effects.rows() == []
 
 
-async def test_a_thread_that_waits_for_a_statement_is_interrupted(
-    app: App, effects: Effects, start: Start, url: str
-) -> None:
-    if url.startswith("sqlite"):
-        pytest.skip("a statement of SQLite's takes a moment")
+@on_postgres  # a statement of SQLite's takes a moment
+async def test_a_thread_that_waits_for_a_statement_is_interrupted(app: App, effects: Effects, start: Start) -> None:
     raised: list[BaseException] = []
 
     @app.task(timeout=0.2, retry=None)
@@ -552,12 +552,11 @@ async def test_a_thread_that_waits_for_a_statement_is_interrupted(
     await eventually(lambda: raised)
 
 
+@on_postgres  # nobody could settle it while the block is open
 async def test_a_thread_that_did_not_stop_in_time_completes_nothing_later(
-    app: App, effects: Effects, start: Start, url: str, monkeypatch: pytest.MonkeyPatch
+    app: App, effects: Effects, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # I6: its attempt was settled, by its own token
     monkeypatch.setattr("tenure.worker.executor.STRAY", 0.05)
-    if url.startswith("sqlite"):
-        pytest.skip("nobody could settle it while the block is open")
     goes_on = threading.Event()
     raised: list[BaseException] = []
 
@@ -720,11 +719,10 @@ async def test_leases_outlive_the_block_of_a_neighbour(
     assert await effects.rows() == [1]
 
 
+@on_sqlite  # elsewhere nobody waits for it
 async def test_a_block_that_keeps_everybody_from_writing_is_bounded(
-    make_app: MakeApp, lane: str, effects: Effects, start: Start, url: str
+    make_app: MakeApp, lane: str, effects: Effects, start: Start
 ) -> None:
-    if not url.startswith("sqlite"):
-        pytest.skip("nobody waits for it")
     app = make_app(complete_timeout=0.2, retry=None)
 
     @app.task

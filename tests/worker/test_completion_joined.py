@@ -24,12 +24,9 @@ from tests.conftest import a_url
 
 from .conftest import MakeApp, Start, eventually, record_of
 from .effects import Effects
-from .test_completion import attempts
+from .test_completion import attempts, on_postgres
 
 Lines = Callable[[str], list[str]]
-
-on_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-on_postgres = pytest.mark.parametrize("url", ["postgres"], indirect=True)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -10,7 +10,7 @@
         @pytest.fixture
         def put_in(self) -> PutIn: ...       # `await put_in(queue, entry)`: puts it in the inbox, as another program would
 
-The suite needs pytest and pytest-asyncio. Time passes only by `clock.advance`, except where real waiting is the point.
+A store that is `transactional` has `Transactions` as a base too. The suite needs pytest and pytest-asyncio. Time passes only by `clock.advance`, except where real waiting is the point.
 For readable failures, say `pytest.register_assert_rewrite("tenure.testing.conformance")` in a conftest.py first.
 """
 
@@ -34,7 +34,7 @@ from tenure.testing.conformance.transactions import Transactions
 from tenure.testing.conformance.unique import Unique
 from tenure.testing.conformance.waiting import Waiting
 
-__all__ = ["MakeStore", "PutIn", "StoreConformance"]
+__all__ = ["MakeStore", "PutIn", "StoreConformance", "Transactions"]
 
 
 @pytest.mark.asyncio
@@ -51,7 +51,6 @@ class StoreConformance(
     Waiting,
     Listing,
     Inbox,
-    Transactions,
 ):
     """Everything that a store promises. Subclass it, and say where `clock`, `make_store` and `put_in` come from."""
 
