@@ -580,9 +580,10 @@ class Store(ABC):
 
     @abstractmethod
     async def delete(self, ids: Sequence[str], *, cascade: bool = False) -> list[str]:
-        """Remove these jobs, all or none; the ids of those that went. A holder is told `not_found`.
+        """Remove these jobs, all or none; the ids of those that went, in this order. A holder is told `not_found`.
 
-        `HasDependents` if a blocked job outside the list waits for one of them, unless `cascade`: then those go too, and theirs.
+        `HasDependents` if a blocked job outside the list waits for one of them, unless `cascade`: then those go too, and theirs,
+        and come after them in the answer.
         """
 
     @abstractmethod

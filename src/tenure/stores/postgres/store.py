@@ -450,9 +450,11 @@ class PostgresStore(Store):
 
 
 _GET = "SELECT *, {schema}.clock($1) AS now FROM {schema}.get_jobs($2)"
+# Tables are read inside the steps alone, which have their settings: to this statement they are two lists.
 _SEARCH = """
+WITH w AS MATERIALIZED (SELECT * FROM {schema}.walk($2, $3, $4, $5, $6, $7))
 SELECT r.*, w.looked_at, w.place, {schema}.clock($1) AS now
-FROM {schema}.walk($2, $3, $4, $5, $6, $7) AS w LEFT JOIN {schema}.records AS r ON r.n = w.n
+FROM w LEFT JOIN {schema}.get_numbered(ARRAY(SELECT n FROM w WHERE n IS NOT NULL)) AS r ON r.n = w.n
 ORDER BY w.looked_at, w.n NULLS LAST
 """
 _SETTLE_AND_LEASE = (

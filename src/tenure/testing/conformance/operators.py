@@ -295,6 +295,12 @@ class Operators:
         assert await store.delete([job_id]) == []
         await assert_counters_equal_a_recount(store)
 
+    async def test_delete_names_those_that_went_in_the_order_asked_for_and_each_once(self, store: Store) -> None:
+        ids = await enqueue(store, *(a_job() for _ in range(20)))
+        asked = ids[::-2] + ids[::2]
+
+        assert await store.delete([*asked, "nobody", *ids]) == asked
+
     async def test_a_job_that_another_waits_for_is_not_deleted(self, store: Store) -> None:  # Q61
         blocker, other = await enqueue(store, a_job(), a_job())
         [dependent] = await enqueue(store, a_job(after=(blocker,)))

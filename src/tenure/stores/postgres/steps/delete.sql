@@ -1,8 +1,12 @@
--- delete: remove these jobs, all or none; the ids of those that went. Raises TN003, with the job and those who wait for it as
--- JSON, if a blocked job that is not among them waits for one; unless _cascade: then those go too, and theirs.
+-- delete: remove these jobs, all or none; the ids of those that went, as they were asked for. Raises TN003, with the job and
+-- those who wait for it as JSON, if a blocked job that is not among them waits for one; unless _cascade: then those go too, and
+-- theirs.
 CREATE OR REPLACE FUNCTION delete(_now float8, _ids text[], _cascade boolean) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
-    _going text[] := ARRAY(SELECT j.id FROM jobs j WHERE j.id = ANY (_ids));
+    _going text[] := ARRAY(
+        SELECT j.id FROM unnest(_ids) WITH ORDINALITY AS asked (id, at) JOIN jobs j ON j.id = ANY (ARRAY[asked.id])
+        GROUP BY j.id ORDER BY min(asked.at)
+    );
     _others text[];
     _at integer := 0;
 BEGIN
