@@ -31,11 +31,14 @@ class Cluster:
         self.app = make_app(url, folder)
         self._processes = processes
 
-    def worker(self, *options: str, die: str = "", target: str = "tests.faults.program:app") -> Process:
-        """Start a worker process; it may be told at which instant of a job's life to die."""
+    def worker(
+        self, *options: str, die: str = "", skew: float = 0.0, target: str = "tests.faults.program:app"
+    ) -> Process:
+        """Start a worker process; it may be told at which instant of a job's life to die, and that it is another time."""
         return self._processes.work(
-            target, *options, FAULTS_URL=self.url, FAULTS_FOLDER=str(self.folder), FAULTS_DIE=die
-        )
+            target, *options,
+            FAULTS_URL=self.url, FAULTS_FOLDER=str(self.folder), FAULTS_DIE=die, FAULTS_SKEW=str(skew),
+        )  # fmt: skip
 
     def enqueue(self, task: str, *arguments: Any, queue: str = "default", number: int = 1) -> list[Job[Any]]:
         """Enqueue the same call so many times."""

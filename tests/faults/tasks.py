@@ -1,7 +1,7 @@
 """The tasks of these tests, and an app for them whose stores keep a history.
 
-Worker processes are told by the environment where the store is (`FAULTS_URL`), where the history goes (`FAULTS_FOLDER`), and
-at which instant they are to die (`FAULTS_DIE`).
+Worker processes are told by the environment where the store is (`FAULTS_URL`), where the history goes (`FAULTS_FOLDER`),
+at which instant they are to die (`FAULTS_DIE`), and by how many seconds their clock is wrong (`FAULTS_SKEW`).
 """
 
 from __future__ import annotations
