@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import json
 import os
 import statistics
@@ -30,6 +31,7 @@ import uvloop  # noqa: E402
 from bare_postgres import Postgres  # noqa: E402
 from bare_redis import Redis  # noqa: E402
 from bare_sqlite import Sqlite  # noqa: E402
+from comparisons import COMPARISONS, Comparison  # noqa: E402
 from engine import Engine  # noqa: E402
 from nothing import overhead  # noqa: E402
 from rich.console import Console  # noqa: E402
@@ -75,9 +77,9 @@ class Bench:
         return quick if self.quick else full
 
     @contextmanager
-    def child(self, url: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    def child(self, url: str, *arguments: str, program: str = "child") -> Iterator[subprocess.Popen[str]]:
         process = subprocess.Popen(
-            [sys.executable, str(HERE / "child.py"), *arguments],
+            [sys.executable, str(HERE / f"{program}.py"), *arguments],
             env=os.environ | {"TENURE_URL": url},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -157,8 +159,8 @@ class Bench:
         with App(url or self.engine.fresh()) as app:
             noop = app.remote(task)
             begun = time.perf_counter()
-            for _ in range(number // 1000):
-                noop.enqueue_many([arguments] * 1000)
+            for begin in range(0, number, 1000):
+                noop.enqueue_many([arguments] * min(1000, number - begin))
             return number / (time.perf_counter() - begun)
 
     def transactional(self) -> None:
@@ -208,7 +210,8 @@ class Bench:
         url = self.engine.fresh()
         self._enqueue_many(number, url, task)
         cpu = self.engine.cpu()
-        found = self._work(url, ["drain", str(concurrency)], processes)
+        program = "isolated" if task == "noop_isolated" else "child"
+        found = self._work(url, ["drain", str(concurrency)], processes, program)
         cpu = self.engine.cpu() - cpu
         ran = sum(each["jobs"] for each in found)
         assert ran == number, f"some job was lost, or ran twice: {ran:,} ran, of {number:,}"
@@ -218,12 +221,65 @@ class Bench:
             busy.append(f"{workers} + {cpu / span:.0%} of a core")
         return float(number / span)
 
-    def _work(self, url: str, arguments: list[str], processes: int = 1) -> list[dict[str, Any]]:
+    def _work(self, url: str, arguments: list[str], processes: int = 1, program: str = "child") -> list[dict[str, Any]]:
         with ExitStack() as stack:
-            children = [stack.enter_context(self.child(url, *arguments)) for _ in range(processes)]
+            children = [stack.enter_context(self.child(url, *arguments, program=program)) for _ in range(processes)]
             for child in children:
                 go(child)
             return [answer(child) for child in children]
+
+    # A process for each job.
+
+    def isolated(self) -> None:
+        """Beside a bare loop that forks and waits, in a process with the same libraries loaded."""
+        number = self.of(200, 2000)
+        for concurrency in (1, 2, 4):
+            ours, bare = self.turns(
+                functools.partial(self._drain, number, "noop_isolated", concurrency), lambda: self._forks(number)
+            )
+            self.report.add(
+                f"drain, isolated no-op, concurrency {concurrency}",
+                rate(ours), f"{rate(bare)} bare forks", f"{bare / ours:.2f}×", "≤ 1.3×" if concurrency == 2 else "",
+            )  # fmt: skip
+
+    def _forks(self, number: int) -> float:
+        command = [sys.executable, str(HERE / "isolated.py"), "bare", str(number)]
+        environment = os.environ | {"TENURE_URL": self.engine.fresh()}
+        return float(subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout)
+
+    # Beside other queues.
+
+    def peers(self) -> None:
+        """The same beside the fastest of other queues, each at its best, in turns."""
+        for comparison in COMPARISONS[self.engine.fresh().partition(":")[0].removesuffix("ql")]:
+            for peer in [peer for peer in comparison.peers if not peer.installed]:
+                console.print(f"{peer.name} is not installed (make bench does that), and left out", style="dim")
+            peers = [peer for peer in comparison.peers if peer.installed]
+            if not peers:
+                continue
+            turns = [
+                (self._ours(comparison), *(peer.rate(self.engine.fresh(), self.quick) for peer in peers))
+                for _ in range(self.of(1, TURNS))
+            ]
+            ours, *theirs = (statistics.median(column) for column in zip(*turns, strict=True))
+            best = max(theirs)
+            self.report.add(
+                f"{comparison.what}, to peers",
+                rate(ours),
+                ", ".join(f"{peer} {rate(found)}" for peer, found in zip(peers, theirs, strict=True)),
+                f"{ours / best:.1f}×",
+                comparison.bar,
+            )
+
+    def _ours(self, comparison: Comparison) -> float:
+        match comparison.ours.split():
+            case ["drain", task, concurrency, number]:
+                return self._drain(self.of(int(number) // 10, int(number)), task, int(concurrency))
+            case ["enqueue", number]:
+                return self._enqueue_blocking(self.of(int(number) // 10, int(number)))
+            case ["bulk", number]:
+                return self._enqueue_many(self.of(int(number) // 10, int(number)))
+        raise ValueError(comparison.ours)
 
     # Depth and size.
 
@@ -378,7 +434,19 @@ def percentiles(values: list[float]) -> tuple[float, float]:
 
 
 STORES: dict[str, Callable[[Path], Engine]] = {"sqlite": Sqlite, "redis": Redis, "postgres": Postgres}
-CASES = ("overhead", "enqueue", "transactional", "drain", "latency", "idle", "size", "depth", "churn")
+CASES = (
+    "overhead",
+    "enqueue",
+    "transactional",
+    "drain",
+    "latency",
+    "idle",
+    "size",
+    "depth",
+    "churn",
+    "isolated",
+    "peers",
+)
 
 
 def main() -> None:

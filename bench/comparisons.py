@@ -1,0 +1,102 @@
+"""What is compared with which peer, and how each is run: every peer in a process of its own, at its best settings.
+
+They are the extra `bench`; one that is not installed is named and left out.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["COMPARISONS", "Comparison", "Peer"]
+
+PROGRAMS = Path(__file__).parent / "peers"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A peer doing one thing, so many times."""
+
+    name: str
+    what: str
+    number: int
+    variant: str = ""
+
+    @property
+    def installed(self) -> bool:
+        return importlib.util.find_spec(self.name) is not None
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.variant}".strip()
+
+    def rate(self, url: str, quick: bool) -> float:
+        """Jobs per second, in a store that nobody has used."""
+        number = max(self.number // 10, 1000 if self.number >= 1000 else 30) if quick else self.number
+        command = [
+            sys.executable,
+            str(PROGRAMS / f"{self.name}_peer.py"),
+            self.what,
+            url.partition("?")[0],
+            str(number),
+        ]
+        answer = subprocess.run([*command, self.variant], capture_output=True, text=True, check=False)
+        try:
+            return float(json.loads(answer.stdout.splitlines()[-1]))
+        except (IndexError, ValueError):
+            raise RuntimeError(f"{self} did not {self.what}: {answer.stderr[-500:]}") from None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One figure of ours beside the same of peers, of which the fastest counts."""
+
+    what: str
+    ours: str
+    """`drain TASK CONCURRENCY NUMBER`, `enqueue NUMBER` or `bulk NUMBER`."""
+
+    peers: tuple[Peer, ...]
+    bar: str
+
+
+COMPARISONS = {
+    "redis": (
+        Comparison(
+            "drain, async no-op", "drain noop 100 200000",
+            (Peer("dramatiq", "drain", 15_000), Peer("huey", "drain", 10_000), Peer("rq", "drain", 1_000)), "≥ 12×",
+        ),
+        Comparison("drain, threaded no-op", "drain noop_in_thread 100 50000", (Peer("dramatiq", "drain", 15_000),), "≥ 5×"),
+        Comparison(
+            "drain, one at a time", "drain noop 1 50000",
+            (Peer("dramatiq", "drain", 5_000, "one"), Peer("huey", "drain", 5_000, "one")), "≥ 5×",
+        ),
+        Comparison("drain, isolated no-op", "drain noop_isolated 2 2000", (Peer("rq", "drain", 300, "fork"),), "≥ 5×"),
+        Comparison("enqueue one by one, blocking", "enqueue 5000", (Peer("huey", "enqueue", 5_000),), "≥ 0.65×"),
+        Comparison("bulk enqueue", "bulk 100000", (Peer("rq", "bulk", 20_000),), "≥ 5×"),
+    ),
+    "postgres": (
+        Comparison("drain, async no-op", "drain noop 100 200000", (Peer("pgqueuer", "drain", 50_000),), "≥ 1.5×"),
+        Comparison(
+            "drain, threaded no-op", "drain noop_in_thread 100 50000", (Peer("procrastinate", "drain", 3_000),), "≥ 5×"
+        ),
+        Comparison(
+            "drain, one at a time", "drain noop 1 50000",
+            (Peer("pgqueuer", "drain", 5_000, "one"), Peer("procrastinate", "drain", 2_000, "one")), "≥ 5×",
+        ),
+        Comparison("enqueue one by one, blocking", "enqueue 2000", (Peer("pgqueuer", "enqueue", 2_000),), "≥ 1×"),
+        Comparison("bulk enqueue", "bulk 100000", (Peer("pgqueuer", "bulk", 100_000),), "≥ 1.5×"),
+    ),
+    "sqlite": (
+        Comparison("drain, async no-op", "drain noop 100 200000", (Peer("huey", "drain", 10_000),), "≥ 12×"),
+        Comparison(
+            "drain, async no-op, the peer without sync", "drain noop 100 200000", (Peer("huey", "drain", 20_000, "loose"),),
+            "≥ 3×",
+        ),
+        Comparison("drain, threaded no-op", "drain noop_in_thread 100 50000", (Peer("huey", "drain", 10_000),), "≥ 4×"),
+        Comparison("enqueue one by one, blocking", "enqueue 2000", (Peer("huey", "enqueue", 2_000),), "≥ 0.8×"),
+    ),
+}  # fmt: skip
+"""By the scheme of the store's URL."""

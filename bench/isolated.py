@@ -1,0 +1,61 @@
+"""A worker of isolated jobs under measurement, and what it is measured by.
+
+isolated.py drain CONCURRENCY    waits for a line on standard input, works until nothing waits, prints what it took
+isolated.py bare NUMBER          forks so many processes that end at once, one after the other; prints how many a second
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import struct
+import sys
+import time
+
+from tenure import App
+from tenure.worker.isolation import lane  # noqa: F401  (both are to have the same libraries loaded)
+
+app = App(os.environ["TENURE_URL"])
+
+seen, marks = os.pipe()
+"""When each call of a no-op ran, on the clock that all processes share; room for 8,000 of them."""
+
+STAMP = struct.Struct("d")
+
+
+@app.task(isolation="process")
+def noop_isolated() -> None:
+    os.write(marks, STAMP.pack(time.monotonic()))
+
+
+def drain(concurrency: int) -> None:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    app.worker(concurrency=concurrency).run(until_empty=True)
+    cpu = os.times()
+    os.close(marks)
+    stamps = sorted(stamp for (stamp,) in STAMP.iter_unpack(os.read(seen, 1 << 16)))
+    used = cpu.user + cpu.system + cpu.children_user + cpu.children_system
+    print(json.dumps({"jobs": len(stamps), "first": stamps[0], "last": stamps[-1], "cpu": used}))
+
+
+def bare(number: int) -> None:
+    app.new_store()  # loads its library
+    gc.collect()
+    gc.freeze()
+    begun = time.perf_counter()
+    for _ in range(number):
+        pid = os.fork()
+        if not pid:
+            os._exit(0)
+        os.waitpid(pid, 0)
+    print(number / (time.perf_counter() - begun))
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["drain", concurrency]:
+            drain(int(concurrency))
+        case ["bare", number]:
+            bare(int(number))

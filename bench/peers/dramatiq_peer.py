@@ -1,0 +1,29 @@
+"""Dramatiq on Redis, eight threads; variant `one`: one."""
+
+from __future__ import annotations
+
+import time
+
+import dramatiq
+from dramatiq.brokers.redis import RedisBroker
+from measured import asked, end_after, mark, rate
+
+what, url, number, variant = asked()
+broker = RedisBroker(url=url)
+dramatiq.set_broker(broker)
+
+
+@dramatiq.actor
+def noop() -> None:
+    mark()
+
+
+if what == "enqueue":
+    noop.send()
+    rate(number, noop.send, number)
+else:
+    for _ in range(number):
+        noop.send()
+    end_after(number)
+    dramatiq.Worker(broker, worker_threads=1 if variant == "one" else 8).start()
+    time.sleep(3600)
