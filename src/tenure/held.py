@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -13,13 +14,16 @@ from tenure.job import JobRecord
 from tenure.lease import AbortReason, Lease
 from tenure.lifecycle import next_step
 from tenure.outcome import Answer, Fail, Outcome, Raised, Released, Reschedule, Retry, Succeeded, Wait
-from tenure.stores.base import Renewal, VerdictKind
+from tenure.stores.base import UNCHANGED, Renewal, VerdictKind
 from tenure.sync import blocking, refuse_on_loop, run
 
 if TYPE_CHECKING:
     from tenure.app import App
 
 __all__ = ["Held"]
+
+AGAIN = 0.05
+"""Seconds until a renewal is asked for again, if a transaction has the job locked."""
 
 
 class Held:
@@ -57,11 +61,15 @@ class Held:
 
     async def arenew(self) -> None:
         """Hold it for the length of its lease from now; `LeaseLost` if it has been taken away."""
-        asked_at = monotonic()
-        [reason] = await self._app.session.store.renew([Renewal(self._lease, self._lease.ttl)])
-        if reason is not None:
-            raise LeaseLost(self.job.id, reason)
-        self._kept.renewed_at = asked_at
+        while True:
+            asked_at = monotonic()
+            [reason] = await self._app.session.store.renew([Renewal(self._lease, self._lease.ttl)])
+            if reason is None:
+                self._kept.renewed_at = asked_at
+                return
+            if reason != UNCHANGED or (reason := self.lost) is not None:
+                raise LeaseLost(self.job.id, reason)
+            await asyncio.sleep(AGAIN)
 
     async def afinish(self, value: Any = None) -> None:
         """End the job as succeeded with this result. Like all that settle it, `LeaseLost` if it has been taken away."""

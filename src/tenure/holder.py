@@ -14,7 +14,7 @@ from tenure.errors import StoreError
 from tenure.lease import AbortReason, Lease, new_nonce
 from tenure.lifecycle import RELEASE
 from tenure.options import Unset
-from tenure.stores.base import Leased, LeaseRequest, Renewal, Store, WorkerInfo
+from tenure.stores.base import JOBS_SHOWN, UNCHANGED, Leased, LeaseRequest, Pulse, Renewal, Store, WorkerInfo
 from tenure.worker.identity import Identity
 
 __all__ = ["Holder", "Kept"]
@@ -129,7 +129,7 @@ class Holder:
     async def _look(self) -> None:
         if self._kept:
             # False: an operator has retired this holder. Its jobs are gone, and those leased since need it registered.
-            if not (self._registered and await self._store.beat(self.id, len(self._kept))):
+            if not (self._registered and await self._store.beat(self.id, self._pulse())):
                 await self._store.register(self._info())
                 self._registered = True
             await self._renew()
@@ -143,11 +143,14 @@ class Holder:
         due = [k.interval is not None and asked_at - k.renewed_at >= k.interval for k in kept]
         renewals = [Renewal(k.lease, k.lease.ttl if is_due else None) for k, is_due in zip(kept, due, strict=True)]
         for each, is_due, reason in zip(kept, due, await self._store.renew(renewals), strict=True):
-            if is_due:
-                each.renewed_at = asked_at
-            if reason is not None:
+            if reason is None:
+                each.renewed_at = asked_at if is_due else each.renewed_at
+            elif reason != UNCHANGED:
                 each.lost = reason
                 self._kept.discard(each)
+
+    def _pulse(self) -> Pulse:
+        return Pulse(held=len(self._kept), jobs=tuple(each.lease.job.id for each in tuple(self._kept)[:JOBS_SHOWN]))
 
     def _info(self) -> WorkerInfo:
         kept = tuple(self._kept)

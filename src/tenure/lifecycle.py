@@ -8,7 +8,19 @@ import msgspec
 
 from tenure.backoff import Backoff
 from tenure.job import ErrorInfo, JobRecord, NewJob, State
-from tenure.outcome import Fail, Outcome, Raised, Released, Reschedule, Retry, Succeeded, Undecodable, Unknown, Wait
+from tenure.outcome import (
+    Fail,
+    Interrupted,
+    Outcome,
+    Raised,
+    Released,
+    Reschedule,
+    Retry,
+    Succeeded,
+    Undecodable,
+    Unknown,
+    Wait,
+)
 
 __all__ = [
     "EXPIRED",
@@ -22,6 +34,7 @@ __all__ = [
     "after_loss",
     "blocker_failed",
     "failure_value",
+    "kept_reason",
     "lost",
     "next_step",
 ]
@@ -78,6 +91,9 @@ class Policy(msgspec.Struct, frozen=True):
     unknown_for: float = 3600.0
     """Seconds that a job whose task nobody knows is offered again before it is broken."""
 
+    fail_interrupted: bool = False
+    """Whether a job fails that its worker did not let finish."""
+
 
 RELEASE = Requeue(counts=False, front=True)
 
@@ -112,6 +128,8 @@ def next_step(job: JobRecord, outcome: Outcome, policy: Policy) -> Transition:
             return Finish(State.BROKEN, error=error)
         case Released():
             return RELEASE
+        case Interrupted():
+            return Finish(State.FAILED, error=INTERRUPTED) if policy.fail_interrupted else RELEASE
         case _:
             assert_never(outcome)
 
@@ -140,15 +158,25 @@ def after_loss(losses: int, max_losses: int, solo: bool) -> Loss:
     return Loss(losses, failed)
 
 
+REASON = 200
+"""Characters kept of the reason of a retirement."""
+
 # What stores write about jobs that end without their worker's word, so that all of them say the same.
 
 EXPIRED = ErrorInfo("Expired", "it had not started when its time to do so was over")
+INTERRUPTED = ErrorInfo("Interrupted", "its worker was told to stop, or to leave the queue, before the job had ended")
 WAIT_TIMEOUT = ErrorInfo("WaitTimeout", "nobody completed the job in the time that it waited")
 
 
-def lost(losses: int) -> ErrorInfo:
-    """The error of a job that has failed as lost."""
-    return ErrorInfo("Lost", f"its worker died or went silent, {losses} time(s) in all")
+def lost(losses: int, reason: str | None = None) -> ErrorInfo:
+    """The error of a job whose worker was lost, for this reason if it is known."""
+    what = f"its worker was retired ({reason})" if reason else "its worker died or went silent"
+    return ErrorInfo("Lost", f"{what}, {losses} time(s) in all")
+
+
+def kept_reason(reason: str | None) -> str:
+    """The reason of a retirement as every store can keep it: short, and text without NUL; empty for none."""
+    return (reason or "").encode(errors="backslashreplace").decode().replace("\0", "\\x00")[:REASON].strip()
 
 
 def blocker_failed(blocker: str, ended: str) -> ErrorInfo:

@@ -12,6 +12,7 @@ from tenure.job import ErrorInfo, NewJob
 __all__ = [
     "Answer",
     "Fail",
+    "Interrupted",
     "Outcome",
     "Raised",
     "Released",
@@ -103,7 +104,12 @@ class Undecodable:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The attempt did not start, or was interrupted through no fault of the job."""
+    """The attempt did not start, or its job is no longer the worker's."""
 
 
-Outcome = Succeeded | Raised | Retry | Fail | Reschedule | Wait | Unknown | Undecodable | Released
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """The attempt had started, and its worker stops or leaves the queue."""
+
+
+Outcome = Succeeded | Raised | Retry | Fail | Reschedule | Wait | Unknown | Undecodable | Released | Interrupted

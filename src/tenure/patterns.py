@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from tenure.checks import name
-from tenure.errors import InvalidName
+from tenure.errors import InvalidName, InvalidOption
 
-__all__ = ["checked", "expand", "has_patterns", "serves"]
+__all__ = ["checked", "covers", "expand", "has_patterns", "joined", "serves", "without"]
 
 _WILD = frozenset("*?[")
 
@@ -25,6 +25,16 @@ def serves(patterns: Sequence[str], queue: str) -> bool:
     )
 
 
+def covers(patterns: Sequence[str], others: Sequence[str]) -> bool:
+    """Whether a list serves every queue that another one does, as far as the two lists tell."""
+    exclusions = {entry for entry in patterns if entry.startswith("!")}
+    return all(
+        serves(patterns, entry) and (not _is_wild(entry) or exclusions.issubset(others))
+        for entry in others
+        if not entry.startswith("!")
+    )
+
+
 def expand(patterns: Sequence[str], existing: Iterable[str]) -> tuple[str, ...]:
     """The queues to serve, the first first: names as they stand, each pattern's queues in alphabetical order, no queue twice.
 
@@ -38,6 +48,29 @@ def expand(patterns: Sequence[str], existing: Iterable[str]) -> tuple[str, ...]:
         matches = [queue for queue in ordered if fnmatchcase(queue, pattern)] if _is_wild(pattern) else [pattern]
         found.update(dict.fromkeys(queue for queue in matches if serves(patterns, queue)))
     return tuple(found)
+
+
+def joined(patterns: Sequence[str], queue: str) -> tuple[str, ...]:
+    """The list that serves this queue, or pattern of queues, too: at its end. `InvalidOption` if a pattern excludes it."""
+    entries = tuple(entry for entry in patterns if entry != f"!{queue}")
+    if queue not in entries:
+        entries += (queue,)
+    if not _is_wild(queue) and not serves(entries, queue):
+        excluding = next(entry for entry in entries if entry.startswith("!") and fnmatchcase(queue, entry[1:]))
+        raise InvalidOption(f"queue {queue!r} cannot be served: the worker's list excludes {excluding!r}")
+    return entries
+
+
+def without(patterns: Sequence[str], queue: str) -> tuple[str, ...]:
+    """The list that does not serve this queue, or pattern of queues: without it, and with an exclusion if others match it."""
+    entries = tuple(entry for entry in patterns if entry != queue)
+    overlapping = any(
+        fnmatchcase(entry, queue) or (_is_wild(entry) and (_is_wild(queue) or fnmatchcase(queue, entry)))
+        for entry in entries
+        if not entry.startswith("!")
+    )
+    excluded = f"!{queue}"
+    return (*entries, excluded) if overlapping and excluded not in entries else entries
 
 
 def checked(patterns: Iterable[str]) -> tuple[str, ...]:

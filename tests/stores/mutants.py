@@ -112,8 +112,8 @@ def requeue_goes_to_the_wrong_end(patch: pytest.MonkeyPatch) -> None:
 def reap_goes_to_the_back(patch: pytest.MonkeyPatch) -> None:
     original = leasing._lose
 
-    def lose(space: Space, job: StoredJob) -> Any:
-        reaped = original(space, job)
+    def lose(space: Space, job: StoredJob, *reason: str) -> Any:
+        reaped = original(space, job, *reason)
         if not reaped.failed:
             space.join(job)
         return reaped

@@ -107,10 +107,10 @@ class AllStoresMachine(StoreMachine):
 
 TestMemory = MemoryMachine.TestCase
 TestMemory.settings = settings(
-    max_examples=3000 if LONG else 100,
+    max_examples=1000 if LONG else 100,
     stateful_step_count=100 if LONG else 50,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
 TestAllStores = AllStoresMachine.TestCase
-TestAllStores.settings = settings(TestMemory.settings, max_examples=3000 if LONG else 40)
+TestAllStores.settings = settings(TestMemory.settings, max_examples=500 if LONG else 40)

@@ -64,7 +64,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final, Literal
 
 import msgspec
 
@@ -76,10 +76,13 @@ from tenure.options import Retention
 from tenure.stores.guests import Errand, Guest
 
 __all__ = [
+    "JOBS_SHOWN",
     "LEASE_LOST",
+    "MISSING_AFTER",
     "NOT_FOUND",
     "OK",
     "STEP",
+    "UNCHANGED",
     "Enqueued",
     "Fact",
     "Health",
@@ -89,6 +92,7 @@ __all__ = [
     "Leased",
     "OwnTransaction",
     "Page",
+    "Pulse",
     "QueueInfo",
     "Reaped",
     "Renewal",
@@ -98,6 +102,7 @@ __all__ = [
     "SignalKind",
     "Store",
     "Totals",
+    "Unchanged",
     "Verdict",
     "VerdictKind",
     "WorkerInfo",
@@ -106,6 +111,12 @@ __all__ = [
 
 STEP = 1000
 """Jobs that one step of a bulk operation handles at most."""
+
+MISSING_AFTER = 10.0
+"""Seconds of silence after which a worker is missing. That is shown and takes nothing from it: its jobs are judged by their leases."""
+
+JOBS_SHOWN = 20
+"""Jobs that a worker names with a beat, at most."""
 
 Settlement = tuple[Lease, Transition]
 
@@ -242,6 +253,28 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     totals: Totals = Totals()
 
 
+class Pulse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a worker says of itself with every beat."""
+
+    held: int = 0
+    """Jobs in its hands, those that it has leased ahead among them."""
+
+    jobs: tuple[str, ...] = ()
+    """Ids of those that it runs, the one begun first first; no more than `JOBS_SHOWN`."""
+
+    memory: int = 0
+    """Bytes of memory that its process occupies."""
+
+    strays: int = 0
+    """Threads that run on although their jobs have been given up."""
+
+    trouble: str = ""
+    """What keeps it from leasing jobs, for people to read; empty if nothing does."""
+
+    queues: tuple[str, ...] | None = None
+    """What it serves now, if that is no longer what it registered with."""
+
+
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A worker as the registry knows it."""
 
@@ -255,9 +288,16 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Names of the tasks that it knows."""
 
     concurrency: int
-    held: int = 0
-    """Jobs in its hands at its last beat."""
+    lanes: tuple[str, ...] = ()
+    """Where it runs them: `loop`, `thread`, `process`."""
 
+    held: int = 0
+    """As of its last beat, like all that a `Pulse` says."""
+
+    jobs: tuple[str, ...] = ()
+    memory: int = 0
+    strays: int = 0
+    trouble: str = ""
     started_at: float = 0.0
     """Set by the store."""
 
@@ -265,6 +305,29 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds since its last beat; set by the store."""
 
     totals: Totals = Totals()
+
+    @property
+    def missing(self) -> bool:
+        """Whether it has been silent for so long that it may be gone."""
+        return self.silent_for > MISSING_AFTER
+
+    @property
+    def pulse(self) -> Pulse:
+        """What it says of itself when it registers."""
+        return Pulse(held=self.held, jobs=self.jobs, memory=self.memory, strays=self.strays, trouble=self.trouble)
+
+    def beating(self, pulse: Pulse) -> WorkerInfo:
+        """The same worker, after this beat."""
+        queues = self.queues if pulse.queues is None else pulse.queues
+        return msgspec.structs.replace(
+            self, held=pulse.held, jobs=pulse.jobs, memory=pulse.memory, strays=pulse.strays, trouble=pulse.trouble,
+            queues=queues,
+        )  # fmt: skip
+
+
+Unchanged = Literal["unchanged"]
+UNCHANGED: Final[Unchanged] = "unchanged"
+"""Of a renewal: the job is held, but not for longer."""
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True):
@@ -499,10 +562,11 @@ class Store(ABC):
         """Settle, then lease, in one step and one round trip."""
 
     @abstractmethod
-    async def renew(self, renewals: Sequence[Renewal]) -> list[AbortReason | None]:
+    async def renew(self, renewals: Sequence[Renewal]) -> Sequence[AbortReason | Unchanged | None]:
         """Hold each job for longer and note its progress; None each, or why its holder must let it go.
 
         The reason is what the job is now: cancelled, otherwise final (`COMPLETED`), gone, or in line or in other hands (`TAKEN`).
+        `UNCHANGED`: it is held until when it was, for somebody's transaction had it locked; to be asked again.
         Progress belongs to the lease and ends with it.
         """
 
@@ -510,9 +574,14 @@ class Store(ABC):
     async def reap(self, queues: Sequence[str], limit: int = STEP) -> list[Reaped]:
         """Take up to `limit` jobs of these queues from holders whose lease has expired: to the front, or failed as lost.
 
-        Those of the first queue first, the longest expired first. If that was not `limit` jobs, then fails parked jobs whose
-        time is over (as many, and not part of the answer). Wakes as many idle workers as jobs went back.
+        Those of the first queue first, the longest expired first. The loss becomes the job's error: `lifecycle.lost`. If that was
+        not `limit` jobs, then fails parked jobs whose time is over (as many, and not part of the answer). Wakes as many idle
+        workers as jobs went back.
         """
+
+    async def tend(self, queues: Sequence[str], limit: int = STEP) -> tuple[list[Reaped], list[str]]:
+        """Reap these queues, and name every queue there is: what workers that serve patterns do every second, in one round trip."""
+        return await self.reap(queues, limit), [queue.name for queue in await self.queues()]
 
     @abstractmethod
     async def wait_for_work(self, patterns: Sequence[str], timeout: float) -> None:
@@ -538,16 +607,30 @@ class Store(ABC):
         """Enter a worker, which counts as its first beat; one that registers again starts anew."""
 
     @abstractmethod
-    async def beat(self, worker_id: str, held: int) -> bool:
-        """Note that a worker lives and holds so many jobs; False if the registry does not know it (it has been retired)."""
+    async def beat(self, worker_id: str, pulse: Pulse) -> bool:
+        """Note that a worker lives, and what it says of itself; False if the registry does not know it (it has been retired)."""
 
     @abstractmethod
     async def leave(self, worker_id: str) -> None:
         """Remove a worker that has stopped. What it still holds stays leased until reaped."""
 
     @abstractmethod
-    async def retire(self, worker_id: str, limit: int = STEP) -> list[Reaped]:
-        """Remove a worker that is known to be dead and take up to `limit` of its jobs, as `reap` does; [] when none is left."""
+    async def retire(self, worker_id: str, limit: int = STEP, reason: str | None = None) -> list[Reaped]:
+        """Remove a worker that is known to be dead and take up to `limit` of its jobs, as `reap` does; [] when none is left.
+
+        The reason, such as "killed by SIGKILL", becomes part of the error of each job: `lifecycle.lost`.
+        """
+
+    @abstractmethod
+    async def forget(self, silences: Mapping[str, float]) -> list[str]:
+        """Remove each of these workers that has been silent for so many seconds and holds no job; which went, in this order.
+
+        It takes nothing: one that comes back is told that it is not known, and enters anew.
+        """
+
+    @abstractmethod
+    async def turn(self, chore: str, interval: float) -> bool:
+        """Whether a chore is the caller's to do, which one of all who ask does every `interval` seconds: the first to ask."""
 
     @abstractmethod
     async def workers(self) -> list[WorkerInfo]:
@@ -606,8 +689,7 @@ class Store(ABC):
         """Delete up to `limit` finished jobs that retention does not keep; how many went.
 
         `queues` holds what differs from `default`. A job with a `keep` of its own is kept just that long, and neither counts
-        for the number kept nor falls to it. Also drops what else has outlived its use: unique keys past their window, and
-        workers that hold nothing and have been silent for ten minutes.
+        for the number kept nor falls to it. Also drops unique keys past their window.
         """
 
     # What everybody reads.
@@ -630,6 +712,11 @@ class Store(ABC):
 
         One atomic step: a job that becomes final after this call is announced.
         """
+
+    @property
+    def hearing(self) -> int:
+        """0 while signals do not come through; else a number, which is another after every time in which they did not."""
+        return 1
 
     @abstractmethod
     def signals(self) -> AsyncIterator[Signal]:

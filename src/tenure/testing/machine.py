@@ -26,7 +26,7 @@ from tenure.job import BlockerPolicy, ErrorInfo, NewJob, Progress, State
 from tenure.lease import Lease
 from tenure.lifecycle import Finish, Park, Requeue, Transition
 from tenure.options import Retention
-from tenure.stores.base import Leased, LeaseRequest, Renewal, Search, Settlement, Store, Verdict, WorkerInfo
+from tenure.stores.base import Leased, LeaseRequest, Pulse, Renewal, Search, Settlement, Store, Verdict, WorkerInfo
 from tenure.testing.clock import ManualClock
 from tenure.testing.model import Model, Refusal
 
@@ -351,13 +351,17 @@ class StoreMachine(RuleBasedStateMachine):
                 self.ask(lambda store: store.register(info))
             case "beat":
                 known = self.model.beat(worker, 3)
-                assert self.ask(lambda store: store.beat(worker, 3)) == known
+                assert self.ask(lambda store: store.beat(worker, Pulse(held=3))) == known
             case "leave":
                 self.model.workers.pop(worker, None)
                 self.ask(lambda store: store.leave(worker))
             case "retire":
-                taken = sorted(self.model.retire(worker))
-                assert self.ask(lambda store: store.retire(worker), lambda found: sorted(_reaped(found))) == taken
+                reason = "killed by SIGKILL" if worker == WORKERS[0] else None
+                taken = sorted(self.model.retire(worker, reason))
+                answer = self.ask(
+                    lambda store: store.retire(worker, reason=reason), lambda found: sorted(_reaped(found))
+                )
+                assert answer == taken
 
     # Operators.
 
@@ -396,12 +400,15 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(age=st.sampled_from([0.0, 20.0, 1e6]))
     def things_are_tidied_up(self, age: float) -> None:
-        """Store objects are closed and opened again, and what is old is pruned."""
+        """Store objects are closed and opened again, what is old is pruned, and who has long been silent is forgotten."""
         for name, party in self.parties.items():
             self.run(self.stores[name].close())
             self.stores[name] = party.make()
         expected = self.model.prune(age)
         assert self.ask(lambda store: store.prune(Retention(succeeded=age, failed=age), {})) == expected
+        silences = dict.fromkeys(WORKERS, 600.0)
+        gone = [worker for worker, silence in silences.items() if self.model.forget(worker, silence)]
+        assert self.ask(lambda store: store.forget(silences)) == gone
 
     # What must hold after each step.
 

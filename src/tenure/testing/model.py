@@ -364,8 +364,8 @@ class Model:
                 self._sweep()
         return reaped
 
-    def retire(self, worker_id: str) -> list[tuple[str, int, bool]]:
-        reaped = [self._lose(job) for job in self._held() if job.worker == worker_id]
+    def retire(self, worker_id: str, reason: str | None = None) -> list[tuple[str, int, bool]]:
+        reaped = [self._lose(job, reason) for job in self._held() if job.worker == worker_id]
         self.workers.pop(worker_id, None)
         return reaped
 
@@ -373,7 +373,7 @@ class Model:
         held = self.those(lambda job: job.state is State.RUNNING)
         return sorted(held, key=lambda job: (job.lease_until or 0, job.seq))
 
-    def _lose(self, job: Job) -> tuple[str, int, bool]:
+    def _lose(self, job: Job, reason: str | None = None) -> tuple[str, int, bool]:
         self.count("lost", job.new.queue, job.worker)
         job.losses += 1
         most = job.new.max_losses
@@ -381,8 +381,9 @@ class Model:
         job.token = None
         self._let_go(job)
         job.state = State.WAITING
+        job.error = lost(job.losses, reason)
         if failed:
-            self._finish(job, State.FAILED, error=lost(job.losses), worker=job.worker)
+            self._finish(job, State.FAILED, worker=job.worker)
             self._spread(job, "failed")
             self._sweep()
         return job.id, job.losses, failed
@@ -562,10 +563,6 @@ class Model:
         )
         going = [job for job in old if self._removable(job)]
         self.jobs = [job for job in self.jobs if job not in going]
-        holders = {job.worker for job in self._held()}
-        for worker_id, worker in list(self.workers.items()):
-            if worker_id not in holders and self.clock.boot() - worker.beat >= 600:
-                del self.workers[worker_id]
         return len(going)
 
     # Workers and waiters.
@@ -578,6 +575,17 @@ class Model:
             return False
         self.workers[worker_id].beat = self.clock.boot()
         self.workers[worker_id].held = held
+        return True
+
+    def forget(self, worker_id: str, silence: float) -> bool:
+        worker = self.workers.get(worker_id)
+        if (
+            worker is None
+            or self.clock.boot() - worker.beat < silence
+            or worker_id in {job.worker for job in self._held()}
+        ):
+            return False
+        del self.workers[worker_id]
         return True
 
     def wait(self, ids: Iterable[str]) -> set[str]:

@@ -165,6 +165,8 @@ class Race:
             under_way.discard(racer)
         if under_way:
             return False
+        if waiting and not self._stopped and any(task.done() for task in self._tasks.values()):
+            return False  # for one that has just ended, and will be told so
         assert self._stopped or not waiting, f"they wait for each other {self._told}"
         return True
 

@@ -10,7 +10,7 @@ import pytest
 from tenure.job import State
 from tenure.lease import AbortReason, Lease
 from tenure.lifecycle import RELEASE, Finish
-from tenure.stores.base import Renewal
+from tenure.stores.base import UNCHANGED, Renewal
 from tenure.stores.postgres import settling
 from tests.faults.clients import a_job, take
 
@@ -54,6 +54,24 @@ async def test_what_a_reaper_is_about_to_take_is_not_renewed(make_store: MakeSto
         assert await store.renew([Renewal(lease, ttl=30)]) == [AbortReason.TAKEN]
 
     assert await store.renew([Renewal(lease, ttl=30)]) == [AbortReason.TAKEN]
+
+
+async def test_what_is_locked_is_held_no_longer_than_before_and_not_said_to_be(
+    make_store: MakeStore, sql: Any
+) -> None:  # I4, F8
+    store = make_store()
+    await store.enqueue([a_job()])
+    [lease] = await take(store, ttl=30)
+    until = "SELECT lease_until FROM live"
+    before = await sql.fetchval(until)
+    async with sql.transaction():
+        await sql.execute("SELECT FROM live FOR UPDATE")
+
+        assert await store.renew([Renewal(lease, ttl=60)]) == [UNCHANGED]
+
+    assert await sql.fetchval(until) == before
+    assert await store.renew([Renewal(lease, ttl=60)]) == [None]
+    assert await sql.fetchval(until) > before
 
 
 @pytest.mark.parametrize("settles", [True, False], ids=["settle", "renew"])

@@ -11,7 +11,7 @@ from tenure.stores.base import SignalKind
 from tenure.stores.memory.shelves import Edge, StoredJob
 from tenure.stores.memory.space import Space
 
-__all__ = ["delete", "drop_unkept", "end", "finish", "follow", "removable", "remove"]
+__all__ = ["delete", "doomed", "drop_unkept", "end", "finish", "follow", "removable", "remove"]
 
 AWAITED = 60.0
 """Seconds that the record of a job is kept at least if somebody has asked to be told of its end."""
@@ -82,6 +82,20 @@ def follow(space: Space, blocker: StoredJob, ended: str, *, only: StoredJob | No
                 following.append((dependent, State.FAILED))
                 failed.append(dependent)
     return failed
+
+
+def doomed(space: Space, job: StoredJob, state: State) -> list[StoredJob]:
+    """Whom the end of a job in this state will take along, by `follow`; changing nothing."""
+    found: dict[StoredJob, None] = {}
+    following = deque(() if state is State.SUCCEEDED else (job,))
+    while following:
+        for edge in space.dependents.get(following.popleft().new.id, ()):
+            dependent = edge.dependent
+            fails = dependent.state is State.BLOCKED and dependent.new.if_blocker_fails is BlockerPolicy.FAIL
+            if fails and dependent not in found:
+                found[dependent] = None
+                following.append(dependent)
+    return list(found)
 
 
 def _close(space: Space, edge: Edge, result: str | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -35,10 +35,10 @@ def enqueue(space: Space, jobs: Sequence[NewJob]) -> list[Enqueued]:
     return answers
 
 
-def plan(space: Space, jobs: Iterable[NewJob], parent: StoredJob | None = None) -> Plan:
+def plan(space: Space, jobs: Iterable[NewJob], ending: Collection[StoredJob] = ()) -> Plan:
     """Decide about each job, changing nothing; raise if one of them refuses the whole call.
 
-    The `parent` of these jobs becomes final before they come, so that its key is theirs to take.
+    Those that are `ending` have become final before these come, so that their keys are free to take.
     """
     planned = Plan()
     taken: dict[tuple[str, str], str] = {}
@@ -48,7 +48,7 @@ def plan(space: Space, jobs: Iterable[NewJob], parent: StoredJob | None = None) 
             planned.leads_to.append((new.id, False))
             continue
         if new.unique is not None:
-            holder = taken.get((new.task, new.unique)) or _holder(space, new.task, new.unique, parent)
+            holder = taken.get((new.task, new.unique)) or _holder(space, new.task, new.unique, ending)
             if holder is not None and new.unique_raises:
                 raise UniqueConflict(new.task, new.unique, holder)
             if holder is not None:
@@ -65,9 +65,9 @@ def plan(space: Space, jobs: Iterable[NewJob], parent: StoredJob | None = None) 
     return planned
 
 
-def _holder(space: Space, task: str, key: str, parent: StoredJob | None) -> str | None:
+def _holder(space: Space, task: str, key: str, ending: Collection[StoredJob]) -> str | None:
     job = space.holder(task, key)
-    return None if job is None or (job is parent and job.unique_until is None) else job.new.id
+    return None if job is None or (job in ending and job.unique_until is None) else job.new.id
 
 
 def add(space: Space, new: NewJob) -> StoredJob:

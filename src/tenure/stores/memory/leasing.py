@@ -7,7 +7,7 @@ from itertools import islice
 
 from tenure.job import State
 from tenure.lease import AbortReason, Lease, Token
-from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, after_loss, lost
+from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, after_loss, kept_reason, lost
 from tenure.stores.base import STEP, Leased, LeaseRequest, Reaped, Renewal, SignalKind
 from tenure.stores.memory.ending import end
 from tenure.stores.memory.shelves import Queue, Shelf, StoredJob
@@ -117,16 +117,16 @@ def reap(space: Space, names: Sequence[str], limit: int) -> list[Reaped]:
     return reaped
 
 
-def retire(space: Space, worker_id: str, limit: int) -> list[Reaped]:
-    """Forget a worker and take its jobs."""
+def retire(space: Space, worker_id: str, limit: int, reason: str | None) -> list[Reaped]:
+    """Remove a worker and take its jobs."""
     running = sorted(place for queue in space.queues.values() for place in queue.shelves[Shelf.RUNNING])
     held = [space.jobs[id_] for _, _, id_ in running if space.jobs[id_].worker == worker_id]
-    reaped = [_lose(space, job) for job in held[:limit]]
+    reaped = [_lose(space, job, kept_reason(reason)) for job in held[:limit]]
     space.workers.pop(worker_id, None)
     return reaped
 
 
-def _lose(space: Space, job: StoredJob) -> Reaped:
+def _lose(space: Space, job: StoredJob, reason: str = "") -> Reaped:
     """Take a running job from its holder, who is silent or gone: to the front, or failed as lost."""
     loss = after_loss(job.losses, job.new.max_losses, job.solo)
     space.count("lost", job.new.queue, job.worker)
@@ -134,8 +134,9 @@ def _lose(space: Space, job: StoredJob) -> Reaped:
     with space.changing(job):
         job.state = State.WAITING
         job.losses = loss.losses
+        job.error = lost(loss.losses, reason)
     if loss.failed:
-        end(space, job, State.FAILED, error=lost(loss.losses), by=job.worker)
+        end(space, job, State.FAILED, by=job.worker)
     else:
         space.wake(job.new.queue)
     return Reaped(job.new.id, job.new.queue, job.new.task, job.worker, loss.losses, loss.failed)

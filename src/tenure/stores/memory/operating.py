@@ -14,10 +14,7 @@ from tenure.stores.memory import ending
 from tenure.stores.memory.shelves import Queue, Shelf, StoredJob
 from tenure.stores.memory.space import Space
 
-__all__ = ["cancel", "complete", "delete", "pause", "prune", "purge", "resume", "retry", "trigger"]
-
-SILENT = 600.0
-"""Seconds of silence after which a worker that holds nothing is forgotten."""
+__all__ = ["cancel", "complete", "delete", "forget", "pause", "prune", "purge", "resume", "retry", "trigger", "turn"]
 
 
 def _each(space: Space, ids: Sequence[str], act: Callable[[Space, StoredJob], Verdict]) -> list[Verdict]:
@@ -134,8 +131,7 @@ def purge(space: Space, name: str, limit: int) -> int:
 
 
 def prune(space: Space, default: Retention, queues: Mapping[str, Retention], limit: int) -> int:
-    """Remove finished jobs that retention does not keep, and workers that have long been silent."""
-    _forget_workers(space)
+    """Remove finished jobs that retention does not keep."""
     old = [job for queue in space.queues.values() for job in _old(space, queue, queues.get(queue.name, default))]
     for job in old[:limit]:
         ending.remove(space, job)
@@ -158,8 +154,23 @@ def _old(space: Space, queue: Queue, retention: Retention) -> Iterator[StoredJob
                 yield job
 
 
-def _forget_workers(space: Space) -> None:
+def forget(space: Space, silences: Mapping[str, float]) -> list[str]:
+    """Remove workers that have been silent for long and hold nothing."""
     holders = {space.jobs[id_].worker for queue in space.queues.values() for id_ in queue.ids(Shelf.RUNNING)}
-    for id_, worker in list(space.workers.items()):
-        if id_ not in holders and space.clock.boot() - worker.beat >= SILENT:
-            del space.workers[id_]
+    gone = [
+        id_
+        for id_, silence in silences.items()
+        if id_ in space.workers and id_ not in holders and space.clock.boot() - space.workers[id_].beat >= silence
+    ]
+    for id_ in gone:
+        del space.workers[id_]
+    return gone
+
+
+def turn(space: Space, chore: str, interval: float) -> bool:
+    """Take the turn at a chore, if it is time."""
+    now, last = space.clock.boot(), space.turns.get(chore)
+    if last is not None and last <= now < last + interval:
+        return False
+    space.turns[chore] = now
+    return True

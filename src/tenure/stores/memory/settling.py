@@ -10,7 +10,7 @@ from tenure.job import State
 from tenure.lease import Lease
 from tenure.lifecycle import Finish, Park, Requeue, Transition
 from tenure.stores.base import LEASE_LOST, NOT_FOUND, OK, Settlement, Verdict, refused
-from tenure.stores.memory.ending import drop_unkept, finish, follow
+from tenure.stores.memory.ending import doomed, drop_unkept, finish, follow
 from tenure.stores.memory.enqueueing import add, plan
 from tenure.stores.memory.shelves import StoredJob
 from tenure.stores.memory.space import Space
@@ -43,7 +43,7 @@ def _settle(space: Space, lease: Lease, step: Transition) -> Verdict:
 
 def _finish(space: Space, job: StoredJob, step: Finish) -> Verdict:
     try:
-        planned = plan(space, step.children, parent=job)
+        planned = plan(space, step.children, [job, *doomed(space, job, step.state)])
     except UniqueConflict as conflict:
         return refused(str(conflict), other=conflict.holder)
     except BlockerNotFound as missing:

@@ -47,6 +47,9 @@ class Space:
         """The open edges that wait for each job."""
 
         self.waiters: defaultdict[str, set[Mailbox]] = defaultdict(set)
+        self.turns: dict[str, float] = {}
+        """When somebody last took the turn at each chore."""
+
         self.idle: list[IdleCaller] = []
         self.arrivals = 0
         """How often there was something new to lease."""

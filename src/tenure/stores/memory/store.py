@@ -22,6 +22,7 @@ from tenure.stores.base import (
     Leased,
     LeaseRequest,
     Page,
+    Pulse,
     QueueInfo,
     Reaped,
     Renewal,
@@ -162,21 +163,29 @@ class MemoryStore(Store):
             info = msgspec.structs.replace(worker, started_at=space.clock.wall())
             space.workers[worker.id] = RegisteredWorker(info, self._mailbox, space.clock.boot())
 
-    async def beat(self, worker_id: str, held: int) -> bool:
+    async def beat(self, worker_id: str, pulse: Pulse) -> bool:
         with self._step() as space:
             if (worker := space.workers.get(worker_id)) is None:
                 return False
             worker.beat = space.clock.boot()
-            worker.info = msgspec.structs.replace(worker.info, held=held)
+            worker.info = worker.info.beating(pulse)
             return True
 
     async def leave(self, worker_id: str) -> None:
         with self._step() as space:
             space.workers.pop(worker_id, None)
 
-    async def retire(self, worker_id: str, limit: int = STEP) -> list[Reaped]:
+    async def retire(self, worker_id: str, limit: int = STEP, reason: str | None = None) -> list[Reaped]:
         with self._step() as space:
-            return leasing.retire(space, worker_id, limit)
+            return leasing.retire(space, worker_id, limit, reason)
+
+    async def forget(self, silences: Mapping[str, float]) -> list[str]:
+        with self._step() as space:
+            return operating.forget(space, silences)
+
+    async def turn(self, chore: str, interval: float) -> bool:
+        with self._step() as space:
+            return operating.turn(space, chore, interval)
 
     async def workers(self) -> list[WorkerInfo]:
         with self._step() as space:

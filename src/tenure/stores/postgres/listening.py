@@ -36,6 +36,8 @@ class Ear:
         self._decided = asyncio.Event()
         self._cut = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self.times = 0
+        """How often notifications have begun to come through."""
 
     @property
     def hears(self) -> bool:
@@ -103,6 +105,7 @@ class Ear:
 
     def _hear(self, _connection: Any, _pid: int, _channel: str, said: object) -> None:
         if said == PROBE:
+            self.times += not self._probed.is_set()
             self._probed.set()
         else:
             self._heard(str(said))

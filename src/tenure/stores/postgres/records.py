@@ -123,8 +123,8 @@ def error_of(text: str | None) -> ErrorInfo | None:
             return EXPIRED
         case ["wait", "timeout"]:
             return WAIT_TIMEOUT
-        case ["lost", losses]:
-            return lost(int(losses))
+        case ["lost", losses, *reason]:
+            return lost(int(losses), " ".join(reason))
         case ["blocker", ended, blocker]:
             return blocker_failed(blocker, ended)
         case _:

@@ -21,9 +21,11 @@ from tenure.errors import HasDependents, InvalidOption, StoreError, StoreUnavail
 from tenure.inbox import ENTRY_LIMIT
 from tenure.job import JobRecord, NewJob, State
 from tenure.lease import AbortReason, Lease
+from tenure.lifecycle import kept_reason
 from tenure.options import Retention
 from tenure.stores.base import (
     STEP,
+    UNCHANGED,
     Enqueued,
     Fact,
     Holding,
@@ -32,6 +34,7 @@ from tenure.stores.base import (
     LeaseRequest,
     OwnTransaction,
     Page,
+    Pulse,
     QueueInfo,
     Reaped,
     Renewal,
@@ -40,6 +43,7 @@ from tenure.stores.base import (
     Signal,
     SignalKind,
     Store,
+    Unchanged,
     Verdict,
     WorkerInfo,
 )
@@ -57,23 +61,32 @@ from tenure.stores.postgres.transaction import JobsTransaction
 
 __all__ = ["PostgresStore"]
 
-LOOK_SOON, LOOK_EVERY, LOOK_DEAF = 0.05, 1.0, 0.2
+LOOK_SOON, LOOK_EVERY, LOOK_DEAF = 0.05, 3.0, 0.2
 """Seconds until a caller who waits for work looks for it by itself: soon after it began to wait, for a job that came in the same
-instant, or after it saw some that another may take; else; and if it cannot be notified."""
+instant, or after it saw some that another may take; else, for workers poll beside it; and if it cannot be notified."""
+
+LATE = 1.0
+"""Seconds by which a caller may be late to say that it still waits."""
 
 PEEK = 100
 """Entries of an inbox that are looked at together."""
 
-REASONS = {"gone": AbortReason.NOT_FOUND, "cancelled": AbortReason.CANCELLED} | dict.fromkeys(
-    ("succeeded", "failed", "broken"), AbortReason.COMPLETED
-)
-"""Why a holder must let its job go, by what the job is now; anything else means that it is taken."""
-
 LOCKED, LOCKED_FOR = "locked", 0.02
 """What `renew` says of a job that somebody else has locked, and seconds until it is asked once more."""
 
+ANSWERS: dict[str, AbortReason | Unchanged] = {
+    LOCKED: UNCHANGED,
+    "gone": AbortReason.NOT_FOUND,
+    "cancelled": AbortReason.CANCELLED,
+    "succeeded": AbortReason.COMPLETED,
+    "failed": AbortReason.COMPLETED,
+    "broken": AbortReason.COMPLETED,
+}
+"""What a holder is told of its job, by what the step says of it; anything else means that it is taken."""
+
 _loads = msgspec.json.Decoder().decode
 _place = msgspec.json.Decoder(tuple[float, float, float]).decode
+_pulse = msgspec.json.Decoder(Pulse).decode
 
 
 class PostgresStore(Store):
@@ -240,14 +253,14 @@ class PostgresStore(Store):
         queues = list(dict.fromkeys(request.queues))
         return self._now(), queues, request.limit, request.worker, request.ttl, request.nonce, request.solo
 
-    async def renew(self, renewals: Sequence[Renewal]) -> list[AbortReason | None]:
+    async def renew(self, renewals: Sequence[Renewal]) -> list[AbortReason | Unchanged | None]:
         told = await self._renew(renewals)
         if locked := [at for at, what in enumerate(told) if what == LOCKED]:
             # By a step that took a moment, most likely; else by a transaction that may settle it, and nobody can take it meanwhile.
             await asyncio.sleep(LOCKED_FOR)
             for at, what in zip(locked, await self._renew([renewals[at] for at in locked]), strict=True):
                 told[at] = what
-        return [None if what in (None, LOCKED) else REASONS.get(what, AbortReason.TAKEN) for what in told]
+        return [None if what is None else ANSWERS.get(what, AbortReason.TAKEN) for what in told]
 
     async def _renew(self, renewals: Sequence[Renewal]) -> list[str | None]:
         """What the jobs are now, if their tokens are not current."""
@@ -267,28 +280,33 @@ class PostgresStore(Store):
     async def reap(self, queues: Sequence[str], limit: int = STEP) -> list[Reaped]:
         return _reaped(await self._step("reap", self._now(), list(dict.fromkeys(queues)), limit))
 
+    async def tend(self, queues: Sequence[str], limit: int = STEP) -> tuple[list[Reaped], list[str]]:
+        rows = await self._step("tend", self._now(), list(dict.fromkeys(queues)), limit)
+        taken = [row for row in rows if row["id"] is not None]
+        return _reaped(taken), [row["queue"] for row in rows[len(taken) :]]
+
     async def wait_for_work(self, patterns: Sequence[str], timeout: float) -> None:
         self._check_open()
         await self._ear.open()
         deadline = asyncio.get_running_loop().time() + timeout
         caller = next(self._callers)
         woken = self._waits[caller] = asyncio.Event()
-        pause, had_work = LOOK_SOON, True
+        begins = had_work = True
         try:
             while (left := deadline - asyncio.get_running_loop().time()) > 0 and not self._closed:
                 hears = self._ear.hears
-                # Some seconds more than until it is said again: a late caller is still there.
-                stays = pause + LOOK_EVERY if hears else None
+                pause = LOOK_SOON if begins else LOOK_EVERY
+                stays = pause + LATE if hears else None
                 work = await self._value("go_idle", self._channel, caller, *expressions(patterns), stays)
                 # What is new has woken somebody, who is on the way to it: that is left for the next look.
                 if work and (had_work or not hears):
                     return
-                had_work = work
+                begins, had_work = False, work
+                pause = LOOK_SOON if work else pause
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(left, pause if hears else LOOK_DEAF)):
                         await woken.wait()
                         return
-                pause = LOOK_SOON if had_work else LOOK_EVERY
         finally:
             del self._waits[caller]
             if not woken.is_set() or self._closed:
@@ -307,18 +325,26 @@ class PostgresStore(Store):
             list(worker.queues),
             list(worker.tasks),
             worker.concurrency,
-            worker.held,
+            list(worker.lanes),
+            dumps(worker.pulse),
             self._channel,
         )
 
-    async def beat(self, worker_id: str, held: int) -> bool:
-        return bool(await self._value("beat", self._now(), worker_id, held))
+    async def beat(self, worker_id: str, pulse: Pulse) -> bool:
+        return bool(await self._value("beat", self._now(), worker_id, dumps(pulse)))
 
     async def leave(self, worker_id: str) -> None:
         await self._value("leave", worker_id)
 
-    async def retire(self, worker_id: str, limit: int = STEP) -> list[Reaped]:
-        return _reaped(await self._step("retire", self._now(), worker_id, limit))
+    async def retire(self, worker_id: str, limit: int = STEP, reason: str | None = None) -> list[Reaped]:
+        return _reaped(await self._step("retire", self._now(), worker_id, limit, kept_reason(reason)))
+
+    async def forget(self, silences: Mapping[str, float]) -> list[str]:
+        gone: list[str] = await self._value("forget", self._now(), list(silences), list(silences.values()))
+        return gone
+
+    async def turn(self, chore: str, interval: float) -> bool:
+        return bool(await self._value("turn", self._now(), chore, interval))
 
     async def workers(self) -> list[WorkerInfo]:
         return [_worker_info(*row) for row in await self._step("list_workers", self._now())]
@@ -387,6 +413,10 @@ class PostgresStore(Store):
         rows = await self._step("wait_for", _ids(ids), self._channel)
         found = {row["id"]: None if row["state"] is None else record(row, 0.0) for row in rows}
         return {id_: found.get(id_) for id_ in ids if id_ not in found or found[id_] is not None}
+
+    @property
+    def hearing(self) -> int:
+        return self._ear.times if self._ear.hears else 0
 
     async def signals(self) -> AsyncIterator[Signal]:
         await self._listen()
@@ -510,7 +540,7 @@ def _queue_info(name: str, paused: bool, told: str) -> QueueInfo:
 
 
 def _worker_info(*row: Any) -> WorkerInfo:
-    id_, host, pid, queues, tasks, concurrency, held, started_at, silent_for, told = row
+    id_, host, pid, queues, tasks, concurrency, lanes, pulse, started_at, silent_for, told = row
     return WorkerInfo(
         id=id_,
         host=host,
@@ -518,8 +548,8 @@ def _worker_info(*row: Any) -> WorkerInfo:
         queues=tuple(queues),
         tasks=tuple(tasks),
         concurrency=concurrency,
-        held=held,
+        lanes=tuple(lanes),
         started_at=started_at,
         silent_for=silent_for,
         totals=totals(_loads(told) if told else {}),
-    )
+    ).beating(_pulse(pulse))

@@ -8,7 +8,7 @@ their seqs do, and every sorted set below that has places for members breaks its
 
 | fixed key    | type | what it holds |
 |--------------|------|---|
-| `meta`       | hash | `layout`: the version of all this; `seq`: the counter that places are drawn from |
+| `meta`       | hash | `layout`: the version of all this; `seq`: the counter that places are drawn from; `turn:CHORE`: when one was last begun that somebody does for all |
 | `jobs`       | hash | ref → what never changes about a job: number, time and content of its enqueue |
 | `records`    | hash | ref → what does: state, seq, token, attempts, times, result, error. A job in line that nothing has happened to has none |
 | `recent`     | list | number + ref of the latest jobs in order of enqueueing, those that are gone by now among them |
@@ -42,7 +42,7 @@ their seqs do, and every sorted set below that has places for members breaks its
 
 | other key      | type | what it holds |
 |----------------|------|---|
-| `worker:ID`    | hash | a worker as it described itself, its start, beat, channel and totals |
+| `worker:ID`    | hash | a worker as it described itself, its start, beat, pulse, channel and totals |
 | `failures:TASK`| zset | places of failed jobs of a task, by their end |
 | `signals:ID`   | –    | the channel of one store object |
 """

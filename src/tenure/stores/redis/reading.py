@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 
 from tenure.errors import InvalidOption
-from tenure.stores.base import Page, QueueInfo, Search, Totals, WorkerInfo
+from tenure.stores.base import Page, Pulse, QueueInfo, Search, Totals, WorkerInfo
 from tenure.stores.redis.records import STATES, Word, described
 
 __all__ = ["page", "queue_info", "search_words", "worker_info"]
 
 _worker = msgspec.json.Decoder(WorkerInfo).decode
+_pulse = msgspec.json.Decoder(Pulse).decode
 
 
 def search_words(search: Search) -> list[Word]:
@@ -66,9 +67,9 @@ def queue_info(name: bytes, paused: int, *told: Any) -> QueueInfo:
 
 def worker_info(_name: bytes, silent_for: bytes, told: Sequence[bytes]) -> WorkerInfo:
     fields = _pairs(told)
+    worker = _worker(fields["info"])
     return msgspec.structs.replace(
-        _worker(fields["info"]),
-        held=int(fields["held"]),
+        worker.beating(_pulse(fields["pulse"])) if "pulse" in fields else worker,
         started_at=float(fields["started"]),
         silent_for=float(silent_for),
         totals=_totals(fields),

@@ -298,7 +298,8 @@ def _error_of(text: str) -> ErrorInfo:
         case "wait_timeout":
             return WAIT_TIMEOUT
         case "lost":
-            return lost(int(rest))
+            losses, _, reason = rest.partition(" ")
+            return lost(int(losses), reason)
         case "blocker_failed":
             ended, _, blocker = rest.partition(" ")
             return blocker_failed(blocker, ended)

@@ -18,6 +18,7 @@ from tenure.errors import HasDependents, LayoutTooNew, StoreError, StoreUnavaila
 from tenure.inbox import ENTRY_LIMIT
 from tenure.job import JobRecord, NewJob
 from tenure.lease import AbortReason
+from tenure.lifecycle import kept_reason
 from tenure.options import Retention
 from tenure.patterns import expand, has_patterns
 from tenure.stores.base import (
@@ -28,6 +29,7 @@ from tenure.stores.base import (
     Leased,
     LeaseRequest,
     Page,
+    Pulse,
     QueueInfo,
     Reaped,
     Renewal,
@@ -89,6 +91,7 @@ class RedisStore(Store):
         self._channel = secrets.token_hex(8)
         self._listening: asyncio.Task[None] | None = None
         self._hearing = asyncio.Event()
+        self._hearings = 0
         self._signals: deque[Signal] = deque(maxlen=10_000)
         self._signalled = asyncio.Event()
 
@@ -206,6 +209,10 @@ class RedisStore(Store):
     async def reap(self, queues: Sequence[str], limit: int = STEP) -> list[Reaped]:
         return _reaped(await self._run("reap", (limit, *dict.fromkeys(queues))))
 
+    async def tend(self, queues: Sequence[str], limit: int = STEP) -> tuple[list[Reaped], list[str]]:
+        reaped, names = await self._run("tend", (limit, *dict.fromkeys(queues)))
+        return _reaped(reaped), sorted(name.decode() for name in names)
+
     async def wait_for_work(self, patterns: Sequence[str], timeout: float) -> None:
         self._check_open()
         deadline, arrivals = time.monotonic() + timeout, self._keys.arrivals
@@ -223,14 +230,21 @@ class RedisStore(Store):
         await self._listen()
         await self._run("register", (worker.id, _dumps(worker), self._channel))
 
-    async def beat(self, worker_id: str, held: int) -> bool:
-        return bool(await self._run("beat", (worker_id, held)))
+    async def beat(self, worker_id: str, pulse: Pulse) -> bool:
+        return bool(await self._run("beat", (worker_id, _dumps(pulse))))
 
     async def leave(self, worker_id: str) -> None:
         await self._run("leave", (worker_id,))
 
-    async def retire(self, worker_id: str, limit: int = STEP) -> list[Reaped]:
-        return _reaped(await self._run("retire", (worker_id, limit)))
+    async def retire(self, worker_id: str, limit: int = STEP, reason: str | None = None) -> list[Reaped]:
+        return _reaped(await self._run("retire", (worker_id, limit, kept_reason(reason))))
+
+    async def forget(self, silences: Mapping[str, float]) -> list[str]:
+        words: list[Word] = [word for worker, silence in silences.items() for word in (worker, repr(silence))]
+        return [worker.decode() for worker in await self._run("forget", words)]
+
+    async def turn(self, chore: str, interval: float) -> bool:
+        return bool(await self._run("turn", (chore, repr(interval))))
 
     async def workers(self) -> list[WorkerInfo]:
         return [reading.worker_info(*told) for told in await self._run("workers", ())]
@@ -290,6 +304,10 @@ class RedisStore(Store):
         told = await self._run("wait", (self._channel, *map(ref_of, ids)))
         return {id_: described(each) for id_, each in zip(ids, told, strict=True) if each != 0}
 
+    @property
+    def hearing(self) -> int:
+        return self._hearings
+
     async def signals(self) -> AsyncIterator[Signal]:
         await self._listen()
         while not self._closed:
@@ -310,6 +328,7 @@ class RedisStore(Store):
     async def _hear(self) -> None:
         async for message in self._link.listen(self._keys.channel(self._channel)):
             if message is None:
+                self._hearings += 1
                 self._hearing.set()
                 continue
             kind, _, ref = message.partition(b" ")

@@ -160,6 +160,9 @@ class Doorbell:
         self._waiters: dict[str, Callable[[], None]] = {}
         self._numbers = count()
         self._loop = asyncio.get_running_loop()
+        self.works = False
+        """Whether it can be rung at all."""
+
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         with contextlib.suppress(OSError):
             try:
@@ -168,6 +171,7 @@ class Doorbell:
                 bells.renew()
                 self._socket.bind(bells.address(self.name))
             self._loop.add_reader(self._socket, self._rung)
+            self.works = True
             bells.sweep()
 
     @contextlib.contextmanager

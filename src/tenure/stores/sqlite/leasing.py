@@ -9,7 +9,7 @@ import msgspec
 
 from tenure.job import ErrorInfo, JobRecord, State
 from tenure.lease import AbortReason, Lease, Token
-from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, after_loss, lost
+from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, after_loss, kept_reason, lost
 from tenure.stores.base import Leased, LeaseRequest, Reaped, Renewal, SignalKind
 from tenure.stores.sqlite.ending import end
 from tenure.stores.sqlite.rows import Facts, dumps, facts, loads
@@ -157,24 +157,24 @@ def reap(tx: Transaction, queues: Sequence[str], limit: int) -> list[Reaped]:
     return reaped
 
 
-def retire(tx: Transaction, worker: str, limit: int) -> list[Reaped]:
-    """Forget a worker and take its jobs."""
+def retire(tx: Transaction, worker: str, limit: int, reason: str | None) -> list[Reaped]:
+    """Remove a worker and take its jobs."""
     held = facts(tx, [row[0] for row in tx.all("held_jobs", worker, limit)])
-    reaped = [_lose(tx, job) for job in held.values()]
+    reaped = [_lose(tx, job, kept_reason(reason)) for job in held.values()]
     tx.run("remove_worker", worker)
     return reaped
 
 
-def _lose(tx: Transaction, job: Facts) -> Reaped:
+def _lose(tx: Transaction, job: Facts, reason: str = "") -> Reaped:
     """Take a running job from its holder, who is silent or gone."""
     loss = after_loss(job.losses, job.max_losses, bool(job.solo))
     tx.total("lost", job.queue, job.worker)
     tx.tell_holder(job.worker, SignalKind.TAKEN, job.id)
     if loss.failed:
         tx.run("note_loss", job.id, loss.losses)
-        end(tx, job, State.FAILED, error=lost(loss.losses), by=job.worker)
+        end(tx, job, State.FAILED, error=lost(loss.losses, reason), by=job.worker)
     else:
-        tx.run("lose_job", job.id, loss.losses)
+        tx.run("lose_job", job.id, loss.losses, dumps(lost(loss.losses, reason)))
         tx.moved(job.queue, "running", "waiting")
         tx.came_in_line(job.queue)
     return Reaped(job.id, job.queue, job.task, job.worker, loss.losses, loss.failed)

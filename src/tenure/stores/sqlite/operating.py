@@ -16,10 +16,7 @@ from tenure.stores.sqlite.ending import end
 from tenure.stores.sqlite.rows import Facts, dumps, facts
 from tenure.stores.sqlite.transaction import Transaction
 
-__all__ = ["cancel", "complete", "delete", "pause", "prune", "purge", "resume", "retry", "trigger"]
-
-SILENT_FOR = 600.0
-"""Seconds after which a worker that holds nothing is forgotten."""
+__all__ = ["cancel", "complete", "delete", "forget", "pause", "prune", "purge", "resume", "retry", "trigger", "turn"]
 
 
 def _each(tx: Transaction, ids: Sequence[str], act: Callable[[Transaction, Facts], Verdict]) -> list[Verdict]:
@@ -139,7 +136,6 @@ def purge(tx: Transaction, queue: str, limit: int) -> int:
 def prune(tx: Transaction, default: Retention, queues: Mapping[str, Retention], limit: int) -> int:
     """Remove finished jobs that retention does not keep, and whatever else has outlived its use."""
     tx.run("lapsed_uniques", tx.wall)
-    tx.run("silent_workers", tx.boot - SILENT_FOR)
     pruned = _drop(tx, lambda size: tx.array("outlived_jobs", tx.wall, size), limit)
     tx.flush()
     for row in tx.all("list_queues"):
@@ -156,6 +152,16 @@ def prune(tx: Transaction, default: Retention, queues: Mapping[str, Retention], 
                 tx, row[0], states, failed + broken, retention.failed, retention.count, limit - pruned
             )
     return pruned
+
+
+def forget(tx: Transaction, silences: Mapping[str, float]) -> list[str]:
+    """Remove workers that have been silent for long and hold nothing."""
+    return [id_ for id_, silence in silences.items() if tx.run("forget_worker", id_, tx.boot - silence)]
+
+
+def turn(tx: Transaction, chore: str, interval: float) -> bool:
+    """Take the turn at a chore, if it is time."""
+    return tx.run("take_turn", chore, tx.boot, interval) > 0
 
 
 def _prune_queue(

@@ -11,12 +11,13 @@ import msgspec
 
 from tenure.errors import InvalidOption
 from tenure.job import JobRecord, State
-from tenure.stores.base import Page, QueueInfo, Search, WorkerInfo
+from tenure.stores.base import Page, Pulse, QueueInfo, Search, WorkerInfo
 from tenure.stores.sqlite.rows import RECORD_COLUMNS, dumps, loads, records, totals
 from tenure.stores.sqlite.transaction import Row, Transaction
 
 __all__ = ["get", "queues", "search", "wait", "workers"]
 
+_pulse = msgspec.json.Decoder(Pulse).decode
 _decode_place = msgspec.json.Decoder(tuple[float, ...]).decode
 
 LOOK_AT = 2000
@@ -71,11 +72,11 @@ def workers(tx: Transaction) -> list[WorkerInfo]:
             queues=tuple(loads(row[3])),
             tasks=tuple(loads(row[4])),
             concurrency=row[5],
-            held=row[6],
-            started_at=row[7],
-            silent_for=max(tx.boot - row[8], 0.0),
-            totals=totals(row[9:]),
-        )
+            lanes=tuple(loads(row[6])),
+            started_at=row[8],
+            silent_for=max(tx.boot - row[9], 0.0),
+            totals=totals(row[10:]),
+        ).beating(_pulse(row[7]))
         for row in tx.all("list_workers")
     ]
 

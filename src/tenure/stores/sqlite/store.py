@@ -25,6 +25,7 @@ from tenure.stores.base import (
     Leased,
     LeaseRequest,
     Page,
+    Pulse,
     QueueInfo,
     Reaped,
     Renewal,
@@ -166,6 +167,11 @@ class SqliteStore(Store):
     async def reap(self, queues: Sequence[str], limit: int = STEP) -> list[Reaped]:
         return await self._write(lambda tx: leasing.reap(tx, queues, limit))
 
+    async def tend(self, queues: Sequence[str], limit: int = STEP) -> tuple[list[Reaped], list[str]]:
+        return await self._write(
+            lambda tx: (leasing.reap(tx, queues, limit), [row[0] for row in tx.all("list_queues")])
+        )
+
     async def take_in(self, queues: Sequence[str], limit: int = STEP, *, entry_limit: int = ENTRY_LIMIT) -> int:
         return await self._write(lambda tx: inbox.take_in(tx, queues, limit, entry_limit))
 
@@ -181,7 +187,8 @@ class SqliteStore(Store):
                 dumps(worker.queues),
                 dumps(worker.tasks),
                 worker.concurrency,
-                worker.held,
+                dumps(worker.lanes),
+                dumps(worker.pulse),
                 tx.wall,
                 tx.boot,
                 bell,
@@ -189,14 +196,20 @@ class SqliteStore(Store):
 
         await self._write(register)
 
-    async def beat(self, worker_id: str, held: int) -> bool:
-        return bool(await self._write(lambda tx: tx.run("beat_worker", worker_id, held, tx.boot)))
+    async def beat(self, worker_id: str, pulse: Pulse) -> bool:
+        return bool(await self._write(lambda tx: tx.run("beat_worker", worker_id, dumps(pulse), tx.boot)))
 
     async def leave(self, worker_id: str) -> None:
         await self._write(lambda tx: tx.run("remove_worker", worker_id))
 
-    async def retire(self, worker_id: str, limit: int = STEP) -> list[Reaped]:
-        return await self._write(lambda tx: leasing.retire(tx, worker_id, limit), durable=True)
+    async def retire(self, worker_id: str, limit: int = STEP, reason: str | None = None) -> list[Reaped]:
+        return await self._write(lambda tx: leasing.retire(tx, worker_id, limit, reason), durable=True)
+
+    async def forget(self, silences: Mapping[str, float]) -> list[str]:
+        return await self._write(lambda tx: operating.forget(tx, silences))
+
+    async def turn(self, chore: str, interval: float) -> bool:
+        return await self._write(lambda tx: operating.turn(tx, chore, interval))
 
     async def workers(self) -> list[WorkerInfo]:
         return await self._read(reading.workers)
@@ -240,6 +253,10 @@ class SqliteStore(Store):
     async def wait(self, ids: Sequence[str]) -> dict[str, JobRecord | None]:
         bell = self._open_bell().name
         return await self._write(lambda tx: reading.wait(tx, ids, bell))
+
+    @property
+    def hearing(self) -> int:
+        return int(self._bell is not None and self._bell.works)
 
     async def signals(self) -> AsyncIterator[Signal]:
         self._open_bell()

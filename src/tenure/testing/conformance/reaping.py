@@ -8,8 +8,8 @@ import pytest
 
 from tenure.job import Progress, State
 from tenure.lease import AbortReason, Lease
-from tenure.lifecycle import Park, Transition
-from tenure.stores.base import LEASE_LOST, OK, Reaped, Renewal, Store
+from tenure.lifecycle import Park, Transition, lost
+from tenure.stores.base import LEASE_LOST, OK, Pulse, Reaped, Renewal, Store
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
     FAIL,
@@ -17,6 +17,7 @@ from tenure.testing.conformance.scene import (
     RETRY,
     SUCCEED,
     MakeStore,
+    PutIn,
     a_job,
     a_suspect,
     a_worker,
@@ -175,6 +176,23 @@ class Reaping:
         assert await store.reap([]) == []
         assert [queue.name for queue in await store.queues()] == ["other", "q"]
 
+    async def test_whoever_tends_queues_reaps_them_and_hears_of_all_others(
+        self, store: Store, clock: ManualClock, put_in: PutIn
+    ) -> None:  # T15
+        assert await store.tend([]) == ([], [])
+        first, second, _ = await enqueue(store, a_job(), a_job(), a_job(queue="z"))
+        await store.pause("p")
+        await put_in("i", b"{}")
+        await lease(store, "q", "z")
+        clock.advance(30)
+
+        names = [queue.name for queue in await store.queues()]
+        assert {"p", "q", "z"} <= set(names)
+        assert await store.tend(["q"], 1) == ([Reaped(first, "q", "t", "w", 1, failed=False)], names)
+        assert await store.tend(["q"]) == ([Reaped(second, "q", "t", "w", 1, failed=False)], names)
+        assert await store.tend([]) == ([], names)
+        assert (await counts(store, "z")).running == 1
+
     async def test_a_reap_is_bounded_and_takes_the_longest_expired_first(
         self, store: Store, clock: ManualClock
     ) -> None:
@@ -249,7 +267,7 @@ class Reaping:
         unrenewed = await lease_one(store, worker="beats")
         renewed = await lease_one(store, worker="silent")
         clock.advance(30)
-        await store.beat("beats", 1)
+        await store.beat("beats", Pulse(held=1))
         await store.renew([Renewal(renewed, 30.0)])
 
         assert [reaped.id for reaped in await store.reap(["q"])] == [unrenewed.job.id]
@@ -364,6 +382,34 @@ class Reaping:
         await lease(store, worker="dead")
 
         assert [len(await store.retire("dead", limit=2)) for _ in range(4)] == [2, 2, 1, 0]
+
+    @pytest.mark.parametrize(
+        ("reason", "kept"),
+        [
+            (None, None),
+            ("killed by SIGKILL", "killed by SIGKILL"),
+            (" lost 7  \U0001f389\n", "lost 7  \U0001f389"),
+            ("a\0b\ud800", "a\\x00b\\ud800"),
+            ("x" * 10_000, "x" * 200),
+        ],
+        ids=["none", "signal", "odd", "not text", "long"],
+    )
+    async def test_the_reason_of_a_retirement_is_told_in_the_error_of_each_job(
+        self, store: Store, clock: ManualClock, reason: str | None, kept: str | None
+    ) -> None:  # R23, R33
+        back, failed = await enqueue(store, a_job(), a_job(max_losses=1))
+        await lease(store, worker="dead")
+
+        await store.retire("dead", reason=reason)
+
+        assert (await record(store, back)).error == lost(1, kept)
+        assert (await record(store, failed)).error == lost(1, kept)
+        again = await lease_one(store)
+        assert again.job.error == lost(1, kept)
+        await lose(store, clock, again)
+        assert (await record(store, back)).error == lost(2)
+        await settle(store, await lease_one(store, solo=True), SUCCEED)
+        assert (await record(store, back)).error is None
 
     async def test_retirement_counts_against_the_budget_of_losses(self, store: Store) -> None:
         await enqueue(store, a_job(max_losses=1))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from tenure.job import State
 from tenure.options import Retention
-from tenure.stores.base import Store, Totals
+from tenure.stores.base import Pulse, Store, Totals
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
     FAIL,
@@ -43,7 +45,7 @@ class Registry:
         await store.register(a_worker())
         clock.advance(100)
 
-        assert await store.beat("w", 7)
+        assert await store.beat("w", Pulse(held=7))
 
         [worker] = await store.workers()
         assert (worker.silent_for, worker.held, worker.started_at) == (0.0, 7, clock.wall() - 100)
@@ -52,8 +54,8 @@ class Registry:
         await store.register(a_worker())
         await store.retire("w")
 
-        assert not await store.beat("w", 0)
-        assert not await store.beat("never seen", 0)
+        assert not await store.beat("w", Pulse())
+        assert not await store.beat("never seen", Pulse())
         assert await store.workers() == []
 
     async def test_workers_are_listed_by_their_start(self, store: Store, clock: ManualClock) -> None:
@@ -116,19 +118,73 @@ class Registry:
         assert one == Totals(processed=3, succeeded=1, failed=1, retried=1)
         assert two == Totals(processed=1, succeeded=1, lost=1)
 
-    async def test_a_worker_that_is_silent_and_holds_nothing_is_forgotten_after_ten_minutes(
+    async def test_a_worker_says_with_every_beat_how_it_is(
+        self, store: Store, make_store: MakeStore
+    ) -> None:  # R30, R37
+        await store.register(a_worker("w", lanes=("loop", "process"), held=1))
+        [worker] = await make_store().workers()
+        assert (worker.lanes, worker.held, worker.jobs, worker.memory) == (("loop", "process"), 1, (), 0)
+
+        said = Pulse(held=3, jobs=("one", "Zo\u00eb"), memory=1 << 40, strays=2, trouble="the loop is blocked\nby “it”")
+        assert await store.beat("w", said)
+
+        [worker] = await make_store().workers()
+        assert worker.pulse == said
+        assert (worker.queues, worker.lanes, worker.concurrency) == (("q", "*"), ("loop", "process"), 1)
+
+        assert await store.beat("w", Pulse(queues=("other",)))
+
+        [worker] = await make_store().workers()
+        assert (worker.pulse, worker.queues) == (Pulse(), ("other",))
+
+    async def test_a_worker_is_missing_once_it_has_been_silent_for_ten_seconds(
+        self, store: Store, clock: ManualClock
+    ) -> None:  # T2
+        await store.register(a_worker())
+        clock.advance(10)
+        assert [worker.missing for worker in await store.workers()] == [False]
+        clock.advance(1)
+        assert [worker.missing for worker in await store.workers()] == [True]
+        await store.beat("w", Pulse())
+        assert [worker.missing for worker in await store.workers()] == [False]
+
+    async def test_a_worker_is_forgotten_once_it_has_been_silent_for_long_and_holds_nothing(
         self, store: Store, clock: ManualClock
     ) -> None:  # T15, R19, R20
-        for worker_id in ("idle", "holding", "beating"):
+        for worker_id in ("patient", "idle", "holding", "beating"):
             await store.register(a_worker(worker_id))
         await enqueue(store, a_job(lease=1e6))
-        await lease_one(store, worker="holding")
-        clock.advance(599)
-        await store.prune(Retention(), {})
-        assert len(await store.workers()) == 3
-        await store.beat("beating", 0)
+        held = await lease_one(store, worker="holding")
+        limits = {"unknown": 0.0, "holding": 60.0, "beating": 60.0, "idle": 60.0, "patient": 600.0}
+        clock.advance(59)
+        assert await store.forget(limits) == []
+        await store.beat("beating", Pulse())
         clock.advance(1)
 
-        await store.prune(Retention(), {})
+        assert await store.forget(limits) == ["idle"]
 
-        assert [worker.id for worker in await store.workers()] == ["holding", "beating"]
+        assert [worker.id for worker in await store.workers()] == ["patient", "holding", "beating"]
+        clock.advance(540)
+        assert await store.forget(limits) == ["beating", "patient"]
+        assert await state(store, held.job.id) is State.RUNNING
+        await settle(store, held, SUCCEED)
+        assert await store.forget(limits) == ["holding"]
+        assert await store.workers() == []
+        assert await store.forget({}) == []
+        assert not await store.beat("holding", Pulse())
+
+    async def test_a_chore_is_done_by_the_first_who_asks_in_its_interval(
+        self, store: Store, clock: ManualClock, make_store: MakeStore
+    ) -> None:  # R18
+        other = make_store()
+        assert await store.turn("registry", 60)
+        clock.advance(59)
+        assert not await other.turn("registry", 60)
+        assert await other.turn("another", 60)
+        assert await other.turn("registry", 59)
+        clock.advance(59)
+        assert not await store.turn("registry", 60)
+        clock.advance(1)
+
+        answers = await asyncio.gather(*[each.turn("registry", 60) for each in (store, other) * 5])
+        assert sorted(answers) == [False] * 9 + [True]

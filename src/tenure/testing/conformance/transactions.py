@@ -10,7 +10,18 @@ from tenure.errors import TenureError, UniqueConflict
 from tenure.job import NewJob, State
 from tenure.lease import Lease, Token
 from tenure.lifecycle import Finish
-from tenure.stores.base import LEASE_LOST, NOT_FOUND, OK, Holding, OwnTransaction, Renewal, Store, Verdict, VerdictKind
+from tenure.stores.base import (
+    LEASE_LOST,
+    NOT_FOUND,
+    OK,
+    UNCHANGED,
+    Holding,
+    OwnTransaction,
+    Renewal,
+    Store,
+    Verdict,
+    VerdictKind,
+)
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
     RETRY,
@@ -243,7 +254,7 @@ class Transactions:
             others = await other.settle([(neighbour, SUCCEED)])
         await own.commit()
 
-        assert (renewed, reaped, others) == ([None, None], [], [OK])
+        assert (renewed, reaped, others) == ([UNCHANGED, None], [], [OK])
         assert await state(database, settled.job.id) is State.SUCCEEDED
 
     # What a lease is worth.

@@ -52,6 +52,22 @@ class Unique:
         assert await store.get([duplicate.id]) == [None]
         assert [queue.name for queue in await store.queues()] == ["q"]
 
+    @pytest.mark.parametrize("raises", [True, False])
+    async def test_a_child_may_take_the_key_of_a_job_that_the_end_of_its_parent_has_ended(
+        self, store: Store, raises: bool
+    ) -> None:  # I14
+        [parent] = await enqueue(store)
+        [dependent] = await enqueue(store, a_job(after=(parent,)))
+        [last] = await enqueue(store, a_job(after=(dependent,), unique="k"))
+        [other] = await enqueue(store, a_job(after=(dependent,), unique="w", window=60.0))
+        children = (a_job(unique="k", unique_raises=raises), a_job(unique="w"))
+
+        verdict = await settle(store, await lease_one(store), Finish(State.FAILED, children=children))
+
+        assert verdict == OK
+        found = [job and job.state for job in await store.get([dependent, last, other, children[0].id, children[1].id])]
+        assert found == [State.FAILED, State.FAILED, State.FAILED, State.WAITING, None]
+
     async def test_a_duplicate_may_raise_instead(self, store: Store) -> None:  # W35
         [holder] = await enqueue(store, a_job(unique="k"))
 

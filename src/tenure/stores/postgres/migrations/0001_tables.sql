@@ -135,11 +135,15 @@ CREATE TABLE workers (
     queues text[] NOT NULL,
     tasks text[] NOT NULL,
     concurrency integer NOT NULL,
-    held integer NOT NULL,
+    lanes text[] NOT NULL,
+    pulse text NOT NULL,                   -- JSON: what it said with its last beat
     started_at float8 NOT NULL,
     beat float8 NOT NULL,
     channel text COLLATE "C" NOT NULL
 ) WITH (fillfactor = 50);
+
+-- When each chore was last begun that somebody does for all.
+CREATE TABLE turns (chore text COLLATE "C" PRIMARY KEY, taken_at float8 NOT NULL);
 
 CREATE TABLE paused (queue text COLLATE "C" PRIMARY KEY);
 

@@ -1,6 +1,6 @@
 -- lose: take a running job from its holder, who is silent or gone: to the front, or failed as lost, as lifecycle.after_loss says.
--- The caller has locked it.
-CREATE OR REPLACE FUNCTION lose(_now float8, _n bigint) RETURNS reaped LANGUAGE plpgsql AS $$
+-- Its error is words that records.py reads: how often it was lost, and the reason if there is one. The caller has locked it.
+CREATE OR REPLACE FUNCTION lose(_now float8, _n bigint, _reason text DEFAULT '') RETURNS reaped LANGUAGE plpgsql AS $$
 DECLARE
     _lost reaped;
     _most integer;
@@ -13,11 +13,12 @@ BEGIN
     PERFORM happened('lost', _lost.queue, _lost.worker);
     PERFORM tell_holder(_n, _lost.worker, 'taken');
     UPDATE live SET
-        state = 'waiting', losses = _lost.losses, suspect = _lost.losses >= 2, nonce = NULL, lease_until = NULL, progress = NULL
+        state = 'waiting', losses = _lost.losses, suspect = _lost.losses >= 2, nonce = NULL, lease_until = NULL, progress = NULL,
+        error = rtrim('lost ' || _lost.losses || ' ' || _reason)
     WHERE n = _n;
     PERFORM moved(_lost.queue, 'running', 'waiting');
     IF _lost.failed THEN
-        PERFORM finish(_now, _n, 'failed', NULL, 'lost ' || _lost.losses, _lost.worker);
+        PERFORM finish(_now, _n, 'failed', NULL, NULL, _lost.worker);
     ELSE
         PERFORM wake(_lost.queue, 1);
     END IF;

@@ -1,12 +1,12 @@
 -- list_workers: the registry, by start, with the seconds since the last beat of each and its totals as JSON.
 CREATE OR REPLACE FUNCTION list_workers(_now float8) RETURNS TABLE (
-    id text, host text, pid bigint, queues text[], tasks text[], concurrency integer, held integer, started_at float8,
+    id text, host text, pid bigint, queues text[], tasks text[], concurrency integer, lanes text[], pulse text, started_at float8,
     silent_for float8, totals json
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT w.id, w.host, w.pid, w.queues, w.tasks, w.concurrency, w.held, w.started_at, greatest(clock(_now) - w.beat, 0),
+    SELECT w.id, w.host, w.pid, w.queues, w.tasks, w.concurrency, w.lanes, w.pulse, w.started_at, greatest(clock(_now) - w.beat, 0),
            (SELECT json_object_agg(what, number)
             FROM (SELECT what, sum(number) AS number FROM tallies t WHERE t.worker = w.generation GROUP BY what) AS each)
     FROM workers w ORDER BY w.started_at, w.generation;

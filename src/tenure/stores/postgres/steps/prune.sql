@@ -1,5 +1,5 @@
 -- prune: delete up to _limit finished jobs that retention does not keep; how many went. Also drops what else has outlived its
--- use: unique keys past their window, silent workers that hold nothing, callers who wait for work no more, rows of counters.
+-- use: unique keys past their window, callers who wait for work no more, rows of counters.
 --
 -- A retention is an array: seconds for succeeded and cancelled jobs, seconds for failed and broken ones, how many of each pair.
 -- Those of _queues stand in _own, three after three.
@@ -13,9 +13,6 @@ DECLARE
 BEGIN
     _now := clock(_now);
     DELETE FROM uniques WHERE ctid = ANY (ARRAY(SELECT ctid FROM uniques WHERE until <= _now FOR UPDATE SKIP LOCKED));
-    DELETE FROM workers w WHERE w.beat <= _now - 600 AND NOT EXISTS (
-        SELECT FROM live l WHERE l.state = 'running' AND l.worker = w.id
-    );
     DELETE FROM idle WHERE until < clock(NULL) - 60;
     PERFORM fold();
     _pruned := remove_unclaimed(_now, ARRAY(

@@ -17,7 +17,8 @@ BEGIN
         lease_until = coalesce(_now + wanted.ttl, l.lease_until), progress = coalesce(wanted.progress, l.progress)
     FROM unnest(_ns, _fences, _nonces, _ttls, _progress) AS wanted (n, fence, nonce, ttl, progress)
     WHERE l.n = ANY (ARRAY[wanted.n]) AND wanted.n = ANY (_free) AND l.lease_until IS NOT NULL AND l.fence = wanted.fence
-      AND l.nonce = wanted.nonce;  -- as in `settle`: not all that run are gone through
+      AND l.nonce = wanted.nonce  -- as in `settle`: not all that run are gone through
+      AND (wanted.ttl IS NOT NULL OR wanted.progress IS NOT NULL);
     GET DIAGNOSTICS _renewed = ROW_COUNT;
     IF _renewed = cardinality(_ns) THEN
         RETURN NULL;

@@ -1,5 +1,7 @@
--- retire: forget a worker that is known to be dead and take up to _limit of its jobs. Walks all that run: no more than slots.
-CREATE OR REPLACE FUNCTION retire(_now float8, _worker text, _limit integer) RETURNS SETOF reaped LANGUAGE plpgsql AS $$
+-- retire: remove a worker that is known to be dead and take up to _limit of its jobs, for this reason (or none). Walks all that
+-- run: no more than slots.
+CREATE OR REPLACE FUNCTION retire(_now float8, _worker text, _limit integer, _reason text) RETURNS SETOF reaped
+LANGUAGE plpgsql AS $$
 DECLARE
     _n bigint;
 BEGIN
@@ -7,7 +9,7 @@ BEGIN
     FOREACH _n IN ARRAY ARRAY(
         SELECT n FROM live WHERE state = 'running' AND worker = _worker ORDER BY n LIMIT _limit FOR UPDATE
     ) LOOP
-        RETURN NEXT lose(_now, _n);
+        RETURN NEXT lose(_now, _n, _reason);
     END LOOP;
     DELETE FROM workers WHERE id = _worker;
 END

@@ -1,8 +1,8 @@
--- beat: note that a worker lives and holds so many jobs; 0 if the registry does not know it.
--- Arguments: its id, how many.
+-- beat: note that a worker lives, and what it says of itself; 0 if the registry does not know it.
+-- Arguments: its id, its pulse.
 -- include: step, draining
 
-local worker, held = Step.arg(), Step.arg()
+local worker, pulse = Step.arg(), Step.arg()
 local known = redis.call('EXISTS', Key.worker .. worker)
-if known == 1 then redis.call('HSET', Key.worker .. worker, 'beat', Step.now, 'held', held) end
+if known == 1 then redis.call('HSET', Key.worker .. worker, 'beat', Step.now, 'pulse', pulse) end
 return known

@@ -1,5 +1,5 @@
 -- prune: delete up to so many finished jobs that retention does not keep; how many went. Also drops unique keys past their
--- window, and workers that hold nothing and have been silent for ten minutes.
+-- window.
 -- Arguments: limit; the default retention (seconds for succeeded and cancelled, for failed and broken, count); then for
 -- each queue that has its own: name and retention.
 -- include: step, draining, totals, jobs, unique, edges, ending, recent, done
@@ -12,15 +12,6 @@ local default, own = read_retention(), {}
 while Step.read_so_far < #ARGV do
   local queue = Step.arg()
   own[queue] = read_retention()
-end
-
-local SILENT = 600
-for _, worker in ipairs(redis.call('ZRANGE', Key.workers, 0, -1)) do
-  local beat = tonumber(redis.call('HGET', Key.worker .. worker, 'beat'))
-  if Step.now - beat >= SILENT and redis.call('HEXISTS', Key.holding, worker) == 0 then
-    redis.call('DEL', Key.worker .. worker)
-    redis.call('ZREM', Key.workers, worker)
-  end
 end
 
 local lapsed = redis.call('ZRANGEBYSCORE', Key.windows, '-inf', Step.score_of(Step.now), 'LIMIT', 0, Step.CHUNK)

@@ -1,27 +1,6 @@
 -- reap: take up to so many jobs of these queues from holders whose lease has expired, the longest expired first; if that was
 -- not so many, fail parked jobs whose time is over.
 -- Arguments: limit, and the queues. Answers: of each job that was taken ref, queue, task, worker, losses, whether it failed.
--- include: step, draining, totals, jobs, unique, edges, ending, losing, recent, done
+-- include: step, draining, totals, jobs, unique, edges, ending, losing, reaping, recent, done
 
-local limit, queues = tonumber(Step.arg()), Step.rest()
-
--- Up to so many places whose time has come, over all queues.
-local function over(family, room)
-  local found = {}
-  for _, queue in ipairs(queues) do
-    if #found >= room then break end
-    local places = redis.call('ZRANGEBYSCORE', family .. queue, '-inf', Step.score_of(Step.now), 'LIMIT', 0, room - #found)
-    for i = 1, #places do found[#found + 1] = places[i] end
-  end
-  return found
-end
-
-local reaped = Losing.all(over(Key.held, limit))
-if #reaped < limit then
-  for _, place in ipairs(over(Key.parked, limit)) do
-    local job = Jobs.load(string.sub(place, 7))
-    -- The end of one may have been the end of the next, which waited for it.
-    if job and not Jobs.final(job.state) then Ending.finish_whole(job, is.failed, nil, 'wait_timeout') end
-  end
-end
-return Step.done(reaped)
+return Step.done(Reaping.reap())

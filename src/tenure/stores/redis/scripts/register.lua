@@ -4,5 +4,5 @@
 
 local worker, info, channel = Step.arg(), Step.arg(), Step.arg()
 redis.call('DEL', Key.worker .. worker)
-redis.call('HSET', Key.worker .. worker, 'info', info, 'channel', channel, 'started', Step.now, 'beat', Step.now, 'held', 0)
+redis.call('HSET', Key.worker .. worker, 'info', info, 'channel', channel, 'started', Step.now, 'beat', Step.now)
 redis.call('ZADD', Key.workers, Step.draw(1), worker)  -- two may start at the same time

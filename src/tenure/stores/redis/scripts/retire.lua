@@ -1,8 +1,8 @@
--- retire: forget a worker that is known to be dead and take up to so many of its jobs, as reap does and with its answer.
--- Arguments: the worker, limit.
+-- retire: remove a worker that is known to be dead and take up to so many of its jobs, as reap does and with its answer.
+-- Arguments: the worker, limit, the reason (or nothing).
 -- include: step, draining, totals, jobs, unique, edges, ending, losing, recent, done
 
-local worker, limit = Step.arg(), tonumber(Step.arg())
+local worker, limit, reason = Step.arg(), tonumber(Step.arg()), Step.arg()
 local wanted = math.min(limit, tonumber(redis.call('HGET', Key.holding, worker)) or 0)
 local found = {}
 
@@ -21,7 +21,7 @@ for _, queue in ipairs(redis.call('SMEMBERS', Key.queues)) do
     first = first + Step.CHUNK
   end
 end
-local answer = Step.done(Losing.all(found))
+local answer = Step.done(Losing.all(found, reason))
 redis.call('DEL', Key.worker .. worker)
 redis.call('ZREM', Key.workers, worker)
 return answer

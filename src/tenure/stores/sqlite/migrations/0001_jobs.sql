@@ -3,7 +3,7 @@
 -- void after a reboot (tenure_meta remembers the boot).
 
 CREATE TABLE tenure_meta (
-    key   TEXT PRIMARY KEY,  -- layout, boot
+    key   TEXT PRIMARY KEY,  -- layout, boot, and of each chore that somebody does for all when it was last begun
     value
 ) WITHOUT ROWID;
 
@@ -117,7 +117,8 @@ CREATE TABLE tenure_workers (
     queues TEXT NOT NULL,             -- JSON array
     tasks TEXT NOT NULL,              -- JSON array
     concurrency INTEGER NOT NULL,
-    held INTEGER NOT NULL,
+    lanes TEXT NOT NULL,              -- JSON array
+    pulse TEXT NOT NULL,              -- JSON: what it said with its last beat
     started_at REAL NOT NULL,
     beat REAL NOT NULL,
     bell TEXT NOT NULL,

@@ -75,6 +75,22 @@ function Ending.follow(first, how)
   end
 end
 
+-- A job, and whom its end in this state will take along, by `follow`; by ref, changing nothing.
+function Ending.with_doomed(first, state)
+  local found, following = { [first.ref] = first }, { state ~= is.succeeded and first or nil }
+  for next = 1, math.huge do
+    if not following[next] then return found end
+    for _, edge in ipairs(Edges.open_to(following[next])) do
+      local dependent = Jobs.load(edge[1])
+      local policy = dependent.options.if_blocker_fails
+      if not found[dependent.ref] and dependent.state == is.blocked and policy ~= 'proceed' and policy ~= 'wait' then
+        found[dependent.ref] = dependent
+        following[#following + 1] = dependent
+      end
+    end
+  end
+end
+
 -- Those who are blocked by a job. (A job that has ended may have open edges too, and waits for nothing.)
 function Ending.blocked_on(job)
   local found = {}

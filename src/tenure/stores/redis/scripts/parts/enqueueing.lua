@@ -4,8 +4,8 @@ local New = later(function(New)
 
 -- Decide about each new job, changing nothing. Gives what is to come, and for each job the ref that it leads to and whether
 -- that is an older job's; or nil, and why the whole call is refused: its kind, which job it is about, and who is in the way.
--- The `parent` of these jobs becomes final before they come, so that its key is theirs to take.
-function New.plan(jobs, parent)
+-- Those in `ending` have become final before these come, so that their keys, unless they are held for a window, are free to take.
+function New.plan(jobs, ending)
   local refs = {}
   for i = 1, #jobs do refs[i] = jobs[i].ref end
   local known = Step.fields_of(Key.jobs, refs)
@@ -22,7 +22,7 @@ function New.plan(jobs, parent)
         if job.options.unique then
           field = Unique.field(job.task, job.options.unique)
           holder = taken[field] or Unique.holder_of(job.task, job.options.unique)
-          if parent and holder == parent.ref and not parent.options.window then holder = nil end
+          if ending and ending[holder] and not ending[holder].options.window then holder = nil end
         end
       end
       if holder and new.head.raises then return nil, { 'unique', i - 1, holder } end

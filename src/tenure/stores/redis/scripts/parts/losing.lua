@@ -2,8 +2,9 @@
 
 local Losing = {}
 
--- Take a running job from its holder: to the front, or failed as lost. What the caller is told of it.
-function Losing.one(job)
+-- Take a running job from its holder: to the front, or failed as lost. What the caller is told of it. The error is a word
+-- that `records.py` knows, how often the job was lost, and the reason if there is one.
+function Losing.one(job, reason)
   local losses, most = job.losses + 1, job.options.max_losses or 3
   local failed = most > 0 and losses >= most and (Jobs.has(job, flag.solo) or most == 1)
   local worker = job.worker
@@ -11,19 +12,20 @@ function Losing.one(job)
   Ending.revoke(job, 'taken')
   Jobs.take(job)
   job.state, job.losses, job.result = is.waiting, losses, nil
+  job.error = 'lost ' .. losses .. ((reason or '') ~= '' and ' ' .. reason or '')
   Jobs.put(job)
   if failed then
-    Ending.finish_whole(job, is.failed, nil, 'lost ' .. losses, worker)
+    Ending.finish_whole(job, is.failed, nil, nil, worker)
   else
     Step.wake(job.queue)
   end
   return { job.ref, job.queue, job.task, worker, losses, failed }
 end
 
-function Losing.all(places)
+function Losing.all(places, reason)
   local refs, told = {}, {}
   for i = 1, #places do refs[i] = string.sub(places[i], 7) end
   Jobs.load_all(refs)
-  for i = 1, #refs do told[i] = Losing.one(Jobs.load(refs[i])) end
+  for i = 1, #refs do told[i] = Losing.one(Jobs.load(refs[i]), reason) end
   return told
 end

@@ -113,7 +113,7 @@ function Singly.finish(job, step, children)
   else
     result = cmsgpack.unpack(string.sub(step, 2))
   end
-  local coming, refusal = New.plan(children or {}, job)
+  local coming, refusal = New.plan(children or {}, children and Ending.with_doomed(job, state))
   if not coming then return { Settling.REFUSED, unpack(refusal) } end
   Settling.count_processed(state, job.queue, job.worker)
   Ending.finish(job, state, result, error, job.worker, true)

@@ -1,0 +1,70 @@
+"""Cancelling many jobs: named ones, those of one call, those that a search finds."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from tenure.errors import InvalidOption, PayloadError
+from tenure.job import JobRecord, State
+from tenure.stores.base import STEP, Search, Store, VerdictKind
+from tenure.task import Call
+
+__all__ = ["UNFINISHED", "cancel", "cancel_equal", "cancel_found"]
+
+UNFINISHED = (State.BLOCKED, State.WAITING, State.RUNNING)
+"""States in which a job can be cancelled, in the order of its life."""
+
+
+async def cancel(store: Store, ids: Sequence[str]) -> int:
+    """Cancel these jobs, in steps that are each atomic; how many were not final before."""
+    cancelled = 0
+    for start in range(0, len(ids), STEP):
+        verdicts = await store.cancel(ids[start : start + STEP])
+        cancelled += sum(verdict.kind is VerdictKind.OK for verdict in verdicts)
+    return cancelled
+
+
+async def cancel_equal(store: Store, call: Call[Any]) -> int:
+    """Cancel the unfinished jobs of this call's task that have equal arguments; how many."""
+    key = call.caller.key(call.payload)
+
+    def equal(job: JobRecord) -> bool:
+        with contextlib.suppress(PayloadError):  # what cannot be read is equal to nothing
+            return job.payload == call.payload or call.caller.key(job.payload) == key
+        return False
+
+    return await cancel_found(store, Search(task=call.caller.name), equal)
+
+
+async def cancel_found(store: Store, search: Search, wanted: Callable[[JobRecord], bool] = lambda _: True) -> int:
+    """Cancel the unfinished jobs that a search finds and that are wanted; how many. A state that is final is refused."""
+    if search.state is not None and search.state.final:
+        raise InvalidOption(f"a job that is {search.state} has ended: jobs to cancel are {', '.join(UNFINISHED)}")
+    cancelled = 0
+    async for jobs in _unfinished(store, search):
+        cancelled += await cancel(store, [job.id for job in jobs if wanted(job)])
+    return cancelled
+
+
+async def _unfinished(store: Store, search: Search) -> AsyncIterator[list[JobRecord]]:
+    """Pages of jobs that are not final. One that moves on meanwhile may come twice, but is not missed."""
+    for state in UNFINISHED if search.state is None else (search.state,):
+        async for jobs in _pages(store, replace(search, state=state)):
+            yield jobs
+    if search.state is None:
+        # What ran until just now may wait again. What has never run came later than the first look, and is no part of this.
+        async for jobs in _pages(store, replace(search, state=State.WAITING)):
+            yield [job for job in jobs if job.fence]
+
+
+async def _pages(store: Store, search: Search) -> AsyncIterator[list[JobRecord]]:
+    cursor: str | None = None
+    while True:
+        page = await store.search(replace(search, limit=STEP, cursor=cursor))
+        yield page.jobs
+        if (cursor := page.cursor) is None:
+            return

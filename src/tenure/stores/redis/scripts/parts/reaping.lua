@@ -1,0 +1,30 @@
+-- Jobs of queues being reaped, and parked ones failed, once their time has come.
+
+local Reaping = {}
+
+-- Take up to so many jobs from holders whose lease has expired, the longest expired first; if that was not so many, fail parked
+-- jobs whose time is over. Arguments: limit, and the queues. Gives what `Losing.one` gives of each job that was taken.
+function Reaping.reap()
+  local limit, queues = tonumber(Step.arg()), Step.rest()
+
+  -- Up to so many places whose time has come, over all queues.
+  local function over(family, room)
+    local found = {}
+    for _, queue in ipairs(queues) do
+      if #found >= room then break end
+      local places = redis.call('ZRANGEBYSCORE', family .. queue, '-inf', Step.score_of(Step.now), 'LIMIT', 0, room - #found)
+      for i = 1, #places do found[#found + 1] = places[i] end
+    end
+    return found
+  end
+
+  local reaped = Losing.all(over(Key.held, limit))
+  if #reaped < limit then
+    for _, place in ipairs(over(Key.parked, limit)) do
+      local job = Jobs.load(string.sub(place, 7))
+      -- The end of one may have been the end of the next, which waited for it.
+      if job and not Jobs.final(job.state) then Ending.finish_whole(job, is.failed, nil, 'wait_timeout') end
+    end
+  end
+  return reaped
+end
