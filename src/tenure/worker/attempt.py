@@ -12,6 +12,7 @@ from tenure.options import Unset
 from tenure.worker.settings import Settings
 
 if TYPE_CHECKING:
+    from tenure.worker.isolation.parent import Child
     from tenure.worker.slots import Slot
 
 __all__ = ["Attempt"]
@@ -23,7 +24,9 @@ STILL_HELD: Final = frozenset({None, AbortReason.TIMEOUT, AbortReason.SHUTDOWN})
 class Attempt:
     """A leased job from the moment it arrives until it is settled or lost; the worker's loop and its keeper share it."""
 
-    __slots__ = ("context", "ended", "lease", "leased_at", "renewed_at", "settings", "signal", "slot", "ttl")
+    __slots__ = (
+        "child", "context", "ended", "lease", "leased_at", "output", "renewed_at", "settings", "signal", "slot", "ttl",
+    )  # fmt: skip
 
     def __init__(self, lease: Lease, settings: Settings, leased_at: float) -> None:
         self.lease = lease
@@ -33,6 +36,12 @@ class Attempt:
         """Once its function has been started."""
 
         self.slot: Slot | None = None
+        self.child: Child | None = None
+        """The process that runs it, if it is isolated and has begun."""
+
+        self.output: str | None = None
+        """The end of what it wrote, if that is kept."""
+
         self.ended = False
         """Whether its outcome is known: a second one (of a function that was given up) is dropped."""
 
@@ -40,6 +49,9 @@ class Attempt:
         self.leased_at = leased_at
         self.renewed_at = leased_at
         self.ttl = lease.ttl
+
+    def __str__(self) -> str:
+        return f"job {self.lease.job.id} of task {self.lease.job.task}"
 
     @property
     def lost(self) -> bool:
@@ -56,6 +68,14 @@ class Attempt:
         """Whether such a transaction may have made it final, or may any moment: then its token alone decides."""
         completion = self.completion
         return completion is not None and completion.under_way
+
+    @property
+    def may_be_complete(self) -> bool:
+        """The same, or a block is open in a child process, whose word that it settles may still be on its way."""
+        completion = self.completion
+        return completion is not None and (
+            completion.under_way or (self.child is not None and completion.stage is Stage.OPEN)
+        )
 
     @property
     def completed(self) -> Finish | None:
@@ -89,9 +109,11 @@ class Attempt:
         return self.renewed_at + self.ttl - max(self.ttl / 10, 0.1)
 
     def interrupt(self) -> None:
-        """Cancel the coroutine that runs it; on the worker's loop. What runs in a thread only sees its signal."""
+        """Stop what runs it; on the worker's loop. A coroutine is cancelled, a process told; a thread only sees its signal."""
         task = self.settings.task
-        if self.context is not None and task is not None and task.is_async:
+        if self.child is not None:
+            self.child.stop()
+        elif self.context is not None and task is not None and (task.is_async or self.settings.isolated):
             self.give_up()
 
     def give_up(self) -> None:

@@ -6,16 +6,18 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
 
 from tenure.completion import Completion, Stage, Transactions, to_the_end
 from tenure.context import Context, Middleware, running
 from tenure.errors import JobError, PayloadTooLarge, UnknownTask
 from tenure.job import ErrorInfo, State
 from tenure.lease import AbortReason
-from tenure.lifecycle import Finish, next_step
-from tenure.outcome import Answer, Fail, Outcome, Raised, Released, Retry, Succeeded, Undecodable, Unknown
+from tenure.lifecycle import Finish, Park, Requeue, Transition, next_step
+from tenure.outcome import Answer, Fail, Interrupted, Outcome, Raised, Released, Retry, Succeeded, Undecodable, Unknown
 from tenure.stores.base import Store
 from tenure.task import Task
 from tenure.worker.attempt import Attempt
@@ -25,7 +27,10 @@ from tenure.worker.settings import SettingsOf
 from tenure.worker.settler import Settler
 from tenure.worker.threads import Threads
 
-__all__ = ["Executor", "perform"]
+if TYPE_CHECKING:
+    from tenure.worker.isolation.lane import Isolation
+
+__all__ = ["Blocking", "Executor", "after_completion", "perform", "timed_out"]
 
 LIVE = 60.0
 """Seconds of silence up to which a worker counts as somebody who knows a task."""
@@ -48,6 +53,7 @@ class Executor:
         transactions: Transactions,
         middleware: Sequence[Middleware],
         payload_limit: int,
+        isolation: Isolation | None = None,
     ) -> None:
         self._store = store
         self._settings = settings
@@ -56,15 +62,21 @@ class Executor:
         self._transactions = transactions
         self._middleware = middleware
         self._payload_limit = payload_limit
+        self._isolation = isolation
 
     async def execute(self, attempt: Attempt) -> None:
         """Run one attempt. Raises nothing: whatever happens is the job's outcome, or is dropped with a lost lease."""
         job, settings = attempt.lease.job, attempt.settings
         try:
             outcome = await self._outcome(attempt)
-            if attempt.completion is not None:
-                outcome = await _after(attempt.completion, outcome)
-            step = next_step(job, outcome, settings.policy)
+            if isinstance(outcome, Finish | Requeue | Park):
+                step: Transition = outcome  # a child has run it, and decided
+            else:
+                if attempt.completion is not None and not settings.isolated:
+                    outcome = await after_completion(attempt.completion, outcome)
+                step = next_step(job, outcome, settings.policy)
+            if attempt.output:
+                step = _with_output(attempt, step)
         except Exception as error:
             log.exception("job %s of task %s could not be judged, it fails", job.id, job.task)
             step = Finish(State.FAILED, error=error_info(error))
@@ -73,7 +85,7 @@ class Executor:
         else:
             self._settler.add(attempt, step)
 
-    async def _outcome(self, attempt: Attempt) -> Outcome:
+    async def _outcome(self, attempt: Attempt) -> Outcome | Transition:
         job, settings = attempt.lease.job, attempt.settings
         if attempt.signal.aborted:
             return Released()  # it was lost in the buffer
@@ -84,6 +96,8 @@ class Executor:
         attempt.context = context = Context(
             attempt.lease, job.worker or "", attempt.signal, settings.task, self._transactions
         )
+        if settings.isolated and self._isolation is not None:
+            return await self._isolation.run(attempt)
         if settings.timeout is None:
             return await perform(settings.task, context, self._middleware, self._threads)
         timer = asyncio.get_running_loop().call_later(settings.timeout, self._time_is_over, attempt)
@@ -121,7 +135,16 @@ class Executor:
         return Unknown(outcome.error, known)
 
 
-async def _after(completion: Completion, outcome: Outcome) -> Outcome:
+def _with_output(attempt: Attempt, step: Transition) -> Transition:
+    """What an attempt wrote stays with its error; that of any other goes to the log."""
+    if not isinstance(step, Park) and step.error is not None:
+        return msgspec.structs.replace(step, error=msgspec.structs.replace(step.error, output=attempt.output))
+    for line in (attempt.output or "").splitlines():
+        log.info("job %s of task %s wrote %r", attempt.lease.job.id, attempt.lease.job.task, line)
+    return step
+
+
+async def after_completion(completion: Completion, outcome: Outcome) -> Outcome:
     """What the end of the function means for a job that may have ended in a transaction of its own."""
     joined = completion.stage is Stage.JOINED
     with contextlib.suppress(asyncio.CancelledError):  # meant for the function, which has ended
@@ -143,7 +166,7 @@ def _late(outcome: Outcome, result: str | None) -> str | None:
     match outcome:
         case Succeeded(value, _) if value in ("null", result):
             return None
-        case Released():
+        case Released() | Interrupted():
             return None
         case Succeeded():
             return "what it returned afterwards is dropped, set tx.result instead"
@@ -153,7 +176,13 @@ def _late(outcome: Outcome, result: str | None) -> str | None:
             return f"its answer {type(outcome).__name__} came afterwards"
 
 
-async def perform(task: Task[..., Any], ctx: Context, middleware: Sequence[Middleware], threads: Threads) -> Outcome:
+class Blocking(Protocol):
+    """Where blocking functions are called."""
+
+    async def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any: ...
+
+
+async def perform(task: Task[..., Any], ctx: Context, middleware: Sequence[Middleware], threads: Blocking) -> Outcome:
     """Call a task and turn whatever happens into an outcome. Raises nothing.
 
     A cancellation that nobody has announced by the signal is the job's own doing: it may cancel the task that it runs in.
@@ -171,7 +200,7 @@ async def perform(task: Task[..., Any], ctx: Context, middleware: Sequence[Middl
         if isinstance(value, Answer):
             return _bounded(value)
         if ctx.signal.reason is AbortReason.TIMEOUT:
-            return _timed_out(task)
+            return timed_out(task)
         return Succeeded(task.encode_result(value), ctx.children)
     except BaseException as error:  # noqa: BLE001  (nothing that a job raises may end the worker)
         return _outcome_of(error, task, ctx)
@@ -179,7 +208,7 @@ async def perform(task: Task[..., Any], ctx: Context, middleware: Sequence[Middl
         running.reset(outside)
 
 
-def _call(task: Task[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], threads: Threads) -> Awaitable[Any]:
+def _call(task: Task[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], threads: Blocking) -> Awaitable[Any]:
     return task.function(*args, **kwargs) if task.is_async else threads.run(task.function, args, kwargs)
 
 
@@ -194,15 +223,17 @@ def _outcome_of(error: BaseException, task: Task[..., Any], ctx: Context) -> Out
     if isinstance(error, Answer):
         return _bounded(error)
     if ctx.signal.reason is AbortReason.TIMEOUT:
-        return _timed_out(task, error_info(error).traceback)
+        return timed_out(task, error_info(error).traceback)
+    if ctx.signal.reason is AbortReason.SHUTDOWN:
+        return Interrupted()
     if ctx.signal.aborted:
         return Released()
     return Raised(error, error_info(error))
 
 
-def _timed_out(task: Task[..., Any], where: str | None = None) -> Outcome:
+def timed_out(task: Task[..., Any], where: str | None = None, how: str = "") -> Outcome:
     """Too late is too late, whatever the function gave in the end: it may have given it because its time was over."""
-    late = TimeoutError(f"the attempt took longer than its timeout of {task.options.timeout:g} s")
+    late = TimeoutError(f"the attempt took longer than its timeout of {task.options.timeout:g} s{how}")
     return Raised(late, ErrorInfo("TimeoutError", str(late), where))
 
 

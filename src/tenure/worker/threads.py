@@ -11,6 +11,8 @@ from contextvars import Context, copy_context
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
+from tenure.worker.copies import Original
+
 __all__ = ["Threads"]
 
 
@@ -34,8 +36,11 @@ class Threads:
         self._feed: SimpleQueue[_Call | None] = SimpleQueue()
         self._ended: deque[tuple[_Call, Any, BaseException | None]] = deque()
         self._hop_under_way = False
+        self._original = Original()
         self._started = 0
         self._busy = 0
+        self.strays = 0
+        """Functions that were given up and have not ended."""
 
     async def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Call a function in a thread, with the context variables that are set here.
@@ -49,7 +54,12 @@ class Threads:
             threading.Thread(target=self._serve, name="tenure-job", daemon=True).start()
         ended = self._loop.create_future()
         self._feed.put(_Call(ended, copy_context(), function, args, kwargs))
-        value, error = await ended
+        try:
+            value, error = await ended
+        except asyncio.CancelledError:
+            if not ended.done() or ended.cancelled():
+                self.strays += 1
+            raise
         if error is not None:
             raise error
         return value
@@ -68,6 +78,7 @@ class Threads:
                     value = call.context.run(call.function, *call.args, **call.kwargs)
                 except BaseException as raised:  # noqa: BLE001  (the outcome of the job, whatever it is)
                     error = raised
+                self._original.only(call.function)
             self._hand_back((call, value, error))
             del call, value, error  # else an idle thread keeps the last job's arguments and result alive
 
@@ -86,3 +97,5 @@ class Threads:
             self._busy -= 1
             if not call.ended.done():
                 call.ended.set_result((value, error))
+            elif call.ended.cancelled():
+                self.strays -= 1

@@ -1,0 +1,346 @@
+"""What runs in a child process: one attempt of one job, and then the end."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import contextlib
+import ctypes
+import faulthandler
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import copy_context
+from queue import SimpleQueue
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tenure.checks import seconds
+from tenure.context import AbortSignal, Context, Middleware, running
+from tenure.errors import Aborted
+from tenure.hooks import call
+from tenure.job import JobRecord, State
+from tenure.lease import AbortReason, Lease, Token
+from tenure.lifecycle import Finish, Transition, next_step
+from tenure.options import WorkerOptions
+from tenure.outcome import Outcome, Raised, Released
+from tenure.sync import loop_factory, private_loop, run, stop
+from tenure.worker.executor import after_completion, perform
+from tenure.worker.failure import error_info
+from tenure.worker.isolation.frames import Begin, Ended, packed
+from tenure.worker.isolation.limits import limited_memory
+from tenure.worker.isolation.link import Link
+from tenure.worker.isolation.reaching import Reach
+from tenure.worker.isolation.records import SendRecords
+from tenure.worker.isolation.template import NOT_OURS
+from tenure.worker.isolation.told import ToldContext, ToldTransactions
+from tenure.worker.settings import Settings, SettingsOf, resolve
+
+if TYPE_CHECKING:
+    from tenure.app import App
+
+__all__ = ["Children"]
+
+REHEARSALS = 16
+"""How often an attempt is rehearsed in the template."""
+
+log = logging.getLogger("tenure.worker")
+
+
+class Children:
+    """What all children have in common, made in the template: as little as possible is left to each."""
+
+    def __init__(
+        self, app: App, options: WorkerOptions, settings: SettingsOf, middleware: Sequence[Middleware]
+    ) -> None:
+        self._app = app
+        self._settings = {name: settings[name] for name in settings.known}
+        self._middleware = middleware
+        self._run_atexit = options.run_atexit
+        self._timeout = seconds(app.options.complete_timeout, "complete_timeout")
+        self._die_with_parent = _dying_with_parent()
+        self._attempt: Run | None = None
+        # Here, once, and not in each child.
+        signal.signal(signal.SIGTERM, self._terminated)
+        signal.signal(signal.SIGIO, self._arrived)
+        self._rehearse()
+        os.register_at_fork(after_in_child=self._heed_signals_again)
+
+    def _heed_signals_again(self) -> None:
+        """In a process that a job has forked: it is the job's, and to be ended as any other."""
+        if self._attempt is not None:
+            for signum in (*NOT_OURS, signal.SIGIO):
+                signal.signal(signum, signal.SIG_DFL)
+
+    def _rehearse(self) -> None:
+        """Go through the motions: Python adapts code as it runs, and each child would pay for that with pages of its own."""
+        from tenure.app import App
+
+        app = App("memory://rehearsal")
+        task = app.task(name="rehearsed")(_nothing)
+        lease = Lease(JobRecord("", task.name, "default", State.RUNNING, task.bind().payload), Token(1, 1), 1.0)
+        for _ in range(REHEARSALS):
+            ours, theirs = socket.socketpair()
+            ours.sendall(packed(Begin.of(lease)))
+            link = Link(theirs)
+            attempt = Run(app, resolve(task, WorkerOptions(), app.options), (), link.begin(), link, self._timeout)
+            link.send(Ended.of(copy_context().run(attempt.step)))
+            ours.close()
+            theirs.close()
+
+    def _terminated(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        if self._attempt is not None:
+            self._attempt.main.interrupt()
+
+    def _arrived(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        if self._attempt is not None:
+            self._attempt.link.arrived()
+
+    def run(self, own: socket.socket, output: int | None) -> NoReturn:
+        """Run the job that comes through this socket, and end; what it writes goes to `output`."""
+        code = 1
+        try:
+            self._die_with_parent()
+            if output is not None:
+                _write_to(output)
+            link = Link(own)
+            for handler in logging.root.handlers:
+                if isinstance(handler, SendRecords):
+                    handler.redirect(link.send)
+            begin = link.begin()
+            settings = self._settings[begin.lease.job.task]
+            self._attempt = attempt = Run(self._app, settings, self._middleware, begin, link, self._timeout)
+            link.listen(attempt.abort)
+            step = attempt.step()
+            if os.getpid() == link.pid:  # else it is a process that the job has forked, and returned from
+                _flush()
+                link.send(Ended.of(step))
+                attempt.close()
+                if self._run_atexit:
+                    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001
+                    atexit._run_exitfuncs()  # noqa: SLF001
+                    _flush()
+            code = 0
+        except BaseException:
+            log.exception("a child process has failed")
+        finally:
+            os._exit(code)
+
+
+class Run:
+    """One attempt, here."""
+
+    def __init__(
+        self, app: App, settings: Settings, middleware: Sequence[Middleware], begin: Begin, link: Link, timeout: float
+    ) -> None:
+        assert settings.task is not None
+        self._app = app
+        self._settings = settings
+        self._task = settings.task
+        self._middleware = middleware
+        self.link = link
+        self._signal = AbortSignal()
+        self._reach = Reach(app.make_store, app.url)
+        app.make_store = self._reach.store
+        self._transactions = ToldTransactions(app, timeout, link)
+        self._context = ToldContext(begin.given, begin.worker, self._signal, self._task, self._transactions)
+        self._context.link = link
+        self.main = MainThread(self._signal, self._context, link)
+        self._cancel: Callable[[], object] | None = None
+        self._runner: asyncio.Runner | None = None
+        self._outcome: Outcome = Released()
+
+    def step(self) -> Transition:
+        """Run it; what becomes of the job."""
+        job = self._context.job
+        try:
+            running.set(self._context)
+            try:
+                call(self._app.hooks.after_fork)
+            except BaseException as error:  # noqa: BLE001  (the outcome of the job, whatever it is)
+                self._outcome = Raised(error, error_info(error))
+            else:
+                self._perform()
+            if self._reach.failed and isinstance(self._outcome, Raised):
+                log.warning(
+                    "job %s of task %s is released: it could not reach the store, %r",
+                    job.id, job.task, self._outcome.error.message[:200],
+                )  # fmt: skip
+                self._outcome = Released()
+            return next_step(job, self._outcome, self._settings.policy)
+        except Exception as error:
+            log.exception("job %s of task %s could not be judged, it fails", job.id, job.task)
+            return Finish(State.FAILED, error=error_info(error))
+
+    def close(self) -> None:
+        """Let go of connections as a program does that ends well."""
+        if self._runner is not None:
+            self._runner.close()
+        stop()
+
+    def _perform(self) -> None:
+        layers = self._middleware
+        if self._settings.memory_limit is not None:
+            layers = (*layers, limited_memory(self._settings.memory_limit))
+        if self._task.is_async:
+            self._on_loop(layers)
+        elif self._middleware:
+            self._beside_loop(layers)
+        else:
+            self._without_loop(layers)
+
+    def _on_loop(self, layers: Sequence[Middleware]) -> None:
+        """A coroutine, with its middleware, on a loop of its own."""
+
+        async def performed() -> None:
+            self._transactions.on_loop(asyncio.get_running_loop())
+            self._outcome = await perform(self._task, self._context, layers, self.main)
+            self._cancel = None
+            await self._complete()
+
+        self._runner = asyncio.Runner(loop_factory=loop_factory())
+        loop = self._runner.get_loop()
+        task = loop.create_task(performed())
+        self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
+        if self._signal.aborted:
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):  # that came when the function had ended
+            loop.run_until_complete(task)
+
+    def _beside_loop(self, layers: Sequence[Middleware]) -> None:
+        """A function on this thread, its middleware on the loop of blocking code."""
+        ended = asyncio.run_coroutine_threadsafe(perform(self._task, self._context, layers, self.main), private_loop())
+        self.main.serve(ended)
+        self._outcome = ended.result()
+        if self._context.completion is not None:
+            run(self._complete())
+
+    def _without_loop(self, layers: Sequence[Middleware]) -> None:
+        """A function on this thread, without a loop unless it asks for something that needs one."""
+        performing = perform(self._task, self._context, layers, self.main)
+        try:
+            performing.send(None)
+        except StopIteration as ended:
+            self._outcome = ended.value
+        else:
+            raise RuntimeError("the function of a plain def has waited for something")
+        if self._context.completion is not None:
+            run(self._complete())
+
+    async def _complete(self) -> None:
+        if self._context.completion is not None:
+            self._outcome = await after_completion(self._context.completion, self._outcome)
+
+    def abort(self, reason: AbortReason) -> None:
+        """The worker says that the job must stop; on the thread of the link."""
+        if self._signal.abort(reason):
+            if self._task.is_async:
+                if (cancel := self._cancel) is not None:
+                    cancel()
+            else:
+                signal.pthread_kill(self.main.ident, signal.SIGTERM)
+
+
+class MainThread:
+    """Calls blocking functions on the main thread, where a job that is to stop can be interrupted."""
+
+    def __init__(self, abort: AbortSignal, ctx: Context, link: Link) -> None:
+        self.ident = threading.get_ident()
+        self._signal = abort
+        self._ctx = ctx
+        self._link = link
+        self._calls: SimpleQueue[Callable[[], None] | None] | None = None
+        self._in_function = False
+        self._interrupted = False
+
+    async def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Call a function there, from there or from a loop elsewhere, with the context variables that are set here."""
+        if threading.get_ident() == self.ident:
+            return self._call(function, args, kwargs)
+        loop, context = asyncio.get_running_loop(), copy_context()
+        ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+
+        def there() -> None:
+            value: Any = None
+            error: BaseException | None = None
+            try:
+                value = context.run(self._call, function, args, kwargs)
+            except BaseException as raised:  # noqa: BLE001  (the outcome of the job, whatever it is)
+                error = raised
+            loop.call_soon_threadsafe(ended.set_result, (value, error))
+
+        assert self._calls is not None
+        self._calls.put(there)
+        value, error = await ended
+        if error is not None:
+            raise error
+        return value
+
+    def serve(self, asking: concurrent.futures.Future[Any]) -> None:
+        """Call what others ask for, until they have ended."""
+        calls = self._calls = SimpleQueue()
+        asking.add_done_callback(lambda _: calls.put(None))
+        while (there := calls.get()) is not None:
+            there()
+
+    def interrupt(self) -> None:
+        """A handler of TERM: raise `Aborted` in the function, once, if the worker wants it to stop; a TERM of anybody else means nothing.
+
+        A service manager sends TERM to every process that there is: what it means for the jobs, the worker decides.
+        """
+        reason = self._signal.reason
+        if reason is None or self._interrupted or not self._in_function or threading.get_ident() != self.ident:
+            return
+        if self._ctx.completion is not None and self._ctx.completion.under_way:
+            return  # it is about to end well
+        if self._link.sending:
+            self._link.interrupted()
+            return
+        self._interrupted = True
+        raise Aborted(reason)
+
+    def _call(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        self._in_function = True
+        try:
+            self._signal.raise_if_aborted()
+            return function(*args, **kwargs)
+        finally:
+            self._in_function = False
+
+
+def _nothing() -> None:
+    """Is rehearsed."""
+
+
+def _dying_with_parent() -> Callable[[], object]:
+    """What lets a child be killed when the template is: by the kernel, where it can."""
+    if sys.platform != "linux":
+        return _nothing
+    prctl, die, kill = ctypes.CDLL(None).prctl, 1, int(signal.SIGKILL)
+    return lambda: prctl(die, kill)
+
+
+def _write_to(output: int) -> None:
+    """Let this process, and those that it starts, write there."""
+    for descriptor in (1, 2):
+        os.dup2(output, descriptor)
+    os.close(output)
+    # Line by line: whatever ends the process, what it had written is there.
+    sys.stdout, sys.stderr = (
+        open(descriptor, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+        for descriptor in (1, 2)
+    )
+    faulthandler.enable(2)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:  # noqa: BLE001, S112  (nobody is left to be told)
+            continue

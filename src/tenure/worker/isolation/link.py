@@ -1,0 +1,145 @@
+"""A child's end of the socket to its worker.
+
+Most children are told nothing but what to run. So there is no thread that listens until there is something to hear, which the
+kernel tells by SIGIO: a thread costs a short-lived process more than all else that it does.
+"""
+
+from __future__ import annotations
+
+import _thread
+import asyncio
+import concurrent.futures
+import fcntl
+import os
+import select
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from time import monotonic
+
+import msgspec
+
+from tenure.errors import StoreUnavailable
+from tenure.job import Progress
+from tenure.lease import AbortReason
+from tenure.worker.isolation.frames import TO_CHILD, Abort, Begin, Frames, Granted, Opening, Said, packed
+
+__all__ = ["Link"]
+
+SAID_EVERY = 0.25
+"""Seconds between two words of progress: the worker writes one a second."""
+
+ORPHANED = 70
+"""The exit status of a child whose worker is gone."""
+
+
+class Link:
+    """Sends from any thread; hears in a thread of its own, which ends the process when the worker is gone.
+
+    Whoever handles SIGIO calls `arrived`.
+    """
+
+    def __init__(self, own: socket.socket) -> None:
+        self._socket = own
+        self._frames = Frames(TO_CHILD)
+        self._lock = threading.Lock()
+        self.pid = os.getpid()
+        self._main = threading.get_ident()
+        self._granted: concurrent.futures.Future[str | None] | None = None
+        self._said: Progress | None = None
+        self._said_at = 0.0
+        self.sending = False
+        """Whether the main thread is sending: what interrupts it then would leave half a frame behind."""
+
+        self._interrupted = False
+        self._listening = False
+
+    def begin(self) -> Begin:
+        """Wait for the job."""
+        while True:
+            received = self._socket.recv(1 << 12)
+            if not received:
+                os._exit(ORPHANED)
+            for frame in self._frames.cut(received):
+                assert isinstance(frame, Begin)
+                return frame
+
+    def listen(self, aborted: Callable[[AbortReason], None]) -> None:
+        """Hear what the worker says from now on; `aborted` is called in another thread."""
+        self._aborted = aborted
+        own = self._socket.fileno()
+        fcntl.fcntl(own, fcntl.F_SETOWN, self.pid)
+        fcntl.fcntl(own, fcntl.F_SETFL, os.O_ASYNC)
+        if select.select((own,), (), (), 0)[0]:
+            self.arrived()  # too early to be told of
+
+    def arrived(self) -> None:
+        """There is, or will be soon, something to hear. May be called by a handler of a signal."""
+        if not self._listening and os.getpid() == self.pid:
+            self._listening = True
+            _thread.start_new_thread(self._listen, ())  # without a lock that the thread here may hold
+
+    def send(self, frame: msgspec.Struct) -> None:
+        """Tell the worker something; nothing if this is a process that the job has forked."""
+        if os.getpid() != self.pid:
+            return
+        message = packed(frame)
+        main = threading.get_ident() == self._main
+        if main:
+            self.sending = True
+        try:
+            with self._lock:
+                self._socket.sendall(message)
+        except (BrokenPipeError, ConnectionResetError):
+            os._exit(ORPHANED)
+        finally:
+            if main:
+                self.sending = False
+                if self._interrupted:
+                    self._interrupted = False
+                    signal.raise_signal(signal.SIGTERM)
+
+    def interrupted(self) -> None:
+        """An interrupt has come while the main thread was sending: let it come again afterwards."""
+        self._interrupted = True
+
+    def say(self, progress: Progress) -> None:
+        """Tell how far the job is, soon."""
+        self._said = progress
+        if monotonic() - self._said_at >= SAID_EVERY:
+            self._say()
+        else:
+            self.arrived()  # somebody must say it later
+
+    async def open(self) -> None:
+        """Announce a transaction that may end the job, and wait until the worker is ready for it."""
+        self._granted = concurrent.futures.Future()
+        self.arrived()
+        self.send(Opening())
+        error = await asyncio.wrap_future(self._granted)
+        if error is not None:
+            raise StoreUnavailable(error)
+
+    def _say(self) -> None:
+        said, self._said = self._said, None
+        if said is not None:
+            self._said_at = monotonic()
+            self.send(Said(said))
+
+    def _listen(self) -> None:
+        waiting = select.poll()
+        waiting.register(self._socket, select.POLLIN)
+        while True:
+            if waiting.poll(SAID_EVERY * 1000):
+                received = self._socket.recv(1 << 16)
+                if not received:
+                    os._exit(ORPHANED)
+                for frame in self._frames.cut(received):
+                    match frame:
+                        case Abort(reason):
+                            self._aborted(reason)
+                        case Granted(error):
+                            if self._granted is not None and not self._granted.done():
+                                self._granted.set_result(error)
+            self._say()

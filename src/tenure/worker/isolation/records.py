@@ -1,0 +1,104 @@
+"""Log records of other processes, logged here."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+from tenure.worker.isolation.frames import Logged
+
+__all__ = ["SendRecords", "log_here"]
+
+TEXT = 100_000
+"""Characters of a message or a traceback that are sent at most."""
+
+_KNOWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+"""Attributes that every record has; any other was given as `extra`."""
+
+
+class SendRecords(logging.Handler):
+    """Sends records to the worker, whose handlers are the ones that the user has set up."""
+
+    def __init__(self, send: Callable[[Logged], None]) -> None:
+        super().__init__()
+        self.send = send
+        self.pid = os.getpid()
+
+    def install(self) -> None:
+        """Be the only handler that there is; levels stay as they are."""
+        for logger in logging.root.manager.loggerDict.values():
+            if isinstance(logger, logging.Logger) and logger.handlers:
+                logger.handlers = []
+                logger.propagate = True
+        logging.root.handlers = [self]
+
+    def redirect(self, send: Callable[[Logged], None]) -> None:
+        """Send them another way from now on, from this process."""
+        self.send, self.pid = send, os.getpid()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if os.getpid() != self.pid:
+            return _to_stderr(record)  # a process that the job has forked: the socket is not its own
+        try:
+            self.send(_logged(record))
+        except Exception:  # noqa: BLE001  (as all handlers do)
+            self.handleError(record)
+        return None
+
+
+def log_here(logged: Logged) -> None:
+    """Let the loggers of this process have a record of another."""
+    logger = logging.getLogger(logged.name)
+    if logger.isEnabledFor(logged.level):
+        record = logger.makeRecord(
+            logged.name, logged.level, logged.path, logged.line, "%s", (logged.message,), None, logged.function
+        )
+        record.created = logged.created
+        record.msecs = (logged.created - int(logged.created)) * 1000
+        record.process, record.threadName, record.exc_text = logged.pid, logged.thread, logged.trace
+        vars(record).update((name, value) for name, value in logged.extra.items() if name not in _KNOWN)
+        logger.handle(record)
+
+
+def _logged(record: logging.LogRecord) -> Logged:
+    trace = record.exc_text
+    if trace is None and record.exc_info:
+        trace = _format.formatException(record.exc_info)
+    if record.stack_info:
+        trace = f"{trace}\n{record.stack_info}" if trace else record.stack_info
+    return Logged(
+        name=record.name,
+        level=record.levelno,
+        message=_text(record.getMessage()[:TEXT]),
+        created=record.created,
+        path=record.pathname,
+        line=record.lineno,
+        function=record.funcName,
+        thread=record.threadName,
+        pid=record.process,
+        trace=None if trace is None else _text(trace[-TEXT:]),
+        extra={name: _plain(value) for name, value in vars(record).items() if name not in _KNOWN},
+    )
+
+
+def _text(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()  # half of a surrogate pair cannot be sent
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    try:
+        return _text((value if isinstance(value, str) else repr(value))[:TEXT])
+    except Exception as error:  # noqa: BLE001  (told in its place)
+        return f"<its repr raised {type(error).__name__}>"
+
+
+def _to_stderr(record: logging.LogRecord) -> None:
+    if logging.lastResort is not None:
+        logging.lastResort.handle(record)
+
+
+_format = logging.Formatter()
