@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from tenure.cli import COMMANDS, main
 
-from .conftest import Tenure, document
+from .conftest import Tenure, document, run_process
 
 
 def enqueued(tenure: Tenure, *arguments: str) -> str:
@@ -214,3 +215,21 @@ def test_help_comes_at_once_because_nothing_heavy_is_imported_for_it() -> None:
     assert "schema" in shown
     heavy = {"rich", "apsw", "redis", "uvloop", "asyncio", "tenure.app", "tenure.worker.worker"}
     assert not heavy & set(shown.splitlines()[-1].split())
+
+
+def test_a_job_shows_what_its_failed_attempt_wrote(tenure: Tenure, program: str, tmp_path: Path) -> None:
+    with (tmp_path / "program.py").open("a") as source:
+        source.write(
+            "@app.task(isolation='process', output=1000, retry=None)\n"
+            "def writes() -> None:\n"
+            "    print('first line\\n\\x1b[31mlast line')\n"
+            "    raise ValueError('after all that')\n"
+        )
+    job_id = enqueued(tenure, "writes")
+    ran = run_process("work", program, "--until-empty")
+    assert ran.returncode == 0, ran.stderr
+
+    assert document(tenure("job", job_id, "--json"))["error"]["output"] == "first line\n\x1b[31mlast line\n"
+    shown = tenure("job", job_id).stdout
+    assert "first line" in shown
+    assert "\x1b" not in shown

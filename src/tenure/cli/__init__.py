@@ -27,6 +27,8 @@ COMMANDS = {
     "resume": "queues",
     "purge": "queues",
     "workers": "workers",
+    "retire": "workers",
+    "health": "health",
     "stats": "stats",
     "schema": "schema",
     "doctor": "doctor",
@@ -59,7 +61,7 @@ class Commands(click.Group):
 @click.group(
     cls=Commands,
     context_settings={"auto_envvar_prefix": "TENURE", "help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Every option can also come from the environment: -c of work is TENURE_WORK_CONCURRENCY.",
+    epilog="Every option can also come from the environment: --limit of jobs is TENURE_JOBS_LIMIT; those of work are shorter, --concurrency is TENURE_CONCURRENCY.",
 )
 @click.version_option(package_name="tenure")
 def main() -> None:

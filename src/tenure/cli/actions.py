@@ -1,18 +1,21 @@
-"""What an operator does to single jobs."""
+"""What an operator does to jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tenure.cli.connection import with_app
-from tenure.cli.refusal import note
+from tenure.cli.document import emit, json_option
+from tenure.cli.enqueue import Json
+from tenure.cli.refusal import Refusal, note
 
 if TYPE_CHECKING:
     from tenure.app import App
     from tenure.stores.base import Verdict
+    from tenure.task import Call
 
 __all__ = ["cancel", "delete", "retry", "trigger"]
 
@@ -20,14 +23,45 @@ _ids = click.argument("ids", metavar="ID...", nargs=-1, required=True)
 
 
 @click.command()
-@_ids
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@click.option("-q", "--queue", help="All of this queue.")
+@click.option("--task", help="All of this task.")
+@click.option("--tag", help="All with this tag.")
+@click.option("--state", type=click.Choice(["blocked", "waiting", "running"]), help="All in this state.")
+@click.option(
+    "--arguments",
+    type=Json(),
+    metavar="JSON",
+    help="Of --task, all with equal ones: an array, or an object by name.",
+)
+@json_option
 @with_app()
-async def cancel(app: App, ids: tuple[str, ...]) -> None:
-    """End jobs as cancelled.
+async def cancel(app: App, ids: tuple[str, ...], arguments: Any, as_json: bool, **filters: str | None) -> None:
+    """End jobs as cancelled: those with these ids, or all unfinished ones that every option fits.
 
     A worker that runs one is told to stop.
     """
-    await _each(app.session.store.cancel, ids, "cancelled")
+    given = {name: value for name, value in filters.items() if value is not None}
+    if bool(ids) == bool(given):
+        raise Refusal("say which jobs to cancel: by their ids, or by --queue, --task, --tag and --state")
+    if ids and not as_json:
+        return await _each(app.session.store.cancel, ids, "cancelled")
+    if arguments is not None:
+        if given.keys() != {"task"}:
+            raise Refusal("--arguments goes with --task, and with nothing else")
+        cancelled = await app.acancel(_call(app, given["task"], arguments))
+    else:
+        cancelled = await app.acancel(*ids, **given)
+    return emit({"cancelled": cancelled}) if as_json else _report("cancelled", cancelled, ())
+
+
+def _call(app: App, task: str, arguments: Any) -> Call[Any]:
+    """A call of the task, by its own code if that is here: then what is given by position equals what is given by name."""
+    args, kwargs = ((), arguments) if isinstance(arguments, dict) else (arguments, {})
+    if not isinstance(args, list | tuple):
+        raise Refusal('--arguments must be a JSON array, such as [42], or an object, such as {"user": 42}')
+    caller = app.tasks.get(task) or app.remote(task)
+    return caller.bind(*args, **kwargs)
 
 
 @click.command()
@@ -79,7 +113,7 @@ async def _each(act: Callable[[Sequence[str]], Awaitable[list[Verdict]]], ids: S
 
 def _report(done: str, count: int, refused: Sequence[str]) -> None:
     """Say how many jobs it was done to, and why not to the others; exit code 2 if there are any."""
-    if count:
+    if count or not refused:
         click.echo(f"{done}: {count:,} {'job' if count == 1 else 'jobs'}")
     for reason in refused:
         note(reason)

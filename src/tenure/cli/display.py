@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-__all__ = ["console", "distance", "duration", "lines", "moment", "number", "remark", "state", "table", "text"]
+__all__ = ["console", "distance", "duration", "lines", "moment", "number", "remark", "size", "state", "table", "text"]
 
 PIPE_WIDTH = 1000
 """Columns of a table that goes into a pipe or a file, where nothing should be cut."""
@@ -103,6 +103,14 @@ def duration(seconds: float) -> str:
         if seconds < limit:
             return f"{seconds / unit:.0f}{sign}"
     return f"{seconds / 86400:.0f}d"
+
+
+def size(number: int) -> str:
+    """Bytes in their largest fitting unit: 900 B, 45 MB, 2.1 GB."""
+    for limit, sign in ((1e3, "B"), (1e6, "kB"), (1e9, "MB")):
+        if number < limit:
+            return f"{number / limit * 1e3:.0f} {sign}"
+    return f"{number / 1e9:.1f} GB"
 
 
 def distance(at: float) -> str:

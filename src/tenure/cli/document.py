@@ -52,18 +52,24 @@ def job_document(job: JobRecord) -> dict[str, Any]:
         "payload": payload,
         "payload_base64": None if readable else base64.b64encode(job.payload).decode("ascii"),
         "result": None if job.result is None else json_value(job.result)[1],
-        "error": job.error and {"type": job.error.type, "message": job.error.message, "traceback": job.error.traceback},
+        "error": job.error
+        and {
+            "type": job.error.type,
+            "message": job.error.message,
+            "traceback": job.error.traceback,
+            "output": job.error.output,
+        },
         "progress": job.progress
         and {"done": job.progress.done, "total": job.progress.total, "note": job.progress.note},
         "blocked_by": job.blocked_by,
     }
 
 
-def worker_document(worker: WorkerInfo, *, missing: bool) -> dict[str, Any]:
+def worker_document(worker: WorkerInfo) -> dict[str, Any]:
     """A worker as the registry knows it."""
     import msgspec
 
-    return {**msgspec.to_builtins(worker), "started_at": _instant(worker.started_at), "missing": missing}
+    return {**msgspec.to_builtins(worker), "started_at": _instant(worker.started_at), "missing": worker.missing}
 
 
 def json_value(encoded: str | bytes) -> tuple[bool, Any]:

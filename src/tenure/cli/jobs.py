@@ -123,6 +123,8 @@ def _facts(job: JobRecord) -> Iterator[tuple[str, str]]:
         yield "error", f"{job.error.type}: {job.error.message}"
     if job.error is not None and job.error.traceback:
         yield "", job.error.traceback
+    if job.error is not None and job.error.output:
+        yield "output", job.error.output
 
 
 def _remark(job: JobRecord) -> str:

@@ -2,54 +2,92 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import click
 
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, json_option, worker_document
-from tenure.cli.refusal import note
+from tenure.cli.refusal import Refusal, note
 
 if TYPE_CHECKING:
     from tenure.app import App
     from tenure.stores.base import WorkerInfo
 
-__all__ = ["workers"]
-
-MISSING_AFTER = 10.0
-"""Seconds of silence after which a worker is shown as missing. Its jobs are judged by their leases, never by this."""
+__all__ = ["retire", "workers"]
 
 
 @click.command()
 @json_option
 @with_app()
 async def workers(app: App, as_json: bool) -> None:
-    """List the workers and what they serve."""
-    from tenure.cli.display import console, distance, duration, number, table, text
+    """List the workers, what they serve and what they run."""
+    from tenure.cli.display import console, duration, number, remark, size, table, text
 
     found = await app.aworkers()
     if as_json:
-        return emit({"workers": [worker_document(worker, missing=_missing(worker)) for worker in found]})
+        return emit({"workers": [worker_document(worker) for worker in found]})
     if not found:
         return note("no worker is registered")
     listing = table(
-        "worker", ("pid", "right"), "queues", ("busy", "right"), ("started", "right"), ("heard", "right"),
-        ("processed", "right"), ("failed", "right"), "",
+        "worker", ("queues", "gives"), ("busy", "right"), ("memory", "right"), ("up", "right"), ("heard", "right"),
+        ("done", "right"), ("failed", "right"),
     )  # fmt: skip
+    out = console()
     for worker in found:
         listing.add_row(
             text(worker.id),
-            text(worker.pid),
             text(",".join(worker.queues)),
             text(f"{worker.held}/{worker.concurrency}"),
-            text(distance(worker.started_at)),
-            text(f"{duration(worker.silent_for)} ago"),
+            text(size(worker.memory) if worker.memory else ""),
+            text(duration(max(time.time() - worker.started_at, 0.0))),
+            text(duration(worker.silent_for)),
             number(worker.totals.processed),
             number(worker.totals.failed, "bold red"),
-            text("missing" if _missing(worker) else "", "bold red"),
         )
-    return console().print(listing)
+    out.print(listing)
+    for worker in found:
+        out.print()
+        out.print(text(f"{worker.id} on {worker.host}, pid {worker.pid}, lanes: {', '.join(worker.lanes) or 'none'}"))
+        if said := _said(worker):
+            out.print(text(f"  {said}", "bold red"))
+        if worker.jobs:
+            out.print(remark(f"  at {' '.join(worker.jobs)}"))
+    return None
 
 
-def _missing(worker: WorkerInfo) -> bool:
-    return worker.silent_for > MISSING_AFTER
+@click.command()
+@click.argument("worker_ids", metavar="WORKER...", nargs=-1, required=True)
+@click.option("--reason", metavar="TEXT", help="Why, to be told in the error of each job.")
+@json_option
+@with_app()
+async def retire(app: App, worker_ids: tuple[str, ...], reason: str | None, as_json: bool) -> None:
+    """Give the jobs of dead workers to others at once.
+
+    Nobody waits for their leases to run out. A worker that lives after all drops its jobs and goes on under another name.
+    """
+    import msgspec
+
+    registered = {worker.id for worker in await app.aworkers()}
+    taken = {worker_id: await app.aretire(worker_id, reason) for worker_id in worker_ids}
+    unknown = [worker_id for worker_id, jobs in taken.items() if worker_id not in registered and not jobs]
+    if as_json:
+        emit({"retired": [{"worker": each, "jobs": msgspec.to_builtins(jobs)} for each, jobs in taken.items()]})
+    else:
+        for worker_id, jobs in taken.items():
+            if worker_id not in unknown:
+                failed = sum(job.failed for job in jobs)
+                note(
+                    f"retired {worker_id}: {len(jobs) - failed:,} of its jobs went back to the front, {failed:,} failed as lost"
+                )
+    if unknown:
+        raise Refusal(f"there is no worker {', '.join(unknown)}: tenure workers lists them")
+
+
+def _said(worker: WorkerInfo) -> str:
+    """What is wrong with a worker."""
+    if worker.missing:
+        return f"missing: silent for {worker.silent_for:.0f} s"
+    strays = f"{worker.strays} stray thread(s)" if worker.strays else ""
+    return ", ".join(filter(None, [worker.trouble, strays]))

@@ -1,0 +1,71 @@
+"""Whether the workers work, as an exit code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tenure.cli.connection import with_app
+from tenure.cli.document import emit, json_option
+from tenure.cli.refusal import note
+
+if TYPE_CHECKING:
+    from tenure.app import App
+    from tenure.stores.base import WorkerInfo
+
+__all__ = ["health"]
+
+
+@click.command()
+@click.option("-q", "--queue", "queues", multiple=True, help="Some worker must serve this; may be given several times.")
+@click.option("--here", is_flag=True, help="Only workers on this host, as for a check inside of a container.")
+@json_option
+@with_app(empty=True)
+async def health(app: App, queues: tuple[str, ...], here: bool, as_json: bool) -> None:
+    """Tell whether the workers work, and what is stuck otherwise.
+
+    The exit code is 0 if there are workers that get on, and none that is stuck; else 1. One that is missing counts as not
+    there: a worker that was killed must not make those that took its place look ill.
+    """
+    import socket
+
+    from tenure.errors import StoreError
+
+    try:
+        found = await app.aworkers()
+    except StoreError as error:
+        troubles, found = [f"the store does not answer: {error}"], []
+    else:
+        found = [worker for worker in found if not here or worker.host == socket.gethostname()]
+        troubles = _troubles(found, queues)
+    missing = [worker.id for worker in found if worker.missing]
+    if as_json:
+        workers = [
+            {"id": worker.id, "missing": worker.missing, "trouble": worker.trouble, "silent_for": worker.silent_for}
+            for worker in found
+        ]
+        emit({"status": "stuck" if troubles else "ok", "troubles": troubles, "missing": missing, "workers": workers})
+    else:
+        for worker_id in missing:
+            note(f"worker {worker_id} is missing")
+        for trouble in troubles:
+            note(trouble)
+        if not troubles:
+            click.echo(f"ok: {len(found) - len(missing):,} at work")
+    if troubles:
+        raise click.exceptions.Exit(1)
+
+
+def _troubles(found: list[WorkerInfo], queues: tuple[str, ...]) -> list[str]:
+    from tenure.patterns import serves
+
+    there = [worker for worker in found if not worker.missing]
+    troubles = [f"worker {worker.id}: {worker.trouble}" for worker in there if worker.trouble]
+    if not there:
+        troubles.append("no worker is there")
+    served = [worker.queues for worker in there if not worker.trouble]
+    troubles += [
+        f"no worker serves queue {queue}" for queue in queues if not any(serves(each, queue) for each in served)
+    ]
+    return troubles

@@ -1,0 +1,186 @@
+"""The three ways in which `tenure work` runs: alone, as a supervisor, and as one of its processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import sys
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tenure.cli.background import Background
+from tenure.cli.logs import log_to_stderr
+from tenure.cli.pidfile import pidfile
+from tenure.cli.refusal import Refusal, note
+from tenure.errors import TenureError, UnknownTask
+from tenure.options import WorkerOptions
+from tenure.worker.health import listener
+from tenure.worker.stopping import Exit, now
+from tenure.worker.supervision.sources import own
+from tenure.worker.supervision.supervisor import Supervisor
+from tenure.worker.supervision.tether import Tether
+
+if TYPE_CHECKING:
+    from tenure.app import App
+    from tenure.worker.worker import Worker
+
+__all__ = ["serve"]
+
+Given = Mapping[str, Any]
+"""The options of the command, by their names."""
+
+NEED_SUPERVISOR = ("max_jobs", "max_age", "max_memory", "reload", "background")
+"""Options for which even one process needs a supervisor: somebody has to start the next one."""
+
+GRACE = 15.0
+"""Seconds that a worker which is to stop has beyond its own timeouts before its supervisor kills it."""
+
+
+def serve(given: Given, arguments: Sequence[str], supervised: int | None) -> NoReturn:
+    """Run jobs as the options say; `arguments` are those of the command line, for the processes that a supervisor starts."""
+    options = _worker_options(given)
+    if supervised is not None:
+        _work_supervised(given, options, supervised)
+    # Pid 1 of a container inherits every orphan there, and somebody has to wait for them.
+    if given["processes"] > 1 or any(given[name] for name in NEED_SUPERVISOR) or os.getpid() == 1:
+        _supervise(given, options, arguments)
+    _work_alone(given, options)
+
+
+def _work_alone(given: Given, options: WorkerOptions) -> NoReturn:
+    with pidfile(given["pidfile"]), _stopped_by_hang_up():
+        app = _app(given)
+        note(_at_work(app.url, given))
+        sys.exit(_worker(app, options).run(until_empty=given["until_empty"]))
+
+
+def _supervise(given: Given, options: WorkerOptions, arguments: Sequence[str]) -> NoReturn:
+    """Have other processes do the work; the app is not imported here."""
+    with contextlib.ExitStack() as stack:
+        background = stack.enter_context(Background()) if given["background"] else None
+        stack.enter_context(pidfile(given["pidfile"]))
+        log_to_stderr(_level(given))
+
+        def begun(url: str) -> None:
+            note(_at_work(url, given))
+            if background is not None:
+                background.begun()
+
+        # -B: of a module that was written twice within a second the cache may hold the first.
+        flags = ["-B"] if given["reload"] else []
+        supervisor = Supervisor(
+            lambda fd: [sys.executable, *flags, "-m", "tenure", "work", "--supervised", str(fd), *arguments],
+            processes=given["processes"],
+            patience=_patience(options),
+            until_empty=given["until_empty"],
+            watches=given["reload"],
+            health=None if options.health_port is None else listener(options.health_host, options.health_port),
+            say=note,
+            begun=begun,
+        )
+        sys.exit(supervisor.run())
+
+
+def _work_supervised(given: Given, options: WorkerOptions, fd: int) -> NoReturn:
+    """Work, and tell the supervisor what it must know."""
+    tether = Tether(fd, files=given["reload"], health=options.health_port is not None)
+    tether.hello()
+    try:
+        app = _app(given)
+        if given["processes"] > 1 and app.url.startswith("memory:"):
+            raise Refusal(
+                "memory:// is of one process, and -p asks for several: use sqlite:///, redis:// or postgresql://"
+            )
+        # The names of all begin with the one given, and no two processes have the same, at no time. Nor can they have one
+        # port: the supervisor answers for all of them.
+        worker_id = None if options.id is None else f"{options.id}:{secrets.token_hex(4)}"
+        worker = _worker(app, replace(options, id=worker_id, health_port=None))
+        worker.tether = tether
+        tether.tell_files()
+        tether.tell(ready=True, url=app.url)
+        sys.exit(worker.run(until_empty=given["until_empty"]))
+    except (Refusal, TenureError) as error:
+        tether.tell_files(*_files_of(error, given["target"]))
+        tether.tell(refused=str(error))
+        sys.exit(Exit.REFUSED)
+
+
+@contextlib.contextmanager
+def _stopped_by_hang_up() -> Iterator[None]:
+    """HUP is TERM here: a terminal that is closed must not cost jobs their attempts, and there is nobody who could reload."""
+    before = signal.getsignal(signal.SIGHUP)
+    if before is signal.SIG_IGN:  # nohup
+        yield
+        return
+    signal.signal(signal.SIGHUP, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def _worker_options(given: Given) -> WorkerOptions:
+    """What of this is the worker's; `InvalidOption` if it can never be."""
+    names = WorkerOptions.__dataclass_fields__.keys() & given.keys() - {"queues", "tasks"}
+    return WorkerOptions(
+        queues=given["queues"] or ("*",), tasks=given["tasks"] or None, **{name: given[name] for name in names}
+    )
+
+
+def _patience(options: WorkerOptions) -> dict[signal.Signals, float | None]:
+    """Seconds that a worker with these options has to end after each signal; None: as long as its jobs take."""
+    stop = now(options)
+    soon = (stop.finish or 0.0) + stop.clean_up + GRACE
+    return {
+        signal.SIGTERM: None if options.graceful_term else soon,
+        signal.SIGINT: soon,
+        signal.SIGQUIT: None,
+    }
+
+
+# What a supervisor does without is imported where it is needed.
+
+
+def _app(given: Given) -> App:
+    from tenure.cli.target import load_app
+
+    app = load_app(given["target"])
+    for task in given["tasks"]:
+        if task not in app.tasks:
+            raise UnknownTask(task, app.tasks)
+    log_to_stderr(_level(given))
+    return app
+
+
+def _worker(app: App, options: WorkerOptions) -> Worker:
+    from tenure.worker.worker import Worker
+
+    return Worker(app, options)
+
+
+def _level(given: Given) -> str:
+    return str(given["log_level"] or ("warning", "info", "debug")[min(given["verbose"], 2)])
+
+
+def _at_work(url: str, given: Given) -> str:
+    from tenure.stores import masked
+
+    queues, concurrency, processes = ",".join(given["queues"]) or "*", given["concurrency"], given["processes"]
+    many = f" in each of {processes} processes" if processes > 1 else ""
+    return f"at work on {masked(url)}, queues {queues}, {concurrency} at a time{many}"
+
+
+def _files_of(error: BaseException, target: str) -> list[str]:
+    """The files that have to change before what went wrong can go right."""
+    files = {target.rpartition(":")[0] or target}
+    cause: BaseException | None = error
+    while cause is not None:
+        files.update(frame.filename for frame in traceback.extract_tb(cause.__traceback__))
+        if isinstance(cause, SyntaxError) and cause.filename is not None:
+            files.add(cause.filename)
+        cause = cause.__cause__ or cause.__context__
+    return own(files)

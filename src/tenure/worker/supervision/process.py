@@ -1,0 +1,157 @@
+"""One worker process, as its supervisor sees it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+from tenure.worker.supervision.sources import Stamp
+from tenure.worker.supervision.tether import Lines
+
+__all__ = ["WorkerProcess", "cause"]
+
+STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+
+
+class WorkerProcess:
+    """Started when it is made; what it has told so far; and how it ended.
+
+    It is in a session of its own: a terminal's ^C reaches the supervisor alone, which passes it on. Its stdin is empty.
+    """
+
+    def __init__(self, command: Callable[[int], Sequence[str]]) -> None:
+        self.socket, theirs = socket.socketpair()
+        self.socket.setblocking(False)
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603 - our own command, no shell
+                command(theirs.fileno()),
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+        self.started_at = time.monotonic()
+        self.exit_code: int | None = None
+        """Negative for the signal that ended it; None while it lives."""
+
+        self.listens = False
+        """Whether every signal finds a handler."""
+
+        self.ready = False
+        """Whether it has imported the app."""
+
+        self.registered = False
+        """Whether it has been in the registry, ever."""
+
+        self.url = ""
+        """Of the store that it works on; of one that a function makes, only who makes it."""
+
+        self.worker_id: str | None = None
+        """Its name in the registry, now or soon."""
+
+        self.refusal: str | None = None
+        """Why it could not start."""
+
+        self.trouble = ""
+        """What keeps it from leasing jobs, when it was last asked; empty if nothing does."""
+
+        self.heard_at = self.started_at
+        """When it has last told anything."""
+
+        self.retired: list[str] = []
+        """Other workers that it has retired, on order."""
+
+        self.files: dict[str, Stamp] = {}
+        """What it was imported from, if the supervisor wants to know."""
+
+        self._lines = Lines()
+
+    def hear(self) -> bool:
+        """Take in what it has told; False if there is nothing more to come."""
+        while True:
+            try:
+                data = self.socket.recv(65536)
+            except BlockingIOError:
+                return True
+            except OSError:
+                data = b""
+            if not data:
+                return False
+            try:
+                for facts in self._lines.feed(data):
+                    self._learn(**facts)
+            except (ValueError, TypeError):  # somebody else in its process has written there
+                return False
+
+    def _learn(
+        self,
+        *,
+        hello: bool = False,
+        ready: bool = False,
+        url: str | None = None,
+        id: str | None = None,  # noqa: A002 - as it is told
+        registered: bool = False,
+        refused: str | None = None,
+        trouble: str | None = None,
+        retired: str | None = None,
+        files: Mapping[str, Stamp] = MappingProxyType({}),
+    ) -> None:
+        self.heard_at = time.monotonic()
+        self.listens |= hello
+        self.ready |= ready
+        self.registered |= registered
+        self.url = url or self.url
+        self.worker_id = id or self.worker_id
+        self.refusal = refused or self.refusal
+        self.trouble = self.trouble if trouble is None else trouble
+        self.files = dict(files) or self.files
+        if retired is not None:
+            self.retired.append(retired)
+
+    def order(self, **order: object) -> None:
+        """Tell it to do something; if it does not listen, nobody hears."""
+        with contextlib.suppress(OSError):
+            self.socket.send(Lines.line(**order))
+
+    def send(self, signum: signal.Signals) -> None:
+        """Pass on a signal.
+
+        While it has no handlers one that stops is TERM, which ends it, for it holds nothing; any other would kill it, and
+        is not sent.
+        """
+        if self.exit_code is not None:
+            return
+        if not self.listens and signum is not signal.SIGKILL:
+            if signum not in STOPS:
+                return
+            signum = signal.SIGTERM
+        os.kill(self.pid, signum)
+
+    def ended(self, status: int) -> None:
+        """It was waited for, with this status: hear its last words, and let go of it."""
+        self.hear()
+        self.socket.close()
+        self.exit_code = self._process.returncode = os.waitstatus_to_exitcode(status)
+
+    @property
+    def age(self) -> float:
+        return time.monotonic() - self.started_at
+
+    def __str__(self) -> str:
+        return f"process {self.pid}" if self.worker_id is None else f"process {self.pid} (worker {self.worker_id})"
+
+
+def cause(exit_code: int) -> str:
+    """What ended a process, in words."""
+    if exit_code >= 0:
+        return f"exit code {exit_code}"
+    try:
+        return f"killed by {signal.Signals(-exit_code).name}"
+    except ValueError:
+        return f"killed by signal {-exit_code}"
