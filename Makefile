@@ -29,7 +29,7 @@ demo: $(STAMPS)/run ## Watch jobs run, fail, retry and survive a kill -9
 	@$(BIN)/tenure demo
 
 test: $(STAMPS)/dev ## Run the whole test suite
-	@$(BIN)/python -m pytest -n $(JOBS) $(TESTS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(TESTS)
 
 test-all: ## Run the suite at full length, and the short one on every other server and every other Python that is here
 	@TENURE_LONG=1 $(MAKE) --no-print-directory test TESTS="-m 'long or not long'"
@@ -43,6 +43,7 @@ test-all: ## Run the suite at full length, and the short one on every other serv
 		TEST_POSTGRES=$$version $(MAKE) --no-print-directory test TESTS="-k 'postgres or AllStores'" || exit 1; \
 	done
 	@for version in $(VERSIONS); do \
+		test $$version != $$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])') || continue; \
 		python$$version -c '' 2>/dev/null || continue; \
 		echo "Python $$version"; \
 		$(MAKE) --no-print-directory test VENV=.venv/$$version PYTHON=python$$version || exit 1; \
@@ -58,7 +59,7 @@ check: $(STAMPS)/dev ## Check format, lint, types and import layers
 	@$(BIN)/lint-imports --no-logo --no-cache >$(STAMPS)/layers 2>&1 || { cat $(STAMPS)/layers; exit 1; }
 	@echo 'format, lint, types and layers: ok'
 
-bench: $(STAMPS)/dev ## Measure Tenure beside the bare engine
+bench: $(STAMPS)/bench ## Measure Tenure beside the bare engine and beside other queues
 	@$(BIN)/python bench/run.py
 
 clean: ## Remove .venv and everything that tools have left
@@ -69,6 +70,8 @@ clean: ## Remove .venv and everything that tools have left
 $(STAMPS)/run: SERVES := run
 $(STAMPS)/dev: EXTRAS := [dev,fast,postgres,redis]
 $(STAMPS)/dev: SERVES := run dev
+$(STAMPS)/bench: EXTRAS := [dev,fast,postgres,redis,bench]
+$(STAMPS)/bench: SERVES := run dev bench
 
 $(STAMPS)/%: pyproject.toml constraints.txt
 	@test -n '$(PYTHON)' || { echo 'Tenure needs Python 3.11 or newer: install it, or say PYTHON=/path/to/python3.11'; exit 1; }

@@ -92,7 +92,7 @@ def run_shell(block: Block) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     ended = subprocess.run(
         ["sh", "-euc", block.code],
-        env=os.environ | {"PATH": path, "TENURE_WORK_UNTIL_EMPTY": "1"},
+        env=os.environ | {"PATH": path, "TENURE_UNTIL_EMPTY": "1"},
         capture_output=True,
         text=True,
         timeout=50,

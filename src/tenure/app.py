@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+
+import msgspec
 
 from tenure.backoff import Backoff
 from tenure.batch import Batch, Pending, open_batch
+from tenure.cancelling import cancel, cancel_equal, cancel_found
 from tenure.checks import Duration, seconds
 from tenure.checks import name as checked_name
 from tenure.codec import ANY_CALL, RAW_CALL, JsonArguments, RawArguments, ResultCodec
 from tenure.context import Middleware
-from tenure.errors import InvalidOption, JobNotFound, OutcomeUnknown, PayloadError, StoreUnavailable
+from tenure.errors import InvalidOption, JobNotFound, OutcomeUnknown, StoreUnavailable
 from tenure.handle import Job
 from tenure.held import Held
+from tenure.hooks import Hook, Hooks
 from tenure.inline import Inline
 from tenure.job import JobRecord, NewJob, State
-from tenure.listing import JobPage, Stats, unfinished
+from tenure.listing import JobPage, Stats
 from tenure.options import UNSET, AppOptions, Retention, Unset, WorkerOptions
 from tenure.session import Session
 from tenure.stores import masked, open_store
-from tenure.stores.base import STEP, Enqueued, QueueInfo, Reaped, Search, Store, VerdictKind, WorkerInfo
+from tenure.stores.base import STEP, Enqueued, QueueInfo, Reaped, Search, Store, WorkerInfo
 from tenure.stores.guests import Guest, guest
 from tenure.sync import PerLoop, blocking, refuse_on_loop, run
 from tenure.task import Call, Caller, Registrar, Task
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["App"]
 
+H = TypeVar("H", bound=Hook)
 M = TypeVar("M", bound=Middleware)
 R = TypeVar("R")
 
@@ -88,7 +92,10 @@ class App:
         self.middlewares: list[Middleware] = []
         """What wraps every attempt, the outermost first."""
 
-        self._make_store: Callable[[], Store] = (lambda: open_store(given)) if isinstance(given, str) else given
+        self.hooks = Hooks()
+        self.make_store: Callable[[], Store] = (lambda: open_store(given)) if isinstance(given, str) else given
+        """Makes every store object of this app; for the other parts of Tenure."""
+
         self._tasks: dict[str, Task[..., Any]] = {}
         self._any_call = JsonArguments(ANY_CALL, {}, payload_limit), RawArguments(RAW_CALL, payload_limit)
         self._any_result = ResultCodec(Any, payload_limit)
@@ -107,6 +114,26 @@ class App:
         """Wrap every attempt in this function, which gets the context and what to call next; the first registered is outermost."""
         self.middlewares.append(layer)
         return layer
+
+    def before_first_fork(self, hook: H) -> H:
+        """Call this once in the process whose memory the children of isolated tasks inherit, before there are any."""
+        self.hooks.before_first_fork.append(hook)
+        return hook
+
+    def before_fork(self, hook: H) -> H:
+        """Call this in that process before each child is forked."""
+        self.hooks.before_fork.append(hook)
+        return hook
+
+    def after_fork(self, hook: H) -> H:
+        """Call this in each child, before its task; an exception is the attempt's. `tenure.current()` tells which job it is."""
+        self.hooks.after_fork.append(hook)
+        return hook
+
+    def worker_exit(self, hook: H) -> H:
+        """Call this in a worker's process when the worker has ended, or has failed to start."""
+        self.hooks.worker_exit.append(hook)
+        return hook
 
     def remote(self, name: str, *, queue: str | None = None, raw: bool = False) -> Caller[..., Any]:
         """A task whose code is elsewhere: enqueues whatever JSON can hold (or bytes, if `raw`) under its name."""
@@ -176,15 +203,8 @@ class App:
         """List jobs, a page at a time: the newest first, those of one unfinished state in the order of their turn."""
         if not 1 <= limit <= STEP:
             raise InvalidOption(f"limit must be between 1 and {STEP}, got {limit}")
-        search = Search(
-            state=None if state is None else _state(state),
-            queue=None if queue is None else checked_name("queue", queue),
-            task=None if task is None else checked_name("task", task if isinstance(task, str) else task.name),
-            tag=None if tag is None else checked_name("tag", tag),
-            limit=limit,
-            cursor=cursor,
-        )
-        found = await self.session.store.search(search)
+        search = _search(state, queue, task, tag)
+        found = await self.session.store.search(msgspec.structs.replace(search, limit=limit, cursor=cursor))
         page = JobPage(self._handle(record) for record in found.jobs)
         page.cursor = found.cursor
         return page
@@ -204,14 +224,31 @@ class App:
 
     # Operating.
 
-    async def acancel(self, *targets: Job[Any] | Call[Any] | str) -> int:
-        """Cancel jobs that are not final; how many were. A bound call means every job of its task with equal arguments."""
-        ids = [target if isinstance(target, str) else target.id for target in targets if not isinstance(target, Call)]
+    async def acancel(
+        self,
+        *targets: Job[Any] | Call[Any] | str,
+        queue: str | None = None,
+        task: str | Task[..., Any] | None = None,
+        tag: str | None = None,
+        state: State | str | None = None,
+    ) -> int:
+        """Cancel jobs that are not final, in steps of 1,000 that are each atomic; how many were.
+
+        A bound call means every job of its task with equal arguments. Or, instead of targets, all jobs are cancelled that are of this
+        queue and this task, have this tag and are in this state, as far as these are given. Whoever runs one is told to stop.
+        """
+        store = self.session.store
+        search = _search(state, queue, task, tag)
+        if search != Search():
+            if targets:
+                raise InvalidOption("say which jobs to cancel either by themselves or by queue, task, tag and state")
+            return await cancel_found(store, search)
+        named = [target if isinstance(target, str) else target.id for target in targets if not isinstance(target, Call)]
+        cancelled = await cancel(store, named)
         for call in targets:
             if isinstance(call, Call):
-                ids += await self._equal_jobs(call)
-        verdicts = [verdict for step in _steps(ids) for verdict in await self.session.store.cancel(step)]
-        return sum(verdict.kind is VerdictKind.OK for verdict in verdicts)
+                cancelled += await cancel_equal(store, call)
+        return cancelled
 
     async def adelete(self, *targets: Job[Any] | str, cascade: bool = False) -> int:
         """Remove jobs, in steps of 1,000 that are each all or nothing; how many went.
@@ -239,13 +276,19 @@ class App:
             purged += step
         return purged
 
-    async def aretire(self, worker_id: str) -> list[Reaped]:
-        """Strike a worker that is known to be dead off the registry and give its jobs to others, at once."""
+    async def aretire(self, worker_id: str, reason: str | None = None) -> list[Reaped]:
+        """Strike a worker that is known to be dead off the registry and give its jobs to others, at once.
+
+        The reason is told in the error of each job that it had. A worker that lives drops its jobs and goes on under another name.
+        """
         checked_name("worker", worker_id)
         reaped: list[Reaped] = []
-        while step := await self.session.store.retire(worker_id):
+        while True:
+            step = await self.session.store.retire(worker_id, reason=reason)
             reaped += step
-        return reaped
+            # No further: one that lives, and has not heard yet, would lose again what it has just been given.
+            if len(step) < STEP:
+                return reaped
 
     # Working.
 
@@ -281,6 +324,19 @@ class App:
         look_ahead: bool = WORKER.look_ahead,
         beat: Duration = WORKER.beat,
         prune_interval: Duration = WORKER.prune_interval,
+        health_port: int | None = WORKER.health_port,
+        health_host: str = WORKER.health_host,
+        isolation: Literal["process"] | None = WORKER.isolation,
+        isolated: int | None = WORKER.isolated,
+        run_atexit: bool = WORKER.run_atexit,
+        term_timeout: Duration = WORKER.term_timeout,
+        pre_shutdown_timeout: Duration = WORKER.pre_shutdown_timeout,
+        term_child: bool = WORKER.term_child,
+        graceful_term: bool = WORKER.graceful_term,
+        fail_interrupted: bool = WORKER.fail_interrupted,
+        max_jobs: int | None = WORKER.max_jobs,
+        max_age: Duration | None = WORKER.max_age,
+        max_memory: int | None = WORKER.max_memory,
     ) -> Worker:
         """A worker for the jobs of this app, not yet started; see `WorkerOptions`."""
         from tenure.worker.worker import Worker
@@ -299,6 +355,19 @@ class App:
             look_ahead=look_ahead,
             beat=beat,
             prune_interval=prune_interval,
+            health_port=health_port,
+            health_host=health_host,
+            isolation=isolation,
+            isolated=isolated,
+            run_atexit=run_atexit,
+            term_timeout=term_timeout,
+            pre_shutdown_timeout=pre_shutdown_timeout,
+            term_child=term_child,
+            graceful_term=graceful_term,
+            fail_interrupted=fail_interrupted,
+            max_jobs=max_jobs,
+            max_age=max_age,
+            max_memory=max_memory,
         )
         return Worker(self, options, middleware)
 
@@ -341,7 +410,7 @@ class App:
 
     def new_store(self) -> Store:
         """Make a store object of one's own, for the running event loop, and to be closed by whoever asked for it."""
-        return self._make_store()
+        return self.make_store()
 
     def register(self, task: Task[..., Any]) -> None:
         """Add a task; two of the same name are an error."""
@@ -421,15 +490,6 @@ class App:
         job.note(record)
         return job
 
-    async def _equal_jobs(self, call: Call[Any]) -> list[str]:
-        """Ids of the unfinished jobs with the arguments of this call."""
-        key, found = call.caller.key(call.payload), dict[str, None]()
-        async for record in unfinished(self.session.store, call.caller.name):
-            with contextlib.suppress(PayloadError):  # what cannot be read is equal to nothing
-                if record.payload == call.payload or call.caller.key(record.payload) == key:
-                    found[record.id] = None
-        return list(found)
-
 
 def _pending(call: Call[R]) -> tuple[NewJob, Job[R]]:
     new = call.new_job()
@@ -449,6 +509,15 @@ def _guest(calls: Sequence[Call[Any]], connection: object) -> Guest | None:
     if len(found) > 1:
         raise InvalidOption("calls that are enqueued together go through one connection=, and these have several")
     return guest(*found.values()) if found else None
+
+
+def _search(state: State | str | None, queue: str | None, task: str | Task[..., Any] | None, tag: str | None) -> Search:
+    return Search(
+        state=None if state is None else _state(state),
+        queue=None if queue is None else checked_name("queue", queue),
+        task=None if task is None else checked_name("task", task if isinstance(task, str) else task.name),
+        tag=None if tag is None else checked_name("tag", tag),
+    )
 
 
 def _state(value: State | str) -> State:

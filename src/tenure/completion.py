@@ -62,10 +62,23 @@ class Transactions:
 
     def __init__(self, store: Store, timeout: float, secure: Callable[[float], Awaitable[None]]) -> None:
         """`secure` makes sure that no lease is lost although none can be renewed for so many seconds."""
-        self.loop = asyncio.get_running_loop()
-        self.store = store
+        self._loop = asyncio.get_running_loop()
+        self._store = store
         self._timeout = timeout
         self._secure = secure
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Where they live, and the store that they are in."""
+        return self._loop
+
+    @property
+    def store(self) -> Store:
+        return self._store
+
+    def completion(self, ctx: Context, task: Task[..., Any]) -> Completion:
+        """One attempt's way to its end in a transaction."""
+        return Completion(ctx, task, self)
 
     async def make_room(self) -> None:
         """Let the worker be ready for a transaction that writes."""

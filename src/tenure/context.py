@@ -207,7 +207,15 @@ class Context:
                     f"ctx.{method}() needs a worker whose jobs are in a SQL database, sqlite:/// or postgresql://: "
                     "this job's store has no transactions"
                 )
-            self.completion = Completion(self, self._task, self._transactions)
+            self.completion = self._transactions.completion(self, self._task)
+        return self.completion
+
+    def begin_completion(self) -> Completion:
+        """The way to an end in a transaction, which goes on elsewhere; for the worker."""
+        assert self._transactions is not None
+        assert self._task is not None
+        if self.completion is None:
+            self.completion = self._transactions.completion(self, self._task)
         return self.completion
 
     @property

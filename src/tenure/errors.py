@@ -18,6 +18,7 @@
     │   ├── BlockerNotFound    a job to wait for does not exist
     │   ├── HasDependents      a job that others wait for is not deleted without cascade
     │   ├── UnknownTask        no function of this name is registered here
+    │   ├── ChildDied          the process that an isolated job ran in has ended before the job
     │   ├── LeaseLost          the job is no longer held under this token
     │   └── Aborted            a running job stops because it was told to
     └── StoreError
@@ -39,6 +40,7 @@ from collections.abc import Collection, Iterable
 __all__ = [
     "Aborted",
     "BlockerNotFound",
+    "ChildDied",
     "HasDependents",
     "InvalidName",
     "InvalidOption",
@@ -209,6 +211,20 @@ class UnknownTask(JobError):
             f"no task named {task!r} is registered here"
             + (f"; did you mean {close[0]!r}?" if close else "; import its module before starting")
         )
+
+
+class ChildDied(JobError):
+    """The process that an isolated job ran in has ended before the job: by itself, by a signal, or because it was killed."""
+
+    def __init__(
+        self, why: str, *, exit_code: int | None = None, signal: int | None = None, peak: int | None = None
+    ) -> None:
+        self.exit_code = exit_code
+        self.signal = signal
+        self.peak = peak
+        """The most memory that it occupied, in bytes."""
+
+        super().__init__(why)
 
 
 class LeaseLost(JobError):

@@ -59,6 +59,8 @@ class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     type: str
     message: str
     traceback: str | None = None
+    output: str | None = None
+    """The end of what the attempt wrote to stdout and stderr, if its task keeps that."""
 
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -178,7 +180,7 @@ class JobRecord(msgspec.Struct, frozen=True):
     """The result as JSON."""
 
     error: ErrorInfo | None = None
-    """Of the latest attempt that failed; None again once it has succeeded."""
+    """Of the latest attempt that failed or was lost; None again once one has succeeded."""
 
     progress: Progress | None = None
     blocked_by: int = 0

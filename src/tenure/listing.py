@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from tenure.handle import Job
-from tenure.job import JobRecord, State
-from tenure.stores.base import STEP, QueueInfo, Search, Store, Totals, WorkerInfo
+from tenure.stores.base import QueueInfo, Totals, WorkerInfo
 
-__all__ = ["JobPage", "Stats", "unfinished"]
+__all__ = ["JobPage", "Stats"]
 
 
 class JobPage(list[Job[Any]]):
@@ -35,15 +34,3 @@ class Stats(msgspec.Struct, frozen=True):
         rows = [msgspec.structs.astuple(totals) for totals in by_queue.values()]
         totals = Totals(*map(sum, zip(*rows, strict=True)))
         return cls(totals, by_queue, {worker.id: worker.totals for worker in workers})
-
-
-async def unfinished(store: Store, task: str) -> AsyncIterator[JobRecord]:
-    """Every job of a task that is not final. One that moves on meanwhile may come twice, but is not missed."""
-    for state in (State.BLOCKED, State.WAITING, State.RUNNING):  # the order of a job's life
-        cursor: str | None = None
-        while True:
-            page = await store.search(Search(state=state, task=task, limit=STEP, cursor=cursor))
-            for record in page.jobs:
-                yield record
-            if (cursor := page.cursor) is None:
-                break

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 from tenure.backoff import Backoff
 from tenure.checks import Duration, seconds
@@ -82,6 +82,15 @@ class TaskOptions:
     raw: bool = False
     """The function takes one argument, the payload bytes exactly as enqueued."""
 
+    isolation: Literal["process"] | Unset | None = UNSET
+    """`"process"`: each attempt in a child process of its own; None: in the worker's process, whatever the worker says."""
+
+    memory_limit: int | None = None
+    """Bytes of memory that an attempt may allocate, beside what the worker had loaded; needs `isolation="process"`."""
+
+    output: int = 0
+    """Bytes kept of what an attempt writes to stdout and stderr, the last ones; needs `isolation="process"`. 0: none."""
+
     def __post_init__(self) -> None:
         checked_name("queue", self.queue)
         _check_attempts(self.max_attempts)
@@ -92,6 +101,15 @@ class TaskOptions:
             object.__setattr__(self, "timeout", seconds(self.timeout, "timeout", least=0.001))
         if self.keep is not None:
             object.__setattr__(self, "keep", seconds(self.keep, "keep"))
+        _check_isolation(self.isolation)
+        if self.isolation != "process" and (self.memory_limit is not None or self.output):
+            raise InvalidOption(
+                'memory_limit and output are of a child process: they need isolation="process" beside them'
+            )
+        if self.memory_limit is not None and self.memory_limit < 1 << 20:
+            raise InvalidOption(f"memory_limit must be at least {1 << 20:,} bytes, got {self.memory_limit:,}")
+        if self.output < 0:
+            raise InvalidOption(f"output must not be negative, got {self.output}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +147,46 @@ class WorkerOptions:
     """Seconds between signs of life in the registry."""
 
     prune_interval: Duration = 60.0
-    """Seconds between removals of finished jobs that retention does not keep."""
+    """Seconds between removals of finished jobs that retention does not keep, and of missing workers that hold nothing."""
+
+    health_port: int | None = None
+    """Port on which the worker tells over HTTP whether it works; 0: any that is free. None: it does not."""
+
+    health_host: str = "127.0.0.1"
+    """Address on which it tells so."""
+
+    isolation: Literal["process"] | None = None
+    """`"process"`: run every task that says nothing else in a child process of its own."""
+
+    isolated: int | None = None
+    """Child processes at a time; what waits for one keeps its slot. None: as many as there are slots."""
+
+    run_atexit: bool = False
+    """Let child processes end as programs do, with the threads and atexit handlers that were begun in them, instead of at once."""
+
+    term_timeout: Duration = 4.0
+    """Seconds that jobs have to clean up once TERM or INT has told them to stop; then they are released, an isolated one is killed."""
+
+    pre_shutdown_timeout: Duration = 0.0
+    """Seconds that jobs have to finish after TERM or INT before they are told to stop."""
+
+    term_child: bool = True
+    """Tell jobs to stop before they are released; False: TERM and INT kill isolated jobs and release all of them at once."""
+
+    graceful_term: bool = False
+    """TERM finishes the jobs in hand, as QUIT does."""
+
+    fail_interrupted: bool = False
+    """A job that its worker interrupts (by TERM, INT, `stop(grace)`, `leave`) fails; else it is released, to the front."""
+
+    max_jobs: int | None = None
+    """Jobs after which the worker stops as if by QUIT, with an exit status that asks for another; None: no limit."""
+
+    max_age: Duration | None = None
+    """Seconds after which it does, moved by up to 10 % at random, so that those started together do not end together; None: no limit."""
+
+    max_memory: int | None = None
+    """Bytes of memory that its process may occupy before it does; None: no limit."""
 
     def __post_init__(self) -> None:
         if not self.queues:
@@ -142,6 +199,18 @@ class WorkerOptions:
         object.__setattr__(self, "job_delay", seconds(self.job_delay, "job_delay"))
         object.__setattr__(self, "beat", seconds(self.beat, "beat", least=0.01))
         object.__setattr__(self, "prune_interval", seconds(self.prune_interval, "prune_interval", least=0.01))
+        if self.health_port is not None and not 0 <= self.health_port <= 65535:
+            raise InvalidOption(f"health_port must be between 0 and 65535, or None for none, got {self.health_port}")
+        _check_isolation(self.isolation)
+        if self.isolated is not None and self.isolated < 1:
+            raise InvalidOption(f"isolated must be at least 1, got {self.isolated}")
+        object.__setattr__(self, "term_timeout", seconds(self.term_timeout, "term_timeout"))
+        object.__setattr__(self, "pre_shutdown_timeout", seconds(self.pre_shutdown_timeout, "pre_shutdown_timeout"))
+        if self.max_age is not None:
+            object.__setattr__(self, "max_age", seconds(self.max_age, "max_age", least=0.1))
+        for option, limit in (("max_jobs", self.max_jobs), ("max_memory", self.max_memory)):
+            if limit is not None and limit < 1:
+                raise InvalidOption(f"{option} must be at least 1, or None for no limit, got {limit}")
         _check_lease(self, self.lease, self.renew)
 
 
@@ -188,6 +257,11 @@ class AppOptions:
 def _check_attempts(max_attempts: int | Unset | None) -> None:
     if isinstance(max_attempts, int) and max_attempts < 1:
         raise InvalidOption(f"max_attempts must be at least 1, or None for no limit, got {max_attempts}")
+
+
+def _check_isolation(isolation: str | Unset | None) -> None:
+    if isolation not in ("process", None) and not isinstance(isolation, Unset):
+        raise InvalidOption(f'isolation must be "process" or None, got {isolation!r:.80}')
 
 
 def _check_lease(options: object, lease: Duration | Unset, renew: Duration | Unset | None) -> None:

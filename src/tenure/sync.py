@@ -22,7 +22,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from tenure.errors import UseAsync
 
-__all__ = ["PerLoop", "blocking", "loop_factory", "refuse_on_loop", "run"]
+__all__ = ["PerLoop", "blocking", "loop_factory", "private_loop", "refuse_on_loop", "run", "stop"]
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -61,7 +61,7 @@ def refuse_on_loop(method: str, instead: str | None = None) -> None:
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on the private loop, with the context variables that are set here, and wait for it."""
-    loop = _private_loop()
+    loop = private_loop()
     # A bare lock: a concurrent.futures.Future would cost a condition and two more wake-ups for every enqueue.
     ended = threading.Lock()
     ended.acquire()
@@ -187,7 +187,8 @@ _abandoned: list[object] = []
 """What a fork has left in this process: kept, because collecting it could close what the parent uses."""
 
 
-def _private_loop() -> asyncio.AbstractEventLoop:
+def private_loop() -> asyncio.AbstractEventLoop:
+    """The loop that blocking calls use, started by the first who asks."""
     global _private  # noqa: PLW0603 - one per process
     if _private is None:
         with _start_lock:
@@ -197,7 +198,8 @@ def _private_loop() -> asyncio.AbstractEventLoop:
 
 
 @atexit.register
-def _stop() -> None:
+def stop() -> None:
+    """End the private loop, if there is one, closing what belongs to it; only at the end of the process."""
     global _exiting, _private  # noqa: PLW0603 - one per process
     _exiting = True
     private, _private = _private, None  # whoever still calls at the exit gets another loop, not one that has ended

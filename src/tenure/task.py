@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
 
 from tenure.backoff import Backoff
 from tenure.checks import Duration, job_options, priority
@@ -248,6 +248,9 @@ class Registrar:
         keep: Duration | None = None,
         priority: int = 0,
         raw: bool = False,
+        isolation: Literal["process"] | Unset | None = UNSET,
+        memory_limit: int | None = None,
+        output: int = 0,
     ) -> Registrar: ...
     def __call__(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         if function is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 
 import pytest
 
@@ -10,7 +11,7 @@ from tenure import App, State
 from tenure.errors import HasDependents, InvalidName, InvalidOption
 from tenure.job import NewJob, new_id
 from tenure.lease import new_nonce
-from tenure.stores.base import LeaseRequest, Totals, WorkerInfo
+from tenure.stores.base import LeaseRequest, Page, Search, Totals, Verdict, WorkerInfo
 from tenure.task import Task
 
 from .conftest import Do
@@ -192,6 +193,69 @@ async def test_more_equal_jobs_than_fit_on_a_page_are_all_cancelled(app: App) ->
     assert [(queue.waiting, queue.cancelled) for queue in await app.aqueues()] == [(2050, 2050)]
 
 
+async def test_jobs_are_cancelled_by_queue_task_tag_and_state(app: App, do: Do) -> None:  # W18, T14
+    mail, news = app.remote("mail", queue="q"), app.remote("news", queue="q")
+    running = await do(mail.enqueue, 0)
+    await do(app.lease, "q")
+    later = await do(mail.using(delay=60).enqueue, 1)
+    blocked = NewJob(id=new_id(), task="news", queue="q", after=(running.id,))
+    await app.session.store.enqueue([blocked])
+    await do(news.using(tags=["red", "blue"]).enqueue, 2)
+    await do(news.using(tags=["red"], queue="r").enqueue, 3)
+    elsewhere = await do(mail.using(queue="r").enqueue, 4)
+
+    assert await do(app.cancel, queue="q", state="blocked") == 1
+    assert await do(app.cancel, tag="red", queue="r") == 1
+    assert await do(app.cancel, tag="red", task="mail") == 0
+    assert await do(app.cancel, task="mail", state=State.RUNNING) == 1
+    assert await do(app.cancel, queue="q") == 2
+    assert await do(app.cancel, queue="q") == 0
+    assert (await do(later.refresh)).state is State.CANCELLED
+    assert [job.id for job in await do(app.jobs, state="waiting")] == [elsewhere.id]
+    assert await do(app.cancel, task=make_add(app)) == 0
+
+
+async def test_what_to_cancel_is_said_in_one_way(app: App, do: Do) -> None:
+    job = await do(make_add(app).enqueue, 1)
+
+    with pytest.raises(InvalidOption, match="either"):
+        await do(app.cancel, job, queue="q")
+    with pytest.raises(InvalidOption, match="has ended"):
+        await do(app.cancel, state="failed")
+    with pytest.raises(InvalidOption, match="no state"):
+        await do(app.cancel, state="sleeping")
+    with pytest.raises(InvalidName):
+        await do(app.cancel, queue="no name")
+    assert (await do(job.refresh)).state is State.WAITING
+
+
+async def test_thousands_of_jobs_are_cancelled_in_steps_whatever_becomes_of_them_meanwhile(app: App) -> None:
+    add = make_add(app)
+    await add.aenqueue_many([(n,) for n in range(2200)])
+    held = await app.alease("default", limit=200)
+    store = app.session.store
+    steps: list[int] = []
+    search, cancel = store.search, store.cancel
+
+    async def searching(wanted: Search) -> Page:
+        found = await search(wanted)
+        if wanted.state is State.RUNNING and held:  # just after it was looked at, one goes back into the line
+            await held.pop().arelease()
+        return found
+
+    async def cancelling(ids: Sequence[str]) -> list[Verdict]:
+        steps.append(len(ids))
+        return await cancel(ids)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "search", searching)
+        patch.setattr(store, "cancel", cancelling)
+        assert await app.acancel(task=add) == 2200
+
+    assert max(steps) <= 1000
+    assert [(queue.waiting, queue.running, queue.cancelled) for queue in await app.aqueues()] == [(0, 0, 2200)]
+
+
 async def test_raw_payloads_are_cancelled_by_their_bytes(app: App) -> None:  # W18
     blob = app.remote("blob", raw=True)
     await blob.aenqueue(b"\0")
@@ -249,8 +313,10 @@ async def test_a_retired_worker_loses_its_jobs_at_once(app: App, do: Do) -> None
     await store.register(dead)
     await store.lease(LeaseRequest(queues=("default",), limit=2, worker="dead:1", ttl=600, nonce=new_nonce()))
 
-    reaped = await do(app.retire, "dead:1")
+    reaped = await do(app.retire, "dead:1", "killed by SIGKILL")
 
     assert [(each.losses, each.worker, each.failed) for each in reaped] == [(1, "dead:1", False)] * 2
+    errors = {job.error and job.error.message for job in await do(app.jobs, state="waiting")}
+    assert errors == {"its worker was retired (killed by SIGKILL), 1 time(s) in all"}
     assert (await do(app.workers), await do(app.retire, "dead:1")) == ([], [])
     assert len(await do(app.lease, "default", limit=2)) == 2

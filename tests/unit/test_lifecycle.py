@@ -8,8 +8,20 @@ import pytest
 
 from tenure.backoff import Backoff
 from tenure.job import ErrorInfo, JobRecord, NewJob, State
-from tenure.lifecycle import Finish, Loss, Park, Policy, Requeue, Transition, after_loss, next_step
-from tenure.outcome import Fail, Outcome, Raised, Released, Reschedule, Retry, Succeeded, Undecodable, Unknown, Wait
+from tenure.lifecycle import INTERRUPTED, Finish, Loss, Park, Policy, Requeue, Transition, after_loss, next_step
+from tenure.outcome import (
+    Fail,
+    Interrupted,
+    Outcome,
+    Raised,
+    Released,
+    Reschedule,
+    Retry,
+    Succeeded,
+    Undecodable,
+    Unknown,
+    Wait,
+)
 
 BOOM = ErrorInfo("ValueError", "boom")
 STEADY = Backoff(jitter=0)
@@ -94,6 +106,9 @@ def raised(error: BaseException | None = None) -> Raised:
         # released: the front, as if it had not been leased (W3)
         (a_job(), Released(), POLICY, Requeue(counts=False, front=True)),
         (a_job(attempt=3), Released(), POLICY, Requeue(counts=False, front=True)),
+        (a_job(), Interrupted(), POLICY, Requeue(counts=False, front=True)),
+        (a_job(), Interrupted(), Policy(fail_interrupted=True), Finish(State.FAILED, error=INTERRUPTED)),
+        (a_job(), Released(), Policy(fail_interrupted=True), Requeue(counts=False, front=True)),
     ],
 )
 def test_next_step(job: JobRecord, outcome: Outcome, policy: Policy, step: Transition) -> None:

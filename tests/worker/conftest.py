@@ -130,6 +130,8 @@ class _End:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
+        if not callable(method):
+            return method
 
         async def call(*args: Any, **options: Any) -> Any:
             self._wire.calls[name].append(args)

@@ -14,7 +14,6 @@ from tenure.context import Context
 from tenure.job import State
 from tenure.lease import AbortReason
 from tenure.stores.base import Store
-from tenure.worker import worker as worker_module
 from tenure.worker.worker import Status
 
 from .conftest import MakeApp, Start, Wire, eventually, record_of
@@ -205,10 +204,7 @@ async def test_a_job_that_does_its_work_although_told_to_stop_has_succeeded(app:
     assert await job.aresult(timeout=0) == "done all the same"
 
 
-async def test_a_thread_that_ignores_its_signal_does_not_hold_up_the_stop(
-    app: App, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:  # I18
-    monkeypatch.setattr(worker_module, "CLEAN_UP", 0.1)
+async def test_a_thread_that_ignores_its_signal_does_not_hold_up_the_stop(app: App, store: Store) -> None:  # I18
     started, finish = threading.Event(), threading.Event()
 
     @app.task
@@ -217,7 +213,7 @@ async def test_a_thread_that_ignores_its_signal_does_not_hold_up_the_stop(
         finish.wait(20)
         return "too late"
 
-    worker = app.worker()
+    worker = app.worker(term_timeout=0.1)
     await worker.start()
     job = await task.aenqueue()
     await eventually(started.is_set)

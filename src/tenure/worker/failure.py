@@ -8,7 +8,7 @@ from types import TracebackType
 
 from tenure.job import ErrorInfo
 
-__all__ = ["bounded", "error_info"]
+__all__ = ["bounded", "error_info", "storable"]
 
 MESSAGE = 2_000
 """Characters of a message that are kept: its beginning."""
@@ -40,16 +40,17 @@ def error_info(error: BaseException) -> ErrorInfo:
 
 def bounded(message: str) -> str:
     """The message, cut and marked if it is long, without what some store could not hold."""
-    kept = _storable(str(message[:MESSAGE]))
+    kept = storable(str(message[:MESSAGE]))
     return kept if len(message) <= MESSAGE else f"{kept}… [cut, it has {len(message):,} characters]"
 
 
 def _end_of(trace: str) -> str:
-    kept = _storable(trace[-TRACEBACK:])
+    kept = storable(trace[-TRACEBACK:])
     return kept if len(trace) <= TRACEBACK else f"[cut, it has {len(trace):,} characters] …{kept}"
 
 
-def _storable(text: str) -> str:
+def storable(text: str) -> str:
+    """The text without what some store could not hold."""
     # PostgreSQL holds no NUL, and no store holds half of a surrogate pair.
     return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
 

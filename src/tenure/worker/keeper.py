@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import sys
+import socket
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
@@ -13,10 +13,14 @@ from typing import NoReturn
 
 from tenure.lease import AbortReason
 from tenure.lifecycle import RELEASE
-from tenure.stores.base import Renewal, Store, WorkerInfo
+from tenure.stores.base import JOBS_SHOWN, UNCHANGED, Pulse, Renewal, Settlement, Store, WorkerInfo
 from tenure.worker.attempt import Attempt
 from tenure.worker.buffer import Buffer
+from tenure.worker.health import Health, listener, serve
+from tenure.worker.memory import occupied
+from tenure.worker.motion import Motion
 from tenure.worker.outage import GONE, Outage
+from tenure.worker.presence import Presence
 from tenure.worker.wakeup import Wakeup
 
 __all__ = ["Keeper"]
@@ -25,10 +29,10 @@ LOOK = 1 / 3
 """Seconds between looks at the leases: a third of the shortest that there is."""
 
 SECOND = 1.0
-"""Seconds between writes of progress, and, if there are no signals to listen to, between questions whether jobs are still held."""
+"""Seconds between writes of progress."""
 
-BLOCKED = 1.0
-"""Seconds for which the worker's loop must not have moved before that is worth a warning."""
+ASK = 0.5
+"""Seconds between questions whether jobs are still held, where no signal tells: with a look to wait for, less than a second."""
 
 START_WITHIN = 0.050
 """Seconds within which a job that is leased ahead must have started; else it is given back, for somebody who is idle."""
@@ -54,8 +58,13 @@ class Keeper:
         outage: Outage,
         *,
         entry: Callable[[], WorkerInfo],
+        registered: Callable[[], None] = lambda: None,
         beat: float,
         listens: bool,
+        served: Callable[[], tuple[str, ...]],
+        strays: Callable[[], int],
+        health: Health,
+        listening: tuple[str, int] | None = None,
         on_loop: Callable[[], Attempt | None],
         gave_back: Callable[[int], None],
         wake: Callable[[], None],
@@ -63,50 +72,100 @@ class Keeper:
         self._new_store = new_store
         self._buffer = buffer
         self._outage = outage
-        self._entry = entry
-        self._interval = beat
+        self._registered = registered
         self._listens = listens
+        self._served = served
+        self._strays = strays
+        self._health = health
+        self._address = listening
+        self._listening: socket.socket | None = None
         self._on_loop = on_loop
         self._gave_back = gave_back
         self._wake = wake
-        self.worker_id: str | None = None
-        """Under which the worker is registered; None while it is not, and then it must not lease."""
-
+        self._presence = Presence(
+            beat,
+            entry=entry,
+            pulse=self._pulse,
+            reached=lambda: _call(self._worker_loop, self._beaten.set),
+            entered=self._entered,
+            retired=self._retired,
+        )
         self._lock = threading.Lock()
         self._held: set[Attempt] = set()
         self._returning: list[Attempt] = []
         self._doubted: set[str] = set()
         self._next_second = 0.0
-        self._pinged_at: float | None = None
-        self._warned = False
+        self._next_ask = 0.0
+        self._heard = 0
+        self._entered_with: tuple[str, ...] = ()
         self._watches_buffer = False
 
+        self._thread: threading.Thread | None = None
+        self._signed_off = False
         self._look = Wakeup()
         self._renewing = asyncio.Lock()
         self._filled = asyncio.Event()
+        self._beaten = asyncio.Event()
         self._leaving = asyncio.Event()
         self._ended = asyncio.Event()
 
+    @property
+    def worker_id(self) -> str | None:
+        """Under which the worker is registered; None while it is not, and then it must not lease."""
+        return self._presence.worker_id
+
     # What the worker calls, on its own loop.
 
+    @property
+    def health_port(self) -> int | None:
+        """Where it tells of its health, once it has started."""
+        return None if self._listening is None else self._listening.getsockname()[1]
+
     def start(self) -> None:
-        """Begin, in a thread of its own."""
+        """Begin, in a thread of its own; `InvalidOption` if others listen where it is to tell of its health."""
+        if self._address is not None:
+            self._listening = listener(*self._address)
         self._worker_loop = asyncio.get_running_loop()
-        self._worker_thread = threading.get_ident()
+        self._motion = Motion(self._on_loop)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="tenure-keeper", daemon=True)
         self._thread.start()
 
+    async def beaten(self) -> None:
+        """Wait for the first beat: from then on it is known that the store answers."""
+        await self._beaten.wait()
+
+    def register(self) -> None:
+        """Enter the registry; before this it does not."""
+        _call(self._loop, self._presence.admitted.set)
+
+    def beat_soon(self) -> None:
+        """Tell at once what has changed."""
+        _call(self._loop, self._presence.beat_soon.set)
+
     async def stop(self) -> None:
-        """Sign off, and end the thread."""
-        _call(self._loop, self._leaving.set)
-        await self._ended.wait()
-        self._thread.join()
+        """Sign off, and end the thread; nothing happens if it has not started."""
+        if self._thread is not None:
+            _call(self._loop, self._leaving.set)
+            await self._ended.wait()
+            self._thread.join()
+
+    def abandon(self, settlements: Sequence[Settlement]) -> None:
+        """Settle these and sign off, from a thread that waits for it, while the worker's loop does not move."""
+        if self._thread is not None:
+            farewell = asyncio.run_coroutine_threadsafe(self._sign_off(settlements), self._loop)
+            with contextlib.suppress(TimeoutError, RuntimeError):
+                farewell.result(FAREWELL * 2)
 
     async def died(self) -> NoReturn:
         """Wait for the thread to end, and raise: a worker whose leases nobody renews must not go on."""
         await self._ended.wait()
         raise RuntimeError(f"the keeper of worker {self.worker_id} has died")
+
+    @property
+    def deserted(self) -> str | None:
+        """The name that it has left in the registry, because it has died."""
+        return None if self._signed_off else self._presence.name
 
     def hold(self, attempts: list[Attempt]) -> None:
         """Keep these leases alive until they are dropped, and put the jobs into the buffer."""
@@ -117,6 +176,12 @@ class Keeper:
         if len(attempts) > 1 and not self._watches_buffer:
             self._watches_buffer = True
             _call(self._loop, self._filled.set)
+
+    @property
+    def held(self) -> list[Attempt]:
+        """What it keeps alive, at this moment."""
+        with self._lock:
+            return list(self._held)
 
     def drop(self, attempts: Iterable[Attempt]) -> None:
         """Keep these no longer: they are settled, or lost."""
@@ -144,37 +209,76 @@ class Keeper:
         async with asyncio.TaskGroup() as parts:
             tasks = [
                 parts.create_task(repeat("watch", self._watch)),
-                parts.create_task(repeat("beat", self._beat)),
+                parts.create_task(
+                    repeat("beat", lambda: self._presence.beat(self._store), self._presence.beat_soon.wait)
+                ),
                 # Woken at every look, however long the store has been gone: the leases run on.
                 parts.create_task(repeat("renewal", self._renew, self._look.wait)),
                 parts.create_task(repeat("release", self._give_back)),
             ]
             if self._listens:
                 tasks.append(parts.create_task(repeat("signals", self._hear)))
+            if self._listening is not None:
+                tasks.append(parts.create_task(serve(self._listening, self._told)))
             await self._leaving.wait()
             for task in tasks:
                 task.cancel()
-        with contextlib.suppress(TimeoutError, *GONE):
-            async with asyncio.timeout(FAREWELL):
-                await self._return(self._returning)
-                if self.worker_id is not None:
-                    await self._store.leave(self.worker_id)
+        await self._sign_off([])
         await self._store.close()
 
-    async def _beat(self) -> float:
-        """Enter the registry, and show there that the worker lives."""
-        if self.worker_id is None:
-            entry = self._entry()
-            await self._store.register(entry)
-            self.worker_id = entry.id
-            _call(self._worker_loop, self._wake)
-        elif not await self._store.beat(self.worker_id, len(self._held)):
-            log.warning("worker %s was retired: it drops its jobs and goes on under another name", self.worker_id)
-            self.worker_id = None
-            for attempt in self._snapshot():
-                self._abort(attempt, AbortReason.TAKEN)
-            return 0.0
-        return self._interval
+    async def _sign_off(self, settlements: Sequence[Settlement]) -> None:
+        self._signed_off = True
+        with contextlib.suppress(TimeoutError, *GONE):
+            async with asyncio.timeout(FAREWELL):
+                if settlements:
+                    await self._store.settle(settlements)
+                await self._return(self._returning)
+                await self._presence.leave(self._store)
+
+    def _entered(self, entry: WorkerInfo) -> None:
+        self._entered_with = entry.queues
+        self._heard = self._store.hearing
+        self._registered()
+        _call(self._worker_loop, self._wake)
+
+    def _retired(self) -> None:
+        """Let go of everything; what it was still given under the name that it has lost need not wait for its lease to end."""
+        for attempt in self.held:
+            if not (attempt.ended or attempt.may_be_complete):
+                self._returning.append(attempt)
+            self._abort(attempt, AbortReason.TAKEN)
+        self._filled.set()
+
+    def _pulse(self) -> Pulse:
+        """How the worker is."""
+        held, served = self.held, self._served()
+        running = sorted((attempt.leased_at, attempt.lease.job.id) for attempt in held if attempt.running)
+        return Pulse(
+            held=len(held),
+            jobs=tuple(job_id for _, job_id in running[:JOBS_SHOWN]),
+            memory=occupied(),
+            strays=self._strays(),
+            trouble=self.trouble(),
+            queues=None if served == self._entered_with else served,
+        )
+
+    def trouble(self) -> str:
+        """What keeps the worker from leasing jobs; empty if nothing does. From any thread."""
+        return self._health.trouble(registered=self.worker_id is not None, blocked_by=self._motion.blocked(monotonic()))
+
+    def _told(self) -> dict[str, object]:
+        """What somebody is told who asks for the worker's health."""
+        trouble = self.trouble()
+        return {"status": "stuck" if trouble else "ok", "trouble": trouble, "worker": self.worker_id}
+
+    def _missed_signals(self, now: float) -> bool:
+        """Whether something may have happened to jobs of which no signal told."""
+        hearing = self._store.hearing if self._listens else 0
+        missed = hearing != self._heard or (hearing == 0 and now >= self._next_ask)
+        self._heard = hearing
+        if missed:
+            self._next_ask = now + ASK
+        return missed
 
     async def _renew(self) -> float:
         """Renew in one call all that is due; with it go what jobs say of their progress, and doubts about being held."""
@@ -182,26 +286,29 @@ class Keeper:
             now = monotonic()
             doubted, self._doubted = self._doubted, set()
             every_second = now >= self._next_second
+            missed = self._missed_signals(now)
             asked: list[tuple[Attempt, Renewal]] = []
-            for attempt in self._snapshot():
+            for attempt in self.held:
                 due = attempt.renew_at is not None and attempt.renew_at <= now
                 said = attempt.context.said if every_second and attempt.context is not None else None
-                if due or said is not None or attempt.lease.job.id in doubted or (every_second and not self._listens):
+                if due or missed or said is not None or attempt.lease.job.id in doubted:
                     asked.append((attempt, Renewal(attempt.lease, attempt.wanted_ttl if due else None, said)))
             try:
                 await self._ask(asked, now)
             except GONE:
                 self._doubted |= doubted
+                if missed:
+                    self._heard = 0  # to be asked again
                 raise
         if every_second:
             self._next_second = now + SECOND
-        times = [at for attempt in self._snapshot() if (at := attempt.renew_at) is not None]
-        return max(min(times, default=now + 60.0) - monotonic(), 0.01)
+        times = [at for attempt in self.held if (at := attempt.renew_at) is not None]
+        return max(min(times, default=now + 60.0) - monotonic(), 0.1 if self._doubted else 0.01)
 
     async def _secure(self, seconds: float) -> None:
         # One after the other: a renewal of the usual length that came second would count.
         async with self._renewing:
-            kept = [attempt for attempt in self._snapshot() if attempt.settings.renew is not None]
+            kept = [attempt for attempt in self.held if attempt.settings.renew is not None]
             asked = [(attempt, Renewal(attempt.lease, attempt.wanted_ttl + seconds)) for attempt in kept]
             await self._ask(asked, monotonic())
 
@@ -211,8 +318,13 @@ class Keeper:
             return
         answers = await self._store.renew([renewal for _, renewal in asked])
         for (attempt, renewal), reason in zip(asked, answers, strict=True):
+            if reason == UNCHANGED:
+                self._doubted.add(attempt.lease.job.id)
+                continue
             if reason is not None:
                 self._abort(attempt, reason)
+                if reason is AbortReason.TAKEN:
+                    self._presence.beat_soon.set()  # by a retirement, maybe: to be noticed before it leases more
                 continue
             if renewal.ttl is not None:
                 attempt.renewed_at, attempt.ttl = now, renewal.ttl
@@ -230,9 +342,10 @@ class Keeper:
     async def _give_back(self) -> float:
         """Release what was leased ahead and has not started in time."""
         self._returning += self._buffer.claim_stale(monotonic() - START_WITHIN)
-        await self._return(self._returning)
-        self._returning = []
-        if not self._buffer:
+        number = len(self._returning)
+        await self._return(self._returning[:number])
+        del self._returning[:number]
+        if not (self._buffer or self._returning):
             self._watches_buffer = False
             await self._filled.wait()
             self._filled.clear()
@@ -248,7 +361,8 @@ class Keeper:
         """Let go of what can no longer be counted on, and see whether the worker's loop moves. Never waits for the store."""
         now = monotonic()
         # What has ended and is not settled is not given up: the token decides, however late the settle comes.
-        kept = self._snapshot()
+        kept = self.held
+        self._motion.look(self.worker_id, now, kept)
         held = [attempt for attempt in kept if not (attempt.ended or attempt.completing)]
         overdue = [attempt for attempt in held if attempt.give_up_at <= now]
         for attempt in overdue:
@@ -259,44 +373,23 @@ class Keeper:
                 "worker %s gives up %d job(s) that it could not renew in time, the first is job %s of task %s",
                 self.worker_id, len(overdue), job.id, job.task,
             )  # fmt: skip
-        self._check_loop(now, busy=bool(held))
+        if held or self._motion.blocked(now):
+            self._motion.check(self.worker_id, now)
         if kept:
             self._look.set()
         if self._buffer:
             self._filled.set()
-        return max(min([LOOK, *(attempt.give_up_at - now for attempt in held)]), 0.0)
-
-    def _check_loop(self, now: float, *, busy: bool) -> None:
-        if self._pinged_at is None:
-            if busy:
-                self._pinged_at = now
-                self._warned = False
-                _call(self._worker_loop, self._moved)
-        elif now - self._pinged_at > BLOCKED and not self._warned:
-            self._warned = True
-            attempt, frame = self._on_loop(), sys._current_frames().get(self._worker_thread)  # noqa: SLF001
-            log.warning(
-                "worker %s: %s has blocked the event loop for over a second, now at %s: "
-                "make it a plain def, or await something that does not block",
-                self.worker_id,
-                "something" if attempt is None else f"job {attempt.lease.job.id} of task {attempt.lease.job.task}",
-                "an unknown place" if frame is None else f"{frame.f_code.co_filename!r}, line {frame.f_lineno}",
-            )
-
-    def _moved(self) -> None:
-        self._pinged_at = None
+        pause = max(min([LOOK, *(attempt.give_up_at - now for attempt in held)]), 0.0)
+        self._motion.expected_at = now + pause
+        return pause
 
     def _abort(self, attempt: Attempt, reason: AbortReason) -> None:
         """Tell a job that its lease is gone: what runs in a thread sees it at once, a coroutine is cancelled on its loop."""
         self.drop([attempt])
-        if attempt.completing and reason in (AbortReason.COMPLETED, AbortReason.NOT_FOUND, AbortReason.TAKEN):
+        if attempt.may_be_complete and reason in (AbortReason.COMPLETED, AbortReason.NOT_FOUND, AbortReason.TAKEN):
             return  # by its own transaction, most likely; the executor asks
         if attempt.signal.abort(reason):
             _call(self._worker_loop, attempt.interrupt)
-
-    def _snapshot(self) -> list[Attempt]:
-        with self._lock:
-            return list(self._held)
 
 
 def _call(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: object) -> None:

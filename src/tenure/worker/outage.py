@@ -32,6 +32,11 @@ class Outage:
         self._tries: dict[str, int] = {}
         self._since = 0.0
 
+    @property
+    def gone_for(self) -> float | None:
+        """Seconds that the store has been gone for; None while it is there."""
+        return time.monotonic() - self._since if self._tries else None
+
     def gone(self, part: str, error: Exception) -> float:
         """Note that the store has failed this part of the worker; seconds to pause before the next try, with full jitter."""
         with self._lock:

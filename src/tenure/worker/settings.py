@@ -14,6 +14,10 @@ from tenure.task import Task
 __all__ = ["Settings", "SettingsOf", "resolve"]
 
 
+LANES = ("loop", "thread", "process")
+"""Where a function may run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The settings of one task; those of a task that this worker does not know have no task."""
@@ -27,6 +31,11 @@ class Settings:
     """Seconds between renewals; UNSET: when less than two thirds of the lease are left; None: never."""
 
     timeout: float | None = None
+    isolated: bool = False
+    """Whether each attempt runs in a child process of its own."""
+
+    memory_limit: int | None = None
+    output: int = 0
 
 
 class SettingsOf(dict[str, Settings]):
@@ -44,6 +53,17 @@ class SettingsOf(dict[str, Settings]):
         only = self._worker.tasks
         return tuple(sorted(name for name in self._tasks if only is None or name in only))
 
+    @property
+    def lanes(self) -> tuple[str, ...]:
+        """Where it runs them."""
+        return tuple(lane for lane in LANES if any(self._lane(name) == lane for name in self.known))
+
+    def _lane(self, name: str) -> str:
+        options = self._tasks[name].options
+        if (self._worker.isolation if isinstance(options.isolation, Unset) else options.isolation) == "process":
+            return "process"
+        return "loop" if self._tasks[name].is_async else "thread"
+
     def __missing__(self, name: str) -> Settings:
         only = self._worker.tasks
         task = self._tasks.get(name) if only is None or name in only else None
@@ -57,7 +77,7 @@ class SettingsOf(dict[str, Settings]):
 def resolve(task: Task[..., Any] | None, worker: WorkerOptions, app: AppOptions) -> Settings:
     """Look each setting up on the task, then on the worker, then on the app."""
     if task is None:
-        policy = Policy(app.retry, app.max_attempts, seconds(app.unknown_for, "unknown_for"))
+        policy = Policy(app.retry, app.max_attempts, seconds(app.unknown_for, "unknown_for"), worker.fail_interrupted)
         return Settings(None, policy, _first(worker.lease, app.lease), _first(worker.renew, app.renew))
     options = task.options
     lease = _first(options.lease, worker.lease, app.lease)
@@ -68,9 +88,11 @@ def resolve(task: Task[..., Any] | None, worker: WorkerOptions, app: AppOptions)
         _first(options.retry, worker.retry, app.retry),
         _first(options.max_attempts, app.max_attempts),
         seconds(app.unknown_for, "unknown_for"),
+        worker.fail_interrupted,
     )
     timeout = None if options.timeout is None else seconds(options.timeout, "timeout")
-    return Settings(task, policy, lease, renew, timeout)
+    isolated = _first(options.isolation, worker.isolation) == "process"
+    return Settings(task, policy, lease, renew, timeout, isolated, options.memory_limit, options.output)
 
 
 def _first(*places: Any) -> Any:

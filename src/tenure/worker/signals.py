@@ -1,36 +1,105 @@
-"""The signals that stop a worker's process."""
+"""The signals of a worker's process, caught from before it has an event loop until it has none any more."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
+import os
 import signal
+import socket
 import threading
-from collections.abc import Callable, Iterator
+from signal import Signals
+from types import FrameType
+from typing import Self
 
-__all__ = ["handled"]
+__all__ = ["CAUGHT", "Caught"]
+
+CAUGHT = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
 
 
-@contextlib.contextmanager
-def handled(stop: Callable[[signal.Signals, bool], None]) -> Iterator[None]:
-    """In this block TERM and INT call `stop` on the event loop, with whether it is an INT after another signal.
+class Caught:
+    """In this block the signals lie in a pipe, where a thread finds them; the handlers do nothing else.
 
-    Only the main thread gets signals; anywhere else this does nothing.
+    It is filled by the interpreter's own handler in C, so that a signal is not missed while the main thread is blocked in a call
+    that knows nothing of Python. Only the main thread gets signals; anywhere else the block changes nothing.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    loop = asyncio.get_running_loop()
-    received: list[signal.Signals] = []
 
-    def receive(signum: signal.Signals) -> None:
-        stop(signum, bool(received) and signum is signal.SIGINT)
-        received.append(signum)
+    def __init__(self) -> None:
+        self.anywhere = threading.current_thread() is threading.main_thread()
+        """Whether signals are caught at all."""
 
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, receive, signum)
-    try:
-        yield
-    finally:
-        for signum in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(signum)
+        self._read, self._write = socket.socketpair()
+        self._write.setblocking(False)
+        self._before: dict[Signals, object] = {}
+        self._fd_before = -1
+
+    def __enter__(self) -> Self:
+        if self.anywhere:
+            _in_force.append(self)
+            self._before = {signum: signal.signal(signum, self._note) for signum in CAUGHT}
+            self._fd_before = signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.restore()
+        self._read.close()
+        self._write.close()
+
+    def restore(self) -> None:
+        """Leave the signals as they were found."""
+        if self in _in_force:
+            _in_force.remove(self)
+            signal.set_wakeup_fd(self._fd_before)
+            for signum, handler in self._before.items():
+                signal.signal(signum, handler)  # type: ignore[arg-type]
+
+    def claim(self) -> None:
+        """Fill the pipe again, on the main thread: an event loop that begins may have taken the signals for itself."""
+        if self.anywhere:
+            signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
+
+    def wait(self, timeout: float) -> list[Signals]:
+        """Wait for signals, in one thread, and so many seconds at most (which may be infinite); those that came."""
+        self._read.settimeout(None if timeout == float("inf") else max(timeout, 0.001))
+        try:
+            return [signum for byte in self._read.recv(4096) if (signum := _named(byte)) is not None]
+        except TimeoutError:
+            return []
+
+    def interrupt(self) -> None:
+        """Have the wait end, from any thread."""
+        self._write.send(b"\0")
+
+    def _note(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        # What runs on this thread may have taken the pipe's place without telling: then the byte is not there yet.
+        taken_by = signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
+        if taken_by != self._write.fileno():
+            signal.set_wakeup_fd(taken_by, warn_on_full_buffer=False)
+            self._write.send(bytes([signum]))
+
+
+_in_force: list[Caught] = []
+
+
+def _named(byte: int) -> Signals | None:
+    return Signals(byte) if byte in CAUGHT else None
+
+
+# A signal that finds a forked child with the handlers of its parent would be the parent's: until it has its own, none gets in.
+
+
+def _before_fork() -> None:
+    _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, CAUGHT) if _in_force else None
+
+
+def _after_fork() -> None:
+    if _forking.mask is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, _forking.mask)
+
+
+def _in_the_child() -> None:
+    for caught in reversed(_in_force):
+        caught.restore()
+    _after_fork()
+
+
+_forking = threading.local()
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_the_child)

@@ -12,6 +12,7 @@ from typing import Any
 from tenure.lease import AbortReason
 from tenure.worker.attempt import Attempt
 from tenure.worker.buffer import Buffer
+from tenure.worker.copies import Original
 from tenure.worker.pace import Pace
 
 __all__ = ["Slot", "Slots"]
@@ -42,10 +43,14 @@ class Slots:
         self.busy = 0
         """Slots that run a job, or rest after one."""
 
+        self.ran = 0
+        """Attempts that have ended."""
+
         self.on_loop: Attempt | None = None
         """The job whose code is on the event loop at this moment; read by the keeper, from its thread."""
 
         self.closed = False
+        self.original = Original()
         self._slots: list[Slot] = []
         self._parked: list[asyncio.Future[None]] = []
 
@@ -110,6 +115,7 @@ class Slot:
             await self._drive(attempt)
             ended = perf_counter()
             self.attempt = None
+            slots.ran += 1
             slots.pace.ran(ended - started)
             if slots.closed:
                 return
@@ -141,6 +147,7 @@ class Slot:
                 return
             finally:
                 slots.on_loop = None
+                slots.original.only(attempt)
             if not self._waited:
                 self._waited = True
                 slots.wake()

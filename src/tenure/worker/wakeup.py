@@ -42,19 +42,18 @@ class Wakeup:
 class Bell:
     """Listens for new work while the worker has room for it, and only then: one new job wakes one worker that listens."""
 
-    def __init__(self, store: Store, patterns: Sequence[str], wakeup: Wakeup) -> None:
+    def __init__(self, store: Store, wakeup: Wakeup) -> None:
         self._store = store
-        self._patterns = patterns
         self._wakeup = wakeup
         self._listening: asyncio.Task[None] | None = None
         self.rang = False
         """Whether it has rung since it was armed."""
 
-    def arm(self) -> None:
-        """Listen until it rings once."""
+    def arm(self, patterns: Sequence[str]) -> None:
+        """Listen until it rings once for one of these queues; if it listens already it goes on as it is."""
         self.rang = False
         if self._listening is None:
-            self._listening = asyncio.create_task(self._listen(), name="tenure-bell")
+            self._listening = asyncio.create_task(self._listen(patterns), name="tenure-bell")
 
     def disarm(self) -> None:
         """Leave the next ring to somebody who has room."""
@@ -62,9 +61,9 @@ class Bell:
             self._listening.cancel()
             self._listening = None
 
-    async def _listen(self) -> None:
+    async def _listen(self, patterns: Sequence[str]) -> None:
         with contextlib.suppress(*GONE):  # the worker's loop finds out by itself
-            await self._store.wait_for_work(self._patterns, 60.0)
+            await self._store.wait_for_work(patterns, 60.0)
         self._listening = None
         self.rang = True
         self._wakeup.set()

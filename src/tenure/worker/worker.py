@@ -1,57 +1,46 @@
-"""The worker: leases what its slots can take, runs it, settles it."""
+"""The worker: its life from the first beat to the last word, and what it is told on the way."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-import random
-import signal
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+import os
+import threading
+from collections.abc import Callable, Coroutine, Sequence
 from enum import StrEnum
+from signal import Signals
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from tenure import hooks
 from tenure.checks import Duration, seconds
-from tenure.completion import Transactions
 from tenure.context import Middleware
-from tenure.lease import AbortReason, new_nonce
-from tenure.lifecycle import RELEASE
-from tenure.options import Unset, WorkerOptions
+from tenure.lease import AbortReason
+from tenure.options import WorkerOptions
 from tenure.patterns import checked
-from tenure.stores.base import STEP, Health, Leased, LeaseRequest, Verdict, WorkerInfo
-from tenure.worker import signals
-from tenure.worker.attempt import Attempt
-from tenure.worker.buffer import Buffer
-from tenure.worker.executor import Executor
+from tenure.stores.base import WorkerInfo
+from tenure.worker.chores import Chores
 from tenure.worker.identity import Identity
-from tenure.worker.inbox import Inbox
-from tenure.worker.keeper import Keeper
-from tenure.worker.outage import GONE, Outage
-from tenure.worker.pace import Pace
-from tenure.worker.pruner import Pruner
-from tenure.worker.queues import Queues
-from tenure.worker.reaper import Reaper
+from tenure.worker.isolation.lane import Isolation
+from tenure.worker.loop import Loop, event_loops
+from tenure.worker.memory import occupied
+from tenure.worker.outage import GONE
+from tenure.worker.recycling import Recycling
 from tenure.worker.settings import SettingsOf
-from tenure.worker.settler import Ended, Settler, settlements
-from tenure.worker.slots import Slots
-from tenure.worker.suspects import Clearing
-from tenure.worker.threads import Threads
-from tenure.worker.wakeup import Bell, Wakeup
+from tenure.worker.signals import Caught
+from tenure.worker.stopping import FINISH, Command, Exit, Stop
+from tenure.worker.supervision.tether import Tether
+from tenure.worker.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from tenure.app import App
 
 __all__ = ["Status", "Worker"]
 
-CLEAN_UP = 4.0
-"""Seconds that jobs have to stop after they were told to, before they are released without waiting for them."""
-
 LAST_WORD = 2.0
-"""Seconds that a worker which stops with a grace gives the store to hear of what was released."""
-
-DAY = 86400.0
-"""Seconds between looks at the health of the store: disks fill up."""
+"""Seconds that a worker whose jobs' time is over gives the store to hear of what was released."""
 
 log = logging.getLogger("tenure.worker")
 
@@ -66,30 +55,42 @@ class Status(StrEnum):
 
 
 class Worker:
-    """Runs the jobs of an app: one event loop that leases what its slots can take, and settles what has ended.
-
-    No error of the store, and nothing that a job does short of ending the process, ends it; `stop` does.
-    """
+    """Runs the jobs of an app, until it is stopped."""
 
     def __init__(self, app: App, options: WorkerOptions, middleware: Sequence[Middleware] = ()) -> None:
         self.status = Status.READY
         self.options = options
         self._app = app
-        self._patterns = checked(options.queues)
         self._middleware = middleware
         self._settings = SettingsOf(app.tasks, options, app.options)
-        self._lease = seconds(app.options.lease if isinstance(options.lease, Unset) else options.lease, "lease")
-        self._poll = seconds(options.poll, "poll")
-        self._prune_interval = seconds(options.prune_interval, "prune_interval")
         self._identity = Identity(options.id)
+        self._isolation = Isolation(app, options, self._settings, lambda: (*app.middlewares, *middleware))
+        self._recycling = Recycling(options, monotonic(), occupied)
+        self._clean_up = seconds(options.term_timeout, "term_timeout")
         self._until_empty = False
+        self._recycled = False
+        self._beginning = True
+        self._opened = asyncio.Event()
+        self._work: asyncio.Task[None] | None = None
+        self._background: list[asyncio.Task[None]] = []
+        self._stops: set[asyncio.Task[None]] = set()
+        self._said_goodbye = threading.Lock()
+        self.tether: Tether | None = None
+        """To the supervisor that has started this process, if one has: set before the worker runs."""
+
+        checked(options.queues)
 
     @property
     def id(self) -> str | None:
         """Its name in the registry; None while it is not entered there."""
-        return self._keeper.worker_id if self.status in (Status.RUNNING, Status.STOPPING) else None
+        return self._loop.keeper.worker_id if self.status in (Status.RUNNING, Status.STOPPING) else None
 
-    # Starting and stopping.
+    @property
+    def health_port(self) -> int | None:
+        """Where it tells of its health; None while it does not."""
+        return self._loop.keeper.health_port if self.status in (Status.RUNNING, Status.STOPPING) else None
+
+    # What it is told.
 
     async def start(self) -> Callable[..., Coroutine[Any, Any, None]]:
         """Begin to work, in the background; returns `stop`.
@@ -98,23 +99,32 @@ class Worker:
         """
         if self.status is not Status.READY:
             raise RuntimeError(f"a worker starts once, and this one is {self.status}: make another with app.worker()")
-        self._assemble()
-        try:
-            await self._store.open()
-        except GONE as error:
-            self._outage.gone("worker", error)
+        self._loop = self._assembled()
         self.status = Status.RUNNING
-        self._keeper.start()
-        self._serving = asyncio.create_task(self._serve(), name="tenure-worker")
+        self._life = asyncio.create_task(self._live(), name="tenure-worker")
+        opened = asyncio.create_task(self._opened.wait())
+        try:
+            await asyncio.wait([self._life, opened], return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self._life.cancel()
+            raise
+        finally:
+            opened.cancel()
+        if self._life.done():
+            self._life.result()
         return self.stop
 
     async def stop(self, grace: Duration | None = None) -> None:
         """Take no more jobs, finish those in hand, and end; those leased ahead are released, to the front.
 
         With a grace, what is still running after so many seconds is told to stop (`ctx.signal`, reason `shutdown`; a
-        coroutine is cancelled) and released.
+        coroutine is cancelled), and released if it has not within `term_timeout`.
         """
-        await self._stop(None if grace is None else seconds(grace, "grace"), CLEAN_UP)
+        if self.status is Status.READY:
+            self.status = Status.STOPPED
+        else:
+            await self._stop(FINISH if grace is None else Stop(seconds(grace, "grace"), self._clean_up))
+            await self._ended()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -125,264 +135,265 @@ class Worker:
     ) -> None:
         await self.stop()
 
-    def run(self, *, until_empty: bool = False) -> None:
-        """Work until stopped by TERM or INT, or until there is nothing left to do now. Blocks.
+    def run(self, *, until_empty: bool = False) -> Exit:
+        """Work until a signal stops it, or until there is nothing left to do now. Blocks; the status to exit with.
 
         `until_empty`: ends once nothing is waiting or due in its queues, and it runs nothing itself; jobs scheduled for
-        later do not hold it. TERM and INT tell jobs to stop and release those that do not within 4 s; another INT does
-        not wait for them.
+        later do not hold it. `docs/worker.md` has the table of signals; in another thread than the main one it gets none.
         """
         self._until_empty = until_empty
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(self._run())
+        try:
+            with Caught() as caught:
+                if self._isolation.needed:
+                    self._isolation.fork_template()
+                with (
+                    Watchdog(caught, self.options, self) as watchdog,
+                    asyncio.Runner(loop_factory=event_loops()) as runner,
+                ):
+                    runner.run(self._run(watchdog))
+        finally:
+            self._say_goodbye()
+        return Exit.RECYCLED if self._recycled else Exit.STOPPED
 
-    async def _run(self) -> None:
+    async def serve(self, queue: str) -> None:
+        """Serve this queue, or pattern of queues, too: after the others. `InvalidOption` if a pattern excludes it."""
+        self._must_run()
+        await self._loop.serve(queue)
+
+    async def leave(self, queue: str, *, finish: bool = False) -> None:
+        """Serve this queue, or pattern of queues, no longer; comes back when no job of it is in hand.
+
+        Its running jobs are told to stop, and released if they have not within `term_timeout`; with `finish` they are
+        waited for. Those leased ahead are released in any case.
+        """
+        self._must_run()
+        self._loop.leave(queue)
+        if not finish:
+            self._loop.tell(self._loop.unserved, self._clean_up)
+            if not await self._loop.left_within(self._clean_up):
+                self._loop.interrupt(self._loop.unserved)
+        await self._loop.left_within(None)
+
+    def _must_run(self) -> None:
+        if self.status is not Status.RUNNING:
+            raise RuntimeError(f"queues are joined and left by a running worker, and this one is {self.status}")
+
+    # Its life.
+
+    async def _run(self, watchdog: Watchdog) -> None:
+        watchdog.begin()
+        if self.tether is not None:
+            self.tether.watch(self._app.retire, self._trouble)
         await self.start()
-        stops: list[asyncio.Task[None]] = []
+        await self._ended()
 
-        def stop(signum: signal.Signals, again: bool) -> None:
-            log.warning("worker %s stops: %s", self.id, signum.name)
-            stops.append(asyncio.create_task(self._stop(0.0, 0.0 if again else CLEAN_UP)))
-
-        with signals.handled(stop):
-            await self._served()
-
-    async def _stop(self, grace: float | None, clean_up: float) -> None:
-        if self.status is Status.READY:
-            self.status = Status.STOPPED
-            return
-        self._stop_leasing()
-        if grace is not None and not await self._ended_within(grace):
-            for attempt in self._slots.running:
-                if attempt.signal.abort(AbortReason.SHUTDOWN):
-                    attempt.interrupt()
-            if not await self._ended_within(clean_up):
-                self._release(self._slots.running)
-                await self._ended_within(LAST_WORD)
-                self._serving.cancel()
-        await self._served()
-
-    def _stop_leasing(self) -> None:
-        if self.status is Status.RUNNING:
-            self.status = Status.STOPPING
-            self._release(self._buffer.claim_all())
-            self._wakeup.set()
-
-    async def _served(self) -> None:
-        """Wait for the end, which is no less an end if it was forced."""
-        await asyncio.wait([self._serving])
-        if not self._serving.cancelled():
-            self._serving.result()
-
-    async def _ended_within(self, timeout: float) -> bool:
-        ended, _ = await asyncio.wait([self._serving], timeout=timeout)
-        return bool(ended)
-
-    def _release(self, attempts: Sequence[Attempt]) -> None:
-        for attempt in attempts:
-            self._settler.add(attempt, RELEASE)
-
-    # Working.
-
-    def _assemble(self) -> None:
-        """Put the parts together; on the loop that they will live on."""
-        options, app = self.options, self._app
-        self._wakeup = Wakeup()
-        self._store = app.new_store()
-        self._queues = Queues(self._patterns, self._store, self._wakeup.set)
-        self._bell = Bell(self._store, self._patterns, self._wakeup)
-        self._inbox = Inbox(self._store, lambda: self._queues.names, app.options.payload_limit, taken=self._wakeup.set)
-        self._buffer = Buffer()
-        self._pace = Pace(options.concurrency, monotonic(), look_ahead=options.look_ahead)
-        self._clearing = Clearing()
-        self._alone = False
-        self._outage = Outage(self._identity.stem)
-        self._threads = Threads()
-        self._keeper = Keeper(
-            app.new_store,
-            self._buffer,
-            self._outage,
-            entry=self._entry,
-            beat=seconds(options.beat, "beat"),
-            listens=app.options.wakeup,
-            on_loop=lambda: self._slots.on_loop,
-            gave_back=self._pace.stalled,
-            wake=self._wakeup.set,
-        )
-        self._settler = Settler(self._keeper, self._wakeup)
-        executor = Executor(
-            self._store,
-            self._settings,
-            self._settler,
-            self._threads,
-            Transactions(self._store, seconds(app.options.complete_timeout, "complete_timeout"), self._keeper.secure),
-            (*app.middlewares, *self._middleware),
-            app.options.payload_limit,
-        )
-        self._slots = Slots(
-            options.concurrency, self._buffer, executor.execute, self._pace,
-            rest=seconds(options.job_delay, "job_delay"), freed=self._wakeup.set,
-        )  # fmt: skip
-
-    async def _serve(self) -> None:
-        reaper = Reaper(self._store, lambda: self._queues.names)
-        pruner = Pruner(self._store, self._app.options, self._prune_interval, lambda: self._settler.finished)
-        chores: dict[str, Callable[[], Awaitable[float]]] = {"inbox": self._inbox.take_in, "examination": self._examine}
-        if self._queues.changing:
-            chores["queue list"] = self._queues.refresh
-        if self.options.reap:
-            chores |= {"reaper": reaper.reap, "pruner": pruner.prune}
+    async def _live(self) -> None:
+        """Begin, work and end; what was begun is ended, whatever goes wrong between."""
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._outage.repeat(name, chore)) for name, chore in chores.items()]
-                tasks.append(group.create_task(self._keeper.died()))
-                await self._work()
-                for task in tasks:
+                self._work = group.create_task(self._begin_and_work(group))
+                if self.status is not Status.RUNNING:
+                    self._work.cancel()  # it was stopped before it began
+                await asyncio.wait([self._work])
+                for task in self._background:
                     task.cancel()
+        except ExceptionGroup as errors:
+            await self._end_jobs()
+            raise errors.exceptions[0] from None
         finally:
-            self._bell.disarm()
-            await self._slots.close()
-            self._threads.close()
-            # The keeper last: a job still finishing needs its lease until the moment it settles.
-            await self._keeper.stop()
-            await self._store.close()
-            self.status = Status.STOPPED
+            self._finish()
+            await self._end()
 
-    async def _work(self) -> None:
-        """Settle what has ended and lease what there is room for, until stopped and empty-handed."""
-        rest = 0.0
-        while self.status is Status.RUNNING or self._slots.running or self._settler:
-            await self._wakeup.wait(rest)  # for an ended job, new work, a rested slot, a new queue, stop(), or time
-            rest = await self._turn()
-
-    async def _turn(self) -> float:
-        """Make one round trip, and act on what it brings; seconds until another is worth it although nothing happens."""
-        ended, room, idle = self._settler.take(), self._room(), self._holds_nothing
-        asked_at = monotonic()
+    async def _begin_and_work(self, group: asyncio.TaskGroup) -> None:
+        """The beginning, in its order, and then the work."""
+        loop, keeper = self._loop, self._loop.keeper
+        self._isolation.start()
         try:
-            verdicts, leased = await self._exchange(ended, self._request(room))
+            await loop.store.open()
         except GONE as error:
-            self._settler.put_back(ended)
-            # Not woken by jobs that end meanwhile: they could not be settled either.
-            await asyncio.sleep(self._outage.gone("worker", error))
-            return 0.0
-        self._settler.settled(ended, verdicts)
-        self._begin(leased, asked_at)
-        if leased.inbox:
-            self._inbox.notice()
-        elif idle and room and not leased.leases and self._until_empty and not await self._queues_changed():
-            # Held nothing when it asked, and got nothing: whatever its own last jobs have enqueued was there to be leased.
-            self._stop_leasing()
-        return await self._rest(leased, room)
+            loop.outage.gone("worker", error)
+        keeper.start()
+        self._background.append(group.create_task(keeper.died()))
+        self._opened.set()
+        await keeper.beaten()
+        chores = Chores(self._app, self.options, loop, self._recycle if self._recycling.looks else None)
+        await chores.ahead("registry")
+        await self._isolation.prepare()
+        self._beginning = False
+        keeper.register()
+        self._background += [group.create_task(loop.outage.repeat(name, do)) for name, do in chores.items()]
+        await loop.run()
 
-    def _room(self) -> int:
-        """How many jobs to lease now: for the free slots, and ahead of them while jobs are short."""
-        if self.status is not Status.RUNNING or self._keeper.worker_id is None:
-            return 0
-        now = monotonic()
-        if self._holds_nothing:
-            self._clearing.reached()
-        elif self._alone or self._clearing.left(now) > 0:
-            return 0
-        wanted = self._pace.wanted(self.options.concurrency - self._slots.busy, now)
-        return min(max(wanted - len(self._buffer), 0), STEP)
+    async def _end_jobs(self) -> None:
+        """End the jobs in hand although something else has failed: what can still be settled is settled."""
+        self._finish()
+        self._loop.tell(self._loop.running, self._clean_up)
+        for patience in (self._clean_up, LAST_WORD):
+            try:
+                async with asyncio.timeout(patience):
+                    await self._loop.run()
+            except TimeoutError:
+                self._loop.interrupt(self._loop.running)
+            except Exception:
+                log.exception("worker %s: what it holds cannot be settled, it waits for its leases to end", self.id)
+                return
+
+    async def _end(self) -> None:
+        """The end, in its order; a step that fails does not keep the next from being taken."""
+        keeper = self._loop.keeper
+        # The keeper after the jobs: one still finishing needs its lease until the moment it settles.
+        for step in (
+            self._loop.close,
+            self._isolation.close,
+            keeper.stop,
+            self._leave_for_keeper,
+            self._loop.store.close,
+        ):
+            try:
+                await step()
+            except Exception:
+                log.exception(
+                    "worker %s: something could not be ended, it goes on to end the rest", self._identity.stem
+                )
+        self.status = Status.STOPPED
+        self._say_goodbye()
+
+    async def _leave_for_keeper(self) -> None:
+        """Leave the registry, if the keeper has died and could not."""
+        if (deserted := self._loop.keeper.deserted) is not None:
+            with contextlib.suppress(TimeoutError, *GONE):
+                async with asyncio.timeout(LAST_WORD):
+                    await self._loop.store.leave(deserted)
+
+    def _finish(self) -> None:
+        """Take no more jobs; a beginning that is not over is given up."""
+        if self.status is Status.RUNNING:
+            self.status = Status.STOPPING
+            self._loop.finish()
+            if self._beginning and self._work is not None:
+                self._work.cancel()
+
+    async def _stop(self, stop: Stop) -> None:
+        """Bring the work to its end. Another stop may be under way: the one that ends first decides."""
+        self._finish()
+        if stop.finish is None or await self._worked_within(stop.finish):
+            return
+        self._loop.tell(self._loop.running, stop.clean_up)
+        if await self._worked_within(stop.clean_up):
+            return
+        self._loop.interrupt(self._loop.running)
+        if not await self._worked_within(LAST_WORD) and self._work is not None:
+            self._work.cancel()
+
+    async def _worked_within(self, timeout: float) -> bool:
+        """Wait for the end of the work; False if it has not come after so many seconds."""
+        if self._work is not None:
+            await asyncio.wait([self._work], timeout=timeout)
+        return self._work is None or self._work.done()
+
+    async def _ended(self) -> None:
+        """Wait for the end of all; raises what has ended it, if that was an error."""
+        await asyncio.wait([self._life])
+        if not self._life.cancelled():
+            self._life.result()
+
+    def _say_goodbye(self) -> None:
+        """Call `worker_exit`, once."""
+        if self._said_goodbye.acquire(blocking=False):
+            try:
+                hooks.call(self._app.hooks.worker_exit)
+            except Exception:
+                log.exception("worker %s: a function for worker_exit failed", self._identity.stem)
+
+    # Signals, and limits of its own.
+
+    def heed(self, signum: Signals, asked: Stop | Command) -> None:
+        """Do what a signal has asked; on the event loop."""
+        match asked:
+            case Stop():
+                log.warning("worker %s stops: %s", self.id or self._identity.stem, signum.name)
+                self._recycled = False
+                stop = asyncio.create_task(self._stop(asked), name="tenure-stop")
+                self._stops.add(stop)
+                stop.add_done_callback(self._stops.discard)
+            case Command.KILL:
+                running = self._isolation.running
+                log.warning("worker %s kills %d isolated job(s): %s", self.id, len(running), signum.name)
+                self._isolation.kill(running)
+            case Command.PAUSE:
+                log.warning("worker %s takes no new jobs: %s", self.id, signum.name)
+                self._loop.pause()
+            case Command.RESUME:
+                if self._loop.paused:
+                    log.warning("worker %s takes jobs again: %s", self.id, signum.name)
+                self._loop.resume()
 
     @property
-    def _holds_nothing(self) -> bool:
-        return not self._slots.busy and not self._buffer
+    def ended(self) -> bool:
+        """Whether it holds nothing any more, and only its process goes on."""
+        return self.status is Status.STOPPED
 
-    def _request(self, room: int) -> LeaseRequest | None:
-        worker_id, queues = self._keeper.worker_id, self._queues.names
-        if not room or not queues or worker_id is None:
-            return None
-        return LeaseRequest(
-            queues=queues, limit=room, worker=worker_id, ttl=self._lease, nonce=new_nonce(), solo=self._holds_nothing
+    def tell_all(self) -> None:
+        """Tell all running jobs to stop; from any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop has been closed meanwhile
+            for attempt in self._loop.running:
+                if attempt.signal.abort(AbortReason.SHUTDOWN):
+                    self._life.get_loop().call_soon_threadsafe(attempt.interrupt)
+
+    def abandon(self) -> None:
+        """Release what is held, leave the registry, and end the process, whatever the event loop is at; from any thread."""
+        if self.ended:
+            log.warning("worker %s has ended, and a thread keeps its process: it ends without it", self._identity.stem)
+        else:
+            log.warning("worker %s ends without its event loop, which does not move: its jobs are released", self.id)
+            self._loop.keeper.abandon(self._loop.unsettled())
+        self._say_goodbye()
+        logging.shutdown()
+        os._exit(Exit.STOPPED)
+
+    def _recycle(self) -> None:
+        """Stop, as QUIT does, if a limit is reached."""
+        if self.status is Status.RUNNING and (why := self._recycling.reached(self._loop.ran, monotonic())) is not None:
+            log.warning("worker %s stops, for another to take its place: %s", self.id, why)
+            self._recycled = True
+            self._finish()
+
+    # Its parts.
+
+    def _assembled(self) -> Loop:
+        return Loop(
+            self._app,
+            self.options,
+            self._settings,
+            self._middleware,
+            self._isolation,
+            self._recycling,
+            stem=self._identity.stem,
+            entry=self._entry,
+            registered=self._registered,
+            on_limit=self._recycle,
+            on_empty=self._finish if self._until_empty else None,
         )
-
-    async def _exchange(self, ended: Sequence[Ended], request: LeaseRequest | None) -> tuple[Sequence[Verdict], Leased]:
-        """Settle, lease, or both at once."""
-        answer: tuple[Sequence[Verdict], Leased] = (), NOTHING
-        try:
-            if request is not None:
-                answer = await self._store.settle_and_lease(settlements(ended), request)
-            elif ended:
-                answer = await self._store.settle(settlements(ended)), NOTHING
-            else:
-                return answer
-        except GONE:
-            raise
-        except Exception:
-            log.exception("worker %s: the store refused a whole batch, it is settled in parts", self._identity.stem)
-            answer = await self._settler.settle_apart(self._store, ended), NOTHING
-        self._outage.answered("worker")
-        return answer
-
-    def _begin(self, leased: Leased, asked_at: float) -> None:
-        """Hand what was leased to the keeper and to the slots."""
-        if leased.suspect_waiting:
-            self._clearing.suspect_waits(asked_at)
-        attempts = [Attempt(lease, self._settings[lease.job.task], asked_at) for lease in leased.leases]
-        if self.status is not Status.RUNNING:
-            self._release(attempts)  # stop() came while the leases were on their way
-        elif attempts:
-            self._alone = attempts[0].lease.solo
-            self._keeper.hold(attempts)
-            self._slots.wake()
-
-    async def _rest(self, leased: Leased, room: int) -> float:
-        """Seconds until the store is worth asking again although nothing happens."""
-        poll = self._poll * random.uniform(0.9, 1.1)  # noqa: S311
-        if len(leased.leases) >= room:
-            self._bell.disarm()
-            return 0.0 if room else poll
-        # A ring that the known queues do not explain may come from a new one.
-        if not leased.leases and self._bell.rang and await self._queues_changed():
-            return 0.0
-        if self._app.options.wakeup:
-            self._bell.arm()
-        return poll if leased.due_in is None else min(poll, max(leased.due_in, 0.001))
-
-    async def _queues_changed(self) -> bool:
-        """Look for new queues; whether the list is another now, or may be."""
-        if not self._queues.changing:
-            return False
-        before = self._queues.names
-        try:
-            await self._queues.refresh()
-        except GONE as error:
-            await asyncio.sleep(self._outage.gone("worker", error))
-            return True
-        self._outage.answered("worker")
-        return self._queues.names != before
-
-    async def _examine(self) -> float:
-        """Tell what is not as it should be with the store; seconds until another look."""
-        for fact in await self._store.facts():
-            if fact.health is not Health.OK:
-                log.warning(
-                    "worker %s: the store's %s is %s: %s", self._identity.stem, fact.name, fact.value, fact.advice
-                )
-        return DAY
 
     def _entry(self) -> WorkerInfo:
         """An entry for the registry, under a new name every time: who was retired comes back as somebody else."""
+        worker_id = self._identity.take()
+        if self.tether is not None:
+            self.tether.tell(id=worker_id)  # before it can hold anything under that name
         return WorkerInfo(
-            id=self._identity.take(),
+            id=worker_id,
             host=self._identity.host,
             pid=self._identity.pid,
-            queues=self._patterns,
+            queues=self._loop.queues.patterns,
             tasks=self._settings.known,
             concurrency=self.options.concurrency,
+            lanes=self._settings.lanes,
         )
 
+    def _trouble(self) -> str:
+        """What keeps it from leasing jobs; empty if nothing does. From any thread."""
+        return self._loop.keeper.trouble() if self._opened.is_set() else "it is starting"
 
-NOTHING = Leased([])
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """The faster event loop, if it is installed."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
+    def _registered(self) -> None:
+        if self.tether is not None:
+            self.tether.tell(registered=True)

@@ -1,0 +1,101 @@
+"""Whether a worker gets on with its work, and a tiny HTTP server that tells so.
+
+A worker is well if its loop has settled and leased within the last seconds; that its keeper beats says nothing about that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import Callable
+from http import HTTPStatus
+from time import monotonic
+from typing import NoReturn
+
+from tenure.errors import InvalidOption
+from tenure.worker.outage import Outage
+
+__all__ = ["Health", "listener", "serve"]
+
+POLLS, MORE = 3, 2.0
+"""A loop has come round recently if it did within so many times its `poll`, and so many seconds more."""
+
+REQUEST_WITHIN = 2.0
+"""Seconds in which a request must have come."""
+
+
+class Health:
+    """What a worker's loop notes of its progress; read by the keeper, in its thread."""
+
+    def __init__(self, outage: Outage, poll: float) -> None:
+        self.paused = False
+        """Whether it takes no new jobs, because it was told so."""
+
+        self.stopping = False
+        self._outage = outage
+        self._recent = POLLS * poll + MORE
+        self._turned_at = monotonic()
+
+    def turned(self) -> None:
+        """Note that the loop has had its answer from the store, or had nothing to ask."""
+        self._turned_at = monotonic()
+
+    def trouble(self, *, registered: bool, blocked_by: str | None) -> str:
+        """What keeps the worker from leasing jobs, for people to read; empty if nothing does.
+
+        `blocked_by`: what has the event loop at the moment, and does not give it back.
+        """
+        if self.stopping:
+            return "it is stopping"
+        if self.paused:
+            return "it is paused"
+        stuck_for, gone_for = monotonic() - self._turned_at, self._outage.gone_for
+        stuck = stuck_for > self._recent
+        if stuck and blocked_by is not None:
+            return f"{blocked_by} has blocked the event loop for {stuck_for:.0f} s"
+        # Also of a loop that comes round because it has nothing to ask: its slots are full, or there is no queue.
+        if gone_for is not None and (stuck or gone_for > self._recent):
+            return f"the store has been gone for {gone_for:.0f} s"
+        if stuck:
+            return f"its loop has not come round for {stuck_for:.0f} s"
+        return "" if registered else "it is not registered"
+
+
+def listener(host: str, port: int) -> socket.socket:
+    """A socket on which to be asked; `InvalidOption` if it cannot be had."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise InvalidOption(
+            f"health_port {port} on {host} cannot be used: {error.strerror or error}; choose another"
+        ) from error
+
+
+async def serve(listening: socket.socket, told: Callable[[], dict[str, object]]) -> NoReturn:
+    """Answer whoever asks, whatever the path: 200 if there is no trouble in what is told, else 503. Until cancelled."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            async with asyncio.timeout(REQUEST_WITHIN):
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(_response(told()))
+                await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, sock=listening, limit=8192)
+    async with server:
+        while True:
+            await server.serve_forever()
+
+
+def _response(told: dict[str, object]) -> bytes:
+    status = HTTPStatus.SERVICE_UNAVAILABLE if told["trouble"] else HTTPStatus.OK
+    body = json.dumps(told).encode() + b"\n"
+    head = (
+        f"HTTP/1.1 {status.value} {status.phrase}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+        "Cache-Control: no-store\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + body

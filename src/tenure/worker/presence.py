@@ -1,0 +1,74 @@
+"""A worker's entry in the registry, from before there is one until it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from tenure.stores.base import Pulse, Store, WorkerInfo
+from tenure.worker.wakeup import Wakeup
+
+__all__ = ["Presence"]
+
+log = logging.getLogger("tenure.worker")
+
+
+class Presence:
+    """Enters a worker once it may, beats for it, and enters it anew under another name when it was retired. Of one loop."""
+
+    def __init__(
+        self,
+        interval: float,
+        *,
+        entry: Callable[[], WorkerInfo],
+        pulse: Callable[[], Pulse],
+        reached: Callable[[], None],
+        entered: Callable[[WorkerInfo], None],
+        retired: Callable[[], None],
+    ) -> None:
+        self._interval = interval
+        self._entry = entry
+        self._pulse = pulse
+        self._reached = reached
+        self._on_entry = entered
+        self._on_retirement = retired
+        self._coming: WorkerInfo | None = None
+        self.worker_id: str | None = None
+        """Under which the worker is registered; None while it is not, and then it must not lease."""
+
+        self.admitted = asyncio.Event()
+        """Set when it may register; until then it only sees to it that the store answers."""
+
+        self.beat_soon = Wakeup()
+
+    @property
+    def name(self) -> str | None:
+        """Under which the registry knows the worker, or may."""
+        return self.worker_id or (None if self._coming is None else self._coming.id)
+
+    async def beat(self, store: Store) -> float:
+        """Enter the registry, or show there that the worker lives; seconds until the next beat."""
+        if self.worker_id is None:
+            await self._enter(store)
+        elif not await store.beat(self.worker_id, self._pulse()):
+            log.warning("worker %s was retired: it drops its jobs and goes on under another name", self.worker_id)
+            self.worker_id = None
+            self._on_retirement()
+            return 0.0
+        return self._interval
+
+    async def leave(self, store: Store) -> None:
+        if self.name is not None:
+            await store.leave(self.name)
+
+    async def _enter(self, store: Store) -> None:
+        # The name is kept until it is entered, however often the store fails: one that was given is given once.
+        entry = self._coming = self._coming or self._entry()
+        if not self.admitted.is_set():
+            await store.beat(entry.id, Pulse())  # nobody is known by that name, but now the store has answered
+            self._reached()
+            await self.admitted.wait()
+        await store.register(entry)
+        self.worker_id, self._coming = entry.id, None
+        self._on_entry(entry)
