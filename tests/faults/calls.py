@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from tenure.job import State
 from tenure.lease import Lease, new_nonce
 from tenure.options import Retention
-from tenure.stores.base import LeaseRequest, Renewal, Search, Store
+from tenure.stores.base import LeaseRequest, Pulse, Renewal, Search, Store
 from tenure.testing.conformance.scene import (
     FAIL,
     SUCCEED,
@@ -87,9 +87,12 @@ CALLS = {
     ),
     "renew": Call(lambda scene: scene.store.renew([Renewal(scene.held, ttl=60)]), lambda reasons: reasons == [None]),
     "reap": Call(lambda scene: scene.store.reap(["q"]), lambda reaped: reaped == []),
+    "tend": Call(lambda scene: scene.store.tend(["q"]), lambda told: told == ([], ["q"])),
     "retire": Call(lambda scene: scene.store.retire("w"), lambda reaped: reaped == [], {"held": State.WAITING}),
     "register": Call(lambda scene: scene.store.register(a_worker("x")), lambda nothing: nothing is None),
-    "beat": Call(lambda scene: scene.store.beat("w", 1), lambda known: known is True),
+    "beat": Call(lambda scene: scene.store.beat("w", Pulse(held=1)), lambda known: known is True),
+    "forget": Call(lambda scene: scene.store.forget({"w": 0.0, "x": 0.0}), lambda gone: gone == []),
+    "turn": Call(lambda scene: scene.store.turn("registry", 60), lambda mine: mine is False),
     "leave": Call(lambda scene: scene.store.leave("w"), lambda nothing: nothing is None),
     "cancel": Call(lambda scene: scene.store.cancel(["held"]), kinds("refused"), {"held": State.CANCELLED}),
     "complete": Call(

@@ -26,6 +26,7 @@ from tenure.stores.base import (
     Search,
     Settlement,
     Store,
+    Unchanged,
     Verdict,
     VerdictKind,
 )
@@ -119,7 +120,7 @@ class RecordedStore:
         self._answer_children(children, verdicts)
         return verdicts, leased
 
-    async def renew(self, renewals: Sequence[Renewal]) -> list[AbortReason | None]:
+    async def renew(self, renewals: Sequence[Renewal]) -> Sequence[AbortReason | Unchanged | None]:
         asked = [
             Item(id=each.lease.job.id, fence=each.lease.token.fence, nonce=each.lease.token.nonce, ttl=each.ttl)
             for each in renewals
@@ -137,9 +138,15 @@ class RecordedStore:
             outcome.items = [_lost(job) for job in reaped]
         return reaped
 
-    async def retire(self, worker_id: str, limit: int = STEP) -> list[Reaped]:
+    async def tend(self, queues: Sequence[str], limit: int = STEP) -> tuple[list[Reaped], list[str]]:
+        with _Outcome(self._recorder, self._recorder.ask("reap")) as outcome:
+            reaped, names = await self._store.tend(queues, limit)
+            outcome.items = [_lost(job) for job in reaped]
+        return reaped, names
+
+    async def retire(self, worker_id: str, limit: int = STEP, reason: str | None = None) -> list[Reaped]:
         with _Outcome(self._recorder, self._recorder.ask("retire")) as outcome:
-            reaped = await self._store.retire(worker_id, limit)
+            reaped = await self._store.retire(worker_id, limit, reason)
             outcome.items = [_lost(job) for job in reaped]
         return reaped
 

@@ -147,7 +147,7 @@ def test_work_that_comes_while_all_connections_are_silent_is_found(
     assert time.monotonic() - began < 6, "a timeout, a pause and a look"
 
 
-async def test_an_ear_that_has_gone_deaf_costs_a_second_and_is_noticed(
+async def test_an_ear_that_has_gone_deaf_costs_some_seconds_and_is_noticed(
     url: str, near: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # F14, I11
     monkeypatch.setattr(listening, "SILENCE", 2.0)
@@ -157,18 +157,19 @@ async def test_an_ear_that_has_gone_deaf_costs_a_second_and_is_noticed(
         waiting = asyncio.create_task(store.wait_for_work(["q"], 20))
         await asyncio.sleep(0.3)  # until it has looked twice, and leaves work that comes to whoever is woken
 
+        heard = store.hearing
         proxy.deafen(who_said=b"LISTEN")
         began = time.monotonic()
         await enqueue(other, a_job())
         await waiting
-        assert 0.2 < time.monotonic() - began < 2, "by the look that it takes each second"
+        assert 0.2 < time.monotonic() - began < 4, (
+            "by the look that it takes every three seconds; workers poll beside it"
+        )
         await lease_one(other)
 
-        while hears(store):
+        while store.hearing in (0, heard):
             await asyncio.sleep(0.02)
-        assert time.monotonic() - began < 2.0 + 1.0 + 1.0, "the silence, the timeout of the question, and some"
-        while not hears(store):
-            await asyncio.sleep(0.02)
+        assert time.monotonic() - began < 2.0 + 1.0 + 2.0, "the silence, the timeout of the question, and some"
         waiting = asyncio.create_task(store.wait_for_work(["q"], 20))
         await asyncio.sleep(0.3)
         began = time.monotonic()
@@ -177,10 +178,6 @@ async def test_an_ear_that_has_gone_deaf_costs_a_second_and_is_noticed(
         assert time.monotonic() - began < 0.5, "by a notification again"
         await store.close()
         await other.close()
-
-
-def hears(store: PostgresStore) -> bool:
-    return store._ear.hears  # there is no other sign of it
 
 
 @pytest.mark.parametrize("seconds", lengths(4, 60))

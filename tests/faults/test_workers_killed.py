@@ -63,8 +63,10 @@ def test_nothing_is_lost_when_workers_are_killed_again_and_again(cluster: Cluste
     cluster.wait_for_end(timeout=30 + 5 * kills)
 
     assert cluster.violations() == []
-    assert {record.state for record in cluster.records().values()} == {"succeeded"}
-    assert sum(record.losses for record in cluster.records().values()) > 0
+    records = cluster.records().values()
+    # One that is alone with its worker when it is lost for the third time is to blame, as far as anybody can tell.
+    assert [record for record in records if record.state != "succeeded" and record.losses < 3] == []
+    assert sum(record.losses for record in records) > 0
 
 
 @on_one
