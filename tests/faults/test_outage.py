@@ -96,11 +96,11 @@ def test_workers_ride_out_the_absence_of_the_store(cluster: Cluster, absence: Ab
     held.cancel()
     cluster.wait_for_end()
     assert cluster.violations() == []
-    # A call that was under way when the store came back may tell of its absence once more.
+    # Calls that were under way when the store came back may tell of its absence once more.
     eventually(
         lambda: all(told(each, "is gone") == told(each, "is back") for each in workers), "as many ends as beginnings"
     )
-    assert max(told(each, "is gone") for each in workers) <= 2
+    assert max(told(each, "is gone") for each in workers) <= 3
 
 
 def told(worker: Process, what: str) -> int:

@@ -352,7 +352,7 @@ async def test_what_a_successful_attempt_wrote_goes_to_the_log(app: App, start: 
 async def test_a_job_that_cannot_reach_the_store_from_its_child_is_released(
     url: str, make_app: MakeApp, start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lines: Lines
 ) -> None:  # R15
-    monkeypatch.setattr("tenure.worker.reaching.PAUSES", (0.01, 0.01))
+    monkeypatch.setattr("tenure.worker.isolation.reaching.PAUSES", (0.01, 0.01))
     here, tried = os.getpid(), tmp_path / "tried"
 
     def make_store() -> Store:

@@ -14,7 +14,6 @@ from tenure.errors import InvalidOption
 from tenure.job import State
 from tenure.options import WorkerOptions
 from tenure.stores.base import Store
-from tenure.worker.memory import occupied
 from tenure.worker.recycling import Recycling
 from tenure.worker.stopping import Exit
 from tenure.worker.worker import Status
@@ -101,7 +100,7 @@ def test_the_status_asks_for_another(url: str, work: Any) -> None:
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_a_worker_stops_when_it_occupies_too_much(url: str, work: Any) -> None:
-    worker = work(url, "hoards", max_memory=occupied() + (100 << 20))
+    worker = work(url, "hoards", max_memory=200 << 20)
     [status, jobs] = worker.hear("ended")
     assert status == Exit.RECYCLED
     assert {state for state, *_ in jobs} == {"succeeded"}
@@ -110,7 +109,7 @@ def test_a_worker_stops_when_it_occupies_too_much(url: str, work: Any) -> None:
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_a_signal_still_stops_a_worker_that_waits_for_its_last_jobs(url: str, work: Any) -> None:
-    worker = work(url, "coroutine", "hoards", max_memory=occupied() + (100 << 20), concurrency=2)
+    worker = work(url, "coroutine", "hoards", max_memory=200 << 20, concurrency=2)
     wait_until(lambda: "another to take its place" in worker.log, "the limit")
     worker.send(signal.SIGTERM)
     [status, [job, _]] = worker.hear("ended")
