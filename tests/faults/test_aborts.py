@@ -19,6 +19,7 @@ from tests.servers.proxy import proxied
 from .cluster import Cluster
 from .lanes import LANES, Notes, register
 from .processes import Process, eventually
+from .scale import lengths
 
 Jobs = dict[str, Job[Any]]
 """By their names, which say reason, lane and what they give in the end."""
@@ -37,7 +38,7 @@ ENDS: dict[AbortReason, tuple[object, ...] | None] = {
 """State, result, attempts, losses and error of a job that was told to stop for this reason, and that gave something stale."""
 
 
-@pytest.fixture(params=["sqlite", "redis", "postgres"])
+@pytest.fixture(params=lengths("postgres", "sqlite", "redis"))
 def behind(request: pytest.FixtureRequest) -> Iterator[tuple[str, Outage]]:
     """A URL, and how that store goes away and comes back."""
     url = a_url(request)

@@ -113,4 +113,4 @@ TestMemory.settings = settings(
     suppress_health_check=list(HealthCheck),
 )
 TestAllStores = AllStoresMachine.TestCase
-TestAllStores.settings = settings(TestMemory.settings, max_examples=500 if LONG else 25)
+TestAllStores.settings = settings(TestMemory.settings, max_examples=500 if LONG else 15)
