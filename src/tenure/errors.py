@@ -15,6 +15,7 @@
     │   ├── ResultTimeout      the job was not final in time                                  (also TimeoutError)
     │   ├── WrongState         the job is not in a state that allows this
     │   ├── UniqueConflict     another job holds the unique key
+    │   ├── MissingAttribute   a step needs an attribute that its run does not have
     │   ├── BlockerNotFound    a job to wait for does not exist
     │   ├── HasDependents      a job that others wait for is not deleted without cascade
     │   ├── UnknownTask        no function of this name is registered here
@@ -52,6 +53,7 @@ __all__ = [
     "JobNotFound",
     "LayoutTooNew",
     "LeaseLost",
+    "MissingAttribute",
     "MissingExtra",
     "OutcomeUnknown",
     "PayloadError",
@@ -119,9 +121,11 @@ class JobError(TenureError):
 class JobNotFound(JobError, LookupError):
     """No job has this id: it never existed, was deleted, or retention has removed it."""
 
-    def __init__(self, job_id: str) -> None:
+    def __init__(self, job_id: str, kind: str = "job") -> None:
         self.job_id = job_id
-        super().__init__(f"there is no job {job_id!r:.80}: it never existed, was deleted, or retention has removed it")
+        super().__init__(
+            f"there is no {kind} {job_id!r:.80}: it never existed, was deleted, or retention has removed it"
+        )
 
 
 class JobFailed(JobError):
@@ -165,10 +169,10 @@ class ResultTimeout(JobError, TimeoutError):
 class WrongState(JobError):
     """The job is not in a state that allows this."""
 
-    def __init__(self, job_id: str, state: str, wanted: str) -> None:
+    def __init__(self, job_id: str, state: str, wanted: str, why: str = "") -> None:
         self.job_id = job_id
         self.state = state
-        super().__init__(f"job {job_id} is {state}: this needs a job that is {wanted}")
+        super().__init__(f"job {job_id} is {state}: {why or f'this needs a job that is {wanted}'}")
 
 
 class UniqueConflict(JobError):
@@ -179,6 +183,18 @@ class UniqueConflict(JobError):
         self.key = key
         self.holder = holder
         super().__init__(f"job {holder} of task {task!r} holds the unique key {key!r:.200}: wait for it or cancel it")
+
+
+class MissingAttribute(JobError):
+    """A step cannot come to exist, because its function takes an attribute that the run does not have."""
+
+    def __init__(self, task: str, attribute: str) -> None:
+        self.task = task
+        self.attribute = attribute
+        super().__init__(
+            f"step {task!r} needs the attribute {attribute!r}, which its run does not have: "
+            "give it to start(), return it from a step before, or give the parameter a default"
+        )
 
 
 class BlockerNotFound(JobError, LookupError):

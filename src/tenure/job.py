@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from enum import StrEnum
 
 import msgspec
@@ -15,7 +16,9 @@ __all__ = [
     "JobRecord",
     "NewJob",
     "Progress",
+    "RunStep",
     "State",
+    "Writes",
     "new_id",
 ]
 
@@ -71,6 +74,33 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     note: str | None = None
 
 
+class Writes(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is written to a run of a flow."""
+
+    attributes: dict[str, str] = {}
+    """JSON by name, in place of what the run had under these names."""
+
+    lookups: dict[str, tuple[str, ...]] = {}
+    """What the run can be found by from now on: for each of these names its values, in place of those it had."""
+
+
+class RunStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What makes a job a step of a run."""
+
+    run_id: str
+    """The id of the run's first job: the one that has this id itself begins the run."""
+
+    flow: str
+    reads: tuple[str, ...] = ()
+    """Names of the attributes that whoever leases the job is given with it, as far as the run has them."""
+
+    needs: tuple[str, ...] = ()
+    """Names of attributes without which the job must not come to exist."""
+
+    writes: Writes | None = None
+    """What the run begins with; only of the job that begins it."""
+
+
 class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     """One call of a task on its way into a store. Durations are seconds from the store's now."""
 
@@ -123,8 +153,13 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     """Ids of jobs that must be final first; their results are handed over in this order."""
 
     if_blocker_fails: BlockerPolicy = BlockerPolicy.FAIL
-    run_id: str | None = None
-    """The run of a flow that this job is a step of."""
+    step: RunStep | None = None
+    """Of which run it is a step, if it is one."""
+
+    @property
+    def run_id(self) -> str | None:
+        """The run that it is a step of."""
+        return None if self.step is None else self.step.run_id
 
 
 class JobRecord(msgspec.Struct, frozen=True):
@@ -164,6 +199,8 @@ class JobRecord(msgspec.Struct, frozen=True):
     tags: tuple[str, ...] = ()
     unique: str | None = None
     run_id: str | None = None
+    """The run that it is a step of: the id of that run's first step."""
+
     started_at: float | None = None
     """Start of the latest attempt."""
 
@@ -189,6 +226,18 @@ class JobRecord(msgspec.Struct, frozen=True):
     results: tuple[str | None, ...] = ()
     """What the jobs it waited for have given it, as JSON, in the order of `after`."""
 
+    successor: str | None = None
+    """The step of its run that it has handed over to."""
+
+    on_timeout: str | None = None
+    """It was parked and nobody has completed it in time: the step that its holder is to hand over to, without running it."""
+
+    reads: tuple[str, ...] = ()
+    """Of a step: names of the attributes that it is given."""
+
+    attributes: dict[str, str] | None = None
+    """Of a step that came with a lease: those of the run that it reads, as JSON by name."""
+
     @property
     def suspect(self) -> bool:
         """Whether it has been lost often enough to be handed out only alone."""
@@ -206,10 +255,34 @@ class JobRecord(msgspec.Struct, frozen=True):
 
 def new_id() -> str:
     """Make an id that nobody else makes: a UUID of version 7, in order of time within one process's reach."""
-    value = (time.time_ns() // 1_000_000 << 80) | int.from_bytes(os.urandom(10))
+    value = (time.time_ns() // 1_000_000 << 80) | _draw()
     text = f"{value & _UUID7_KEEP | _UUID7_SET:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 _UUID7_KEEP = (1 << 128) - 1 - (0xF << 76) - (0b11 << 62)
 _UUID7_SET = (0x7 << 76) | (0b10 << 62)
+
+_drawn: Iterator[int] = iter(())
+"""Random numbers of 80 bits that nobody has used yet."""
+
+
+def _draw() -> int:
+    """Take one of the random numbers that were drawn together: each drawing gives up the interpreter lock."""
+    global _drawn  # noqa: PLW0603
+    for number in _drawn:
+        return number
+    block = os.urandom(10 * 256)
+    drawn = iter([int.from_bytes(block[start : start + 10]) for start in range(0, len(block), 10)])
+    number = next(drawn)  # before another thread can see the rest, and exhaust it
+    _drawn = drawn
+    return number
+
+
+def _forget_drawn() -> None:
+    """In the child of a fork: its parent uses those."""
+    global _drawn  # noqa: PLW0603
+    _drawn = iter(())
+
+
+os.register_at_fork(after_in_child=_forget_drawn)

@@ -7,7 +7,7 @@ from typing import assert_never
 import msgspec
 
 from tenure.backoff import Backoff
-from tenure.job import ErrorInfo, JobRecord, NewJob, State
+from tenure.job import ErrorInfo, JobRecord, NewJob, State, Writes
 from tenure.outcome import (
     Fail,
     Interrupted,
@@ -47,6 +47,11 @@ class Finish(msgspec.Struct, frozen=True):
     result: str | None = None
     error: ErrorInfo | None = None
     children: tuple[NewJob, ...] = ()
+    successor: NewJob | None = None
+    """The next step of the same run, which comes after the children and may wait for them; only with a success. It has no unique key."""
+
+    writes: Writes | None = None
+    """What is written to the run that the job is a step of; only with a success."""
 
 
 class Requeue(msgspec.Struct, frozen=True):
@@ -71,9 +76,13 @@ class Requeue(msgspec.Struct, frozen=True):
 
 
 class Park(msgspec.Struct, frozen=True):
-    """The job is blocked until it is completed from outside; it fails if nobody does so in time. The attempt is given back."""
+    """The job is blocked until it is completed from outside. The attempt is given back."""
 
     timeout: float | None = None
+    """Seconds until it fails, nobody having completed it; None: never."""
+
+    on_timeout: str | None = None
+    """Instead of failing it then joins the line, for its holder to hand over to this step of the flow."""
 
 
 Transition = Finish | Requeue | Park
@@ -101,8 +110,8 @@ RELEASE = Requeue(counts=False, front=True)
 def next_step(job: JobRecord, outcome: Outcome, policy: Policy) -> Transition:
     """Say what becomes of a job once an attempt has ended."""
     match outcome:
-        case Succeeded(result, children):
-            return Finish(State.SUCCEEDED, result, None, children)
+        case Succeeded(result, children, successor, writes):
+            return Finish(State.SUCCEEDED, result, None, children, successor, writes)
         case Raised(exception, error):
             if policy.retry is None or not policy.retry.covers(exception) or exhausted(job, policy):
                 return Finish(State.FAILED, error=error)
@@ -119,7 +128,7 @@ def next_step(job: JobRecord, outcome: Outcome, policy: Policy) -> Transition:
         case Reschedule():
             return Requeue(outcome.after or 0.0, run_at=outcome.at, counts=False)
         case Wait():
-            return Park(outcome.timeout)
+            return Park(outcome.timeout, outcome.on_timeout)
         case Unknown(error, known_elsewhere):
             if not known_elsewhere and _offered_for(job.misses) >= policy.unknown_for:
                 return Finish(State.BROKEN, error=error)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -139,6 +141,25 @@ def test_ids_are_uuids_of_version_7_none_twice_and_ordered_by_time() -> None:
     assert {uuid.UUID(i).version for i in ids} == {7}
     assert {uuid.UUID(i).variant for i in ids} == {uuid.RFC_4122}
     assert max(ids) < later
+
+
+def test_ids_made_by_threads_and_after_a_fork_are_nobody_elses() -> None:
+    with ThreadPoolExecutor(8) as threads:
+        ids = [id_ for made in threads.map(lambda _: [new_id() for _ in range(2000)], range(8)) for id_ in made]
+    reader, writer = os.pipe()
+    child = os.fork()
+    here = [new_id() for _ in range(300)]
+    if child == 0:
+        os.write(writer, " ".join(here).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as told:
+        there = told.read().split()
+    os.waitpid(child, 0)
+
+    assert len({*ids, *here}) == len(ids) + 300
+    random_parts = {id_[19:] for id_ in (*here, *there)}
+    assert len(random_parts) == len(here) + len(there) == 600
 
 
 def test_nonces_fit_a_signed_integer_of_64_bits_and_do_not_repeat() -> None:

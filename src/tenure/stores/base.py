@@ -46,6 +46,25 @@ may succeed after a retry); a blocker that is deleted or purged counts as failed
 When the last open edge closes, the dependent joins the line at the back (or stays scheduled until its run_at). Dependents of
 one blocker follow in the order of their seq, level by level; children of the same settle come after them.
 
+**Runs.** A run of a flow is a chain of jobs, its *steps*. The first one's id is the run's; each other comes to exist in the very
+settle (or completion from outside) by which the one before succeeds: that one's `successor`. The step without a successor is
+the *current* one, and the run is in the state that it is in. The run has attributes (JSON by name) and lookups, which a success
+writes in the same step; a lease hands out those attributes that its step `reads`, and no others. A successor that `needs` an
+attribute which the run has not, nor is written with it, refuses the settle.
+
+A run's id means the run. Who waits for it (edges, waiters, a unique key) has to do with the first step only as long as
+that is the current one: when it hands over they stay, and when the run's last step becomes final without a successor, they
+learn how that has ended, as if it had been the one they wait for. `wait` answers for it with the record of that step. `cancel`,
+`retry` and `trigger` act on the current step; a step that has handed over is nobody's to retry, unless by the id of
+the run. `complete` alone means the very step that it names, the first one by the run's id: what it brings is made for that step,
+and must not end the next one if that has come meanwhile. Retrying the last step reopens the run, and takes the unique key of the first again. A run goes as a whole: to delete one
+of its steps, to purge it or to drop it because of its `keep` or of retention is to do so to all of them, attributes and
+lookups included. Only its last step is looked at for that: one that has handed over is neither kept nor counted by retention.
+
+**Parking.** A parked job is blocked until completed. Once its time is over `reap` fails it, or, if it was parked with
+`on_timeout`, puts it in line at the back; from then until it ends its record says `on_timeout`, and whoever leases it hands over to
+that step.
+
 **Unique keys.** Scope is (task, key). Held until the job is final, or for `window` seconds from the enqueue, whatever comes
 first of the window's end and cancel or delete.
 
@@ -71,7 +90,7 @@ import msgspec
 from tenure.inbox import ENTRY_LIMIT
 from tenure.job import JobRecord, NewJob, Progress, State
 from tenure.lease import AbortReason, Lease
-from tenure.lifecycle import Transition
+from tenure.lifecycle import Finish, Transition
 from tenure.options import Retention
 from tenure.stores.guests import Errand, Guest
 
@@ -96,6 +115,9 @@ __all__ = [
     "QueueInfo",
     "Reaped",
     "Renewal",
+    "RunPage",
+    "RunRecord",
+    "RunSearch",
     "Search",
     "Settlement",
     "Signal",
@@ -358,6 +380,40 @@ class Page(msgspec.Struct, frozen=True):
     """How many jobs were looked at for this page."""
 
 
+class RunRecord(msgspec.Struct, frozen=True):
+    """What a store knows of a run."""
+
+    id: str
+    flow: str
+    created_at: float
+    step: JobRecord
+    """The current step, or, once the run is final, the last one: its state, result and error are the run's."""
+
+    completed_queue: str | None = None
+    """The queue of the latest step that has succeeded."""
+
+
+class RunSearch(msgspec.Struct, frozen=True, kw_only=True):
+    """Which runs to list, the newest first."""
+
+    flow: str | None = None
+    lookup: tuple[str, str] | None = None
+    """Name and value of what they can be found by; with a flow only."""
+
+    state: State | None = None
+    limit: int = 50
+    cursor: str | None = None
+    """Where the page before this one ended; opaque."""
+
+
+class RunPage(msgspec.Struct, frozen=True):
+    """A part of a listing of runs; as `Page`."""
+
+    runs: list[RunRecord]
+    cursor: str | None
+    searched: int
+
+
 class SignalKind(StrEnum):
     CANCELLED = "cancelled"
     TAKEN = "taken"
@@ -548,8 +604,8 @@ class Store(ABC):
         """Apply each step and give up its lease, both or neither; one verdict each, in order. Items are independent.
 
         `LEASE_LOST`, changing nothing, if the job is not held under this token any more: whoever holds the newer one
-        decides, however late this caller arrives. `NOT_FOUND` if there is no such job. `REFUSED` if its children cannot
-        be enqueued. The winning settle repeated is `OK` (`NOT_FOUND` if `keep=0` has removed the record).
+        decides, however late this caller arrives. `NOT_FOUND` if there is no such job. `REFUSED` if its children or its
+        successor cannot be enqueued; `other` names the job that stands in the way, and is None if an attribute is missing. The winning settle repeated is `OK` (`NOT_FOUND` if `keep=0` has removed the record).
 
         A requeue that gives the attempt back is no retry in the totals. `missed` counts one miss more; a requeue to the
         front leaves the misses as they are, any other and parking set them to 0. An error stays until a success.
@@ -575,7 +631,7 @@ class Store(ABC):
         """Take up to `limit` jobs of these queues from holders whose lease has expired: to the front, or failed as lost.
 
         Those of the first queue first, the longest expired first. The loss becomes the job's error: `lifecycle.lost`. If that was
-        not `limit` jobs, then fails parked jobs whose time is over (as many, and not part of the answer). Wakes as many idle
+        not `limit` jobs, then ends the parking of jobs whose time is over (as many, and not part of the answer). Wakes as many idle
         workers as jobs went back.
         """
 
@@ -643,17 +699,18 @@ class Store(ABC):
         """End each job as cancelled, in whatever state it is; `REFUSED` if it is final. A holder is told and loses its token."""
 
     @abstractmethod
-    async def complete(self, job_id: str, result: str) -> Verdict:
-        """End a job as succeeded with this result (JSON), in whatever state it is; `REFUSED` if it is final.
+    async def complete(self, job_id: str, step: Finish) -> Verdict:
+        """End a job as succeeded, in whatever state it is, with all that this success brings; a holder is told and loses its token.
 
-        A holder is told and loses its token.
+        `REFUSED` if it is final, as a step that has handed over is, or as `settle`.
         """
 
     @abstractmethod
     async def retry(self, ids: Sequence[str]) -> list[Verdict]:
         """Put each final job at the back again, attempt and losses 0, the fence going on; blocked if an edge of it is open.
 
-        `REFUSED` if it is not final, if its unique key is held by another, or if the blocker of an open edge is gone (`other`).
+        `REFUSED` if it is not final, if it has handed over, if its unique key is held by another, or if the blocker of an open
+        edge is gone (`other`).
         The key is taken again, unless its window is over. The result is forgotten, the last error is not.
         """
 
@@ -665,8 +722,8 @@ class Store(ABC):
     async def delete(self, ids: Sequence[str], *, cascade: bool = False) -> list[str]:
         """Remove these jobs, all or none; the ids of those that went, in this order. A holder is told `not_found`.
 
-        `HasDependents` if a blocked job outside the list waits for one of them, unless `cascade`: then those go too, and theirs,
-        and come after them in the answer.
+        With a step goes its run, the other steps after it in the answer. `HasDependents` if a blocked job outside the list waits
+        for one of them, unless `cascade`: then those go too, and theirs, and come after them.
         """
 
     @abstractmethod
@@ -701,6 +758,22 @@ class Store(ABC):
     @abstractmethod
     async def search(self, search: Search) -> Page:
         """List jobs, a page at a time, looking at no more than 2,000 rows."""
+
+    @abstractmethod
+    async def run(self, run_id: str) -> RunRecord | None:
+        """Read a run; None if no run has this id."""
+
+    @abstractmethod
+    async def runs(self, search: RunSearch) -> RunPage:
+        """List runs, a page at a time, looking at no more than 2,000."""
+
+    @abstractmethod
+    async def steps(self, run_id: str, limit: int = 50, cursor: str | None = None) -> Page:
+        """List the steps of a run as they came, a page at a time."""
+
+    @abstractmethod
+    async def attributes(self, run_id: str, names: Sequence[str] | None = None) -> dict[str, str]:
+        """Read attributes of a run, as JSON by name: these, as far as it has them, or all; {} if there is no such run."""
 
     @abstractmethod
     async def queues(self) -> list[QueueInfo]:

@@ -47,41 +47,49 @@ def finish(
     """End one job: its record, token (which is remembered if it has `settled` the job), key, counters and waiters."""
     with space.changing(job):
         job.state = state
-        job.run_at = job.parked_until = None
+        job.run_at = job.parked_until = job.on_timeout = None
         job.ended_at = space.clock.wall()
         job.result = result
         job.error = None if state is State.SUCCEEDED else error or job.error
     if not settled:
         job.token = None
-    if job.unique_until is None or state is State.CANCELLED:
-        space.free_key(job)
     space.count(state.value, job.new.queue, by)
-    space.tell_waiters(job, SignalKind.DONE)
+    for each in job.over:
+        if each.unique_until is None or state is State.CANCELLED:
+            space.free_key(each)
+        space.tell_waiters(each, SignalKind.DONE)
 
 
 def follow(space: Space, blocker: StoredJob, ended: str, *, only: StoredJob | None = None) -> list[StoredJob]:
     """Tell those who wait for a job how it ended, and those who wait for them in turn if that ends them.
 
-    Gives those whose end it was. `only` this one is told, if given.
+    Gives those whose end it was. `only` this one is told of it, if given.
     """
     failed: list[StoredJob] = []
     following = deque([(blocker, ended)])
     while following:
         blocker, ended = following.popleft()
-        for edge in sorted(space.dependents.get(blocker.new.id, ()), key=lambda edge: edge.dependent.seq):
+        told, only = only, None
+        for edge in _waiting_for(space, [blocker] if ended == DELETED else blocker.over):
             dependent = edge.dependent
-            if only not in {None, dependent}:
+            if told not in {None, dependent}:
                 continue
             policy = dependent.new.if_blocker_fails
             if ended == State.SUCCEEDED:
                 _close(space, edge, blocker.result)
             elif policy is BlockerPolicy.PROCEED:
-                _close(space, edge, failure_value(blocker.new.id, ended, blocker.error))
+                _close(space, edge, failure_value(edge.blocker, ended, blocker.error))
             elif dependent.state is State.BLOCKED and (policy is BlockerPolicy.FAIL or ended == DELETED):
-                finish(space, dependent, State.FAILED, error=blocker_failed(blocker.new.id, ended))
+                finish(space, dependent, State.FAILED, error=blocker_failed(edge.blocker, ended))
                 following.append((dependent, State.FAILED))
                 failed.append(dependent)
     return failed
+
+
+def _waiting_for(space: Space, jobs: Iterable[StoredJob]) -> list[Edge]:
+    """The open edges to any of these jobs, in the order of who waits."""
+    edges = [edge for job in jobs for edge in space.dependents.get(job.new.id, ())]
+    return sorted(edges, key=lambda edge: edge.dependent.seq)
 
 
 def doomed(space: Space, job: StoredJob, state: State) -> list[StoredJob]:
@@ -89,7 +97,7 @@ def doomed(space: Space, job: StoredJob, state: State) -> list[StoredJob]:
     found: dict[StoredJob, None] = {}
     following = deque(() if state is State.SUCCEEDED else (job,))
     while following:
-        for edge in space.dependents.get(following.popleft().new.id, ()):
+        for edge in _waiting_for(space, following.popleft().over):
             dependent = edge.dependent
             fails = dependent.state is State.BLOCKED and dependent.new.if_blocker_fails is BlockerPolicy.FAIL
             if fails and dependent not in found:
@@ -104,6 +112,7 @@ def _close(space: Space, edge: Edge, result: str | None) -> None:
     edge.result = result
     space.unlink(edge)
     dependent = edge.dependent
+    dependent.open_edges -= 1
     if dependent.state is State.BLOCKED and not dependent.blocked_by:
         space.join(dependent, dependent.run_at)
 
@@ -112,15 +121,21 @@ def drop_unkept(space: Space, jobs: Iterable[StoredJob]) -> None:
     """Remove those of these jobs that have ended and are not kept at all."""
     for job in jobs:
         if job.new.keep == 0 and job.state.final and removable(space, job):
-            remove(space, job)
+            for each in job.whole:
+                remove(space, each)
 
 
 def removable(space: Space, job: StoredJob) -> bool:
-    """Whether nobody has a claim on the record of a final job."""
+    """Whether nobody has a claim on the record of a final job, or of any other step if it is the last of a run."""
     assert job.ended_at is not None
-    awaited = job.awaited and job.ended_at + AWAITED > space.clock.wall()
-    holds_key = job.new.unique is not None and space.holder(job.new.task, job.new.unique) is job
-    return not awaited and not holds_key and not space.blocked_on(job)
+    recent = job.ended_at + AWAITED > space.clock.wall()
+    return job.successor is None and not any(
+        (each.awaited and recent) or _holds_key(space, each) or space.blocked_on(each) for each in job.whole
+    )
+
+
+def _holds_key(space: Space, job: StoredJob) -> bool:
+    return job.new.unique is not None and space.holder(job.new.task, job.new.unique) is job
 
 
 def remove(space: Space, job: StoredJob) -> None:
@@ -132,6 +147,8 @@ def remove(space: Space, job: StoredJob) -> None:
         if edge.open:
             space.unlink(edge)
     space.tell_waiters(job, SignalKind.DELETED)
+    if job.begins:
+        del space.runs[job.new.id]
 
 
 def delete(space: Space, jobs: Collection[StoredJob]) -> None:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from tenure.errors import BlockerNotFound, UniqueConflict
-from tenure.job import NewJob, State
+from tenure.errors import BlockerNotFound, MissingAttribute, UniqueConflict
+from tenure.job import NewJob, State, Writes
 from tenure.stores.base import Enqueued
 from tenure.stores.memory.ending import drop_unkept, follow
-from tenure.stores.memory.shelves import Edge, StoredJob
+from tenure.stores.memory.shelves import Edge, Run, StoredJob
 from tenure.stores.memory.space import Space
 
 __all__ = ["Plan", "add", "enqueue", "plan"]
@@ -29,16 +29,24 @@ class Plan:
 def enqueue(space: Space, jobs: Sequence[NewJob]) -> list[Enqueued]:
     """Store all of these jobs, or raise."""
     planned = plan(space, jobs)
-    added = [add(space, new) for new in planned.coming.values()]
-    answers = [Enqueued(id_, space.jobs[id_].state, duplicate) for id_, duplicate in planned.leads_to]
-    drop_unkept(space, added)
+    ended = [each for new in planned.coming.values() for each in add(space, new)]
+    answers = [Enqueued(id_, _state(space, id_), duplicate) for id_, duplicate in planned.leads_to]
+    drop_unkept(space, ended)
     return answers
 
 
-def plan(space: Space, jobs: Iterable[NewJob], ending: Collection[StoredJob] = ()) -> Plan:
+def _state(space: Space, id_: str) -> State:
+    job = space.meant(id_)
+    assert job is not None
+    return job.state
+
+
+def plan(
+    space: Space, jobs: Iterable[NewJob], ending: Collection[StoredJob] = (), writes: Writes | None = None
+) -> Plan:
     """Decide about each job, changing nothing; raise if one of them refuses the whole call.
 
-    Those that are `ending` have become final before these come, so that their keys are free to take.
+    Those that are `ending` have become final before these come, so that their keys are free to take, and have written this.
     """
     planned = Plan()
     taken: dict[tuple[str, str], str] = {}
@@ -60,6 +68,7 @@ def plan(space: Space, jobs: Iterable[NewJob], ending: Collection[StoredJob] = (
         for blocker in after:
             if blocker not in space.jobs and blocker not in planned.coming:
                 raise BlockerNotFound(blocker)
+        _check_attributes(space, new, writes)
         planned.coming[new.id] = replace(new, after=after)
         planned.leads_to.append((new.id, False))
     return planned
@@ -70,8 +79,22 @@ def _holder(space: Space, task: str, key: str, ending: Collection[StoredJob]) ->
     return None if job is None or (job in ending and job.unique_until is None) else job.new.id
 
 
-def add(space: Space, new: NewJob) -> StoredJob:
-    """Store a job that nothing stands in the way of: in line, scheduled, blocked, or failed with its blocker at once."""
+def _check_attributes(space: Space, new: NewJob, writes: Writes | None) -> None:
+    if new.step is None or not new.step.needs:
+        return
+    own = new.step.writes if new.id == new.step.run_id else writes
+    run = space.runs.get(new.step.run_id)
+    known = {*(run.attributes if run else ()), *(own.attributes if own else ())}
+    for name in new.step.needs:
+        if name not in known:
+            raise MissingAttribute(new.task, name)
+
+
+def add(space: Space, new: NewJob) -> list[StoredJob]:
+    """Store a job that nothing stands in the way of: in line, scheduled, blocked, or failed with its blocker at once.
+
+    Gives those whose end that is: if it is a run's, those who waited for the run may end with it.
+    """
     now = space.clock.wall()
     run_at = now + new.delay if new.run_at is None else new.run_at
     job = StoredJob(
@@ -87,12 +110,20 @@ def add(space: Space, new: NewJob) -> StoredJob:
     space.queue(new.queue).put(job)
     if new.unique is not None:
         space.keys[new.task, new.unique] = job
+    if new.step is not None:
+        job.run = space.runs.setdefault(new.step.run_id, Run(new.step.flow, job.number))
+        job.run.steps.append(job)
+        job.run.write(new.step.writes)
     job.edges = [Edge(job, blocker) for blocker in new.after]
+    job.open_edges = len(job.edges)
     for edge in job.edges:
         space.link(edge)
+    ended: list[StoredJob] = []
     for blocker in dict.fromkeys(new.after):
-        if space.jobs[blocker].state.final:
-            follow(space, space.jobs[blocker], space.jobs[blocker].state, only=job)
+        meant = space.meant(blocker)
+        assert meant is not None
+        if meant.state.final:
+            ended += follow(space, meant, meant.state, only=job)
     if job.state is State.BLOCKED and not job.blocked_by:
         space.join(job, job.run_at)
-    return job
+    return ended

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
+from msgspec.structs import replace
+
 from tenure.job import State
 from tenure.lease import AbortReason, Lease, Token
 from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, after_loss, kept_reason, lost
@@ -77,7 +79,11 @@ def _lease(space: Space, job: StoredJob, request: LeaseRequest, *, solo: bool = 
         job.lease_until = space.clock.boot() + ttl
         job.started_at = space.clock.wall()
         job.progress = None
-    return Lease(space.record(job), job.token, ttl, solo)
+    record = space.record(job)
+    if job.run is not None:
+        given = {name: job.run.attributes[name] for name in record.reads if name in job.run.attributes}
+        record = replace(record, attributes=given)
+    return Lease(record, job.token, ttl, solo)
 
 
 def _due_in(space: Space, queues: Iterable[Queue]) -> float | None:
@@ -106,15 +112,25 @@ def _renew(space: Space, renewal: Renewal) -> AbortReason | None:
 
 
 def reap(space: Space, names: Sequence[str], limit: int) -> list[Reaped]:
-    """Take jobs of these queues from holders whose lease has expired, and fail parked jobs whose time is over."""
+    """Take jobs of these queues from holders whose lease has expired, and end the parking of those whose time is over."""
     queues = space.existing(names)
     silent = [id_ for queue in queues for id_ in queue.over(Shelf.RUNNING, space.clock.boot(), limit)]
     reaped = [_lose(space, space.jobs[id_]) for id_ in silent[:limit]]
     if len(reaped) < limit:
         parked = [id_ for queue in queues for id_ in queue.over(Shelf.PARKED, space.clock.wall(), limit)]
         for id_ in parked[:limit]:
-            end(space, space.jobs[id_], State.FAILED, error=WAIT_TIMEOUT)
+            _unpark(space, space.jobs[id_])
     return reaped
+
+
+def _unpark(space: Space, job: StoredJob) -> None:
+    """End the wait of a job that nobody has completed in time."""
+    if job.on_timeout is None:
+        end(space, job, State.FAILED, error=WAIT_TIMEOUT)
+        return
+    with space.changing(job):
+        job.parked_until = None
+    space.join(job)
 
 
 def retire(space: Space, worker_id: str, limit: int, reason: str | None) -> list[Reaped]:

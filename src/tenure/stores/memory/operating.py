@@ -6,11 +6,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tenure.checks import seconds
-from tenure.errors import HasDependents
+from tenure.errors import BlockerNotFound, HasDependents, MissingAttribute, UniqueConflict
 from tenure.job import State
+from tenure.lifecycle import Finish
 from tenure.options import Retention
 from tenure.stores.base import NOT_FOUND, OK, SignalKind, Verdict, refused
 from tenure.stores.memory import ending
+from tenure.stores.memory.settling import carry_out, planned_for, refusal_of
 from tenure.stores.memory.shelves import Queue, Shelf, StoredJob
 from tenure.stores.memory.space import Space
 
@@ -18,7 +20,7 @@ __all__ = ["cancel", "complete", "delete", "forget", "pause", "prune", "purge", 
 
 
 def _each(space: Space, ids: Sequence[str], act: Callable[[Space, StoredJob], Verdict]) -> list[Verdict]:
-    return [act(space, space.jobs[id_]) if id_ in space.jobs else NOT_FOUND for id_ in ids]
+    return [NOT_FOUND if (job := space.meant(id_)) is None else act(space, job) for id_ in ids]
 
 
 def cancel(space: Space, ids: Sequence[str]) -> list[Verdict]:
@@ -34,17 +36,20 @@ def _cancel(space: Space, job: StoredJob) -> Verdict:
     return OK
 
 
-def complete(space: Space, job_id: str, result: str) -> Verdict:
-    """End a job as succeeded."""
-
-    def act(space: Space, job: StoredJob) -> Verdict:
-        if job.state.final:
-            return refused("it is final already", state=job.state)
-        space.revoke(job, SignalKind.COMPLETED)
-        ending.end(space, job, State.SUCCEEDED, result)
-        return OK
-
-    return _each(space, [job_id], act)[0]
+def complete(space: Space, job_id: str, step: Finish) -> Verdict:
+    """End a job as succeeded; this very one, though its id may be a run's."""
+    job = space.jobs.get(job_id)
+    if job is None:
+        return NOT_FOUND
+    if job.state.final:
+        return refused("it is final already", state=job.state)
+    try:
+        planned = planned_for(space, job, step)
+    except (UniqueConflict, BlockerNotFound, MissingAttribute) as refusal:
+        return refusal_of(refusal)
+    space.revoke(job, SignalKind.COMPLETED)
+    carry_out(space, job, step, planned, settled=False)
+    return OK
 
 
 def retry(space: Space, ids: Sequence[str]) -> list[Verdict]:
@@ -55,19 +60,24 @@ def retry(space: Space, ids: Sequence[str]) -> list[Verdict]:
 def _retry(space: Space, job: StoredJob) -> Verdict:
     if not job.state.final:
         return refused("it is not final", state=job.state)
+    if job.successor is not None:
+        return refused(f"it has handed over to job {job.successor}", state=job.state)
     for edge in job.edges:
         if edge.open and edge.blocker not in space.jobs:
             return refused(f"job {edge.blocker}, which it waits for, is gone", state=job.state, other=edge.blocker)
-    if job.new.unique is not None and not space.window_is_over(job):
-        holder = space.holder(job.new.task, job.new.unique)
-        if holder is not None and holder is not job:
+    keyed = [each for each in job.over if each.new.unique is not None and not space.window_is_over(each)]
+    for each in keyed:
+        holder = space.holder(each.new.task, each.new.unique or "")
+        if holder is not None and holder is not each:
             return refused(f"job {holder.new.id} holds its unique key", state=job.state, other=holder.new.id)
-        space.keys[job.new.task, job.new.unique] = job
+    for each in keyed:
+        space.keys[each.new.task, each.new.unique or ""] = each
+    for each in job.over:
+        each.awaited = False
     with space.changing(job):
         job.state = State.BLOCKED
         job.attempt = job.losses = job.misses = 0
         job.token = job.ended_at = job.expires_at = job.result = None
-        job.awaited = False
     if not job.blocked_by:
         space.join(job)
     return OK
@@ -87,17 +97,22 @@ def _trigger(space: Space, job: StoredJob) -> Verdict:
 
 def delete(space: Space, ids: Sequence[str], *, cascade: bool) -> list[str]:
     """Remove jobs, with those that wait for them if `cascade`."""
-    going = {id_: space.jobs[id_] for id_ in ids if id_ in space.jobs}
+    going = {each.new.id: each for id_ in ids if id_ in space.jobs for each in _whole(space.jobs[id_])}
     looked_at = deque(going.values())
     while looked_at:
         job = looked_at.popleft()
-        others = {other.new.id: other for other in space.blocked_on(job) if other.new.id not in going}
+        waiting = (other for other in space.blocked_on(job) if other.new.id not in going)
+        others = {each.new.id: each for other in waiting for each in _whole(other) if each.new.id not in going}
         if others and not cascade:
             raise HasDependents(job.new.id, others)
         going |= others
         looked_at.extend(others.values())
     ending.delete(space, going.values())
     return list(going)
+
+
+def _whole(job: StoredJob) -> list[StoredJob]:
+    return [job, *(each for each in job.whole if each is not job)]
 
 
 def pause(space: Space, name: str) -> bool:
@@ -126,7 +141,7 @@ def purge(space: Space, name: str, limit: int) -> int:
     ids = sorted(queue.ids(Shelf.BLOCKED), key=lambda id_: -space.jobs[id_].seq)
     for shelf in (Shelf.SCHEDULED, Shelf.LINE, Shelf.SUSPECTS):
         ids += queue.ids(shelf)
-    ending.delete(space, [space.jobs[id_] for id_ in ids[:limit]])
+    ending.delete(space, [each for id_ in ids[:limit] for each in space.jobs[id_].whole])
     return len(ids[:limit])
 
 
@@ -134,7 +149,8 @@ def prune(space: Space, default: Retention, queues: Mapping[str, Retention], lim
     """Remove finished jobs that retention does not keep."""
     old = [job for queue in space.queues.values() for job in _old(space, queue, queues.get(queue.name, default))]
     for job in old[:limit]:
-        ending.remove(space, job)
+        for each in job.whole:
+            ending.remove(space, each)
     return len(old[:limit])
 
 
@@ -147,6 +163,8 @@ def _old(space: Space, queue: Queue, retention: Retention) -> Iterator[StoredJob
         kept = 0
         for ended_at, _, id_ in newest_first:
             job = space.jobs[id_]
+            if job.successor is not None:
+                continue
             kept += job.new.keep is None
             too_old = ended_at + (age if job.new.keep is None else job.new.keep) <= space.clock.wall()
             too_many = job.new.keep is None and kept > retention.count

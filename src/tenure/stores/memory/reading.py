@@ -8,12 +8,12 @@ from itertools import islice
 import msgspec
 
 from tenure.job import JobRecord, State
-from tenure.stores.base import Page, QueueInfo, Search, Totals, WorkerInfo
-from tenure.stores.memory.shelves import StoredJob
+from tenure.stores.base import Page, QueueInfo, RunPage, RunRecord, RunSearch, Search, Totals, WorkerInfo
+from tenure.stores.memory.shelves import Run, StoredJob
 from tenure.stores.memory.space import Space
 from tenure.stores.memory.wakeup import Mailbox
 
-__all__ = ["get", "queues", "search", "wait", "workers"]
+__all__ = ["attributes", "get", "queues", "run", "runs", "search", "steps", "wait", "workers"]
 
 ROWS = 2000
 """Jobs that one page looks at, at most."""
@@ -42,13 +42,66 @@ def wait(space: Space, ids: Sequence[str], mailbox: Mailbox) -> dict[str, JobRec
     """Give what is final or does not exist, and have the rest announced to this mailbox."""
     found: dict[str, JobRecord | None] = {}
     for id_ in ids:
-        job = space.jobs.get(id_)
+        job = space.meant(id_)
         if job is None or job.state.final:
             found[id_] = None if job is None else space.record(job)
         else:
-            job.awaited = True
+            space.jobs[id_].awaited = True
             space.waiters[id_].add(mailbox)
     return found
+
+
+def run(space: Space, run_id: str) -> RunRecord | None:
+    """Read a run."""
+    return _run_record(space, space.runs[run_id]) if run_id in space.runs else None
+
+
+def _run_record(space: Space, run: Run) -> RunRecord:
+    first, last = run.steps[0], run.steps[-1]
+    done = [step.new.queue for step in run.steps[-2:] if step.state is State.SUCCEEDED]
+    return RunRecord(first.new.id, run.flow, first.created_at, space.record(last), done[-1] if done else None)
+
+
+def runs(space: Space, search: RunSearch) -> RunPage:
+    """List runs, the newest first, from the cursor on."""
+    before = None if search.cursor is None else int(search.cursor)
+    walk = (
+        run
+        for run in sorted(space.runs.values(), key=lambda run: -run.number)
+        if search.flow in {None, run.flow} and _found_by(run, search.lookup) and (before is None or run.number < before)
+    )
+    found: list[RunRecord] = []
+    looked_at = 0
+    cursor = None
+    for each in islice(walk, ROWS):
+        looked_at += 1
+        cursor = str(each.number)
+        if search.state in {None, each.steps[-1].state}:
+            found.append(_run_record(space, each))
+            if len(found) == search.limit:
+                break
+    more = next(walk, None) is not None
+    return RunPage(found, cursor if more else None, looked_at)
+
+
+def _found_by(run: Run, lookup: tuple[str, str] | None) -> bool:
+    return lookup is None or lookup[1] in run.lookups.get(lookup[0], ())
+
+
+def steps(space: Space, run_id: str, limit: int, cursor: str | None) -> Page:
+    """List the steps of a run as they came, from the cursor on."""
+    if run_id not in space.runs:
+        return Page([], None, 0)
+    start = 0 if cursor is None else int(cursor)
+    found = space.runs[run_id].steps[start : start + limit]
+    more = start + limit < len(space.runs[run_id].steps)
+    return Page([space.record(step) for step in found], str(start + limit) if more else None, len(found))
+
+
+def attributes(space: Space, run_id: str, names: Sequence[str] | None) -> dict[str, str]:
+    """Read attributes of a run."""
+    has = space.runs[run_id].attributes if run_id in space.runs else {}
+    return dict(has) if names is None else {name: has[name] for name in names if name in has}
 
 
 Key = list[float]

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tenure.errors import BlockerNotFound, UniqueConflict
+from tenure.errors import BlockerNotFound, MissingAttribute, UniqueConflict
 from tenure.job import State
 from tenure.lease import Lease
 from tenure.lifecycle import Finish, Park, Requeue, Transition
 from tenure.stores.base import LEASE_LOST, NOT_FOUND, OK, Settlement, Verdict, refused
 from tenure.stores.memory.ending import doomed, drop_unkept, finish, follow
-from tenure.stores.memory.enqueueing import add, plan
+from tenure.stores.memory.enqueueing import Plan, add, plan
 from tenure.stores.memory.shelves import StoredJob
 from tenure.stores.memory.space import Space
 
-__all__ = ["settle"]
+__all__ = ["carry_out", "planned_for", "refusal_of", "settle"]
 
 
 def settle(space: Space, settlements: Sequence[Settlement]) -> list[Verdict]:
@@ -36,25 +36,50 @@ def _settle(space: Space, lease: Lease, step: Transition) -> Verdict:
             return _finish(space, job, step)
         case Requeue():
             _requeue(space, job, step)
-        case Park(timeout):
-            _park(space, job, timeout)
+        case Park():
+            _park(space, job, step)
     return OK
 
 
 def _finish(space: Space, job: StoredJob, step: Finish) -> Verdict:
     try:
-        planned = plan(space, step.children, [job, *doomed(space, job, step.state)])
-    except UniqueConflict as conflict:
-        return refused(str(conflict), other=conflict.holder)
-    except BlockerNotFound as missing:
-        return refused(str(missing), other=missing.blocker)
+        planned = planned_for(space, job, step)
+    except (UniqueConflict, BlockerNotFound, MissingAttribute) as refusal:
+        return refusal_of(refusal)
     if step.state is not State.BROKEN:  # A broken job never ran.
         space.count("processed", job.new.queue, job.worker)
-    finish(space, job, step.state, step.result, step.error, by=job.worker, settled=True)
-    ended = [job, *follow(space, job, step.state)]
-    ended += [add(space, child) for child in planned.coming.values()]
-    drop_unkept(space, ended)
+    carry_out(space, job, step, planned, settled=True)
     return OK
+
+
+def planned_for(space: Space, job: StoredJob, step: Finish) -> Plan:
+    """Decide about the jobs that come with the end of this one; raise if they refuse it."""
+    if step.successor is not None:
+        return plan(space, (*step.children, step.successor), [] if job.begins else [job], step.writes)
+    ending = [each for gone in (job, *doomed(space, job, step.state)) for each in gone.over]
+    return plan(space, step.children, ending, step.writes)
+
+
+def refusal_of(error: UniqueConflict | BlockerNotFound | MissingAttribute) -> Verdict:
+    """The answer to a step whose jobs cannot be enqueued."""
+    match error:
+        case UniqueConflict():
+            return refused(str(error), other=error.holder)
+        case BlockerNotFound():
+            return refused(str(error), other=error.blocker)
+        case MissingAttribute():
+            return refused(str(error))
+
+
+def carry_out(space: Space, job: StoredJob, step: Finish, planned: Plan, *, settled: bool) -> None:
+    """End a job, with all that comes with its end; by its holder, if it is `settled`."""
+    if job.run is not None:
+        job.run.write(step.writes)
+        job.successor = None if step.successor is None else step.successor.id
+    finish(space, job, step.state, step.result, step.error, by=job.worker if settled else None, settled=settled)
+    ended = [job, *follow(space, job, step.state)]
+    ended += [each for coming in planned.coming.values() for each in add(space, coming)]
+    drop_unkept(space, ended)
 
 
 def _requeue(space: Space, job: StoredJob, step: Requeue) -> None:
@@ -76,10 +101,11 @@ def _requeue(space: Space, job: StoredJob, step: Requeue) -> None:
         space.join(job, space.clock.wall() + step.delay if step.run_at is None else step.run_at)
 
 
-def _park(space: Space, job: StoredJob, timeout: float | None) -> None:
+def _park(space: Space, job: StoredJob, step: Park) -> None:
     with space.changing(job):
         job.state = State.BLOCKED
-        job.parked_until = math.inf if timeout is None else space.clock.wall() + timeout
+        job.parked_until = math.inf if step.timeout is None else space.clock.wall() + step.timeout
+        job.on_timeout = step.on_timeout
         job.attempt -= 1
         job.misses = 0
         job.expires_at = None

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice, takewhile
 
-from tenure.job import ErrorInfo, JobRecord, NewJob, Progress, State
+from tenure.job import ErrorInfo, JobRecord, NewJob, Progress, State, Writes
 from tenure.lease import Token
 from tenure.stores.base import QueueInfo, Totals
 
-__all__ = ["Edge", "Queue", "Shelf", "StoredJob"]
+__all__ = ["Edge", "Queue", "Run", "Shelf", "StoredJob"]
 
 
 @dataclass(slots=True, eq=False)
@@ -24,6 +24,24 @@ class Edge:
     blocker: str
     open: bool = True
     result: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """One passage through a flow."""
+
+    flow: str
+    number: int
+    """That of its first step."""
+
+    steps: list[StoredJob] = field(default_factory=list)
+    attributes: dict[str, str] = field(default_factory=dict)
+    lookups: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def write(self, writes: Writes | None) -> None:
+        if writes is not None:
+            self.attributes |= writes.attributes
+            self.lookups |= writes.lookups
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -57,6 +75,12 @@ class StoredJob:
     parked_until: float | None = None
     """Blocked until completed from outside, or until then; infinity: for ever."""
 
+    on_timeout: str | None = None
+    """The step that follows if nobody has completed it by then."""
+
+    run: Run | None = None
+    successor: str | None = None
+
     started_at: float | None = None
     ended_at: float | None = None
     awaited: bool = False
@@ -66,11 +90,33 @@ class StoredJob:
     error: ErrorInfo | None = None
     progress: Progress | None = None
     edges: list[Edge] = field(default_factory=list)
+    open_edges: int = 0
+    """How many of them are open: a count of 10,000 edges each time that one closes would take longer than their jobs."""
 
     @property
     def blocked_by(self) -> int:
         """How many things it waits for: open edges, or its completion from outside."""
-        return sum(edge.open for edge in self.edges) + (self.parked_until is not None)
+        return self.open_edges + (self.parked_until is not None)
+
+    @property
+    def begins(self) -> bool:
+        """Whether it is the first step of a run, whose id is the run's."""
+        return self.run is not None and self.run.steps[0] is self
+
+    @property
+    def whole(self) -> list[StoredJob]:
+        """What goes when it goes: the steps of its run, or itself."""
+        return [self] if self.run is None else list(self.run.steps)
+
+    @property
+    def over(self) -> list[StoredJob]:
+        """Which jobs' dependents, waiters and keys it is time for, now that this one is final.
+
+        A run's first step stands for the run: not before that has ended is it over, and then with the last.
+        """
+        if self.successor is not None:
+            return [] if self.begins else [self]
+        return [self] if self.run is None or self.begins else [self, self.run.steps[0]]
 
     def record(self, boot: float) -> JobRecord:
         """The job as everybody may read it, at this time since boot."""
@@ -108,6 +154,9 @@ class StoredJob:
             progress=self.progress if running else None,
             blocked_by=self.blocked_by if self.state is State.BLOCKED else 0,
             results=tuple(edge.result for edge in self.edges),
+            successor=self.successor,
+            on_timeout=self.on_timeout if self.parked_until is None else None,
+            reads=() if new.step is None else new.step.reads,
         )
 
 

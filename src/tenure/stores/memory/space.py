@@ -13,7 +13,7 @@ from itertools import count
 from tenure.clock import Clock, SystemClock
 from tenure.job import JobRecord, State
 from tenure.stores.base import Signal, SignalKind, WorkerInfo
-from tenure.stores.memory.shelves import Edge, Queue, StoredJob
+from tenure.stores.memory.shelves import Edge, Queue, Run, StoredJob
 from tenure.stores.memory.wakeup import IdleCaller, Mailbox
 
 __all__ = ["LOCK", "RegisteredWorker", "Space"]
@@ -46,6 +46,7 @@ class Space:
         self.dependents: defaultdict[str, list[Edge]] = defaultdict(list)
         """The open edges that wait for each job."""
 
+        self.runs: dict[str, Run] = {}
         self.waiters: defaultdict[str, set[Mailbox]] = defaultdict(set)
         self.turns: dict[str, float] = {}
         """When somebody last took the turn at each chore."""
@@ -64,6 +65,11 @@ class Space:
     def existing(self, names: Iterable[str]) -> list[Queue]:
         """Those of these queues that exist, in order."""
         return [self.queues[name] for name in dict.fromkeys(names) if name in self.queues]
+
+    def meant(self, id_: str) -> StoredJob | None:
+        """The job that an id means: a run's id, its current step."""
+        job = self.jobs.get(id_)
+        return job if job is None or job.run is None or not job.begins else job.run.steps[-1]
 
     def record(self, job: StoredJob) -> JobRecord:
         return job.record(self.clock.boot())

@@ -13,6 +13,7 @@ from tenure.errors import StoreUnavailable
 from tenure.inbox import ENTRY_LIMIT
 from tenure.job import JobRecord, NewJob
 from tenure.lease import AbortReason
+from tenure.lifecycle import Finish
 from tenure.options import Retention
 from tenure.stores.base import (
     STEP,
@@ -26,6 +27,9 @@ from tenure.stores.base import (
     QueueInfo,
     Reaped,
     Renewal,
+    RunPage,
+    RunRecord,
+    RunSearch,
     Search,
     Settlement,
     Signal,
@@ -195,9 +199,9 @@ class MemoryStore(Store):
         with self._step() as space:
             return operating.cancel(space, ids)
 
-    async def complete(self, job_id: str, result: str) -> Verdict:
+    async def complete(self, job_id: str, step: Finish) -> Verdict:
         with self._step() as space:
-            return operating.complete(space, job_id, result)
+            return operating.complete(space, job_id, step)
 
     async def retry(self, ids: Sequence[str]) -> list[Verdict]:
         with self._step() as space:
@@ -234,6 +238,22 @@ class MemoryStore(Store):
     async def search(self, search: Search) -> Page:
         with self._step() as space:
             return reading.search(space, search)
+
+    async def run(self, run_id: str) -> RunRecord | None:
+        with self._step() as space:
+            return reading.run(space, run_id)
+
+    async def runs(self, search: RunSearch) -> RunPage:
+        with self._step() as space:
+            return reading.runs(space, search)
+
+    async def steps(self, run_id: str, limit: int = 50, cursor: str | None = None) -> Page:
+        with self._step() as space:
+            return reading.steps(space, run_id, limit, cursor)
+
+    async def attributes(self, run_id: str, names: Sequence[str] | None = None) -> dict[str, str]:
+        with self._step() as space:
+            return reading.attributes(space, run_id, names)
 
     async def queues(self) -> list[QueueInfo]:
         with self._step() as space:

@@ -28,6 +28,7 @@ from tenure.testing.conformance.operators import Operators
 from tenure.testing.conformance.reaping import Reaping
 from tenure.testing.conformance.registry import Registry
 from tenure.testing.conformance.retention import Keeping
+from tenure.testing.conformance.runs import Runs
 from tenure.testing.conformance.scene import MakeStore, PutIn
 from tenure.testing.conformance.settling import Settling
 from tenure.testing.conformance.transactions import Transactions
@@ -51,6 +52,7 @@ class StoreConformance(
     Waiting,
     Listing,
     Inbox,
+    Runs,
 ):
     """Everything that a store promises. Subclass it, and say where `clock`, `make_store` and `put_in` come from."""
 

@@ -29,6 +29,7 @@ from tenure.testing.conformance.scene import (
     record,
     settle,
     state,
+    success,
 )
 
 __all__ = ["Edges"]
@@ -185,7 +186,7 @@ class Edges:
         for _ in range(2):
             await settle(store, leased, SUCCEED)
         await store.retry([first])
-        await store.complete(first, "43")
+        await store.complete(first, success("43"))
 
         job = await record(store, dependent)
         assert (job.state, job.blocked_by, job.results) == (State.BLOCKED, 1, ("42", None))
@@ -200,7 +201,7 @@ class Edges:
     async def test_completion_from_outside_closes_edges(self, store: Store) -> None:
         [blocker] = await blockers(store)
         await enqueue(store, a_job(after=(blocker,)))
-        await store.complete(blocker, '"x"')
+        await store.complete(blocker, success('"x"'))
 
         assert (await lease_one(store)).job.results == ('"x"',)
 
@@ -301,7 +302,7 @@ class Edges:
         [blocker] = await blockers(store)
         cancelled, completed = await enqueue(store, a_job(after=(blocker,)), a_job(after=(blocker,)))
         await store.cancel([cancelled])
-        await store.complete(completed, "1")
+        await store.complete(completed, success("1"))
 
         await settle(store, await lease_one(store, "b"), FAIL)
 

@@ -41,7 +41,7 @@ AWKWARD = [
 
 class Enqueueing:
     async def test_a_new_job_waits_in_line_with_nothing_counted(self, store: Store, clock: ManualClock) -> None:
-        new = a_job(priority=3, tags=("a", "b"), keep=60.0, lease=5.0, max_attempts=7, max_losses=2, run_id="r")
+        new = a_job(priority=3, tags=("a", "b"), keep=60.0, lease=5.0, max_attempts=7, max_losses=2)
 
         [answer] = await store.enqueue([new])
 
@@ -56,7 +56,7 @@ class Enqueueing:
             0,
         )
         assert (job.task, job.queue, job.priority, job.tags) == ("t", "q", 3, ("a", "b"))
-        assert (job.keep, job.lease, job.max_attempts, job.max_losses, job.run_id) == (60.0, 5.0, 7, 2, "r")
+        assert (job.keep, job.lease, job.max_attempts, job.max_losses) == (60.0, 5.0, 7, 2)
         assert job.created_at == clock.wall()
         assert (job.started_at, job.ended_at, job.worker, job.lease_left, job.result, job.error) == (None,) * 6
         assert (job.blocked_by, job.results, job.progress, job.unique, job.expires_at) == (0, (), None, None, None)

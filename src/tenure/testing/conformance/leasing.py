@@ -52,13 +52,13 @@ class Leasing:
     async def test_a_lease_carries_all_that_is_needed_to_run_the_job(self, store: Store) -> None:
         [first] = await enqueue(store, a_job(queue="other"))
         await settle(store, await lease_one(store, "other"), SUCCEED)
-        new = a_job(payload=b"[1]", after=(first,), max_attempts=4, max_losses=9, lease=7.0, tags=("x",), run_id="r")
+        new = a_job(payload=b"[1]", after=(first,), max_attempts=4, max_losses=9, lease=7.0, tags=("x",))
         await store.enqueue([new])
 
         job = (await lease_one(store)).job
 
         assert (job.id, job.task, job.queue, job.payload) == (new.id, "t", "q", b"[1]")
-        assert (job.max_attempts, job.max_losses, job.lease, job.tags, job.run_id) == (4, 9, 7.0, ("x",), "r")
+        assert (job.max_attempts, job.max_losses, job.lease, job.tags) == (4, 9, 7.0, ("x",))
         assert job.results == ("42",)
 
     async def test_nothing_in_line_leases_nothing_and_leaves_no_trace(self, store: Store) -> None:

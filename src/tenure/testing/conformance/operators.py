@@ -31,6 +31,7 @@ from tenure.testing.conformance.scene import (
     record,
     settle,
     state,
+    success,
 )
 
 __all__ = ["Operators"]
@@ -136,7 +137,7 @@ class Operators:
     async def test_a_job_is_completed_wherever_it_is(self, store: Store, clock: ManualClock, place: str) -> None:  # Q60
         job_id = await a_job_that_is(place, store)
 
-        assert await store.complete(job_id, '"by hand"') == OK
+        assert await store.complete(job_id, success('"by hand"')) == OK
 
         job = await record(store, job_id)
         assert (job.state, job.result, job.error) == (State.SUCCEEDED, '"by hand"', None)
@@ -153,13 +154,13 @@ class Operators:
         leased = await an_ended_job(end, store)
         before = await record(store, leased.job.id)
 
-        verdict = await store.complete(leased.job.id, "2")
+        verdict = await store.complete(leased.job.id, success("2"))
 
         assert (verdict.kind, verdict.state) == (VerdictKind.REFUSED, end)
         assert await record(store, leased.job.id) == before
 
     async def test_nobody_is_not_completed(self, store: Store) -> None:
-        assert await store.complete("nobody", "1") == NOT_FOUND
+        assert await store.complete("nobody", success("1")) == NOT_FOUND
 
     # Retry.
 
@@ -268,7 +269,7 @@ class Operators:
     async def test_any_text_may_be_asked_for(self, store: Store, text: str) -> None:
         assert await store.get([text]) == [None]
         assert await store.wait([text]) == {text: None}
-        assert await store.complete(text, "1") == NOT_FOUND
+        assert await store.complete(text, success("1")) == NOT_FOUND
         assert await store.delete([text]) == []
         for ask in (store.cancel, store.retry, store.trigger):
             assert await ask([text]) == [NOT_FOUND]

@@ -117,7 +117,7 @@ class Reaping:
         await enqueue(store, *[a_job() for _ in range(5)])
         cancelled, completed, deleted, finished, _ = leases = await lease(store)
         await store.cancel([cancelled.job.id])
-        await store.complete(completed.job.id, "1")
+        await store.complete(completed.job.id, SUCCEED)
         await store.delete([deleted.job.id])
         await store.renew([Renewal(finished, 100.0)])
         clock.advance(30)

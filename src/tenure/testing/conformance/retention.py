@@ -24,6 +24,7 @@ from tenure.testing.conformance.scene import (
     lease_one,
     settle,
     state,
+    success,
 )
 
 __all__ = ["Keeping"]
@@ -177,7 +178,7 @@ class Keeping:
             case "cancelled":
                 assert await store.cancel([job_id]) == [OK]
             case "completed":
-                assert await store.complete(job_id, "1") == OK
+                assert await store.complete(job_id, success("1")) == OK
             case "lost":
                 clock.advance(30)
                 assert [reaped.failed for reaped in await store.reap(["q"])] == [True]

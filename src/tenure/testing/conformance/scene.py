@@ -34,6 +34,7 @@ __all__ = [
     "record",
     "settle",
     "state",
+    "success",
 ]
 
 MakeStore = Callable[[], Store]
@@ -47,6 +48,11 @@ SUCCEED = Finish(State.SUCCEEDED, "42")
 FAIL = Finish(State.FAILED, error=BOOM)
 RETRY = Requeue(error=BOOM)
 RELEASE = Requeue(counts=False, front=True)
+
+
+def success(result: str = "42", **more: Any) -> Finish:
+    """The end of a job that has given this."""
+    return Finish(State.SUCCEEDED, result, **more)
 
 
 def a_job(**changes: Any) -> NewJob:

@@ -29,6 +29,7 @@ from tenure.testing.conformance.scene import (
     record,
     settle,
     state,
+    success,
 )
 
 __all__ = ["Settling"]
@@ -144,7 +145,7 @@ class Settling:
         job = await record(store, leased.job.id)
         assert (job.state, job.attempt, job.blocked_by) == (State.BLOCKED, 0, 1)
         assert await lease(store) == []
-        assert await store.complete(leased.job.id, '"by hand"') == OK
+        assert await store.complete(leased.job.id, success('"by hand"')) == OK
         job = await record(store, leased.job.id)
         assert (job.state, job.result, job.blocked_by, job.attempt) == (State.SUCCEEDED, '"by hand"', 0, 0)
 
@@ -304,7 +305,7 @@ class Settling:
         if end == "cancel":
             await store.cancel([leased.job.id])
         else:
-            await store.complete(leased.job.id, "1")
+            await store.complete(leased.job.id, success("1"))
         before = await record(store, leased.job.id)
 
         assert await settle(store, leased, step) == LEASE_LOST
@@ -333,6 +334,15 @@ class Settling:
         assert await state(store, good.job.id) is State.SUCCEEDED
         assert await state(store, refused.job.id) is State.RUNNING
         await assert_counters_equal_a_recount(store)
+
+    @pytest.mark.parametrize("keep", [None, 0.0])
+    async def test_the_same_settle_twice_in_one_call_is_the_same_again(self, store: Store, keep: float | None) -> None:
+        await enqueue(store, a_job(keep=keep), a_job())
+        one, other = await lease(store)
+
+        verdicts = await store.settle([(one, SUCCEED), (other, SUCCEED), (one, SUCCEED)])
+
+        assert verdicts == [OK, OK, OK if keep is None else NOT_FOUND]
 
     async def test_an_empty_batch_settles_nothing(self, store: Store) -> None:
         assert await store.settle([]) == []

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tenure.errors import TenureError, UniqueConflict
-from tenure.job import NewJob, State
+from tenure.job import State
 from tenure.lease import Lease, Token
 from tenure.lifecycle import Finish
 from tenure.stores.base import (
@@ -16,13 +16,12 @@ from tenure.stores.base import (
     OK,
     UNCHANGED,
     Holding,
-    OwnTransaction,
     Renewal,
     Store,
-    Verdict,
     VerdictKind,
 )
 from tenure.testing.clock import ManualClock
+from tenure.testing.conformance.run_transactions import RunsInTransactions, enqueue_in, settle_in
 from tenure.testing.conformance.scene import (
     RETRY,
     SUCCEED,
@@ -39,6 +38,7 @@ from tenure.testing.conformance.scene import (
     record,
     settle,
     state,
+    success,
 )
 
 __all__ = ["Transactions"]
@@ -47,15 +47,7 @@ A_MOMENT = 0.1
 """Seconds in which what must not happen yet would have happened."""
 
 
-async def enqueue_in(own: OwnTransaction, store: Store, *jobs: NewJob) -> list[str]:
-    return [answer.id for answer in await own.guest.arun(store.enqueueing(jobs or (a_job(),)))]
-
-
-async def settle_in(own: OwnTransaction, store: Store, leased: Lease, step: Finish = SUCCEED) -> Verdict:
-    return await own.guest.arun(store.settling((leased, step)))
-
-
-class Transactions:
+class Transactions(RunsInTransactions):
     @pytest.fixture
     def database(self, store: Store) -> Store:
         assert store.transactional
@@ -280,7 +272,7 @@ class Transactions:
             case "cancelled":
                 await database.cancel([leased.job.id])
             case "completed":
-                await database.complete(leased.job.id, "1")
+                await database.complete(leased.job.id, success("1"))
             case "reaped":
                 await lose(database, clock, leased)
             case "leased again":

@@ -26,6 +26,7 @@ from tenure.testing.conformance.scene import (
     lease_one,
     line,
     settle,
+    success,
 )
 
 __all__ = ["Unique"]
@@ -149,7 +150,7 @@ class Unique:
             case "cancelled":
                 await store.cancel([holder])
             case "completed":
-                await store.complete(holder, "1")
+                await store.complete(holder, success("1"))
             case "lost":
                 clock.advance(30)
                 await store.reap(["q"])

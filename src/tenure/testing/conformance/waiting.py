@@ -25,6 +25,7 @@ from tenure.testing.conformance.scene import (
     lease,
     lease_one,
     settle,
+    success,
 )
 
 __all__ = ["Waiting"]
@@ -114,7 +115,7 @@ class Waiting:
             case "cancelled":
                 await store.cancel([job_id])
             case "completed":
-                await store.complete(job_id, "1")
+                await store.complete(job_id, success("1"))
             case "expired":
                 clock.advance(5)
                 await lease(store)
@@ -173,7 +174,7 @@ class Waiting:
             case "cancel":
                 await other.cancel([leased.job.id])
             case "complete":
-                await other.complete(leased.job.id, "1")
+                await other.complete(leased.job.id, success("1"))
             case "delete":
                 await other.delete([leased.job.id])
             case "reap":
@@ -227,7 +228,7 @@ class Waiting:
                 case "retire":
                     await store.retire("w")
                 case "unblock":
-                    await store.complete(blocker, "1")
+                    await store.complete(blocker, success("1"))
                 case "operator retry" if held:
                     await store.retry([held.job.id])
                 case "trigger":
