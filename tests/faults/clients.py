@@ -14,7 +14,7 @@ import apsw
 
 from tenure import App
 from tenure.errors import JobFailed, StoreError
-from tenure.job import NewJob, State, new_id
+from tenure.job import NewJob, RunStep, State, Writes, new_id
 from tenure.lease import Lease, new_nonce
 from tenure.lifecycle import RELEASE, Finish
 from tenure.stores import open_store
@@ -105,6 +105,36 @@ async def produce_and_die(path: str, folder: str, number: int) -> None:
     disk.kill_at(number)
     while True:
         await store.enqueue([a_job(payload=b'"' + b"x" * 3000 + b'"') for _ in range(3)])
+
+
+def a_start(attributes: dict[str, str]) -> NewJob:
+    """The first step of a run."""
+    id_ = new_id()
+    step = RunStep(run_id=id_, flow="f", reads=("n",), writes=Writes(attributes))
+    return NewJob(id=id_, task="f.one", queue="q", step=step)
+
+
+def handing_over(lease: Lease, attributes: dict[str, str]) -> Finish:
+    """The end of a step that another one follows."""
+    assert lease.job.run_id is not None
+    step = RunStep(run_id=lease.job.run_id, flow="f", reads=("n",), needs=("n",))
+    successor = NewJob(id=new_id(), task="f.two", queue="q", step=step)
+    return Finish(State.SUCCEEDED, "null", successor=successor, writes=Writes(attributes))
+
+
+async def hand_over_and_die(path: str, number: int) -> None:
+    """Let runs go from step to step, counting them, until the so-manieth write or sync, and die there."""
+    disk = FaultyDisk()
+    store = SqliteStore(path)
+    await store.open()
+    disk.kill_at(number)
+    filling = '"' + "x" * 3000 + '"'
+    while True:
+        await store.enqueue([a_start({"n": "0", "filling": filling}) for _ in range(3)])
+        leases = await take(store, limit=10)
+        numbers = [int((lease.job.attributes or {})["n"]) + 1 for lease in leases]
+        writes = [{"n": str(number), "filling": filling} for number in numbers]
+        await store.settle([(lease, handing_over(lease, each)) for lease, each in zip(leases, writes, strict=True)])
 
 
 async def produce_on_a_broken_disk(path: str, folder: str) -> None:

@@ -11,11 +11,12 @@ import pytest
 from tenure.errors import StoreFull, StoreUnavailable
 from tenure.job import State
 from tenure.lifecycle import Finish
+from tenure.stores.base import RunSearch
 from tenure.stores.sqlite.store import SqliteStore
 
 from . import clients
 from .checker import check
-from .inspection import counted, recounted, sound
+from .inspection import counted, recounted, rows, sound
 from .processes import Processes
 from .recording import Recorder, history_of, recorded
 from .scale import lengths
@@ -145,6 +146,57 @@ async def test_a_kill_at_any_write_leaves_a_sound_file_with_all_that_was_acknowl
     await clients.drain(store, recorder)
     assert check(await history_of(store, tmp_path)) == []
     await store.close()
+
+
+async def test_a_full_disk_refuses_a_hand_over_whole(small_disk: Path) -> None:  # F15, F25, I13
+    filler = small_disk / "filler"
+    filler.write_bytes(b"x" * (DISK - LEFT))
+    store = SqliteStore(small_disk / "jobs.db")
+    start = clients.a_start({"n": "1"})
+    await store.enqueue([start])
+    [lease] = await clients.take(store)
+    await clients.fill(store)
+    step = clients.handing_over(lease, {"n": "2", "long": '"' + "x" * 500_000 + '"'})
+
+    with pytest.raises(StoreFull):
+        await store.settle([(lease, step)])
+    found = await store.run(start.id)
+    assert found is not None
+    assert (found.step.id, found.step.state) == (start.id, State.RUNNING)
+    assert await store.attributes(start.id) == {"n": "1"}
+    filler.unlink()
+    [verdict] = await store.settle([(lease, step)])
+
+    assert verdict.kind == "ok"
+    assert [job.successor is None for job in (await store.steps(start.id)).jobs] == [False, True]
+    await store.close()
+    assert sound(small_disk / "jobs.db")
+    assert counted(small_disk / "jobs.db") == recounted(small_disk / "jobs.db")
+
+
+@pytest.mark.parametrize("instants", lengths((50, 75, 101, 124, 150, 177), range(1, 400, 3)))
+async def test_a_kill_at_any_write_leaves_every_step_with_its_successor_or_neither(
+    path: Path, processes: Processes, instants: Sequence[int]
+) -> None:  # F25, I13
+    for several in zip(*[iter(instants)] * 2, strict=False):
+        walkers = [processes.start(clients.hand_over_and_die, path, instant) for instant in several]
+        assert [walker.wait() for walker in walkers] == [-9] * len(walkers)
+
+    assert sound(path)
+    assert counted(path) == recounted(path)
+    store = SqliteStore(path)
+    found = (await store.runs(RunSearch(limit=2000))).runs
+    handed_over = 0
+    for run in found:
+        steps = (await store.steps(run.id, limit=1000)).jobs
+        assert [step.successor for step in steps] == [*(step.id for step in steps[1:]), None]
+        assert {step.state for step in steps[:-1]} <= {State.SUCCEEDED}
+        assert (await store.attributes(run.id))["n"] == str(len(steps) - 1)
+        handed_over += len(steps) - 1
+    await store.close()
+    assert handed_over > 0
+    [[passed]] = rows(path, "SELECT passed FROM tenure_queues WHERE name = 'q'")
+    assert passed == handed_over
 
 
 @pytest.mark.parametrize("instants", lengths((1, 2, 4, 9), range(1, 40)))

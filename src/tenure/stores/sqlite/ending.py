@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Collection, Sequence
 
 from tenure.job import BlockerPolicy, ErrorInfo, State
 from tenure.lifecycle import blocker_failed, failure_value
 from tenure.stores.base import SignalKind
-from tenure.stores.sqlite.rows import Facts, dumps, error_of, facts
+from tenure.stores.sqlite.rows import Facts, dumps, error_of, facts, whole
 from tenure.stores.sqlite.transaction import Transaction
 
-__all__ = ["WAITED_FOR", "claimed", "conclude", "delete", "drop_unkept", "end", "follow", "remove"]
+__all__ = [
+    "HANDED_OVER",
+    "WAITED_FOR",
+    "claimed",
+    "close_for_all",
+    "conclude",
+    "delete",
+    "drop_unkept",
+    "end",
+    "follow",
+    "over",
+    "remove",
+]
 
 WAITED_FOR = 60.0
 """Seconds that a result somebody waits for is kept at least."""
+
+HANDED_OVER = float("inf")
+"""Until when a step is kept that has handed over: it goes with its run."""
 
 DELETED = "deleted"
 """How a blocker has ended that is simply gone."""
@@ -28,13 +43,9 @@ def end(
     result: str | None = None,
     error: ErrorInfo | None = None,
     by: str | None = None,
-    settled: bool = False,
 ) -> None:
-    """Make a job final, with all that follows.
-
-    `by` is the worker whose doing it was. The token stays known only if it was this that settled the job.
-    """
-    drop_unkept(tx, conclude(tx, job, state, result=result, error=error, by=by, settled=settled))
+    """Make a job final, with all that follows. `by` is the worker whose doing it was."""
+    drop_unkept(tx, conclude(tx, job, state, result=result, error=error, by=by))
 
 
 def conclude(
@@ -46,10 +57,27 @@ def conclude(
     error: ErrorInfo | None = None,
     by: str | None = None,
     settled: bool = False,
+    successor: str | None = None,
 ) -> list[Facts]:
-    """Make a job final as `end` does; the jobs that ended, which the caller is to drop if they are not kept."""
-    _finish(tx, job, state, result, error, by, settled=settled)
-    return [job, *follow(tx, job.id, state, result, error or error_of(job.error))] if job.blocks else [job]
+    """Make a job final as `end` does; the jobs that ended, which the caller is to drop if they are not kept.
+
+    The token stays known only if it was this that `settled` the job.
+    """
+    ended = _finish(tx, job, state, result, error, by, settled=settled, successor=successor)
+    failed = follow(tx, ended, state, result, error or error_of(job.error))
+    return failed if successor is not None else [job, *failed]
+
+
+def over(tx: Transaction, job: Facts, successor: str | None) -> list[Facts]:
+    """Which jobs' dependents, waiters and keys it is time for when this one is final, having this successor.
+
+    A run's first step stands for the run: not before that has ended is it over, and then with the last.
+    """
+    if successor is not None:
+        return [] if job.begins else [job]
+    if job.run_id is None or job.begins:
+        return [job]
+    return [job, *facts(tx, [job.run_id]).values()]
 
 
 def _finish(
@@ -61,80 +89,116 @@ def _finish(
     by: str | None = None,
     *,
     settled: bool = False,
-) -> None:
-    """End one job: its record, key, counters and waiters."""
+    successor: str | None = None,
+) -> list[Facts]:
+    """End one job: its record, key, counters and waiters; which jobs that is the end of."""
+    ended = over(tx, job, successor)
     keep_until = None
-    if job.keep is not None:
-        keep_until = tx.wall + max(job.keep, WAITED_FOR if job.waited else 0.0)
-    tx.run("end_job", job.id, state, tx.wall, result, None if error is None else dumps(error), keep_until, settled)
+    if successor is not None:
+        keep_until = HANDED_OVER
+        tx.count(job.queue, "passed", 1)
+    elif job.keep is not None:
+        keep_until = tx.wall + max(job.keep, WAITED_FOR if any(each.waited for each in ended) else 0.0)
+    why = None if error is None else dumps(error)
+    tx.run("end_job", job.id, state, tx.wall, result, why, keep_until, settled, successor)
     tx.moved(job.queue, job.place, state)
     tx.total(state, job.queue, by)
-    if job.unique is not None:
-        tx.run("free_unique", job.task, job.unique, job.id, state is State.CANCELLED)
-    if job.waited:
-        tx.tell_waiters(job.id, SignalKind.DONE)
+    for each in ended:
+        if each.unique is not None:
+            tx.run("free_unique", each.task, each.unique, each.id, state is State.CANCELLED)
+        if each.waited:
+            tx.tell_waiters(each.id, SignalKind.DONE)
+    return ended
 
 
 def follow(
     tx: Transaction,
-    blocker: str,
-    ended: str,
+    ended: Sequence[Facts],
+    how: str,
     result: str | None = None,
     error: ErrorInfo | None = None,
     *,
     new: str | None = None,
+    coming: Collection[str] = (),
 ) -> list[Facts]:
-    """Tell those who wait for a job how it ended, and those who wait for them in turn if that ends them; who has ended so.
+    """Tell those who wait for what has ended how, and those who wait for them in turn if that ends them; who has ended so.
 
-    `new` has just been enqueued, and is the only one who does not know yet; the place it came with is at the back already.
+    `new` has just been enqueued, and is the only one who does not know yet; the place it came with is at the back already. Those
+    that are `coming` with it are told by themselves.
     """
-    following = deque([(blocker, ended, result, error)])
+    following = deque([(ended, how, result, error)])
     failed: list[Facts] = []
+    first = True
     while following:
-        blocker, ended, result, error = following.popleft()
-        failing: dict[str, None] = {}
-        for dependent, position, policy, state in tx.all("open_edges_to", blocker):
-            if new is not None and dependent != new:
+        ended, how, result, error = following.popleft()
+        told, first = new if first else None, False
+        blockers = [each.id for each in ended if each.blocks]
+        if not blockers:
+            continue
+        closing: list[tuple[str, int, str | None]] = []
+        failing: dict[str, str] = {}
+        for dependent, position, policy, state, blocker in tx.all("open_edges_to", blockers[0], blockers[-1]):
+            if dependent != told and (told is not None or dependent in coming):
                 continue
-            if ended == State.SUCCEEDED:
-                _close(tx, dependent, position, result, new=new is not None)
+            if how == State.SUCCEEDED:
+                closing.append((dependent, position, result))
             elif policy == BlockerPolicy.PROCEED:
-                _close(tx, dependent, position, failure_value(blocker, ended, error), new=new is not None)
-            elif state == State.BLOCKED and (policy == BlockerPolicy.FAIL or ended == DELETED):
-                failing[dependent] = None
-        why = blocker_failed(blocker, ended)
-        for job in facts(tx, failing).values():
-            _finish(tx, job, State.FAILED, None, why)
+                closing.append((dependent, position, failure_value(blocker, how, error)))
+            elif state == State.BLOCKED and (policy == BlockerPolicy.FAIL or how == DELETED):
+                failing.setdefault(dependent, blocker)
+        for dependent, position, given in closing:
+            tx.run("close_edge", dependent, position, given)
+        _unblock(tx, [dependent for dependent, _, _ in closing], new=told is not None)
+        for job in facts(tx, failing).values() if failing else ():
+            why = blocker_failed(failing[job.id], how)
+            following.append((_finish(tx, job, State.FAILED, None, why), State.FAILED, None, why))
             failed.append(job)
-            if job.blocks:
-                following.append((job.id, State.FAILED, None, why))
     return failed
 
 
-def _close(tx: Transaction, dependent: str, position: int, result: str | None, *, new: bool) -> None:
-    """Close one edge; with the last one the dependent comes in line, if it still waits."""
-    tx.run("close_edge", dependent, position, result)
-    row = tx.one("unblock", dependent)
-    assert row is not None
-    state, left, run_at, queue = row
-    if left or state != State.BLOCKED:
+def close_for_all(tx: Transaction, succeeded: Sequence[tuple[str, str | None]]) -> None:
+    """Close the edges to jobs that have all succeeded, one after the other, each with its result."""
+    edges = tx.array("closing_edges", dumps([job_id for job_id, _ in succeeded]))
+    tx.run("close_edges", dumps([(dependent, position, succeeded[by][1]) for by, dependent, position in edges]))
+    _unblock(tx, [dependent for _, dependent, _ in edges])
+
+
+def _unblock(tx: Transaction, dependents: Sequence[str], *, new: bool = False) -> None:
+    """An edge of each of these has closed, in this order; with its last one a dependent comes in line, if it still waits."""
+    if not dependents:
         return
-    due = run_at is None or run_at <= tx.wall
-    tx.run("join_line", dependent, tx.seq(1) if due and not new else None, None if due else run_at)
-    tx.moved(queue, "blocked", "waiting" if due else "scheduled")
-    tx.came_in_line(queue)
+    # By whose last edge closes first.
+    closed = Counter(reversed(dependents))
+    left = {row[0]: row for row in tx.all("unblock", dumps(list(closed.items())))}
+    for dependent in reversed(closed):
+        _, state, blocked_by, run_at, queue = left[dependent]
+        if blocked_by or state != State.BLOCKED:
+            continue
+        due = run_at is None or run_at <= tx.wall
+        tx.run("join_line", dependent, tx.seq(1) if due and not new else None, None if due else run_at)
+        tx.moved(queue, "blocked", "waiting" if due else "scheduled")
+        tx.came_in_line(queue)
 
 
 def drop_unkept(tx: Transaction, jobs: Sequence[Facts]) -> None:
     """Remove those of these jobs, all final, that are not kept at all, unless somebody has a claim on them."""
     unkept = [job.id for job in jobs if job.keep == 0 and not job.waited]
     if unkept:
-        remove(tx, [job for job in facts(tx, unkept).values() if not claimed(tx, job)])
+        for steps in whole(tx, facts(tx, unkept).values()).values():
+            if not claimed(tx, steps, recent=True):
+                remove(tx, steps)
 
 
-def claimed(tx: Transaction, job: Facts) -> bool:
-    """Whether a final job is still needed: by one that waits for it, or as the holder of a unique key."""
-    if job.blocks and any(row[3] == State.BLOCKED for row in tx.all("open_edges_to", job.id)):
+def claimed(tx: Transaction, steps: Sequence[Facts], *, recent: bool) -> bool:
+    """Whether a final job, or a run, is still needed: by one that waits for it, or as the holder of a unique key.
+
+    By whoever has asked to be told of its end too, if that is `recent`.
+    """
+    return any((recent and job.waited) or _claimed(tx, job) for job in steps)
+
+
+def _claimed(tx: Transaction, job: Facts) -> bool:
+    if job.blocks and any(row[3] == State.BLOCKED for row in tx.all("open_edges_to", job.id, None)):
         return True
     if job.unique is None or job.window is None:
         return False
@@ -148,18 +212,25 @@ def delete(tx: Transaction, jobs: Sequence[Facts]) -> None:
         if job.state == State.RUNNING:
             tx.tell_holder(job.worker, SignalKind.DELETED, job.id)
     remove(tx, jobs)
-    for job in jobs:
+    for job in sorted(jobs, key=lambda job: job.number):
         if job.blocks:
-            drop_unkept(tx, follow(tx, job.id, DELETED, error=error_of(job.error)))
+            drop_unkept(tx, follow(tx, [job], DELETED, error=error_of(job.error)))
 
 
 def remove(tx: Transaction, jobs: Sequence[Facts]) -> None:
-    """Take jobs, their edges and their keys out of the store."""
+    """Take jobs, their edges and their keys out of the store; with the first step of a run what the run has."""
+    if not jobs:
+        return
     ids = dumps([job.id for job in jobs])
     tx.run("delete_jobs", ids)
     tx.run("delete_edges", ids)
+    if runs := [job.id for job in jobs if job.begins]:
+        tx.run("delete_attributes", dumps(runs))
+        tx.run("delete_lookups", dumps(runs))
     for job in jobs:
         tx.count(job.queue, job.place, -1)
+        if job.successor is not None:
+            tx.count(job.queue, "passed", -1)
         if job.unique is not None:
             tx.run("free_unique", job.task, job.unique, job.id, True)
         if job.waited:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import chain
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
 
 from msgspec.structs import replace
 
 from tenure.errors import BlockerNotFound, PayloadError, UniqueConflict
 from tenure.job import NewJob, State
 from tenure.stores.base import Enqueued
-from tenure.stores.sqlite.ending import drop_unkept, follow
-from tenure.stores.sqlite.queries import sql
-from tenure.stores.sqlite.rows import Facts, dumps, error_of, facts
+from tenure.stores.sqlite import runs
+from tenure.stores.sqlite.bulk import Bulk
+from tenure.stores.sqlite.ending import drop_unkept, follow, over
+from tenure.stores.sqlite.rows import Facts, dumps, error_of, meant
 from tenure.stores.sqlite.transaction import NotPlain, Row, Transaction
 
 __all__ = ["enqueue"]
@@ -20,22 +23,32 @@ __all__ = ["enqueue"]
 Placed = tuple[NewJob, State, float | None]
 
 
-def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
-    """Store these jobs, or raise: `UniqueConflict`, `BlockerNotFound`."""
+def enqueue(
+    tx: Transaction, jobs: Sequence[NewJob], written: Mapping[str, Collection[str]] = MappingProxyType({})
+) -> list[Enqueued]:
+    """Store these jobs, or raise: `UniqueConflict`, `BlockerNotFound`, `MissingAttribute`.
+
+    `written` are names of attributes that runs are known to have.
+    """
     special = [job for job in jobs if job.unique is not None or job.after]
     if special:
-        known = facts(tx, [job.id for job in special])
+        known = set(tx.array("known_jobs", dumps([job.id for job in special])))
         special = [job for job in special if job.id not in known]
     holders = _claim_unique_keys(tx, special)
     dependents = _dependents(tx, special, jobs, holders)
+    blockers = {blocker for job in dependents for blocker in job.after}
     fresh = [job for job in jobs if job.id not in holders] if holders else jobs
+    steps = [job for job in fresh if job.step is not None]
+    if steps:
+        runs.require(tx, steps, written)
     placed = [_placed(tx, job) for job in fresh]
     if tx.plainly:
         _count(tx, placed)  # before the seq is drawn, which writes both at once
     first = tx.seq(len(fresh)) if fresh else 0
-    rows = [_row(tx, job, state, first + index, run_at) for index, (job, state, run_at) in enumerate(placed)]
+    rows = [_row(tx, job, state, first + index, run_at, blockers) for index, (job, state, run_at) in enumerate(placed)]
     states = {job.id: state for job, state, _ in placed}
-    if _insert(tx, rows) < len(rows):
+    marked: Collection[str] = states
+    if _jobs.insert(tx, rows) < len(rows):
         # Some were there before: this is a repeated call, or an id of the caller's own making.
         if tx.plainly:
             raise NotPlain
@@ -44,11 +57,15 @@ def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
         placed = [each for each, row in zip(placed, rows, strict=True) if found[row[0]][1] == row[6]]
         stored = {job.id for job, _, _ in placed}
         dependents = [job for job in dependents if job.id in stored]
+        steps = [job for job, _, _ in placed if job.step is not None]
+        marked = stored
     if not tx.plainly:
         _count(tx, placed)
     if tx.edges:
         tx.run("mark_awaited", dumps([job.id for job, _, _ in placed]))
-    failed = _tie(tx, dependents) if dependents else []
+    if steps:
+        runs.write(tx, [(job.step.run_id, job.step.writes) for job in steps if job.step is not None], new=True)
+    failed = _tie(tx, dependents, marked) if dependents else []
     if dependents or holders:
         wanted = [*holders.values(), *(job.id for job in dependents)]
         states |= {id_: State(state) for id_, state, _ in tx.all("states_of", dumps(wanted))}
@@ -61,20 +78,7 @@ def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
     ]
 
 
-_ROW = 21
-_GROUP = "(" + ", ".join("?" * _ROW) + ")"
-_INSERTS = {size: sql["insert_jobs"].replace(_GROUP, ", ".join([_GROUP] * size)) for size in (100, 10, 1)}
-
-
-def _insert(tx: Transaction, rows: Sequence[Row]) -> int:
-    """Insert rows a hundred, ten or one at a time; how many were not there yet."""
-    inserted = 0
-    start = 0
-    for size, statement in _INSERTS.items():
-        while len(rows) - start >= size:
-            inserted += tx.execute(statement, list(chain.from_iterable(rows[start : start + size])))
-            start += size
-    return inserted
+_jobs = Bulk("insert_jobs", 24)
 
 
 def _placed(tx: Transaction, job: NewJob) -> Placed:
@@ -86,16 +90,18 @@ def _placed(tx: Transaction, job: NewJob) -> Placed:
 
 
 def _count(tx: Transaction, placed: Sequence[Placed]) -> None:
-    for job, state, run_at in placed:
+    counts = Counter((job.queue, state, run_at is None) for job, state, run_at in placed)
+    for (queue, state, due), number in counts.items():
         if state is State.BLOCKED:
-            tx.count(job.queue, state, 1)
+            tx.count(queue, state, number)
         else:
-            tx.count(job.queue, state if run_at is None else "scheduled", 1)
+            tx.count(queue, state if due else "scheduled", number)
             # A worker must hear of scheduled jobs too: one may be due before it meant to look again.
-            tx.came_in_line(job.queue)
+            tx.came_in_line(queue, number)
 
 
-def _row(tx: Transaction, job: NewJob, state: State, seq: int, run_at: float | None) -> Row:
+def _row(tx: Transaction, job: NewJob, state: State, seq: int, run_at: float | None, blockers: Collection[str]) -> Row:
+    step = job.step
     return (
         job.id,
         job.task,
@@ -114,11 +120,19 @@ def _row(tx: Transaction, job: NewJob, state: State, seq: int, run_at: float | N
         dumps(job.tags) if job.tags else None,
         job.unique,
         job.window,
-        job.run_id,
+        None if step is None else step.run_id,
         len(job.after),
         len(job.after),
         job.if_blocker_fails if job.after else None,
+        job.id in blockers,
+        step.flow if step is not None and step.run_id == job.id else None,
+        _names(step.reads) if step is not None and step.reads else None,
     )
+
+
+@lru_cache(1000)
+def _names(reads: tuple[str, ...]) -> str:
+    return dumps(reads)
 
 
 def _text(job: NewJob) -> str:
@@ -164,7 +178,7 @@ def _dependents(
         replace(job, after=tuple(holders.get(each, each) if comes_before(each, job) else each for each in job.after))
         for job in blocked
     ]
-    found = facts(tx, {blocker for job in dependents for blocker in job.after})
+    found = set(tx.array("known_jobs", dumps({blocker for job in dependents for blocker in job.after})))
     for job in dependents:
         for blocker in job.after:
             if blocker not in found and not comes_before(blocker, job):
@@ -172,15 +186,25 @@ def _dependents(
     return dependents
 
 
-def _tie(tx: Transaction, dependents: Sequence[NewJob]) -> list[Facts]:
-    """Enter the edges of new blocked jobs, and let blockers that have ended already count at once; who has failed by that."""
-    for job in dependents:
-        for position, blocker in enumerate(job.after):
-            tx.run("insert_edge", job.id, position, blocker)
-    tx.run("mark_blocking", dumps([blocker for job in dependents for blocker in job.after]))
+def _tie(tx: Transaction, dependents: Sequence[NewJob], marked: Collection[str]) -> list[Facts]:
+    """Enter the edges of new blocked jobs, and let blockers that have ended already count at once; who has failed by that.
+
+    Those that are `marked` are known to have edges to close, or to have none.
+    """
+    tx.run("insert_edges", dumps([(job.id, place, each) for job in dependents for place, each in enumerate(job.after)]))
+    blockers = {blocker for job in dependents for blocker in job.after}
+    older = [blocker for blocker in blockers if blocker not in marked]
+    if not older:
+        return []
+    tx.run("mark_blocking", dumps(older))
+    ended = {row[0] for row in tx.all("ended_blockers", dumps(older))}
     failed: list[Facts] = []
-    for job in dependents:
-        for ended in facts(tx, dict.fromkeys(job.after)).values():
-            if State(ended.state).final:
-                failed += follow(tx, ended.id, ended.state, ended.result, error_of(ended.error), new=job.id)
+    coming = {job.id for job in dependents}
+    for job in dependents if ended else ():
+        for blocker in dict.fromkeys(job.after):
+            last = meant(tx, blocker) if blocker in ended else None
+            if last is not None and State(last.state).final:
+                gone = over(tx, last, last.successor)
+                failed += follow(tx, gone, last.state, last.result, error_of(last.error), new=job.id, coming=coming)
+                ended |= {each.id for each in failed}
     return failed

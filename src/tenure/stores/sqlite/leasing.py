@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -85,15 +86,33 @@ def _take(tx: Transaction, request: LeaseRequest, queue: str, suspect: bool, lim
     return number
 
 
+_NO_STEP = ((), None, None)
+
+
+def _step(
+    reads: str | None, on_timeout: str | None, has: str | None
+) -> tuple[tuple[str, ...], str | None, dict[str, str]]:
+    """The names that a step reads, where it is to go if its time of waiting is over, and the attributes of these names."""
+    names = () if reads is None else _names(reads)
+    found = loads(has) if has else {}
+    return names, on_timeout, {name: found[name] for name in names if name in found}
+
+
+@lru_cache(1000)
+def _names(reads: str) -> tuple[str, ...]:
+    return tuple(loads(reads))
+
+
 def _lease(row: list[Any], request: LeaseRequest, now: float, solo: bool) -> Lease:
     (number, id_, task, queue, payload, raw, priority, seq, created_at, attempt, losses, fence, misses, max_attempts, max_losses,
-     lease_, keep, expires_at, tags, unique, run_id, error, results) = row  # fmt: skip
+     lease_, keep, expires_at, tags, unique, run_id, error, results, step) = row  # fmt: skip
+    reads, on_timeout, attributes = _step(*step) if step else _NO_STEP
     job = JobRecord(
         id_, task, queue, State.RUNNING, bytes.fromhex(payload) if raw else payload.encode(), raw == 1, priority, seq, None,
         created_at, attempt + 1, losses, fence + 1, misses, max_attempts, max_losses, lease_, keep, expires_at,
         tuple(tags) if tags else (), unique, run_id, now, None, request.worker,
         request.ttl if lease_ is None else lease_, None, msgspec.convert(error, ErrorInfo) if error else None, None, 0,
-        tuple(results) if results else (),
+        tuple(results) if results else (), None, on_timeout, reads, attributes,
     )  # fmt: skip
     return Lease(job, Token(fence + 1, request.nonce), request.ttl if lease_ is None else lease_, solo, number)
 
@@ -137,7 +156,7 @@ def _why_lost(job: Facts | None, token: Token) -> AbortReason | None:
 
 
 def reap(tx: Transaction, queues: Sequence[str], limit: int) -> list[Reaped]:
-    """Take jobs of these queues from holders whose lease has expired, and fail parked jobs whose time is over."""
+    """Take jobs of these queues from holders whose lease has expired, and end the parking of those whose time is over."""
     reaped: list[Reaped] = []
     for queue in queues:
         lapsed = [row[0] for row in tx.all("lapsed_jobs", queue, tx.boot, limit - len(reaped))]
@@ -153,8 +172,18 @@ def reap(tx: Transaction, queues: Sequence[str], limit: int) -> list[Reaped]:
             # The end of one may have been the end of the next, which waited for it.
             job = facts(tx, [id_]).get(id_)
             if job is not None and not State(job.state).final:
-                end(tx, job, State.FAILED, error=WAIT_TIMEOUT)
+                _unpark(tx, job)
     return reaped
+
+
+def _unpark(tx: Transaction, job: Facts) -> None:
+    """End the wait of a job that nobody has completed in time."""
+    if job.on_timeout is None:
+        end(tx, job, State.FAILED, error=WAIT_TIMEOUT)
+        return
+    tx.run("unpark_job", job.id, tx.seq(1))
+    tx.moved(job.queue, "blocked", "waiting")
+    tx.came_in_line(job.queue)
 
 
 def retire(tx: Transaction, worker: str, limit: int, reason: str | None) -> list[Reaped]:

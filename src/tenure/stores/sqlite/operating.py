@@ -9,11 +9,12 @@ from typing import Any
 from tenure.checks import Duration, seconds
 from tenure.errors import HasDependents
 from tenure.job import State
+from tenure.lifecycle import Finish
 from tenure.options import Retention
 from tenure.stores.base import NOT_FOUND, OK, SignalKind, Verdict, refused
-from tenure.stores.sqlite import ending
+from tenure.stores.sqlite import ending, settling
 from tenure.stores.sqlite.ending import end
-from tenure.stores.sqlite.rows import Facts, dumps, facts
+from tenure.stores.sqlite.rows import Facts, dumps, facts, meant, whole
 from tenure.stores.sqlite.transaction import Transaction
 
 __all__ = ["cancel", "complete", "delete", "forget", "pause", "prune", "purge", "resume", "retry", "trigger", "turn"]
@@ -22,7 +23,7 @@ __all__ = ["cancel", "complete", "delete", "forget", "pause", "prune", "purge", 
 def _each(tx: Transaction, ids: Sequence[str], act: Callable[[Transaction, Facts], Verdict]) -> list[Verdict]:
     verdicts = []
     for id_ in ids:
-        job = facts(tx, [id_]).get(id_)
+        job = meant(tx, id_)
         verdicts.append(NOT_FOUND if job is None else act(tx, job))
     return verdicts
 
@@ -42,19 +43,13 @@ def _cancel(tx: Transaction, job: Facts) -> Verdict:
     return OK
 
 
-def complete(tx: Transaction, job_id: str, result: str) -> Verdict:
-    """End a job as succeeded."""
-
-    def act(tx: Transaction, job: Facts) -> Verdict:
-        state = State(job.state)
-        if state.final:
-            return refused("it is final already", state=state)
-        if state is State.RUNNING:
-            tx.tell_holder(job.worker, SignalKind.COMPLETED, job.id)
-        end(tx, job, State.SUCCEEDED, result=result)
-        return OK
-
-    return _each(tx, [job_id], act)[0]
+def complete(tx: Transaction, job_id: str, step: Finish) -> Verdict:
+    """End a job as succeeded; this very one, though its id may be a run's."""
+    job = facts(tx, [job_id]).get(job_id)
+    if job is None:
+        return NOT_FOUND
+    state = State(job.state)
+    return refused("it is final already", state=state) if state.final else settling.complete(tx, job, step)
 
 
 def retry(tx: Transaction, ids: Sequence[str]) -> list[Verdict]:
@@ -66,15 +61,24 @@ def _retry(tx: Transaction, job: Facts) -> Verdict:
     state = State(job.state)
     if not state.final:
         return refused("it is not final", state=state)
+    if job.successor is not None:
+        return refused(f"it has handed over to job {job.successor}", state=state)
     blockers = tx.all("open_edges_of", job.id)
     for blocker, exists in blockers:
         if not exists:
             return refused(f"job {blocker}, which it waits for, is gone", state=state, other=blocker)
-    if job.unique is not None and (job.unique_until is None or job.unique_until > tx.wall):
-        holder = tx.one("unique_holder", job.task, job.unique, tx.wall)
-        if holder is not None and holder[0] != job.id:
+    reopened = ending.over(tx, job, None)
+    keyed = [(each, each.unique) for each in reopened if each.unique_until is None or each.unique_until > tx.wall]
+    for each, key in keyed:
+        holder = None if key is None else tx.one("unique_holder", each.task, key, tx.wall)
+        if holder is not None and holder[0] != each.id:
             return refused(f"job {holder[0]} holds its unique key", state=state, other=holder[0])
-        tx.run("hold_unique", job.task, job.unique, job.id, job.unique_until)
+    for each, key in keyed:
+        if key is not None:
+            tx.run("hold_unique", each.task, key, each.id, each.unique_until)
+    for each in reopened:
+        if each.waited:
+            tx.run("forget_waited", each.id)
     tx.run("revive_job", job.id, len(blockers), None if blockers else tx.seq(1))
     tx.moved(job.queue, state, "blocked" if blockers else "waiting")
     if not blockers:
@@ -98,19 +102,28 @@ def _trigger(tx: Transaction, job: Facts) -> Verdict:
 
 def delete(tx: Transaction, ids: Sequence[str], *, cascade: bool) -> list[str]:
     """Remove jobs, with those that wait for them if `cascade`."""
-    jobs = facts(tx, dict.fromkeys(ids))
+    jobs = _with_their_runs(tx, facts(tx, dict.fromkeys(ids)))
     looked_at = deque(jobs.values())
     while looked_at:
         job = looked_at.popleft()
-        edges = tx.all("open_edges_to", job.id) if job.blocks else []
-        others = dict.fromkeys(row[0] for row in edges if row[3] == State.BLOCKED and row[0] not in jobs)
-        if others and not cascade:
+        edges = tx.all("open_edges_to", job.id, None) if job.blocks else []
+        waiting = dict.fromkeys(row[0] for row in edges if row[3] == State.BLOCKED and row[0] not in jobs)
+        if not waiting:
+            continue
+        others = _with_their_runs(tx, facts(tx, waiting))
+        if not cascade:
             raise HasDependents(job.id, others)
-        found = facts(tx, others)
-        jobs |= found
-        looked_at.extend(found.values())
+        others = {id_: other for id_, other in others.items() if id_ not in jobs}
+        jobs |= others
+        looked_at.extend(others.values())
     ending.delete(tx, list(jobs.values()))
     return list(jobs)
+
+
+def _with_their_runs(tx: Transaction, jobs: Mapping[str, Facts]) -> dict[str, Facts]:
+    """These jobs, and after each the other steps of its run."""
+    runs = whole(tx, jobs.values())
+    return {each.id: each for id_, job in jobs.items() for each in (job, *runs[id_])}
 
 
 def pause(tx: Transaction, queue: str) -> bool:
@@ -129,7 +142,7 @@ def resume(tx: Transaction, queue: str) -> bool:
 def purge(tx: Transaction, queue: str, limit: int) -> int:
     """Remove jobs of a queue that have not started."""
     jobs = facts(tx, [row[0] for row in tx.all("unstarted_jobs", queue, limit)])
-    ending.delete(tx, list(jobs.values()))
+    ending.delete(tx, list(_with_their_runs(tx, jobs).values()))
     return len(jobs)
 
 
@@ -143,9 +156,8 @@ def prune(tx: Transaction, default: Retention, queues: Mapping[str, Retention], 
         succeeded, failed, cancelled, broken = row[6:10]
         if pruned < limit and succeeded + cancelled:
             states = State.SUCCEEDED, State.CANCELLED
-            pruned += _prune_queue(
-                tx, row[0], states, succeeded + cancelled, retention.succeeded, retention.count, limit - pruned
-            )
+            ended = succeeded - row[17] + cancelled
+            pruned += _prune_queue(tx, row[0], states, ended, retention.succeeded, retention.count, limit - pruned)
         if pruned < limit and failed + broken:
             states = State.FAILED, State.BROKEN
             pruned += _prune_queue(
@@ -186,14 +198,23 @@ def _drop(tx: Transaction, oldest: Callable[[int], list[Any]], limit: int) -> in
     while True:
         rows = oldest(size)
         free = [row for row in rows if not row[5] or row[4] + ending.WAITED_FOR <= tx.wall]
-        claimable = facts(tx, [row[1] for row in free if row[6]])
-        claimed = {job.id for job in claimable.values() if ending.claimed(tx, job)}
-        going = [row for row in free if row[1] not in claimed][:limit]
+        going = _unclaimed(tx, free)[:limit]
         if going or len(rows) < size:
             break
         size *= 2  # all of them are claimed: look behind them
-    tx.run("delete_finished", dumps([row[0] for row in going if not row[6]]))
-    for (queue, state), count in Counter((row[2], row[3]) for row in going if not row[6]).items():
+    tx.run("delete_finished", dumps([row[0] for row, steps in going if not steps]))
+    for (queue, state), count in Counter((row[2], row[3]) for row, steps in going if not steps).items():
         tx.count(queue, state, -count)
-    ending.remove(tx, [claimable[row[1]] for row in going if row[6]])
+    ending.remove(tx, [step for _, steps in going for step in steps])
     return len(going)
+
+
+def _unclaimed(tx: Transaction, rows: Sequence[list[Any]]) -> list[tuple[list[Any], list[Facts]]]:
+    """Those of these rows that nobody has a claim on; with what is to go with each, if it is more than the row itself."""
+    claimable = whole(tx, facts(tx, [row[1] for row in rows if row[6]]).values())
+    found: list[tuple[list[Any], list[Facts]]] = []
+    for row in rows:
+        steps = claimable.get(row[1], [])
+        if not ending.claimed(tx, steps, recent=row[4] + ending.WAITED_FOR > tx.wall):
+            found.append((row, steps))
+    return found

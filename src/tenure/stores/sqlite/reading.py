@@ -33,13 +33,23 @@ def get(tx: Transaction, ids: Sequence[str]) -> list[JobRecord | None]:
 def wait(tx: Transaction, ids: Sequence[str], bell: str) -> dict[str, JobRecord | None]:
     """The records of those that are final or gone; this bell is rung for the others."""
     ended: dict[str, JobRecord | None] = {}
-    for id_, job in zip(ids, get(tx, ids), strict=True):
+    for id_, job in zip(ids, _meant(tx, ids), strict=True):
         if job is None or job.state.final:
             ended[id_] = job
         else:
             tx.run("wait_for_job", id_, bell)
             tx.run("mark_waited", id_)
     return ended
+
+
+def _meant(tx: Transaction, ids: Sequence[str]) -> list[JobRecord | None]:
+    """Read the jobs that these ids mean: a run's id, its current step."""
+    jobs = get(tx, ids)
+    passed = [job.id for job in jobs if job is not None and job.successor is not None and job.run_id == job.id]
+    if not passed:
+        return jobs
+    last: dict[str, str] = dict(tx.all("last_steps", dumps(passed)))
+    return get(tx, [last.get(id_, id_) for id_ in ids])
 
 
 def queues(tx: Transaction) -> list[QueueInfo]:
@@ -56,7 +66,7 @@ def queues(tx: Transaction) -> list[QueueInfo]:
             failed=row[7],
             cancelled=row[8],
             broken=row[9],
-            totals=totals(row[10:]),
+            totals=totals(row[10:17]),
         )
         for row in tx.all("list_queues")
     ]

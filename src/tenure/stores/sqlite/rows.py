@@ -11,10 +11,22 @@ from tenure.job import ErrorInfo, JobRecord, Progress, State
 from tenure.stores.base import Totals
 from tenure.stores.sqlite.transaction import Row, Transaction
 
-__all__ = ["RECORD_COLUMNS", "Facts", "dumps", "error_of", "facts", "loads", "record", "records", "totals"]
+__all__ = [
+    "RECORD_COLUMNS",
+    "Facts",
+    "dumps",
+    "error_of",
+    "facts",
+    "loads",
+    "meant",
+    "record",
+    "records",
+    "totals",
+    "whole",
+]
 
 _encoder = msgspec.json.Encoder()
-_tags = msgspec.json.Decoder(tuple[str, ...])
+_texts = msgspec.json.Decoder(tuple[str, ...])
 _error = msgspec.json.Decoder(ErrorInfo)
 _progress = msgspec.json.Decoder(Progress)
 loads = msgspec.json.Decoder().decode
@@ -22,7 +34,7 @@ loads = msgspec.json.Decoder().decode
 RECORD_COLUMNS = (
     "id, task, queue, state, CAST(payload AS BLOB), typeof(payload) = 'blob', priority, seq, run_at, created_at, attempt, losses, fence, misses, max_attempts, "
     "max_losses, lease, keep, expires_at, tags, unique_key, run_id, started_at, ended_at, worker, lease_until, result, error, "
-    "progress, blocked_by, edges"
+    "progress, blocked_by, edges, successor, iif(parked_until IS NULL, on_timeout, NULL), reads"
 )
 """What `record` needs, in its order."""
 
@@ -57,6 +69,15 @@ class Facts(NamedTuple):
     created_at: float
     result: str | None
     error: str | None
+    number: int
+    run_id: str | None
+    successor: str | None
+    on_timeout: str | None
+
+    @property
+    def begins(self) -> bool:
+        """Whether it is the first step of a run, whose id is the run's."""
+        return self.run_id == self.id
 
     @property
     def unique_until(self) -> float | None:
@@ -74,6 +95,25 @@ def facts(tx: Transaction, ids: Iterable[str]) -> dict[str, Facts]:
     return {row[0]: Facts(*row) for row in tx.all("facts", dumps(list(ids)))}
 
 
+def meant(tx: Transaction, id_: str) -> Facts | None:
+    """Look up the job that an id means: a run's id, its current step."""
+    job = facts(tx, [id_]).get(id_)
+    if job is None or job.successor is None or not job.begins:
+        return job
+    [(_, last)] = tx.all("last_steps", dumps([id_]))
+    return facts(tx, [last]).get(last)
+
+
+def whole(tx: Transaction, jobs: Iterable[Facts]) -> dict[str, list[Facts]]:
+    """What goes when each of these jobs goes, by its id: all steps of its run as they came, or itself."""
+    steps: dict[str, list[Facts]] = {}
+    runs = {job.run_id for job in jobs if job.run_id is not None}
+    for row in tx.all("facts_of_runs", dumps(sorted(runs))) if runs else ():
+        step = Facts(*row)
+        steps.setdefault(step.run_id or "", []).append(step)
+    return {job.id: [job] if job.run_id is None else steps[job.run_id] for job in jobs}
+
+
 def error_of(text: str | None) -> ErrorInfo | None:
     """Decode an error column."""
     return None if text is None else _error.decode(text)
@@ -83,12 +123,13 @@ def record(row: Row, boot: float, results: tuple[str | None, ...] = ()) -> JobRe
     """Make the record of a row with RECORD_COLUMNS."""
     (id_, task, queue, state, payload, raw, priority, seq, run_at, created_at, attempt, losses, fence, misses, max_attempts,
      max_losses, lease, keep, expires_at, tags, unique, run_id, started_at, ended_at, worker, lease_until, result, error,
-     progress, blocked_by, _) = row  # fmt: skip
+     progress, blocked_by, _, successor, on_timeout, reads) = row  # fmt: skip
     return JobRecord(
         id_, task, queue, State(state), payload, bool(raw), priority, seq, run_at, created_at, attempt, losses, fence, misses,
-        max_attempts, max_losses, lease, keep, expires_at, _tags.decode(tags) if tags else (), unique, run_id, started_at,
+        max_attempts, max_losses, lease, keep, expires_at, _texts.decode(tags) if tags else (), unique, run_id, started_at,
         ended_at, worker, None if lease_until is None else lease_until - boot, result, error_of(error),
-        _progress.decode(progress) if progress else None, blocked_by, results,
+        _progress.decode(progress) if progress else None, blocked_by, results, successor, on_timeout,
+        _texts.decode(reads) if reads else (),
     )  # fmt: skip
 
 

@@ -2,56 +2,167 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from itertools import groupby
 
-from tenure.errors import BlockerNotFound, UniqueConflict
-from tenure.job import State
+from tenure.errors import BlockerNotFound, MissingAttribute, TenureError, UniqueConflict
+from tenure.job import NewJob, State
 from tenure.lease import Lease
-from tenure.lifecycle import Finish, Park, Requeue, Transition
-from tenure.stores.base import LEASE_LOST, NOT_FOUND, OK, Holding, Settlement, Verdict, refused
-from tenure.stores.sqlite.ending import conclude, drop_unkept
+from tenure.lifecycle import RELEASE, Finish, Park, Requeue, Transition
+from tenure.stores.base import LEASE_LOST, NOT_FOUND, OK, Holding, Settlement, SignalKind, Verdict, refused
+from tenure.stores.sqlite import runs
+from tenure.stores.sqlite.ending import close_for_all, conclude, drop_unkept
 from tenure.stores.sqlite.enqueueing import enqueue
 from tenure.stores.sqlite.rows import Facts, dumps, facts
 from tenure.stores.sqlite.transaction import NotPlain, Transaction
 
-__all__ = ["holding", "settle", "settle_held"]
+__all__ = ["complete", "holding", "settle", "settle_held"]
 
 
 def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[Verdict]:
     """Apply each step under its token; one verdict each.
 
-    Nearly every job simply finishes: these go in one statement. One that has anything else about it (a lost lease, a
-    unique key, somebody who waits) goes by itself.
+    Nearly every job simply finishes, hands over to the next step of its run or is given back: these go together, with few
+    statements. One that has anything else about it (a lost lease, a unique key, somebody who waits) goes by itself.
     """
-    plain = [item for item in settlements if _is_plain(item[1])]
-    if not tx.plainly:
-        items = dumps([_item(lease, step) for lease, step in plain])
-        held = [plain[row[0]] for row in tx.all("held_plainly", items)]
+    ends = [item for item in settlements if _is_plain(item[1])]
+    if tx.plainly:
+        if ends:
+            _end_plainly(tx, ends, alone=len(ends) == len(settlements))
+        blocking = set()
+    else:
+        found = tx.all("held_plainly", dumps([_item(lease, step) for lease, step in ends])) if ends else []
         # Twice the same settle in one call: the second finds it done.
-        plain = list({lease.number: (lease, step) for lease, step in reversed(held)}.values())
-    if plain:
-        _end_plainly(tx, plain)
-    if len(plain) == len(settlements):
+        held = {ends[place][0].number: (*ends[place], blocks) for place, blocks in reversed(found)}
+        ends = [(lease, step) for lease, step, blocks in held.values() if not blocks]
+        blocking = {id(lease) for lease, _, blocks in held.values() if blocks}
+        if ends:
+            _end_plainly(tx, ends)
+    if len(ends) == len(settlements):
         return [OK] * len(settlements)
-    done = {id(item[0]) for item in plain}
-    return [OK if id(item[0]) in done else _settle_one(tx, item) for item in settlements]
+    done = {id(lease) for lease, _ in ends}
+    verdicts = [OK] * len(settlements)
+    # All others in their order, for they draw places in line.
+    rest = [at for at, item in enumerate(settlements) if id(item[0]) not in done]
+    for act, group in groupby(rest, lambda at: _together(settlements[at], blocking)):
+        places = list(group)
+        for at, verdict in zip(places, _act_on_all(tx, act, [settlements[at] for at in places]), strict=True):
+            verdicts[at] = verdict
+    return verdicts
+
+
+_Act = Callable[[Transaction, Sequence[Settlement]], None]
+
+
+def _together(settlement: Settlement, blocking: Collection[int]) -> _Act | None:
+    """What does this settle together with its neighbours; None if it has to go by itself."""
+    if id(settlement[0]) in blocking:
+        return _end_blockers
+    if settlement[1] == RELEASE:
+        return _release
+    return _hand_over if _hands_over(settlement) else None
+
+
+def _act_on_all(tx: Transaction, act: _Act | None, settlements: Sequence[Settlement]) -> list[Verdict]:
+    """Settle neighbours together, if they can be; one by one if one of them is found to be in the way."""
+    if act is not None and tx.plainly:
+        try:
+            act(tx, settlements)
+        except TenureError:
+            raise NotPlain from None
+        return [OK] * len(settlements)
+    if act is not None and len(settlements) > 1:
+        with contextlib.suppress(TenureError, NotPlain), tx.attempt():
+            act(tx, settlements)
+            return [OK] * len(settlements)
+    return [_settle_one(tx, item) for item in settlements]
 
 
 def _is_plain(step: Transition) -> bool:
     # Old versions of SQLite, as Python's may be, cut what they read out of JSON at a NUL.
-    return isinstance(step, Finish) and not step.children and "\0" not in (step.result or "")
+    return isinstance(step, Finish) and not step.children and step.successor is None and "\0" not in (step.result or "")
 
 
-def _end_plainly(tx: Transaction, settlements: Sequence[Settlement]) -> None:
-    """Finish all of these in one statement; `NotPlain` if one of them is not held under its token, or has more about it."""
-    if tx.run("end_held", dumps([_item(lease, step) for lease, step in settlements]), tx.wall) < len(settlements):
+def _hands_over(settlement: Settlement) -> bool:
+    """Whether a settle does nothing else than to hand over to a step that waits for nobody."""
+    lease, step = settlement
+    return (
+        isinstance(step, Finish)
+        and not step.children
+        and step.successor is not None
+        and not step.successor.after
+        and step.successor.unique is None
+        and lease.job.run_id is not None
+        and "\0" not in (step.result or "")
+    )
+
+
+def _end_plainly(tx: Transaction, settlements: Sequence[Settlement], *, alone: bool = False) -> None:
+    """Finish all of these; `NotPlain` if one of them is not held under its token, or has more about it.
+
+    That others wait for one is not too much if these are `alone`, so that whom it lets go comes in line in time.
+    """
+    items = dumps([_item(lease, step) for lease, step in settlements])
+    changed = tx.run("end_held", items, tx.wall, 0)
+    if changed < len(settlements):
+        if not alone or changed + tx.run("end_held", items, tx.wall, 1) < len(settlements):
+            raise NotPlain
+        close_for_all(tx, [(lease.job.id, step.result) for lease, step in settlements])  # type: ignore[union-attr]
+    _count_ends(tx, settlements)
+
+
+def _end_blockers(tx: Transaction, settlements: Sequence[Settlement]) -> None:
+    """Finish all of these, which others wait for; as `_end_plainly`."""
+    items = dumps([_item(lease, step) for lease, step in settlements])
+    if tx.run("end_held", items, tx.wall, 1) < len(settlements):
         raise NotPlain
+    close_for_all(tx, [(lease.job.id, step.result) for lease, step in settlements])  # type: ignore[union-attr]
+    _count_ends(tx, settlements)
+
+
+def _hand_over(tx: Transaction, settlements: Sequence[Settlement]) -> None:
+    """Let all of these steps succeed and their successors come; `NotPlain` as `_end_plainly`."""
+    items: list[tuple[object, ...]] = []
+    successors: list[NewJob] = []
+    known: dict[str, Collection[str]] = {}
+    for lease, step in settlements:
+        assert isinstance(step, Finish)
+        assert step.successor is not None
+        assert lease.job.run_id is not None
+        items.append((lease.number, lease.token.fence, lease.token.nonce, step.result, step.successor.id))
+        successors.append(step.successor)
+        if step.successor.step is not None and step.successor.step.needs:
+            # What it was given is still there: attributes are only ever added and changed.
+            written = () if step.writes is None else step.writes.attributes
+            known[lease.job.run_id] = {*written, *(lease.job.attributes or ())}
+    if tx.run("hand_over_held", dumps(items), tx.wall) < len(items):
+        raise NotPlain
+    for queue, number in Counter(lease.job.queue for lease, _ in settlements).items():
+        tx.count(queue, "passed", number)
+    _count_ends(tx, settlements)
+    enqueue(tx, successors, known)
+
+
+def _release(tx: Transaction, settlements: Sequence[Settlement]) -> None:
+    """Put all of these back where they stood; `NotPlain` as `_end_plainly`."""
+    items = [(lease.number, lease.token.fence, lease.token.nonce) for lease, _ in settlements]
+    if tx.run("release_held", dumps(items)) < len(items):
+        raise NotPlain
+    for queue, number in Counter(lease.job.queue for lease, _ in settlements).items():
+        tx.moved(queue, "running", "waiting", number)
+        tx.came_in_line(queue, number)
+
+
+def _count_ends(tx: Transaction, settlements: Sequence[Settlement]) -> None:
+    """Count what has ended, and write what runs are left."""
     ends = Counter((lease.job.queue, step.state, lease.job.worker) for lease, step in settlements)  # type: ignore[union-attr]
     for (queue, state, worker), number in ends.items():
         tx.moved(queue, "running", state, number)
         tx.total(state, queue, worker, number)
         _count_processed(tx, state, queue, worker, number)
+    runs.write(tx, [(lease.job.run_id, step.writes) for lease, step in settlements])  # type: ignore[union-attr]
 
 
 def _item(lease: Lease, step: Transition) -> tuple[object, ...]:
@@ -94,25 +205,60 @@ def _settle_one(tx: Transaction, settlement: Settlement) -> Verdict:
             return _finish(tx, job, step)
         case Requeue():
             _requeue(tx, job, step)
-        case Park(timeout):
-            tx.run("park_job", job.id, float("inf") if timeout is None else tx.wall + timeout)
+        case Park(timeout, on_timeout):
+            until = float("inf") if timeout is None else tx.wall + timeout
+            tx.run("park_job", job.id, until, on_timeout)
             tx.moved(job.queue, "running", "blocked")
     return OK
 
 
 def _finish(tx: Transaction, job: Facts, step: Finish) -> Verdict:
+    def finish() -> None:
+        _count_processed(tx, step.state, job.queue, job.worker)
+        _carry_out(tx, job, step, settled=True)
+
+    return _unless_refused(tx, step, finish)
+
+
+def complete(tx: Transaction, job: Facts, step: Finish) -> Verdict:
+    """End a job by a success that its holder has no part in."""
+
+    def complete() -> None:
+        if job.state == State.RUNNING:
+            tx.tell_holder(job.worker, SignalKind.COMPLETED, job.id)
+        _carry_out(tx, job, step, settled=False)
+
+    return _unless_refused(tx, step, complete)
+
+
+def _unless_refused(tx: Transaction, step: Finish, act: Callable[[], None]) -> Verdict:
+    if not step.children and step.successor is None:
+        act()
+        return OK
     try:
         with tx.attempt():
-            _count_processed(tx, step.state, job.queue, job.worker)
-            ended = conclude(tx, job, step.state, result=step.result, error=step.error, by=job.worker, settled=True)
-            # Between the end and the drop: a child may take the key that has just come free, or wait for its parent.
-            enqueue(tx, step.children)
-            drop_unkept(tx, ended)
+            act()
     except UniqueConflict as conflict:
         return refused(str(conflict), other=conflict.holder)
     except BlockerNotFound as missing:
         return refused(str(missing), other=missing.blocker)
+    except MissingAttribute as missing:
+        return refused(str(missing))
     return OK
+
+
+def _carry_out(tx: Transaction, job: Facts, step: Finish, *, settled: bool) -> None:
+    """End a job, with all that comes with its end; by its holder, if it is `settled`."""
+    new = step.children if step.successor is None else (*step.children, step.successor)
+    successor = None if step.successor is None or job.run_id is None else step.successor.id
+    by = job.worker if settled else None
+    runs.write(tx, [(job.run_id, step.writes)])
+    ended = conclude(
+        tx, job, step.state, result=step.result, error=step.error, by=by, settled=settled, successor=successor
+    )
+    # Between the end and the drop: a child may take the key that has just come free, or wait for its parent.
+    enqueue(tx, new)
+    drop_unkept(tx, ended)
 
 
 def _count_processed(tx: Transaction, state: State, queue: str, worker: str | None, number: int = 1) -> None:

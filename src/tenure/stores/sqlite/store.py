@@ -14,6 +14,7 @@ from tenure.errors import InvalidUrl, StoreUnavailable
 from tenure.inbox import ENTRY_LIMIT
 from tenure.job import JobRecord, NewJob
 from tenure.lease import AbortReason, Lease
+from tenure.lifecycle import Finish
 from tenure.options import Retention
 from tenure.patterns import serves
 from tenure.stores.base import (
@@ -29,6 +30,9 @@ from tenure.stores.base import (
     QueueInfo,
     Reaped,
     Renewal,
+    RunPage,
+    RunRecord,
+    RunSearch,
     Search,
     Settlement,
     Signal,
@@ -37,7 +41,7 @@ from tenure.stores.base import (
     WorkerInfo,
 )
 from tenure.stores.guests import Script
-from tenure.stores.sqlite import enqueueing, health, inbox, leasing, operating, reading, schema, settling
+from tenure.stores.sqlite import enqueueing, health, inbox, leasing, operating, reading, runs, schema, settling
 from tenure.stores.sqlite.connection import connect
 from tenure.stores.sqlite.doorbell import Doorbell
 from tenure.stores.sqlite.engine import Engine
@@ -115,7 +119,7 @@ class SqliteStore(Store):
         return await health.facts(self._engine)
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        if any(job.unique_raises or job.after for job in jobs):
+        if any(job.unique_raises or job.after or (job.step is not None and job.step.needs) for job in jobs):
             return await self._write(lambda tx: enqueueing.enqueue(tx, jobs), durable=True)
         self._check_outside()
         return await self._engine.write_batch(enqueueing.enqueue, jobs)
@@ -217,8 +221,8 @@ class SqliteStore(Store):
     async def cancel(self, ids: Sequence[str]) -> list[Verdict]:
         return await self._write(lambda tx: operating.cancel(tx, ids), durable=True)
 
-    async def complete(self, job_id: str, result: str) -> Verdict:
-        return await self._write(lambda tx: operating.complete(tx, job_id, result), durable=True)
+    async def complete(self, job_id: str, step: Finish) -> Verdict:
+        return await self._write(lambda tx: operating.complete(tx, job_id, step), durable=True)
 
     async def retry(self, ids: Sequence[str]) -> list[Verdict]:
         return await self._write(lambda tx: operating.retry(tx, ids), durable=True)
@@ -246,6 +250,18 @@ class SqliteStore(Store):
 
     async def search(self, search: Search) -> Page:
         return await self._read(lambda tx: reading.search(tx, search))
+
+    async def run(self, run_id: str) -> RunRecord | None:
+        return await self._read(lambda tx: runs.run(tx, run_id))
+
+    async def runs(self, search: RunSearch) -> RunPage:
+        return await self._read(lambda tx: runs.runs(tx, search))
+
+    async def steps(self, run_id: str, limit: int = 50, cursor: str | None = None) -> Page:
+        return await self._read(lambda tx: runs.steps(tx, run_id, limit, cursor))
+
+    async def attributes(self, run_id: str, names: Sequence[str] | None = None) -> dict[str, str]:
+        return await self._read(lambda tx: runs.attributes(tx, run_id, names))
 
     async def queues(self) -> list[QueueInfo]:
         return await self._read(reading.queues)

@@ -23,7 +23,7 @@ Row = tuple[Any, ...]
 
 _decode = msgspec.json.Decoder().decode
 
-COUNTS = ("waiting", "scheduled", "blocked", "running", "succeeded", "failed", "cancelled", "broken")
+COUNTS = ("waiting", "scheduled", "blocked", "running", "succeeded", "failed", "cancelled", "broken", "passed")
 TOTALS = tuple(
     f"total_{name}" for name in ("processed", "succeeded", "failed", "retried", "lost", "cancelled", "broken")
 )
@@ -101,12 +101,12 @@ class Transaction:
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Take back all that a block did, and what was to follow from it, if it raises an error of the contract."""
+        """Take back all that a block did, and what was to follow from it, if it raises an error of the contract or `NotPlain`."""
         before = deepcopy((self._queues, self._workers, self.work, self.signals))
         self._connection.execute("SAVEPOINT attempt")
         try:
             yield
-        except TenureError:
+        except (TenureError, NotPlain):
             self._connection.execute("ROLLBACK TO attempt")
             self._connection.execute("RELEASE attempt")
             self._queues, self._workers, self.work, self.signals = before

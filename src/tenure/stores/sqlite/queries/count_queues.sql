@@ -2,9 +2,9 @@
 -- without a name reserves places at the back of the line, and the last of them comes back. The caller repeats the group of
 -- values for as many rows as it has. Also says whether any edge is open, for no more than a look.
 INSERT INTO tenure_queues (
-    name, seq, waiting, scheduled, blocked, running, succeeded, failed, cancelled, broken,
+    name, seq, waiting, scheduled, blocked, running, succeeded, failed, cancelled, broken, passed,
     total_processed, total_succeeded, total_failed, total_retried, total_lost, total_cancelled, total_broken
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (name) DO UPDATE SET
     seq = seq + excluded.seq,
     waiting = waiting + excluded.waiting,
@@ -15,6 +15,7 @@ ON CONFLICT (name) DO UPDATE SET
     failed = failed + excluded.failed,
     cancelled = cancelled + excluded.cancelled,
     broken = broken + excluded.broken,
+    passed = passed + excluded.passed,
     total_processed = total_processed + excluded.total_processed,
     total_succeeded = total_succeeded + excluded.total_succeeded,
     total_failed = total_failed + excluded.total_failed,

@@ -1,2 +1,6 @@
--- states_of: state and seq of the jobs with the ids in the JSON array ?1.
-SELECT id, state, seq FROM tenure_jobs WHERE id IN (SELECT value FROM json_each(?1))
+-- states_of: state and seq of the jobs with the ids in the JSON array ?1; for the id of a run, the state that the run is in.
+SELECT id, CASE
+    WHEN successor IS NULL OR id <> run_id THEN state
+    ELSE (SELECT last.state FROM tenure_jobs AS last WHERE last.run_id = tenure_jobs.id ORDER BY last.n DESC LIMIT 1)
+END, seq
+FROM tenure_jobs WHERE id IN (SELECT value FROM json_each(?1))

@@ -1,2 +1,4 @@
--- unblock: an edge of the job ?1 has closed; how many are left, and when it is to run.
-UPDATE tenure_jobs SET blocked_by = max(blocked_by - 1, 0) WHERE id = ?1 RETURNING state, blocked_by, run_at, queue
+-- unblock: so many edges of each job in the JSON array ?1 (id, number) have closed; how many are left, and when it is to run.
+UPDATE tenure_jobs SET blocked_by = max(blocked_by - (wanted.value ->> 1), 0)
+FROM json_each(?1) AS wanted WHERE tenure_jobs.id = wanted.value ->> 0
+RETURNING id, state, blocked_by, run_at, queue
