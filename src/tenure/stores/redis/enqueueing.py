@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tenure.errors import BlockerNotFound, InvalidOption, UniqueConflict
+from tenure.errors import BlockerNotFound, InvalidOption, MissingAttribute, UniqueConflict
 from tenure.job import NewJob, State
 from tenure.stores.base import Enqueued
-from tenure.stores.redis.records import STATES, Word, id_of, new_words
+from tenure.stores.redis.records import STATES, id_of
+from tenure.stores.redis.words import Word, new_words
 
 __all__ = ["answers", "refusal", "words"]
 
@@ -37,11 +38,13 @@ def answers(jobs: Sequence[NewJob], told: Sequence[Any]) -> list[Enqueued]:
     return found
 
 
-def refusal(jobs: Sequence[NewJob], told: Sequence[Any]) -> UniqueConflict | BlockerNotFound:
+def refusal(jobs: Sequence[NewJob], told: Sequence[Any]) -> UniqueConflict | BlockerNotFound | MissingAttribute:
     """Why these jobs cannot be enqueued."""
-    kind, index, ref = told
+    kind, index, about = told
     job = jobs[index]
+    if kind == b"attribute":
+        return MissingAttribute(job.task, about.decode())
     if kind == b"blocker":
-        return BlockerNotFound(id_of(ref))
+        return BlockerNotFound(id_of(about))
     assert job.unique is not None
-    return UniqueConflict(job.task, job.unique, id_of(ref))
+    return UniqueConflict(job.task, job.unique, id_of(about))

@@ -18,7 +18,7 @@ their seqs do, and every sorted set below that has places for members breaks its
 | `uniques`    | hash | task + NUL + unique key → until when it is held (0: until its job is final), and the ref of who holds it |
 | `windows`    | zset | entries of `uniques` that end with a window, by that end |
 | `waiters`    | hash | ref → the channels to tell when that job is final |
-| `kept`       | zset | refs of final jobs with a `keep` of their own, by its end |
+| `kept`       | zset | refs of final jobs with a `keep` of their own that have not handed over, by its end |
 | `queues`     | set  | names of all queues |
 | `paused`     | set  | names of the paused ones |
 | `arrivals`   | list | filled when a queue comes to exist, for those who serve patterns to look again |
@@ -33,12 +33,21 @@ their seqs do, and every sorted set below that has places for members breaks its
 | `blocked:QUEUE`     | zset | places by priority |
 | `held:QUEUE`        | zset | places of running jobs, by the end of the lease |
 | `expiring:QUEUE`    | zset | beside another: places of jobs that have not started, by when they are cancelled for that |
-| `parked:QUEUE`      | zset | beside `blocked`: places, by when they fail |
+| `parked:QUEUE`      | zset | beside `blocked`: places, by when their parking ends |
 | `ended:STATE:QUEUE` | zset | places of final jobs, by their end |
-| `apart:STATE:QUEUE` | zset | the same, of those that have a `keep` of their own |
+| `apart:STATE:QUEUE` | zset | the same, of those that the retention of the queue is not about: with a `keep` of their own, or a successor |
 | `totals:QUEUE`      | hash | what has happened, and how often |
 | `marker:QUEUE`      | list | one entry for each job that an idle worker may be woken for, up to a hundred |
 | `inbox:QUEUE`       | list | entries of other programs, the oldest first |
+
+| key of flows     | type | what it holds |
+|------------------|------|---|
+| `flows`          | set  | names of the flows that have runs |
+| `flow:FLOW`      | zset | refs of the runs of a flow, by number |
+| `current`        | hash | ref of a run that has handed over → the ref of its current step, and the queue of the step before |
+| `attributes:REF` | hash | the attributes of a run, by name |
+| `lookups`        | zset | flow, name, value, number and ref of what a run can be found by, so that equal ones stand together |
+| `found_by`       | hash | ref of a run → its lookups |
 
 | other key      | type | what it holds |
 |----------------|------|---|
@@ -56,8 +65,11 @@ __all__ = ["Keys", "spelled"]
 FIXED = ("meta", "jobs", "records", "recent", "order", "edges", "dependents", "uniques", "windows", "waiters", "kept", "queues",
          "paused", "arrivals", "holding", "workers")  # fmt: skip
 FAMILIES = ("line", "suspects", "scheduled", "blocked", "held", "expiring", "parked", "ended", "apart", "totals", "marker",
-            "inbox", "worker", "failures", "signals")  # fmt: skip
-"""Keys of which there are many: of each queue, worker or task one."""
+            "inbox", "worker", "failures", "signals", "flow", "attributes")  # fmt: skip
+"""Keys of which there are many: of each queue, worker, task, flow or run one."""
+
+OF_FLOWS = ("flows", "current", "lookups", "found_by")
+"""Whole keys too, but not declared: a call that has nothing to do with flows would pay for it."""
 
 
 class Keys:
@@ -77,6 +89,9 @@ class Keys:
     def inbox(self, queue: str) -> str:
         return f"{self._prefix}inbox:{queue}"
 
+    def attributes(self, run: bytes) -> bytes:
+        return f"{self._prefix}attributes:".encode() + run
+
     def channel(self, name: str) -> str:
         return f"{self._prefix}signals:{name}"
 
@@ -94,4 +109,6 @@ def _spell(name: re.Match[str]) -> str:
         return f"KEYS[{FIXED.index(name[1]) + 1}]"
     if name[1] in FAMILIES:
         return f"prefix .. '{name[1]}:'"
+    if name[1] in OF_FLOWS:
+        return f"prefix .. '{name[1]}'"
     raise ValueError(f"a script names a key that there is not: {name[0]}")

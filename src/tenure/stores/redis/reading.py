@@ -8,10 +8,23 @@ from typing import Any
 import msgspec
 
 from tenure.errors import InvalidOption
-from tenure.stores.base import Page, Pulse, QueueInfo, Search, Totals, WorkerInfo
-from tenure.stores.redis.records import STATES, Word, described
+from tenure.job import State
+from tenure.stores.base import Page, Pulse, QueueInfo, RunPage, RunRecord, RunSearch, Search, Totals, WorkerInfo
+from tenure.stores.redis.records import NUMBERS, described, id_of, ref_of
+from tenure.stores.redis.words import Word
 
-__all__ = ["page", "queue_info", "search_words", "worker_info"]
+__all__ = [
+    "attributes",
+    "page",
+    "queue_info",
+    "run_page",
+    "run_record",
+    "runs_words",
+    "search_words",
+    "steps_page",
+    "steps_words",
+    "worker_info",
+]
 
 _worker = msgspec.json.Decoder(WorkerInfo).decode
 _pulse = msgspec.json.Decoder(Pulse).decode
@@ -19,7 +32,7 @@ _pulse = msgspec.json.Decoder(Pulse).decode
 
 def search_words(search: Search) -> list[Word]:
     """A search as the script reads it; a cursor that is none raises `InvalidOption`."""
-    state = -1 if search.state is None else STATES.index(search.state)
+    state = -1 if search.state is None else NUMBERS[search.state]
     tag = "" if search.tag is None else f"={search.tag}"
     place = ("", "", "") if search.cursor is None else _place(search.cursor)
     return [state, search.queue or "", search.task or "", tag, search.limit, *place]
@@ -36,7 +49,11 @@ def _place(cursor: str) -> tuple[str, str, str]:
         case [group, score, seq] if group.isdigit() and seq.isdigit() and _is_number(score):
             return group, score, seq
         case _:
-            raise InvalidOption(f"{cursor!r:.80} is no cursor: take the one that came with the page before")
+            raise _no_cursor(cursor)
+
+
+def _no_cursor(cursor: str) -> InvalidOption:
+    return InvalidOption(f"{cursor!r:.80} is no cursor: take the one that came with the page before")
 
 
 def _is_number(text: str) -> bool:
@@ -45,6 +62,54 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+# Runs.
+
+
+def runs_words(search: RunSearch) -> list[Word]:
+    """A search for runs as the script reads it."""
+    state = -1 if search.state is None else NUMBERS[search.state]
+    lookup = () if search.lookup is None else search.lookup
+    cursor = search.cursor or ""
+    if search.cursor is not None and not cursor.isdigit():
+        raise _no_cursor(cursor)
+    return [search.flow or "", state, search.limit, cursor, *lookup]
+
+
+def run_page(told: Sequence[Any]) -> RunPage:
+    runs, cursor, looked_at = told
+    return RunPage([run_record(*each) for each in runs], None if cursor is None else cursor.decode(), looked_at)
+
+
+def run_record(
+    ref: bytes, flow: bytes, created_at: bytes, queue_before: bytes | None, told: Sequence[Any]
+) -> RunRecord:
+    step = described(told)
+    assert step is not None
+    before = None if queue_before is None else queue_before.decode()
+    completed = step.queue if step.state is State.SUCCEEDED else before
+    return RunRecord(id_of(ref), flow.decode(), float(created_at), step, completed)
+
+
+def steps_words(run_id: str, limit: int, cursor: str | None) -> list[Word]:
+    """What is asked of the steps of a run, from the one on that the cursor names."""
+    return [ref_of(run_id), limit, *(() if cursor is None else (ref_of(cursor),))]
+
+
+def steps_page(told: Sequence[Any]) -> Page:
+    steps, behind = told
+    found = [job for each in steps if (job := described(each)) is not None]
+    return Page(found, None if behind is None else id_of(behind), len(found))
+
+
+def attributes(told: Sequence[Any]) -> dict[str, str]:
+    """Names and values in turn, as far as there are values."""
+    pairs = zip(told[::2], told[1::2], strict=True)
+    return {name if isinstance(name, str) else name.decode(): text.decode() for name, text in pairs if text is not None}
+
+
+# Queues and workers.
 
 
 def queue_info(name: bytes, paused: int, *told: Any) -> QueueInfo:

@@ -5,15 +5,16 @@ What never changes is written once, by the producer, as a MessagePack array:
     [created_at, kind, task, queue, priority, options, payload, number]
 
 The script puts the time before and the number behind, each in nine bytes, so that it finds both without reading what is in
-between; it never reads the payload. `kind` is 0 for a job that only waits, runs and ends.
+between; it never reads the payload. `kind` is 0 for a job that only waits, runs and ends, or says what else there is to it.
 
 What changes is a record, an array of 15 that the scripts write (`parts/jobs.lua`):
 
-    [state, flags, fence, nonce, attempt, losses, misses, worker, started_at, run_at, parked_until, ended_at, result, error, seq]
+    [state, flags, fence, nonce, attempt, losses, misses, worker, started_at, run_at, parked, ended_at, result, error, seq]
 
 Its first 25 bytes and its last nine have a fixed layout, which is what lets a script check a token or move a job without
-unpacking anything. While the job runs its progress stands in the place of the result. Errors are JSON, or words of a script's
-own. Both arrays end with a number that is different for each job: Lua hashes only some of the bytes of a long text, the last
+unpacking anything. While the job runs its progress stands in the place of the result. `parked` is when the parking of a job
+ends, or that and the step which follows then; once it has ended, that step; and once the job has handed over, the ref of its
+successor. Errors are JSON, or words of a script's own. Both arrays end with a number that is different for each job: Lua hashes only some of the bytes of a long text, the last
 one always, and a thousand texts that differ elsewhere alone would all be hashed alike.
 """
 
@@ -21,36 +22,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from tenure.job import BlockerPolicy, ErrorInfo, JobRecord, NewJob, Progress, State
+from tenure.job import BlockerPolicy, ErrorInfo, JobRecord, Progress, State
 from tenure.lease import Lease, Token
-from tenure.lifecycle import (
-    EXPIRED,
-    WAIT_TIMEOUT,
-    Finish,
-    Park,
-    Requeue,
-    Transition,
-    blocker_failed,
-    failure_value,
-    lost,
-)
+from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, blocker_failed, failure_value, lost
 from tenure.stores.base import LeaseRequest
 
 __all__ = [
+    "NUMBERS",
+    "READS",
+    "SPECIAL",
     "STATES",
+    "STEP",
+    "Options",
     "described",
     "error_word",
     "id_of",
     "leased",
-    "new_words",
-    "nonce_word",
     "ref_of",
-    "step_words",
-    "token_word",
+    "ref_text",
 ]
 
 STATES = (
@@ -64,12 +58,13 @@ STATES = (
 )
 """By the number that they are stored as."""
 
-Word = str | bytes | int
-"""An argument of a script."""
+NUMBERS = {state: number for number, state in enumerate(STATES)}
+SPECIAL, _SOLO, _UNEXPIRING, STEP = 1, 8, 16, 64
+"""Flags of a record. The first and the last of them are also what the `kind` of a job consists of, with `READS`, and what a script
+has put there: that others wait for it which have come with it."""
 
-_NUMBERS = {state: number for number, state in enumerate(STATES)}
-_SOLO = 8
-_UNEXPIRING = 16
+READS = 4
+"""It is a step that reads attributes."""
 
 # Ids.
 
@@ -91,7 +86,22 @@ def id_of(ref: bytes) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-# New jobs.
+# What a job was enqueued with.
+
+_NIL = msgspec.Raw(b"\xc0")
+
+
+def ref_text(ref: bytes) -> msgspec.Raw:
+    """A ref in MessagePack, as text, which it is not: Lua knows no bytes there."""
+    size = len(ref)
+    head = (0xA0 | size).to_bytes() if size < 32 else b"\xda" + size.to_bytes(2)
+    return msgspec.Raw(head + ref)
+
+
+def _ref_in(text: bytes) -> bytes:
+    """The ref that is such a text, however long Lua or `ref_text` has made its head."""
+    head = text[0]
+    return text[1 if head < 0xC0 else 2 if head == 0xD9 else 3 :]
 
 
 class Options(msgspec.Struct, omit_defaults=True):
@@ -108,61 +118,22 @@ class Options(msgspec.Struct, omit_defaults=True):
     max_losses: int = 3
     edges: int = 0
     if_blocker_fails: BlockerPolicy = BlockerPolicy.FAIL
-    run_id: str | None = None
+    flow: str | None = None
+    reads: tuple[str, ...] = ()
+    run: msgspec.Raw = _NIL
+    """The ref of the run that the job is a step of, unless it begins that."""
+
+    def run_id(self, ref: bytes) -> str | None:
+        """The run that the job of this ref is a step of."""
+        if self.flow is None:
+            return None
+        return id_of(ref) if self.run is _NIL else _run_id(bytes(self.run))
 
 
-_pack = msgspec.msgpack.Encoder().encode
-_NOTHING = Options()
-
-
-def new_words(job: NewJob) -> list[bytes]:
-    """A new job as the scripts read it: ref, what is stored, head, and whom it waits for."""
-    edges = len(job.after)
-    special = (
-        edges > 0 or job.unique is not None or job.expires is not None or job.keep is not None or job.lease is not None
-    )
-    options = _NOTHING
-    if special or job.raw or job.tags or job.max_losses != 3 or job.max_attempts is not None or job.run_id is not None:
-        options = Options(
-            job.raw, job.expires, job.unique, job.window, job.tags, job.keep, job.lease, job.max_attempts,
-            job.max_losses, edges, job.if_blocker_fails, job.run_id,
-        )  # fmt: skip
-    stored = _pack((int(special), job.task, job.queue, job.priority, options, job.payload))
-    head = _pack((job.queue, job.priority, int(special), job.delay, job.run_at, edges, job.unique_raises))
-    # Without the byte that says how long the array is: the script writes another, and two fields more.
-    return [ref_of(job.id), stored[1:], head, *map(ref_of, job.after)]
-
-
-# Tokens and steps.
-
-
-def nonce_word(nonce: int) -> str:
-    return f"{nonce:016x}"
-
-
-def token_word(token: Token) -> bytes:
-    """A token as it stands in a record."""
-    return b"\xce%b\xb0%016x" % (token.fence.to_bytes(4), token.nonce)
-
-
-_FINAL = {state: number.to_bytes() for state, number in _NUMBERS.items()}
-_FINISH, _REQUEUE, _PARK = b"\x0a", b"\x0b", b"\x0c"
-
-
-def step_words(step: Transition) -> list[bytes]:
-    """What becomes of a job, as the scripts read it."""
-    if (
-        type(step) is Finish and step.error is None and not step.children
-    ):  # nearly every one; a match takes twice as long
-        return [_FINAL[step.state] + _pack(step.result)]
-    match step:
-        case Finish(state, result, error, children):
-            word = _FINISH + b"".join(map(_pack, (_NUMBERS[state], result, error_word(error), len(children))))
-            return [word, *(word for child in children for word in new_words(child))]
-        case Requeue(delay, run_at, counts, front, missed, error):
-            return [_REQUEUE + b"".join(map(_pack, (delay, run_at, counts, front, missed, error_word(error))))]
-        case Park(timeout):
-            return [_PARK + _pack(timeout)]
+@lru_cache(maxsize=2048)
+def _run_id(text: bytes) -> str:
+    """The id of a run. A worker meets the same one again and again."""
+    return id_of(_ref_in(text))
 
 
 # Records.
@@ -190,7 +161,7 @@ class Record(msgspec.Struct, array_like=True):
     worker: str | None
     started_at: float | None
     run_at: float | None
-    parked_until: float | None
+    parked: msgspec.Raw
     ended_at: float | None
     result: str | None
     error: str | None
@@ -214,31 +185,37 @@ def described(told: Sequence[Any] | None) -> JobRecord | None:
 
 
 def leased(
-    ref: bytes, stored: bytes, record: bytes | None, edges: Sequence[bytes], request: LeaseRequest, now: float
+    ref: bytes,
+    stored: bytes,
+    record: bytes | None,
+    edges: Sequence[bytes],
+    given: Sequence[bytes | None],
+    request: LeaseRequest,
+    now: float,
 ) -> Lease:
     """A job that was handed out for as long as the request says, unless it has a word in that itself.
 
-    One that is leased for the first time, and has nothing else about it, comes without a record.
+    One that is leased for the first time, and has nothing else about it, comes without a record. A step comes with what was
+    `given` of the attributes that it reads.
     """
     new = _stored(stored)
+    options = new.options
     number = 0 if ref.startswith(_TEXT) else int.from_bytes(ref)
+    attributes = None
+    if options.flow is not None:
+        attributes = {name: text.decode() for name, text in zip(options.reads, given, strict=False) if text is not None}
     if record is None:
-        options = new.options
         job = JobRecord(
             id_of(ref), new.task, new.queue, State.RUNNING, new.payload, options.raw, new.priority, new.number, None,
             new.created_at, 1, 0, 1, 0, options.max_attempts, options.max_losses, None, None, None, options.tags, None,
-            options.run_id, now, None, request.worker, request.ttl,
+            None if attributes is None else options.run_id(ref), now, None, request.worker, request.ttl, None, None,
+            None, 0, (), None, None, options.reads, attributes,
         )  # fmt: skip
         return Lease(job, Token(1, request.nonce), request.ttl, solo=False, number=number)
     held = _record(record)
-    ttl = request.ttl if new.options.lease is None else new.options.lease
-    job = _joined(ref, new, held, ttl, 0, edges)
+    ttl = request.ttl if options.lease is None else options.lease
+    job = _joined(ref, new, held, ttl, 0, edges, attributes)
     return Lease(job, Token(held.fence, request.nonce), ttl, bool(held.flags & _SOLO), number)
-
-
-def ref_of_lease(lease: Lease) -> bytes:
-    """The ref of a leased job, which its number is if the id is a UUID."""
-    return lease.number.to_bytes(16) if lease.number else ref_of(lease.job.id)
 
 
 def _job(
@@ -247,12 +224,18 @@ def _job(
     new = _stored(stored)
     if record is not None:
         return _joined(ref, new, _record(record), lease_left, open_edges, edges)
-    untouched = Record(1, 0, 0, "", 0, 0, 0, None, None, None, None, None, None, None, new.number)
+    untouched = Record(1, 0, 0, "", 0, 0, 0, None, None, None, _NIL, None, None, None, new.number)
     return _joined(ref, new, untouched, None, 0, edges)
 
 
 def _joined(
-    ref: bytes, new: Stored, record: Record, lease_left: float | None, open_edges: int, edges: Sequence[bytes]
+    ref: bytes,
+    new: Stored,
+    record: Record,
+    lease_left: float | None,
+    open_edges: int,
+    edges: Sequence[bytes],
+    attributes: dict[str, str] | None = None,
 ) -> JobRecord:
     state, options = STATES[record.state], new.options
     expires_at = None
@@ -262,15 +245,26 @@ def _joined(
     if state is State.RUNNING and result is not None:
         progress = _progress(result)
         result = None
-    blocked_by = open_edges + (record.parked_until is not None) if state is State.BLOCKED else 0
+    parked, on_timeout, successor = _parking(state, bytes(record.parked))
+    blocked_by = open_edges + parked if state is State.BLOCKED else 0
     return JobRecord(
         id_of(ref), new.task, new.queue, state, new.payload, options.raw, new.priority, record.seq, record.run_at,
         new.created_at, record.attempt, record.losses, record.fence, record.misses, options.max_attempts,
-        options.max_losses, options.lease, options.keep, expires_at, options.tags, options.unique, options.run_id,
-        record.started_at, record.ended_at, record.worker, lease_left, result,
+        options.max_losses, options.lease, options.keep, expires_at, options.tags, options.unique,
+        options.run_id(ref), record.started_at, record.ended_at, record.worker, lease_left, result,
         None if record.error is None else _error_of(record.error), progress, blocked_by,
-        tuple(map(_given, edges)) if edges else (),
+        tuple(map(_given, edges)) if edges else (), successor, on_timeout, options.reads, attributes,
     )  # fmt: skip
+
+
+def _parking(state: State, parked: bytes) -> tuple[bool, str | None, str | None]:
+    """Whether a job is parked, the step that follows because its parking has ended, and its successor."""
+    if parked == b"\xc0":
+        return False, None, None
+    if state.final:
+        return False, None, id_of(_ref_in(parked))
+    found = msgspec.msgpack.decode(parked)
+    return (False, found, None) if isinstance(found, str) else (True, None, None)
 
 
 def _given(edge: bytes) -> str | None:

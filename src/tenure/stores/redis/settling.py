@@ -6,13 +6,15 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
+from tenure.errors import MissingAttribute
 from tenure.job import State
 from tenure.lifecycle import Finish
 from tenure.stores.base import LEASE_LOST, NOT_FOUND, OK, Settlement, Verdict, refused
 from tenure.stores.redis.enqueueing import refusal
-from tenure.stores.redis.records import STATES, Word, id_of, ref_of_lease, step_words, token_word
+from tenure.stores.redis.records import STATES, id_of, ref_of
+from tenure.stores.redis.words import Word, ref_of_lease, step_words, token_word
 
-__all__ = ["operated", "verdicts", "words"]
+__all__ = ["completed", "completion_words", "operated", "verdicts", "words"]
 
 _PLAIN = (OK, LEASE_LOST, NOT_FOUND)
 
@@ -44,8 +46,26 @@ def verdicts(settlements: Sequence[Settlement], told: Sequence[Any]) -> list[Ver
 def _refused(settlement: Settlement, told: Sequence[Any]) -> Verdict:
     step = settlement[1]
     assert isinstance(step, Finish)
-    error = refusal(step.children, told[1:])
-    return refused(str(error), other=id_of(told[3]))
+    return _cannot_come(step, told[1:])
+
+
+def _cannot_come(step: Finish, told: Sequence[Any]) -> Verdict:
+    """A step whose children or successor cannot be enqueued."""
+    jobs = step.children if step.successor is None else (*step.children, step.successor)
+    error = refusal(jobs, told)
+    return refused(str(error), other=None if isinstance(error, MissingAttribute) else id_of(told[2]))
+
+
+def completion_words(job_id: str, step: Finish) -> list[Word]:
+    """A completion from outside, as the script reads it."""
+    return [ref_of(job_id), *step_words(step)]
+
+
+def completed(step: Finish, told: Any) -> Verdict:
+    """What became of it."""
+    if not isinstance(told, int) and told[1] in {b"attribute", b"blocker", b"unique"}:
+        return _cannot_come(step, told[1:])
+    return operated([told])[0]
 
 
 _REASONS = {
@@ -54,6 +74,7 @@ _REASONS = {
     b"not scheduled": "it is not scheduled",
     b"gone": "job {other}, which it waits for, is gone",
     b"unique": "job {other} holds its unique key",
+    b"handed over": "it has handed over to job {other}",
 }
 
 
@@ -65,4 +86,5 @@ def operated(told: Iterable[Any]) -> list[Verdict]:
 def _stands_in_the_way(reason: bytes, number: int, ref: bytes | None = None) -> Verdict:
     other = None if ref is None else id_of(ref)
     state: State = STATES[number]
-    return refused(_REASONS[reason].format(other=other), state=state, other=other)
+    in_the_way = None if reason == b"handed over" else other
+    return refused(_REASONS[reason].format(other=other), state=state, other=in_the_way)

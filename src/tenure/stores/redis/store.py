@@ -18,7 +18,7 @@ from tenure.errors import HasDependents, LayoutTooNew, StoreError, StoreUnavaila
 from tenure.inbox import ENTRY_LIMIT
 from tenure.job import JobRecord, NewJob
 from tenure.lease import AbortReason
-from tenure.lifecycle import kept_reason
+from tenure.lifecycle import Finish, kept_reason
 from tenure.options import Retention
 from tenure.patterns import expand, has_patterns
 from tenure.stores.base import (
@@ -33,6 +33,9 @@ from tenure.stores.base import (
     QueueInfo,
     Reaped,
     Renewal,
+    RunPage,
+    RunRecord,
+    RunSearch,
     Search,
     Settlement,
     Signal,
@@ -46,22 +49,13 @@ from tenure.stores.redis import enqueueing, health, reading, settling
 from tenure.stores.redis.address import Address
 from tenure.stores.redis.keys import Keys
 from tenure.stores.redis.link import Link
-from tenure.stores.redis.records import (
-    Word,
-    described,
-    error_word,
-    id_of,
-    leased,
-    new_words,
-    nonce_word,
-    ref_of,
-    token_word,
-)
+from tenure.stores.redis.records import described, error_word, id_of, leased, ref_of
 from tenure.stores.redis.scripts import scripts
+from tenure.stores.redis.words import Word, new_words, nonce_word, token_word
 
 __all__ = ["RedisStore"]
 
-LAYOUT = 1
+LAYOUT = 2
 """The newest version of `keys.py` and `records.py` that this Tenure knows."""
 
 LISTENING_WITHIN = 1.0
@@ -143,7 +137,7 @@ class RedisStore(Store):
         if not jobs:
             self._check_open()
             return []
-        if any(job.unique_raises or job.after for job in jobs):
+        if any(job.unique_raises or job.after or (job.step is not None and job.step.needs) for job in jobs):
             return await self._enqueue(jobs)
         return await self._joiner.enqueue(jobs)
 
@@ -254,8 +248,8 @@ class RedisStore(Store):
     async def cancel(self, ids: Sequence[str]) -> list[Verdict]:
         return settling.operated(await self._run("cancel", [ref_of(id_) for id_ in ids]))
 
-    async def complete(self, job_id: str, result: str) -> Verdict:
-        return settling.operated(await self._run("complete", (result, ref_of(job_id))))[0]
+    async def complete(self, job_id: str, step: Finish) -> Verdict:
+        return settling.completed(step, await self._run("complete", settling.completion_words(job_id, step)))
 
     async def retry(self, ids: Sequence[str]) -> list[Verdict]:
         return settling.operated(await self._run("retry", [ref_of(id_) for id_ in ids]))
@@ -294,6 +288,24 @@ class RedisStore(Store):
 
     async def search(self, search: Search) -> Page:
         return reading.page(await self._run("search", reading.search_words(search)))
+
+    async def run(self, run_id: str) -> RunRecord | None:
+        told = await self._run("run", (ref_of(run_id),))
+        return None if told is None else reading.run_record(*told)
+
+    async def runs(self, search: RunSearch) -> RunPage:
+        return reading.run_page(await self._run("runs", reading.runs_words(search)))
+
+    async def steps(self, run_id: str, limit: int = 50, cursor: str | None = None) -> Page:
+        return reading.steps_page(await self._run("steps", reading.steps_words(run_id, limit, cursor)))
+
+    async def attributes(self, run_id: str, names: Sequence[str] | None = None) -> dict[str, str]:
+        self._check_open()
+        key = self._keys.attributes(ref_of(run_id))
+        if names is None:
+            return reading.attributes(await self._link.command("HGETALL", key))
+        found = await self._link.command("HMGET", key, *names) if names else ()
+        return reading.attributes([word for pair in zip(names, found, strict=True) for word in pair])
 
     async def queues(self) -> list[QueueInfo]:
         found = [reading.queue_info(*told) for told in await self._run("queues", ())]
@@ -358,11 +370,11 @@ def _request(request: LeaseRequest) -> list[Word]:
 
 
 def _leased(request: LeaseRequest, told: Sequence[Any]) -> Leased:
-    refs, stored, records, edges, time_, suspect_waiting, due_in, something_in_inbox = told
-    given, now = dict(edges), float(time_)
+    refs, stored, records, edges, attributes, time_, suspect_waiting, due_in, something_in_inbox = told
+    results, given, now = dict(edges), dict(attributes), float(time_)
     return Leased(
         [
-            leased(ref, new, record, given.get(index, ()), request, now)
+            leased(ref, new, record, results.get(index, ()), given.get(index, ()), request, now)
             for index, (ref, new, record) in enumerate(zip(refs, stored, records, strict=True))
         ],
         suspect_waiting=bool(suspect_waiting),

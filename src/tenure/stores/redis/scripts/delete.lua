@@ -1,16 +1,30 @@
--- delete: remove these jobs, all or none. If a blocked job outside the list waits for one of them, then those go too, and
+-- delete: remove these jobs, all or none, and with a step its run. If a blocked job outside the list waits for one of them, then those go too, and
 -- theirs, if `cascade`; else it is refused.
 -- Arguments: cascade, refs. Answers: the refs of those that went; if it was refused then for whom, and who waits for it.
--- include: step, draining, totals, jobs, unique, edges, ending, recent, done
+-- include: step, draining, totals, jobs, flows, runs, unique, edges, ending, recent, done
 
 local cascade = Step.arg() == '1'
 local going, refs, chosen = {}, {}, {}
-for _, ref in ipairs(Step.rest()) do
-  local job = Jobs.load(ref)
-  if job and not chosen[job.ref] then
+
+-- A job, and behind it the other steps of its run, as far as they have not been chosen yet.
+local function whole(job)
+  local found = { job }
+  for _, step in ipairs(Runs.whole(job)) do
+    if step ~= job and not chosen[step.ref] then found[#found + 1] = step end
+  end
+  return found
+end
+
+local function choose(jobs)
+  for _, job in ipairs(jobs) do
     chosen[job.ref] = true
     going[#going + 1] = job
   end
+end
+
+for _, ref in ipairs(Step.rest()) do
+  local job = Jobs.load(ref)
+  if job and not chosen[job.ref] then choose(whole(job)) end
 end
 for next = 1, math.huge do
   local job = going[next]
@@ -19,10 +33,9 @@ for next = 1, math.huge do
   for _, dependent in ipairs(Ending.blocked_on(job)) do
     if not chosen[dependent.ref] then
       if cascade then
-        chosen[dependent.ref] = true
-        going[#going + 1] = dependent
+        choose(whole(dependent))
       else
-        others[#others + 1] = dependent.ref
+        for _, each in ipairs(whole(dependent)) do others[#others + 1] = each.ref end
       end
     end
   end

@@ -1,13 +1,13 @@
 -- enqueue: store all of these jobs, or none of them and say which one stands in the way.
--- Arguments: how many; then of each its ref, what is stored of it, its head, and the refs of those that it waits for.
--- Answers: a refusal {kind, index, ref}; else what differs from a new job that waits: {index, state, the holder's ref if it
+-- Arguments: how many; then each as `Adding.read` reads it.
+-- Answers: a refusal {kind, index, ref or name}; else what differs from a new job that waits: {index, state, the holder's ref if it
 -- is a duplicate}, for each.
--- include: step, adding, recent
+-- include: step, flows, adding, recent
 
 local jobs, plain, refs, seen = Adding.read_all(tonumber(Step.arg())), true, {}, {}
 for i, new in ipairs(jobs) do
   refs[i] = new.ref
-  plain = plain and new.head.plain and not new.head.run_at and not seen[new.ref]
+  plain = plain and new.head.plain and not new.head.run_at and not new.head.needs and not seen[new.ref]
   seen[new.ref] = true
 end
 for _, known in ipairs(plain and Step.fields_of(Key.jobs, refs) or {}) do
@@ -24,7 +24,7 @@ if plain then
 end
 
 -- Behind the return, so that nothing of this is made for an enqueue that needs none of it.
--- include: totals, jobs, unique, edges, ending, enqueueing, done
+-- include: totals, jobs, runs, unique, edges, ending, enqueueing, done
 
 local coming, refusal = New.plan(jobs)
 if not coming then return refusal end
@@ -32,7 +32,7 @@ local others = New.add_all(coming)
 local answers = {}
 for i, new in ipairs(jobs) do
   if new.known or Step.loaded[new.ref] then
-    answers[#answers + 1] = { i - 1, Jobs.load(new.leads_to).state, new.duplicate and new.leads_to }
+    answers[#answers + 1] = { i - 1, Runs.meant(new.leads_to).state, new.duplicate and new.leads_to }
   end
 end
 Ending.drop_unkept(others)

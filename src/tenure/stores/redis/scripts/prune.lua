@@ -2,7 +2,7 @@
 -- window.
 -- Arguments: limit; the default retention (seconds for succeeded and cancelled, for failed and broken, count); then for
 -- each queue that has its own: name and retention.
--- include: step, draining, totals, jobs, unique, edges, ending, recent, done
+-- include: step, draining, totals, jobs, flows, runs, unique, edges, ending, recent, done
 
 local limit = tonumber(Step.arg())
 local function read_retention()
@@ -30,9 +30,9 @@ local function drop(refs)
       plain[ref] = record
       pruned = pruned + 1
     else
-      local job = Jobs.load(ref)
-      if Ending.removable(job) then
-        Ending.remove(job)
+      local going = Ending.removable(Jobs.load(ref))
+      if going then
+        Ending.remove_all(going)
         pruned = pruned + 1
       end
     end

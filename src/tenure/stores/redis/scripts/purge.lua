@@ -1,7 +1,7 @@
 -- purge: delete up to so many jobs of this queue that are not held; how many went. Blocked ones first, the newest first, so
--- that dependents go before what they wait for.
+-- that dependents go before what they wait for. A run goes as a whole.
 -- Arguments: the queue, limit.
--- include: step, draining, totals, jobs, unique, edges, ending, recent, done
+-- include: step, draining, totals, jobs, flows, runs, unique, edges, ending, recent, done
 
 local queue, limit = Step.arg(), tonumber(Step.arg())
 local going = {}
@@ -25,6 +25,9 @@ choose(newest)
 for _, family in ipairs({ Key.scheduled, Key.line, Key.suspects }) do
   if #going < limit then choose(redis.call('ZRANGE', family .. queue, 0, limit - #going - 1)) end
 end
-local number = #going
-Ending.delete_all(going)
+local number, whole = #going, {}
+for _, job in ipairs(going) do
+  for _, each in ipairs(Runs.whole(job)) do whole[#whole + 1] = each end
+end
+Ending.delete_all(whole)
 return Step.done(number)

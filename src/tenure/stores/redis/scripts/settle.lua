@@ -1,6 +1,6 @@
 -- settle: apply each step and give up its lease, both or neither; one verdict each: 0 ok, 1 lease lost, 2 not found, or
--- {3, kind, index of the child, ref} if its children cannot be enqueued.
--- Arguments: as `Settling.read` reads them.
--- include: step, draining, totals, jobs, unique, edges, ending, adding, enqueueing, settling, recent, done
+-- {3, kind, index of the job, ref or name} if its children or its successor cannot be enqueued.
+-- Arguments: as `Settlements.read` reads them.
+-- include: step, draining, totals, jobs, flows, runs, unique, edges, ending, adding, enqueueing, settlements, handing, closing, settling, recent, done
 
 return Step.done(Settling.settle())

@@ -1,7 +1,7 @@
 -- take_in: turn entries of a queue's inbox into jobs, each in the step in which it goes; how many went. Stops at the first
 -- that is not what the caller has seen there: another has been quicker.
 -- Arguments: the queue, how many; then of each the entry, its error if it cannot be read, and the job as in enqueue.
--- include: step, totals, jobs, unique, edges, ending, adding, enqueueing, recent, done
+-- include: step, totals, jobs, flows, runs, unique, edges, ending, adding, enqueueing, recent, done
 
 local queue, taken, broken = Step.arg(), {}, {}
 for i = 1, tonumber(Step.arg()) do

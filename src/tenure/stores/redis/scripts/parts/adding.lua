@@ -4,24 +4,34 @@ local Adding = later(function(Adding)
 
 local heads = {}
 
+local STEP = 64  -- kinds from here on are of steps of a run
+
 -- The next of a step's new jobs from its arguments: ref, what is stored of it, its head, which jobs that are alike share, and
--- the refs of those that it waits for.
+-- the refs of those that it waits for; of a step of a run that, unless it begins it, and what it begins with.
 function Adding.read()
-  local new = { ref = Step.arg(), stored = Step.arg() }
-  local head = Step.arg()
+  local at = Step.read_so_far
+  Step.read_so_far = at + 3
+  local new, head = { ref = ARGV[at + 1], stored = ARGV[at + 2] }, ARGV[at + 3]
   local known = heads[head]
   if not known then
-    local queue, priority, kind, delay, run_at, edges, raises, _
-    _, queue, priority, kind, delay, run_at, edges, raises = cmsgpack.unpack_limit(head, 7, 1)
+    local more, queue, priority, kind, delay, run_at, edges, raises = cmsgpack.unpack_limit(head, 7, 1)
     run_at = run_at or (delay > 0 and Step.now + delay) or nil
     known = { queue = queue, priority = tostring(priority), run_at = run_at and run_at > Step.now and run_at or nil,
-              edges = edges, raises = raises, plain = kind == 0 }
+              edges = edges, raises = raises, plain = kind % 2 == 0 }
+    if kind >= STEP then
+      local _
+      _, known.flow, known.begins, known.needs, known.names, known.lookups = cmsgpack.unpack_limit(head, 5, more)
+    end
     heads[head] = known
   end
   new.head = known
   if known.edges > 0 then
     new.after = {}
     for position = 1, known.edges do new.after[position] = Step.arg() end
+  end
+  if known.flow then
+    new.run = known.begins and new.ref or Step.arg()
+    new.writes = Flows.read(known.names, known.lookups)
   end
   return new
 end
@@ -36,7 +46,7 @@ end
 function Adding.store(coming)
   local last = Step.draw(#coming)
   local before, after = '\152\203' .. struct.pack('>d', Step.now), '\207\0\0'
-  local stored, recent, lines, others = {}, {}, {}, {}
+  local stored, recent, lines, others, steps = {}, {}, {}, {}, {}
   for i, new in ipairs(coming) do
     local seq, head = Step.seq_of(last + i), new.head
     new.stored = before .. new.stored .. after .. seq
@@ -53,9 +63,14 @@ function Adding.store(coming)
     else
       others[#others + 1] = new
     end
+    if head.flow then
+      new.number = last + i
+      steps[#steps + 1] = new
+    end
   end
   Step.each_chunk('HSET', Key.jobs, stored)
   Step.each_chunk('RPUSH', Key.recent, recent)
+  if #steps > 0 then Flows.enter(steps) end
   -- Every hundredth job pays for all hundred.
   local hundreds = math.floor((last + #coming) / 100) - math.floor(last / 100)
   Step.to_sweep = Step.to_sweep + 200 * hundreds

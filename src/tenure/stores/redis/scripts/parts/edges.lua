@@ -20,14 +20,32 @@ function Edges.name(blocker, dependent, position)
   return Edges.to(blocker) .. dependent.number .. struct.pack('>I4', position) .. dependent.ref
 end
 
--- The open edges to a job, those of the dependent that was enqueued first coming first: pairs of dependent and position.
+-- The open edges to a job, those of the dependent that was enqueued first coming first: dependent, position, and the blocker.
 function Edges.open_to(job)
   if not Jobs.has(job, flag.blocks) then return {} end
   local first, found = Edges.to(job.ref), {}
   local names = redis.call('ZRANGEBYLEX', Key.dependents, '[' .. first, '(' .. first .. '\255\255\255\255\255\255')
   for i = 1, #names do
-    found[i] = { string.sub(names[i], #first + 11), (struct.unpack('>I4', names[i], #first + 7)) }
+    local number, position = struct.unpack('>I6I4', names[i], #first + 1)
+    found[i] = { string.sub(names[i], #first + 11), position, job.ref, number }
   end
+  return found
+end
+
+-- The same of several jobs.
+function Edges.open_to_any(jobs)
+  if #jobs == 1 then return Edges.open_to(jobs[1]) end
+  local found = {}
+  for _, job in ipairs(jobs) do
+    for _, edge in ipairs(Edges.open_to(job)) do
+      found[#found + 1] = edge
+      edge.at = #found
+    end
+  end
+  table.sort(found, function(one, other)
+    if one[4] ~= other[4] then return one[4] < other[4] end
+    return one.at < other.at
+  end)
   return found
 end
 
@@ -48,7 +66,7 @@ end
 -- Close one edge; with the last one the dependent comes in line, if it still waits.
 function Edges.close(blocker, dependent, position, given)
   redis.call('HSET', Key.edges, Edges.field(dependent.ref, position), given)
-  redis.call('ZREM', Key.dependents, Edges.name(blocker.ref, dependent, position))
+  redis.call('ZREM', Key.dependents, Edges.name(blocker, dependent, position))
   local open = redis.call('HINCRBY', Key.edges, Edges.open_field(dependent.ref), -1)
   if open == 0 and dependent.state == is.blocked then Jobs.join(dependent, dependent.run_at) end
 end

@@ -32,7 +32,8 @@ function Ending.id_of(ref)
   return string.gsub(hex, '^(%x%x%x%x%x%x%x%x)(%x%x%x%x)(%x%x%x%x)(%x%x%x%x)', '%1-%2-%3-%4-') .. ''
 end
 
--- End one job: its record, token (which is remembered if it has `settled` the job), key, counters and waiters.
+-- End one job: its record, token (which is remembered if it has `settled` the job), key, counters and waiters. One that hands
+-- over has its successor by now.
 function Ending.finish(job, state, result, error, by, settled)
   Jobs.take(job)
   job.state, job.ended = state, Step.now
@@ -41,20 +42,23 @@ function Ending.finish(job, state, result, error, by, settled)
   if state == is.succeeded then job.error = nil else job.error = error or job.error end
   if not settled then job.nonce = no_nonce end
   Jobs.put(job)
-  if job.options.unique and (state == is.cancelled or not job.options.window) then Unique.free(job) end
   Totals.count(name_of[state], job.queue, by)
-  if Jobs.has(job, flag.awaited) then Ending.tell_waiters(job, 'done') end
+  for _, each in ipairs(Runs.over(job)) do
+    if each.options.unique and (state == is.cancelled or not each.options.window) then Unique.free(each) end
+    if Jobs.has(each, flag.awaited) then Ending.tell_waiters(each, 'done') end
+  end
 end
 
--- Tell one dependent how a blocker of its has ended; true if that was its own end.
-function Ending.tell_dependent(blocker, ended, dependent, position)
+-- Tell one dependent how a blocker of its has ended; true if that was its own end. What it waits for, by that ref, is the
+-- blocker itself or the run that has ended with it.
+function Ending.tell_dependent(blocker, ended, dependent, position, ref)
   local policy = dependent.options.if_blocker_fails
   if ended == 'succeeded' then
-    Edges.close(blocker, dependent, position, blocker.result and 'R' .. blocker.result or 'N')
+    Edges.close(ref, dependent, position, blocker.result and 'R' .. blocker.result or 'N')
   elseif policy == 'proceed' then
-    Edges.close(blocker, dependent, position, 'F' .. cmsgpack.pack({ Ending.id_of(blocker.ref), ended, blocker.error }))
+    Edges.close(ref, dependent, position, 'F' .. cmsgpack.pack({ Ending.id_of(ref), ended, blocker.error }))
   elseif dependent.state == is.blocked and (policy ~= 'wait' or ended == 'deleted') then
-    Ending.finish(dependent, is.failed, nil, 'blocker_failed ' .. ended .. ' ' .. Ending.id_of(blocker.ref))
+    Ending.finish(dependent, is.failed, nil, 'blocker_failed ' .. ended .. ' ' .. Ending.id_of(ref))
     return true
   end
 end
@@ -65,9 +69,9 @@ function Ending.follow(first, how)
   for next = 1, math.huge do
     if not following[next] then return failed end
     local blocker, ended = unpack(following[next])
-    for _, edge in ipairs(Edges.open_to(blocker)) do
+    for _, edge in ipairs(Edges.open_to_any(ended == 'deleted' and { blocker } or Runs.over(blocker))) do
       local dependent = Jobs.load(edge[1])
-      if Ending.tell_dependent(blocker, ended, dependent, edge[2]) then
+      if Ending.tell_dependent(blocker, ended, dependent, edge[2], edge[3]) then
         failed[#failed + 1] = dependent
         following[#following + 1] = { dependent, 'failed' }
       end
@@ -75,16 +79,20 @@ function Ending.follow(first, how)
   end
 end
 
--- A job, and whom its end in this state will take along, by `follow`; by ref, changing nothing.
+-- Whose keys come free by the end of a job in this state: its own, and those of whom that will take along, by `follow`. By
+-- ref, changing nothing.
 function Ending.with_doomed(first, state)
-  local found, following = { [first.ref] = first }, { state ~= is.succeeded and first or nil }
+  local found, doomed, following = {}, { [first.ref] = true }, { first }
   for next = 1, math.huge do
-    if not following[next] then return found end
-    for _, edge in ipairs(Edges.open_to(following[next])) do
+    local job = following[next]
+    if not job then return found end
+    local over = Runs.over(job)
+    for _, each in ipairs(over) do found[each.ref] = each end
+    for _, edge in ipairs(state ~= is.succeeded and Edges.open_to_any(over) or {}) do
       local dependent = Jobs.load(edge[1])
       local policy = dependent.options.if_blocker_fails
-      if not found[dependent.ref] and dependent.state == is.blocked and policy ~= 'proceed' and policy ~= 'wait' then
-        found[dependent.ref] = dependent
+      if not doomed[dependent.ref] and dependent.state == is.blocked and policy ~= 'proceed' and policy ~= 'wait' then
+        doomed[dependent.ref] = true
         following[#following + 1] = dependent
       end
     end
@@ -102,11 +110,20 @@ function Ending.blocked_on(job)
   return found
 end
 
--- Whether nobody has a claim on the record of a final job.
+-- Whether nobody has a claim on the record of a final job, or of any other step if it is the last of a run; what goes then.
 function Ending.removable(job)
-  if Jobs.has(job, flag.awaited) and job.ended + AWAITED_FOR > Step.now then return false end
-  if job.options.unique and Unique.holder_of(job.task, job.options.unique) == job.ref then return false end
-  return #Ending.blocked_on(job) == 0
+  if job.successor then return false end
+  local whole = Runs.whole(job)
+  for _, each in ipairs(whole) do
+    if Jobs.has(each, flag.awaited) and job.ended + AWAITED_FOR > Step.now then return false end
+    if each.options.unique and Unique.holder_of(each.task, each.options.unique) == each.ref then return false end
+    if #Ending.blocked_on(each) > 0 then return false end
+  end
+  return whole
+end
+
+function Ending.remove_all(jobs)
+  for _, job in ipairs(jobs) do Ending.remove(job) end
 end
 
 -- Take a job out of everything that knows it. Edges of others to it stay open, for there is nothing to close them with.
@@ -124,13 +141,15 @@ function Ending.remove(job)
     redis.call('HDEL', Key.edges, Edges.field(job.ref, position), Edges.open_field(job.ref))
   end
   if Jobs.has(job, flag.awaited) then Ending.tell_waiters(job, 'deleted') end
+  if Runs.begins(job) then Flows.remove(job.ref, job.options.flow, struct.unpack('>I6', job.number)) end
 end
 
 -- Remove those of these jobs that have ended and are not kept at all.
 function Ending.drop_unkept(jobs)
   for _, job in ipairs(jobs) do
     local unkept = job.options.keep == 0 and Step.loaded[job.ref] and Jobs.final(job.state)
-    if unkept and Ending.removable(job) then Ending.remove(job) end
+    local going = unkept and Ending.removable(job)
+    if going then Ending.remove_all(going) end
   end
 end
 

@@ -3,7 +3,8 @@
 local New = later(function(New)
 
 -- Decide about each new job, changing nothing. Gives what is to come, and for each job the ref that it leads to and whether
--- that is an older job's; or nil, and why the whole call is refused: its kind, which job it is about, and who is in the way.
+-- that is an older job's; or nil, and why the whole call is refused: its kind, which job it is about, and who is in the way or
+-- which attribute is missing.
 -- Those in `ending` have become final before these come, so that their keys, unless they are held for a window, are free to take.
 function New.plan(jobs, ending)
   local refs = {}
@@ -38,6 +39,8 @@ function New.plan(jobs, ending)
           end
           new.after[position] = blocker
         end
+        local missing = new.head.needs and Flows.missing(new.run, new.head.needs)
+        if missing then return nil, { 'attribute', i - 1, missing } end
         comes[new.ref] = true
         coming[#coming + 1] = new
         new.leads_to = new.ref
@@ -47,26 +50,55 @@ function New.plan(jobs, ending)
   return coming
 end
 
--- Enter the edges of a new job, and let blockers that have ended already count at once.
-function New.tie(job, after)
-  redis.call('HSET', Key.edges, Edges.open_field(job.ref), #after)
-  for position, ref in ipairs(after) do
-    redis.call('HSET', Key.edges, Edges.field(job.ref, position), 'O' .. ref)
-    redis.call('ZADD', Key.dependents, 0, Edges.name(ref, job, position))
-    Jobs.mark(Jobs.load(ref), flag.blocks)
+-- Note on those of these jobs that others of them wait for that they block, which is then part of what is stored of them.
+function New.mark_blockers(coming)
+  local by_ref = {}
+  for _, new in ipairs(coming) do
+    for _, ref in ipairs(new.after or {}) do
+      local blocker = by_ref[ref]
+      if blocker and not blocker.blocks then
+        blocker.stored = string.char(string.byte(blocker.stored) + flag.blocks) .. string.sub(blocker.stored, 2)
+        blocker.blocks = true
+      end
+    end
+    by_ref[new.ref] = new
   end
+  return by_ref
+end
+
+-- Enter the edges of a new job, and let blockers that have ended already count at once. Of those that come in this very step
+-- only the ones with more about them than a place in line can have ended. Gives whom the end of the new job, if that is what it
+-- comes to, has taken along: those who wait for its run may wait no longer.
+function New.tie(job, after, coming)
+  local edges, names, others = { Edges.open_field(job.ref), #after }, {}, {}
+  for position, ref in ipairs(after) do
+    edges[2 * position + 1], edges[2 * position + 2] = Edges.field(job.ref, position), 'O' .. ref
+    names[2 * position - 1], names[2 * position] = 0, Edges.name(ref, job, position)
+    if not coming[ref] or Step.loaded[ref] then others[#others + 1] = ref end
+  end
+  Step.each_chunk('HSET', Key.edges, edges)
+  Step.each_chunk('ZADD', Key.dependents, names)
+  if #others == 0 then return {} end
+  Jobs.load_all(others)
+  for _, ref in ipairs(others) do Jobs.mark(Jobs.load(ref), flag.blocks) end
+  local failed = {}
   job.coming = true
   for position, ref in ipairs(after) do
-    local blocker = Jobs.load(ref)
-    if Jobs.final(blocker.state) then Ending.tell_dependent(blocker, name_of[blocker.state], job, position) end
+    local blocker = (not coming[ref] or Step.loaded[ref]) and Runs.meant(ref)
+    if blocker and Jobs.final(blocker.state) then
+      local over = Ending.tell_dependent(blocker, name_of[blocker.state], job, position, ref)
+      if over then failed = Ending.follow(job, 'failed') end
+    end
   end
   job.coming = false
+  return failed
 end
 
 -- Store jobs that nothing stands in the way of: in line, scheduled, blocked, or failed with their blocker at once. Gives
--- those that have more about them than a place in line.
+-- those that have more about them than a place in line, and whom they have taken along.
 function New.add_all(coming)
   if #coming == 0 then return {} end
+  local by_ref = New.mark_blockers(coming)
   local others = Adding.store(coming)
   if redis.call('EXISTS', Key.dependents) == 1 then
     -- A job that had gone and comes back may have been waited for all the while.
@@ -74,17 +106,22 @@ function New.add_all(coming)
       if Edges.any_to(new.ref) then Jobs.mark(Jobs.load(new.ref), flag.blocks) end
     end
   end
-  for i, new in ipairs(others) do
+  local found = {}
+  for _, new in ipairs(others) do
     local job = Step.loaded[new.ref] or Jobs.parse(new.ref, new.stored)
     job.run_at = new.head.run_at
     if new.after then job.state = is.blocked end
     Jobs.put(job)
     job.changed = job.run_at ~= nil or new.after ~= nil or Jobs.has(job, flag.blocks)
     if job.options.unique then Unique.hold(job) end
-    if new.after then New.tie(job, new.after) else Step.wake(job.queue) end
-    others[i] = job
+    found[#found + 1] = job
+    if new.after then
+      for _, each in ipairs(New.tie(job, new.after, by_ref)) do found[#found + 1] = each end
+    else
+      Step.wake(job.queue)
+    end
   end
-  return others
+  return found
 end
 
 end)

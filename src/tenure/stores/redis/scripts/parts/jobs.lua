@@ -11,6 +11,7 @@ local flag = {
   solo = 8,         -- its lease was handed out alone
   unexpiring = 16,  -- it expires no more
   noted = 32,       -- it has an error, or has told of its progress
+  step = 64,        -- it is a step of a run
 }
 
 local no_nonce = '----------------'  -- the token is dead: no caller has such a nonce
@@ -45,9 +46,10 @@ function Jobs.parse(ref, stored, record)
     job.seq = string.sub(record, -6)
     _, job.state, job.flags, job.fence, job.nonce, job.attempt, job.losses, job.misses, job.worker, job.started,
       job.run_at, job.parked, job.ended, job.result, job.error = cmsgpack.unpack_limit(record, 14, 1)
+    if job.state > is.running then job.successor, job.parked = job.parked, nil end
   else
     job.seq = job.number
-    job.state, job.flags, job.fence, job.nonce = is.waiting, kind, 0, no_nonce
+    job.state, job.flags, job.fence, job.nonce = is.waiting, bit.band(kind, flag.special + flag.blocks + flag.step), 0, no_nonce
     job.attempt, job.losses, job.misses = 0, 0, 0
   end
   Step.loaded[ref] = job
@@ -80,8 +82,8 @@ end
 function Jobs.pack(job)
   Jobs.set(job, flag.noted, job.error or (job.state == is.running and job.result))
   return '\159' .. string.char(job.state, job.flags) .. '\206' .. struct.pack('>I4', job.fence) .. '\176' .. job.nonce
-    .. cmsgpack.pack(job.attempt, job.losses, job.misses, job.worker, job.started, job.run_at, job.parked, job.ended,
-      job.result, job.error) .. '\207\0\0' .. job.seq
+    .. cmsgpack.pack(job.attempt, job.losses, job.misses, job.worker, job.started, job.run_at,
+      job.successor or job.parked, job.ended, job.result, job.error) .. '\207\0\0' .. job.seq
 end
 
 -- Write what has changed.
@@ -98,7 +100,7 @@ function Jobs.save_all()
 end
 
 function Jobs.ended_key(job)
-  return (job.options.keep and Key.apart or Key.ended) .. name_of[job.state] .. ':' .. job.queue
+  return ((job.options.keep or job.successor) and Key.apart or Key.ended) .. name_of[job.state] .. ':' .. job.queue
 end
 
 function Jobs.expires_at(job)
@@ -117,13 +119,14 @@ function Jobs.each_place(job, act)
     end
   elseif job.state == is.blocked then
     act(Key.blocked .. queue, job.priority, place)
-    if job.parked then act(Key.parked .. queue, Step.score_of(job.parked), place) end
+    local ends = type(job.parked) == 'table' and job.parked[1] or job.parked
+    if ends then act(Key.parked .. queue, Step.score_of(ends), place) end
   elseif job.state == is.running then
     act(Key.held .. queue, Step.score_of(job.held_until or 0), place)
   else
     act(Jobs.ended_key(job), Step.score_of(job.ended), place)
     if job.state == is.failed then act(Key.failures .. job.task, Step.score_of(job.ended), place) end
-    if job.options.keep then act(Key.kept, Step.score_of(job.ended + job.options.keep), job.ref) end
+    if job.options.keep and not job.successor then act(Key.kept, Step.score_of(job.ended + job.options.keep), job.ref) end
   end
   if job.attempt == 0 and not Jobs.final(job.state) then
     local expiry = Jobs.expires_at(job)

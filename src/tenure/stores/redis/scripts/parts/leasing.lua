@@ -2,7 +2,7 @@
 
 local Leasing = {
   STEP = 1000,  -- jobs of a queue that one call promotes, and cancels for having expired
-  refs = {}, stored = {}, records = {}, edges = {},  -- of the jobs that were handed out, in order
+  refs = {}, stored = {}, records = {}, edges = {}, attributes = {},  -- of the jobs that were handed out, in order
 }
 
 -- Up to so many refs from a sorted set of places whose time, which is the score, has come; the first of them first.
@@ -33,6 +33,13 @@ function Leasing.promote(queue)
   end
 end
 
+-- Of the attributes of its run give those that the step reads which is the latest to be handed out.
+function Leasing.give(ref, options)
+  if not options.reads then return end
+  local values = Step.fields_of(Key.attributes .. (options.run or ref), options.reads)
+  Leasing.attributes[#Leasing.attributes + 1] = { #Leasing.refs - 1, values }
+end
+
 -- Hand one job out, whatever there is about it.
 function Leasing.hand_out(request, job, stored, alone)
   Jobs.take(job)
@@ -45,6 +52,7 @@ function Leasing.hand_out(request, job, stored, alone)
   local n = #Leasing.refs + 1
   Leasing.refs[n], Leasing.stored[n], Leasing.records[n] = job.ref, stored, Jobs.pack(job)
   if job.options.edges then Leasing.edges[#Leasing.edges + 1] = { n - 1, Edges.of(job) } end
+  Leasing.give(job.ref, job.options)
 end
 
 -- Hand out jobs whose places were taken out of their line; how many. Those that have never been leased and have nothing else
@@ -54,18 +62,23 @@ function Leasing.hand_out_all(request, queue, popped)
   local refs, before = {}, #out.refs
   for i = 1, #popped, 2 do refs[#refs + 1] = sub(popped[i], 7) end
   local stored, known = Step.fields_of(Key.jobs, refs), Step.fields_of(Key.records, refs)
-  local fresh = '\159' .. string.char(is.running, 0) .. '\206\0\0\0\1\176' .. request.nonce
+  local head = '\206\0\0\0\1\176' .. request.nonce
     .. cmsgpack.pack(1, 0, 0, request.worker, Step.now, nil, nil, nil, nil, nil) .. '\207\0\0'
+  local fresh = { [0] = '\159' .. string.char(is.running, 0) .. head }
   local held_until = Step.score_of(Step.now + request.ttl)
   local held, records, n = {}, {}, 0
   for i = 1, #refs do
-    local ref = refs[i]
-    if not known[i] and not loaded[ref] and byte(stored[i], 11) == 0 then
+    local ref, kind = refs[i], byte(stored[i], 11)
+    if not fresh[kind] and kind % 2 == 0 then
+      fresh[kind] = '\159' .. string.char(is.running, bit.band(kind, flag.blocks + flag.step)) .. head
+    end
+    if not known[i] and not loaded[ref] and fresh[kind] then
       local place, next = popped[2 * i - 1], #out.refs + 1
       held[n + 1], held[n + 2] = held_until, place
-      records[n + 1], records[n + 2] = ref, fresh .. sub(place, 1, 6)
+      records[n + 1], records[n + 2] = ref, fresh[kind] .. sub(place, 1, 6)
       n = n + 2
       out.refs[next], out.stored[next], out.records[next] = ref, stored[i], false
+      if kind > flag.step then out.give(ref, (select(6, cmsgpack.unpack_limit(stored[i], 5, 10)))) end
     else
       local job = loaded[ref] or Jobs.parse(ref, stored[i], known[i])
       local expiry = job.attempt == 0 and Jobs.expires_at(job)
@@ -136,8 +149,8 @@ function Leasing.open_queues(queues)
 end
 
 -- Hand out what is first in line; see the contract. Arguments: worker, seconds, nonce, limit, solo, number of queues, queues.
--- Answers: refs, what is stored of each, records (nothing for those that the caller knows), results of blockers, the time,
--- whether a suspect waits, when the next job is due, whether something lies in an inbox.
+-- Answers: refs, what is stored of each, records (nothing for those that the caller knows), results of blockers, attributes, the
+-- time, whether a suspect waits, when the next job is due, whether something lies in an inbox.
 function Leasing.lease()
   local arg = Step.arg
   local request = { worker = arg(), ttl = tonumber(arg()), nonce = arg(), limit = tonumber(arg()), solo = arg() == '1' }
@@ -156,7 +169,7 @@ function Leasing.lease()
     end
   end
   return {
-    Leasing.refs, Leasing.stored, Leasing.records, Leasing.edges, string.format('%.17g', Step.now),
+    Leasing.refs, Leasing.stored, Leasing.records, Leasing.edges, Leasing.attributes, string.format('%.17g', Step.now),
     suspect ~= nil and not request.solo, #Leasing.refs == 0 and Leasing.due_in(open), inbox,
   }
 end

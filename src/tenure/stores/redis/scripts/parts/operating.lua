@@ -3,12 +3,12 @@
 
 local Operating = { OK = 0, NOT_FOUND = 2, REFUSED = 3 }
 
--- Act on each job of the arguments that are left.
+-- Act on each job of the arguments that are left; the id of a run means its current step.
 function Operating.on_each(act)
   local refs, verdicts = Step.rest(), {}
   Jobs.load_all(refs)
   for i, ref in ipairs(refs) do
-    local job = Jobs.load(ref)
+    local job = Runs.meant(ref)
     verdicts[i] = job and act(job) or Operating.NOT_FOUND
   end
   return verdicts

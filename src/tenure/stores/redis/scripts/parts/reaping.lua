@@ -1,9 +1,18 @@
--- Jobs of queues being reaped, and parked ones failed, once their time has come.
+-- Jobs of queues being reaped, and the parking of others being ended, once their time has come.
 
 local Reaping = {}
 
--- Take up to so many jobs from holders whose lease has expired, the longest expired first; if that was not so many, fail parked
--- jobs whose time is over. Arguments: limit, and the queues. Gives what `Losing.one` gives of each job that was taken.
+-- End the wait of a job that nobody has completed in time: it has failed, or a step follows, which its holder will see to.
+function Reaping.unpark(job)
+  if type(job.parked) ~= 'table' then return Ending.finish_whole(job, is.failed, nil, 'wait_timeout') end
+  Jobs.take(job)
+  job.state, job.parked = is.waiting, job.parked[2]
+  Jobs.put(job)
+  Jobs.join(job)
+end
+
+-- Take up to so many jobs from holders whose lease has expired, the longest expired first; if that was not so many, end the
+-- parking of jobs whose time is over. Arguments: limit, and the queues. Gives what `Losing.one` gives of each job that was taken.
 function Reaping.reap()
   local limit, queues = tonumber(Step.arg()), Step.rest()
 
@@ -23,7 +32,7 @@ function Reaping.reap()
     for _, place in ipairs(over(Key.parked, limit)) do
       local job = Jobs.load(string.sub(place, 7))
       -- The end of one may have been the end of the next, which waited for it.
-      if job and not Jobs.final(job.state) then Ending.finish_whole(job, is.failed, nil, 'wait_timeout') end
+      if job and not Jobs.final(job.state) then Reaping.unpark(job) end
     end
   end
   return reaped

@@ -1,80 +1,57 @@
 -- Attempts coming to their end.
 
-local Settling = {
-  OK = 0, LEASE_LOST = 1, NOT_FOUND = 2, REFUSED = 3,
-  -- A step begins with its kind; of a plain finish that is the state it leads to, and the result follows as a record has it.
-  FINISH = 10, REQUEUE = 11, PARK = 12,
-}
-
--- The settlements of a step, from its arguments: how many groups of one queue and worker; of each group these two, how many,
--- and of each settlement its ref, token and step. A finish with children goes on with these.
-function Settling.read()
-  local items = { refs = {}, tokens = {}, steps = {}, children = {}, groups = {} }
-  local refs, tokens, steps, n = items.refs, items.tokens, items.steps, 0
-  for g = 1, tonumber(Step.arg()) do
-    local group = { queue = Step.arg(), worker = Step.arg(), first = n + 1 }
-    group.last = n + tonumber(Step.arg())
-    for i = group.first, group.last do
-      local at = Step.read_so_far
-      Step.read_so_far = at + 3
-      refs[i], tokens[i], steps[i] = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-      if string.byte(steps[i]) == Settling.FINISH then
-        items.children[i] = Adding.read_all(select(5, cmsgpack.unpack_limit(steps[i], 4, 1)))
-      end
-    end
-    n = group.last
-    items.groups[g] = group
-  end
-  return items
-end
-
--- A broken job never ran.
-function Settling.count_processed(state, queue, worker, number)
-  if state ~= is.broken then Totals.count('processed', queue, worker, number) end
-end
+local Settling = {}
 
 -- Nearly every job simply finishes: those that have nothing else about them go together, and change no more than their
--- record and where they stand. The others are left for `Singly`, those that fail among them: they stand in one place more.
+-- record and where they stand. The others are left for `Handing` and `Singly`, those that fail among them: they stand in one
+-- place more. So do successes that others wait for; their edges are left for `Closing`. Gives the records as they were, by ref
+-- the index of the first settlement of each, and by index whose edges are to be closed, nil if there are none.
 function Settling.finish_plainly(items, verdicts)
   local sub, byte, running = string.sub, string.byte, is.running
   local refs, tokens, steps, ended = items.refs, items.tokens, items.steps, cmsgpack.pack(Step.now)
-  local records, settled, changed, n = Step.fields_of(Key.records, refs), {}, {}, 0
-  local heads, tails = {}, {}
+  local records, firsts, changed, n = Step.fields_of(Key.records, refs), {}, {}, 0
+  local heads, tails, unnoticed, closing = {}, {}, nil, nil
+  local coming = next(items.coming) and items.coming
   for _, group in ipairs(items.groups) do
     local gone = { [is.succeeded] = {}, [is.cancelled] = {}, [is.broken] = {} }
     for i = group.first, group.last do
       local record, ref, step = records[i], refs[i], steps[i]
+      local with = coming and coming[i]
+      if with and with.plain then step = with.plain end
       local state = byte(step)
       local places = gone[state]
-      if places and record and byte(record, 2) == running and byte(record, 3) == 0 and not settled[ref]
-        and sub(record, 4, 25) == tokens[i] then
+      local plain = places and record and byte(record, 2) == running and byte(record, 3) == 0
+      local flags = not plain and places and record and byte(record, 2) == running and byte(record, 3)
+      if flags == flag.step then
+        unnoticed = unnoticed or Handing.unnoticed(items, records)
+        plain = unnoticed[i]
+      elseif flags == flag.blocks then
+        plain = state == is.succeeded
+      end
+      if firsts[ref] then plain = false else firsts[ref] = i end
+      if plain and sub(record, 4, 25) == tokens[i] then
+        if flags == flag.blocks then
+          closing = closing or {}
+          closing[i] = true
+        elseif flags == flag.step and with and with.writes then
+          Step.each_chunk('HSET', Key.attributes .. unnoticed[i], with.writes.attributes)
+        end
         if not tails[step] then
           heads[step] = '\159' .. string.char(state)
           tails[step] = ended .. sub(step, 2) .. '\192\207\0\0'
         end
         local seq = sub(record, -6)
         places[#places + 1] = seq .. ref
-        settled[ref], verdicts[i] = true, Settling.OK
+        verdicts[i] = Settlements.OK
         -- Replaced are the state, and the last fields before the seq: end, result and error, all nil so far.
         changed[n + 1], changed[n + 2] = ref, heads[step] .. sub(record, 3, -13) .. tails[step] .. seq
         n = n + 2
       end
     end
-    for state, places in pairs(gone) do Settling.move(group, state, places) end
+    for state, places in pairs(gone) do Settlements.move(group, state, places, Key.ended) end
   end
   Step.each_chunk('HSET', Key.records, changed)
-end
-
--- Move the places of jobs of one group from held to ended.
-function Settling.move(group, state, places)
-  if #places == 0 then return end
-  local scored, now = {}, Step.score_of(Step.now)
-  for i = 1, #places do scored[2 * i - 1], scored[2 * i] = now, places[i] end
-  Step.each_chunk('ZREM', Key.held .. group.queue, places)
-  Step.each_chunk('ZADD', Key.ended .. name_of[state] .. ':' .. group.queue, scored)
-  Totals.hold(group.worker, -#places)
-  Totals.count(name_of[state], group.queue, group.worker, #places)
-  Settling.count_processed(state, group.queue, group.worker, #places)
+  return records, firsts, closing
 end
 
 -- The others, one by one.
@@ -96,59 +73,99 @@ function Singly.requeue(job, step)
 end
 
 function Singly.park(job, step)
-  local _, timeout = cmsgpack.unpack_limit(step, 1, 1)
+  local _, timeout, on_timeout = cmsgpack.unpack_limit(step, 2, 1)
   Jobs.take(job)
   job.state, job.result = is.blocked, nil
   job.parked = timeout and Step.now + timeout or math.huge
+  if on_timeout then job.parked = { job.parked, on_timeout } end
   job.attempt, job.misses = job.attempt - 1, 0
   Jobs.set(job, flag.unexpiring, true)
   Jobs.put(job)
 end
 
-function Singly.finish(job, step, children)
-  local state, result, error = string.byte(step), nil, nil
-  if state == Settling.FINISH then
-    local _
-    _, state, result, error = cmsgpack.unpack_limit(step, 3, 1)
-  else
-    result = cmsgpack.unpack(string.sub(step, 2))
-  end
-  local coming, refusal = New.plan(children or {}, children and Ending.with_doomed(job, state))
-  if not coming then return { Settling.REFUSED, unpack(refusal) } end
-  Settling.count_processed(state, job.queue, job.worker)
-  Ending.finish(job, state, result, error, job.worker, true)
+-- The state that a finish leads to, the result and the error.
+function Singly.end_of(step)
+  local kind = string.byte(step)
+  if kind == Settlements.FINISH then return select(2, cmsgpack.unpack_limit(step, 3, 1)) end
+  if kind == Settlements.HAND_OVER then return is.succeeded, select(2, cmsgpack.unpack_limit(step, 1, 1)) end
+  return kind, cmsgpack.unpack(string.sub(step, 2))
+end
+
+-- Whose keys are free to take once the job has ended, by ref.
+function Singly.ending(job, state, successor)
+  job.successor = successor and successor.ref
+  local found = Ending.with_doomed(job, state)
+  job.successor = nil
+  return found
+end
+
+-- End a job, with all that comes with its end; from `outside`, or by its holder.
+function Singly.finish(job, step, with, outside)
+  local state, result, error = Singly.end_of(step)
+  local successor = with and job.options.flow and with.successor
+  local coming, refusal = {}, nil
+  if with then coming, refusal = New.plan(with.jobs, Singly.ending(job, state, successor)) end
+  if not coming then return { Settlements.REFUSED, unpack(refusal) } end
+  if outside then Ending.revoke(job, 'completed') else Settlements.count_processed(state, job.queue, job.worker) end
+  if with and with.writes and job.options.flow then Runs.write(job, with.writes) end
+  if successor then job.successor, successor.before = successor.ref, job.queue end
+  Ending.finish(job, state, result, error, not outside and job.worker or nil, not outside)
   local ended = Ending.follow(job, name_of[state])
   ended[#ended + 1] = job
   -- Between the end and the drop: a child may take the key that has just come free, or wait for its parent.
   for _, child in ipairs(New.add_all(coming)) do ended[#ended + 1] = child end
   Ending.drop_unkept(ended)
-  return Settling.OK
+  return Settlements.OK
 end
 
-function Singly.settle(ref, token, step, children)
+function Singly.settle(ref, token, step, with)
   local job = Jobs.load(ref)
-  if not job then return Settling.NOT_FOUND end
-  if '\206' .. struct.pack('>I4', job.fence) .. '\176' .. job.nonce ~= token then return Settling.LEASE_LOST end
-  if job.state ~= is.running then return Settling.OK end  -- this very token has settled it before, and the answer was lost
+  if not job then return Settlements.NOT_FOUND end
+  if '\206' .. struct.pack('>I4', job.fence) .. '\176' .. job.nonce ~= token then return Settlements.LEASE_LOST end
+  if job.state ~= is.running then return Settlements.OK end  -- this very token has settled it before, and the answer was lost
   local kind = string.byte(step)
-  if kind == Settling.REQUEUE then
+  if kind == Settlements.REQUEUE then
     Singly.requeue(job, step)
-  elseif kind == Settling.PARK then
+  elseif kind == Settlements.PARK then
     Singly.park(job, step)
   else
-    return Singly.finish(job, step, children)
+    return Singly.finish(job, step, with)
   end
-  return Settling.OK
+  return Settlements.OK
 end
 
 end)
 
 -- Apply each step under its token; one verdict each.
 function Settling.settle()
-  local items, verdicts = Settling.read(), {}
-  Settling.finish_plainly(items, verdicts)
-  for i, ref in ipairs(items.refs) do
-    if not verdicts[i] then verdicts[i] = Singly.settle(ref, items.tokens[i], items.steps[i], items.children[i]) end
+  local items, verdicts = Settlements.read(), {}
+  local function settle_singly(i)
+    verdicts[i] = Singly.settle(items.refs[i], items.tokens[i], items.steps[i], items.coming[i])
   end
+  local records, firsts, to_close = Settling.finish_plainly(items, verdicts)
+  local handing = next(items.coming) and Handing.begin(items, records, firsts)
+  local closing = to_close and Closing.begin()
+  local function finish_together()
+    if closing then Closing.go(closing) end
+    if handing then Handing.go(handing, settle_singly) end
+  end
+  for _, group in ipairs(items.groups) do
+    for i = group.first, group.last do
+      if verdicts[i] then
+        if closing and to_close[i] then
+          -- Those before it come before its dependents in line.
+          if handing and #handing.batch > 0 then finish_together() end
+          Closing.close(closing, items.refs[i], select(2, Singly.end_of(items.steps[i])))
+        end
+      elseif handing and Handing.takes(handing, i) then
+        Handing.add(handing, group, i)
+        verdicts[i] = Settlements.OK
+      else
+        finish_together()
+        settle_singly(i)
+      end
+    end
+  end
+  finish_together()
   return verdicts
 end

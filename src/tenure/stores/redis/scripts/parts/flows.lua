@@ -1,0 +1,104 @@
+-- What belongs to runs beside their steps: where they are listed, what their attributes are, and what they can be found by.
+
+local Flows = later(function(Flows)
+
+-- What is written to a run, from a step's arguments; nil if nothing is. The values themselves are never read.
+function Flows.read(names, lookups)
+  if not names and not lookups then return end
+  local writes = { attributes = {} }
+  for i, name in ipairs(names or {}) do
+    writes.attributes[2 * i - 1], writes.attributes[2 * i] = name, Step.arg()
+  end
+  if lookups then writes.lookups = cmsgpack.unpack(Step.arg()) end
+  return writes
+end
+
+-- The first of these names that a run has no attribute of.
+function Flows.missing(run, names)
+  for i, value in ipairs(Step.fields_of(Key.attributes .. run, names)) do
+    if not value then return names[i] end
+  end
+end
+
+-- What the names of all entries of one value begin with: the length before each part, so that none begins like another.
+function Flows.to(flow, name, value)
+  return struct.pack('>I2', #flow) .. flow .. struct.pack('>I2', #name) .. name .. struct.pack('>I2', #value) .. value
+end
+
+-- The entries of what a run of this number can be found by.
+function Flows.entries(run, flow, number, lookups)
+  local found = {}
+  for name, values in pairs(lookups) do
+    for _, value in ipairs(values) do
+      found[#found + 1] = Flows.to(flow, name, value) .. Step.seq_of(number) .. run
+    end
+  end
+  return found
+end
+
+-- Let a run be found by these in place of those that it had under the same names.
+function Flows.look_up(run, flow, number, lookups)
+  local had, replaced, scored = redis.call('HGET', Key.found_by, run), {}, {}
+  local now = had and cmsgpack.unpack(had) or {}
+  for name, values in pairs(lookups) do
+    replaced[name] = now[name]
+    now[name] = #values > 0 and values or nil
+  end
+  Step.each_chunk('ZREM', Key.lookups, Flows.entries(run, flow, number, replaced))
+  for i, entry in ipairs(Flows.entries(run, flow, number, lookups)) do
+    scored[2 * i - 1], scored[2 * i] = 0, entry
+  end
+  Step.each_chunk('ZADD', Key.lookups, scored)
+  if next(now) then redis.call('HSET', Key.found_by, run, cmsgpack.pack(now)) else redis.call('HDEL', Key.found_by, run) end
+end
+
+function Flows.write(run, flow, number, writes)
+  Step.each_chunk('HSET', Key.attributes .. run, writes.attributes)
+  if writes.lookups then Flows.look_up(run, flow, number, writes.lookups) end
+end
+
+-- New steps have been stored: list the runs that begin with one, and let the others be the current ones of theirs.
+function Flows.enter(steps)
+  local current, begun = {}, {}
+  for _, new in ipairs(steps) do
+    local flow = new.head.flow
+    if new.head.begins then
+      local runs = begun[flow] or {}
+      runs[#runs + 1] = new.number
+      runs[#runs + 1] = new.ref
+      begun[flow] = runs
+      if new.writes then Flows.write(new.ref, flow, new.number, new.writes) end
+    else
+      current[#current + 1] = new.run
+      current[#current + 1] = (new.before or '') .. '\0' .. new.ref
+    end
+  end
+  Step.each_chunk('HSET', Key.current, current)
+  for flow, runs in pairs(begun) do
+    redis.call('SADD', Key.flows, flow)
+    Step.each_chunk('ZADD', Key.flow .. flow, runs)
+  end
+end
+
+-- The ref of the current step of a run, and the queue of the step before, if there is one.
+function Flows.current(run)
+  local found = redis.call('HGET', Key.current, run)
+  if not found then return run end
+  local queue = string.match(found, '^[^%z]*')
+  return string.sub(found, #queue + 2), queue
+end
+
+-- Take a run out of everything but its steps.
+function Flows.remove(run, flow, number)
+  redis.call('DEL', Key.attributes .. run)
+  redis.call('HDEL', Key.current, run)
+  local had = redis.call('HGET', Key.found_by, run)
+  if had then
+    Step.each_chunk('ZREM', Key.lookups, Flows.entries(run, flow, number, cmsgpack.unpack(had)))
+    redis.call('HDEL', Key.found_by, run)
+  end
+  redis.call('ZREM', Key.flow .. flow, run)
+  if redis.call('EXISTS', Key.flow .. flow) == 0 then redis.call('SREM', Key.flows, flow) end
+end
+
+end)

@@ -1,0 +1,73 @@
+-- What is to become of jobs, as it comes in the arguments of a step.
+
+local Settlements = {
+  OK = 0, LEASE_LOST = 1, NOT_FOUND = 2, REFUSED = 3,
+  -- A step begins with its kind; of a plain finish that is the state it leads to, and the result follows as a record has it.
+  FINISH = 10, REQUEUE = 11, PARK = 12, HAND_OVER = 13,
+}
+
+local hand_overs = {}  -- what the step of one says, which those that are alike share
+
+-- The jobs that come with a step, from its arguments; nil if none do. A finish with children goes on with these; a hand-over,
+-- which is a success of a step of a run, with what it writes, its children and its successor, if it has them.
+function Settlements.read_coming(step)
+  local kind = string.byte(step)
+  if kind == Settlements.FINISH then
+    return { jobs = Adding.read_all((select(5, cmsgpack.unpack_limit(step, 4, 1)))) }
+  elseif kind == Settlements.HAND_OVER then
+    local says = hand_overs[step]
+    if not says then
+      local at, _ = cmsgpack.unpack_limit(step, 1, 1)
+      says = { result = string.sub(step, 2, at) }
+      _, says.children, says.names, says.lookups, says.hands_over = cmsgpack.unpack_limit(step, 4, at)
+      -- If it does no more than write attributes: the plain finish that it is besides.
+      local more = says.hands_over or says.children > 0 or says.lookups
+      says.plain = not more and string.char(is.succeeded) .. says.result
+      hand_overs[step] = says
+    end
+    local coming = { result = says.result, plain = says.plain, writes = Flows.read(says.names, says.lookups) }
+    coming.jobs = Adding.read_all(says.children)
+    if says.hands_over then
+      coming.successor = Adding.read()
+      coming.jobs[says.children + 1] = coming.successor
+    end
+    return coming
+  end
+end
+
+-- The settlements of a step, from its arguments: how many groups of one queue and worker; of each group these two, how many,
+-- and of each settlement its ref, token and step, and what comes with that.
+function Settlements.read()
+  local items = { refs = {}, tokens = {}, steps = {}, coming = {}, groups = {} }
+  local refs, tokens, steps, n = items.refs, items.tokens, items.steps, 0
+  for g = 1, tonumber(Step.arg()) do
+    local group = { queue = Step.arg(), worker = Step.arg(), first = n + 1 }
+    group.last = n + tonumber(Step.arg())
+    for i = group.first, group.last do
+      local at = Step.read_so_far
+      Step.read_so_far = at + 3
+      refs[i], tokens[i], steps[i] = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+      if string.byte(steps[i]) >= Settlements.FINISH then items.coming[i] = Settlements.read_coming(steps[i]) end
+    end
+    n = group.last
+    items.groups[g] = group
+  end
+  return items
+end
+
+-- A broken job never ran.
+function Settlements.count_processed(state, queue, worker, number)
+  if state ~= is.broken then Totals.count('processed', queue, worker, number) end
+end
+
+-- Move the places of jobs of one group from held to those of an end.
+function Settlements.move(group, state, places, family)
+  if #places == 0 then return end
+  local scored, now = {}, Step.score_of(Step.now)
+  for i = 1, #places do scored[2 * i - 1], scored[2 * i] = now, places[i] end
+  Step.each_chunk('ZREM', Key.held .. group.queue, places)
+  Step.each_chunk('ZADD', family .. name_of[state] .. ':' .. group.queue, scored)
+  Totals.hold(group.worker, -#places)
+  Totals.count(name_of[state], group.queue, group.worker, #places)
+  Settlements.count_processed(state, group.queue, group.worker, #places)
+end
