@@ -32,21 +32,53 @@ _NEVER = {
     "a blocked job whose blocker is gone or has succeeded": """
         SELECT j.id FROM live l JOIN jobs j ON j.n = l.n JOIN edges d ON d.dependent = l.n AND d.open
         LEFT JOIN jobs b ON b.id = d.blocker LEFT JOIN ended e ON e.n = b.n
-        WHERE l.state = 'blocked' AND (b.n IS NULL OR e.state = 'succeeded')
+        WHERE l.state = 'blocked' AND (b.n IS NULL OR e.state = 'succeeded' AND NOT (
+            b.run = b.n AND e.successor IS NOT NULL AND NOT EXISTS (
+                SELECT FROM jobs s JOIN ended se ON se.n = s.n WHERE s.run = b.n AND se.state = 'succeeded' AND se.successor IS NULL
+            )
+        ))
     """,
     "an edge without its dependent": """
         SELECT dependent::text FROM edges d WHERE NOT EXISTS (SELECT FROM jobs j WHERE j.n = d.dependent)
     """,
     "a key that nobody holds": """
         SELECT key FROM uniques u
-        WHERE until IS NULL AND NOT EXISTS (SELECT FROM jobs j JOIN live l ON l.n = j.n WHERE j.id = u.job AND j.unique_key = u.key)
+        WHERE until IS NULL AND NOT EXISTS (
+            SELECT FROM jobs j JOIN live l ON l.n = j.n OR l.run = j.n WHERE j.id = u.job AND j.unique_key = u.key
+        )
     """,
     "a job without the key that it holds": """
-        SELECT j.id FROM jobs j JOIN live l ON l.n = j.n
+        SELECT j.id FROM jobs j JOIN live l ON l.n = j.n OR l.run = j.n
         WHERE j.unique_key IS NOT NULL AND j.unique_until IS NULL
           AND NOT EXISTS (SELECT FROM uniques u WHERE u.task = j.task AND u.key = j.unique_key AND u.job = j.id)
     """,
-    "a waiter for a job that has ended": "SELECT n::text FROM waiters WHERE NOT EXISTS (SELECT FROM live l WHERE l.n = waiters.n)",
+    "a waiter for a job that has ended": """
+        SELECT n::text FROM waiters WHERE NOT EXISTS (SELECT FROM live l WHERE l.n = waiters.n OR l.run = waiters.n)
+    """,
+    "a run that has not one current step, which is its last": """
+        SELECT run::text FROM jobs j LEFT JOIN ended e ON e.n = j.n WHERE run IS NOT NULL
+        GROUP BY run HAVING count(*) FILTER (WHERE e.successor IS NULL) <> 1
+            OR max(j.n) FILTER (WHERE e.successor IS NULL) <> max(j.n)
+    """,
+    "a step that has handed over to nobody": """
+        SELECT j.id FROM ended e JOIN jobs j ON j.n = e.n
+        WHERE e.successor IS NOT NULL AND (
+            e.state <> 'succeeded' OR NOT EXISTS (SELECT FROM jobs s WHERE s.id = e.successor AND s.run = j.run AND s.n > j.n)
+        )
+    """,
+    "a step without its run": """
+        SELECT id FROM jobs j
+        WHERE (run_id IS NULL) <> (run IS NULL)
+           OR run IS NOT NULL AND NOT EXISTS (SELECT FROM jobs f WHERE f.n = j.run AND f.run = f.n AND f.id = j.run_id AND f.flow IS NOT NULL)
+    """,
+    "a step whose parts say different things": """
+        SELECT j.id FROM jobs j JOIN live l ON l.n = j.n LEFT JOIN jobs f ON f.n = j.run
+        WHERE l.run IS DISTINCT FROM j.run OR f.unique_key IS NOT NULL AND NOT l.keyed
+    """,
+    "attributes or lookups of a run that is gone": """
+        SELECT run::text FROM (SELECT run FROM attributes UNION SELECT run FROM lookups) AS known
+        WHERE NOT EXISTS (SELECT FROM jobs j WHERE j.n = known.run AND j.run = j.n)
+    """,
     "a counter that is no recount": """
         SELECT format('%s %s is %s, not %s', queue, place, counted, recounted) FROM (
             SELECT queue, what AS place, sum(number) AS counted FROM tallies
@@ -54,7 +86,10 @@ _NEVER = {
         ) AS counters FULL JOIN (
             SELECT queue, CASE WHEN state = 'waiting' AND run_at IS NOT NULL THEN 'scheduled' ELSE state END AS place,
                    count(*) AS recounted
-            FROM (SELECT queue, state, run_at FROM live UNION ALL SELECT queue, state, NULL FROM ended) AS all_jobs GROUP BY 1, 2
+            FROM (
+                SELECT queue, state, run_at FROM live UNION ALL SELECT queue, state, NULL FROM ended
+                UNION ALL SELECT queue, 'handed', NULL FROM ended WHERE successor IS NOT NULL
+            ) AS all_jobs GROUP BY 1, 2
         ) AS found USING (queue, place)
         WHERE coalesce(counted, 0) <> coalesce(recounted, 0)
     """,

@@ -17,7 +17,7 @@ from tenure.stores.postgres.store import PostgresStore
 
 from .soundness import unsound
 
-__all__ = ["STOPS", "Call", "Race", "calling"]
+__all__ = ["STOPS", "TABLES", "Call", "Race", "calling"]
 
 Call = Callable[[PostgresStore], Awaitable[Any]]
 
@@ -26,7 +26,10 @@ MOST_STEPS = 60
 
 MOST_RACERS = 3
 
-_TABLES = ("jobs", "live", "ended", "edges", "uniques", "waiters", "workers", "tallies", "inbox")
+TABLES = (
+    "jobs", "live", "ended", "edges", "uniques", "waiters", "workers", "tallies", "inbox", "attributes", "lookups",
+)  # fmt: skip
+"""Those that steps write to."""
 
 STOPS = f"""
 CREATE FUNCTION stop_here() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -49,7 +52,7 @@ CREATE TRIGGER stop_before BEFORE INSERT OR UPDATE OR DELETE ON {table} EXECUTE 
 CREATE CONSTRAINT TRIGGER stop_at_commit AFTER INSERT OR UPDATE OR DELETE ON {table} DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW EXECUTE FUNCTION stop_here();
 '''
-        for table in _TABLES
+        for table in TABLES
     )
 }"""
 """Run in the schema of a store, it makes the calls of racers stop; nobody else notices."""

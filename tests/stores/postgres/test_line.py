@@ -92,7 +92,8 @@ async def test_only_the_jobs_in_question_are_looked_at_however_many_run(
 
 async def settle(sql: Any, leases: Sequence[Lease]) -> Any:
     values = settling.values([(lease, Finish(State.SUCCEEDED, "null")) for lease in leases])
-    return await sql.fetchval("SELECT settle(NULL, $1, $2, $3, $4, $5, $6, $7, $8, $9)", *values)
+    parameters = ", ".join(f"${at}" for at in range(1, len(values) + 1))
+    return await sql.fetchval(f"SELECT settle_all(NULL, {parameters})", *values)
 
 
 async def renew(sql: Any, leases: Sequence[Lease]) -> Any:

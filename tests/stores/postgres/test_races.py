@@ -27,6 +27,7 @@ from tenure.testing.conformance.scene import (
     record,
     settle,
     state,
+    success,
 )
 
 from .stepping import Call, Race, calling
@@ -112,7 +113,7 @@ async def test_of_a_renewal_and_a_reap_one_wins(race: Race) -> None:  # F8, I4
 
 OUTSIDE: dict[str, Any] = {
     "cancel": lambda store, held: store.cancel([held.job.id]),
-    "complete": lambda store, held: store.complete(held.job.id, "7"),
+    "complete": lambda store, held: store.complete(held.job.id, success("7")),
     "delete": lambda store, held: store.delete([held.job.id]),
     "retire": lambda store, held: store.retire(held.job.queue),  # which the worker is called, too
 }

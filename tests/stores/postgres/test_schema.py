@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,16 @@ from typing import Any
 import pytest
 
 from tenure.errors import LayoutTooNew, StoreError
+from tenure.job import State
 from tenure.options import Retention
-from tenure.stores.base import Layout
+from tenure.stores.base import Layout, Search
 from tenure.stores.postgres import schema
 from tenure.stores.postgres.address import Address
 from tenure.stores.postgres.store import PostgresStore
 from tenure.testing.conformance.scene import SUCCEED, a_job, a_worker, lease_one, settle
 
 from .conftest import MakeStore
+from .soundness import unsound
 
 DENIED = r"permission denied.*`tenure schema apply`"
 
@@ -42,7 +45,9 @@ async def test_a_newer_layout_is_refused_in_one_sentence(make_store: MakeStore, 
 async def test_a_store_that_must_not_make_its_layout_says_who_may(make_store: MakeStore) -> None:
     store = make_store(auto_schema="false")
 
-    with pytest.raises(StoreError, match="has no layout and this Tenure needs 1: run `tenure schema apply`"):
+    with pytest.raises(
+        StoreError, match=f"has no layout and this Tenure needs {schema.KNOWN}: run `tenure schema apply`"
+    ):
         await store.enqueue([a_job()])
 
     assert await store.layout() == Layout(None, schema.KNOWN)
@@ -90,6 +95,72 @@ async def test_the_printed_migration_is_the_layout(make_store: MakeStore, sql: A
     assert await store.layout() == Layout(schema.KNOWN, schema.KNOWN)
     assert len(await store.enqueue([a_job()])) == 1
     assert await store.migration() == ""
+
+
+async def test_jobs_of_the_layout_before_are_there_after_the_migration(
+    make_store: MakeStore, sql: Any, postgres_url: str
+) -> None:
+    await sql.execute(f"CREATE SCHEMA {Address.from_url(postgres_url).schema}")
+    first = (Path(schema.__file__).parent / "migrations" / "0001_tables.sql").read_text()
+    await sql.execute(f"{first}; UPDATE layout SET version = 1; {JOBS_OF_LAYOUT_1}")
+    store = make_store()
+
+    assert await store.layout() == Layout(1, schema.KNOWN)
+    waiting, final = await store.get(["waiting", "final"])
+
+    assert waiting is not None
+    assert final is not None
+    assert (final.state, final.result, final.successor, final.run_id) == (State.SUCCEEDED, "7", None, None)
+    assert (await settle(store, await lease_one(store), SUCCEED)).kind == "ok"
+    assert [job.id for job in (await store.search(Search(state=State.SUCCEEDED))).jobs] == ["waiting", "final"]
+    assert await store.prune(Retention(succeeded=0.0), {}) == 2
+
+
+JOBS_OF_LAYOUT_1 = """
+INSERT INTO jobs (n, id, task, queue, payload, raw, priority, created_at, max_losses, edges)
+VALUES (nextval('places'), 'waiting', 't', 'q', '{}', false, 0, 1, 3, 0), (nextval('places'), 'final', 't', 'q', '{}', false, 0, 1, 3, 0);
+INSERT INTO live (n, queue, task, state, priority, seq, keyed) VALUES (1, 'q', 't', 'waiting', 0, 1, false);
+INSERT INTO ended (n, queue, task, state, ended_at, seq, attempt, losses, fence, misses, result)
+VALUES (2, 'q', 't', 'succeeded', 2, 2, 1, 0, 1, 0, '7');
+INSERT INTO tallies (queue, what, number) VALUES ('q', 'waiting', 1), ('q', 'succeeded', 1);
+"""
+
+
+async def test_programs_of_the_layout_before_go_on(make_store: MakeStore, sql: Any) -> None:
+    """By what those of layout 1 ask of the schema and this version does not: `git log` has the rest."""
+    store = make_store()
+    completed, child = a_job(), a_job(queue="c")
+    await store.enqueue([a_job(), child])
+    parent = await lease_one(store)
+    await sql.execute(
+        """WITH stored AS (
+            INSERT INTO jobs (
+                n, id, task, queue, payload, raw, priority, created_at, expires_at, max_attempts, max_losses, lease, keep, tags, run_id,
+                edges
+            ) VALUES (nextval('places'), $1, 't', 'q', '{}', false, 0, clock(NULL), NULL, NULL, 3, NULL, NULL, NULL, NULL, 0)
+            RETURNING n
+        ), placed AS (
+            INSERT INTO live (n, queue, task, state, priority, seq, lease, expires_at, keep, keyed)
+            SELECT n, 'q', 't', 'waiting', 0, n, NULL, NULL, NULL, false FROM stored
+        )
+        INSERT INTO tallies (queue, what, number) VALUES ('q', 'waiting', 1)""",
+        completed.id,
+    )
+    words = {"kind": "finish", "state": "succeeded", "first": 1, "children": [{"id": "1st", "task": "t", "queue": "q"}]}
+
+    verdicts = await sql.fetchval(
+        "SELECT settle(NULL, $1, $2, $3, $4, $5, $6, $7, $8, $9)",
+        [parent.number], [parent.job.id], [parent.token.fence], [parent.token.nonce], [None], ["1"], [None],
+        [json.dumps(words)], [b"{}"],
+    )  # fmt: skip
+    assert await sql.fetchval("SELECT complete(NULL, $1, $2)", completed.id, '"by hand"') == ["ok"]
+    waiting, final = await sql.fetch("SELECT * FROM wait_for($1, 'c')", [child.id, completed.id])
+
+    assert verdicts == ["ok"]
+    assert (await store.get(["1st"]))[0] is not None
+    assert (waiting["id"], waiting["state"]) == (child.id, None)
+    assert (final["id"], final["result"]) == (completed.id, '"by hand"')
+    assert await unsound(sql) == []
 
 
 async def test_a_role_that_was_given_an_empty_schema_can_fill_it(sql: Any, stranger: str, postgres_url: str) -> None:

@@ -14,9 +14,20 @@ from tenure.lease import Lease
 from tenure.lifecycle import Finish
 from tenure.stores.base import Renewal
 from tenure.stores.postgres.store import PostgresStore
-from tenure.testing.conformance.scene import FAIL, RETRY, SUCCEED, a_job, a_worker, enqueue, lease, lease_one, settle
+from tenure.testing.conformance.scene import (
+    FAIL,
+    RETRY,
+    SUCCEED,
+    a_job,
+    a_worker,
+    enqueue,
+    lease,
+    lease_one,
+    settle,
+    success,
+)
 
-from .stepping import Race, calling
+from .stepping import TABLES, Race, calling
 from .test_races import EXPIRED, NOTHING, OUTSIDE, a_lease, settling
 
 
@@ -52,7 +63,7 @@ SEVERAL: dict[str, Callable[[PostgresStore, Scene], Awaitable[Any]]] = {
     "retire": lambda store, scene: store.retire(scene.one.job.queue),
     "cancel": lambda store, scene: store.cancel(scene.ids),
     "cancel all": lambda store, scene: store.cancel([*scene.dependents, *scene.ids]),
-    "complete": lambda store, scene: store.complete(scene.one.job.id, "1"),
+    "complete": lambda store, scene: store.complete(scene.one.job.id, success("1")),
     "delete all": lambda store, scene: store.delete(scene.ids[::-1], cascade=True),
     "retry": lambda store, scene: store.retry([*scene.ids, *scene.dependents]),
     "enqueue keys": lambda store, scene: store.enqueue(scene.keys),
@@ -119,5 +130,4 @@ async def test_a_call_that_dies_at_any_statement_has_done_nothing(race: Race, sq
 
 async def tables(sql: Any) -> dict[str, list[Any]]:
     """All that is stored."""
-    names = ("jobs", "live", "ended", "edges", "uniques", "waiters", "workers", "inbox", "tallies")
-    return {name: sorted(map(str, await sql.fetch(f"TABLE {name}"))) for name in names}
+    return {name: sorted(map(str, await sql.fetch(f"TABLE {name}"))) for name in TABLES}

@@ -15,7 +15,7 @@ from tenure.job import NewJob
 from tenure.stores.base import Enqueued, Settlement, Verdict
 from tenure.stores.guests import Query
 from tenure.stores.postgres import settling
-from tenure.stores.postgres.records import dumps, enqueued, new_fields
+from tenure.stores.postgres.records import check_starts, dumps, enqueued, is_special, new_fields
 
 __all__ = ["Errands"]
 
@@ -34,6 +34,7 @@ class Errands:
 
     def enqueueing(self, jobs: Sequence[NewJob]) -> Query[list[Enqueued]]:
         """Enqueue these jobs; reading the answer raises what `Store.enqueue` would."""
+        check_starts(jobs)
 
         def read(told: str | None) -> list[Enqueued]:
             answer = () if told is None else _loads(told)
@@ -44,7 +45,8 @@ class Errands:
         call = {
             "jobs": [new_fields(job) for job in jobs],
             "payloads": [job.payload for job in jobs],
-            "special": any(job.unique is not None or job.after for job in jobs),
+            "special": is_special(jobs),
+            "starts": any(job.step is not None for job in jobs),
         }
         return self._query("enqueue_inside", call, read)
 
@@ -55,7 +57,7 @@ class Errands:
             [verdict] = settling.verdicts([settlement], None if told is None else [told])
             return verdict
 
-        *each, payloads = settling.values([settlement])
+        *each, payloads = settling.in_words([settlement], known=True)
         [n, id_, fence, nonce, state, result, error, step] = [value for [value] in each]
         call = {
             "n": n,

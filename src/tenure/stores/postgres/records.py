@@ -12,12 +12,25 @@ from typing import Any
 
 import msgspec
 
-from tenure.job import ErrorInfo, JobRecord, NewJob, Progress, State
+from tenure.errors import MissingAttribute
+from tenure.job import ErrorInfo, JobRecord, NewJob, Progress, State, Writes
 from tenure.lease import Lease, Token
 from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, blocker_failed, failure_value, lost
 from tenure.stores.base import Enqueued, LeaseRequest, Totals
 
-__all__ = ["dumps", "enqueued", "leased", "new_fields", "record", "stored", "text_of", "totals"]
+__all__ = [
+    "check_starts",
+    "dumps",
+    "enqueued",
+    "is_special",
+    "leased",
+    "new_fields",
+    "record",
+    "stored",
+    "text_of",
+    "totals",
+    "written",
+]
 
 _encode = msgspec.json.Encoder().encode
 _error = msgspec.json.Decoder(ErrorInfo).decode
@@ -75,9 +88,40 @@ def new_fields(job: NewJob) -> dict[str, Any]:
     if job.after:
         fields["after"] = job.after
         fields["if_blocker_fails"] = job.if_blocker_fails
-    if job.run_id is not None:
-        fields["run_id"] = job.run_id
+    if (step := job.step) is not None:
+        fields["run_id"] = step.run_id
+        if step.reads:
+            fields["reads"] = step.reads
+        if step.run_id == job.id:
+            fields["flow"] = step.flow
+            fields |= written(step.writes)
     return fields
+
+
+def written(writes: Writes | None) -> dict[str, Any]:
+    """What is written to a run, as the steps read it."""
+    if writes is None:
+        return {}
+    fields: dict[str, Any] = {}
+    if writes.attributes:
+        fields["attributes"] = writes.attributes
+    if writes.lookups:
+        fields["lookups"] = writes.lookups
+    return fields
+
+
+def is_special(jobs: Sequence[NewJob]) -> bool:
+    """Whether one of these jobs has a unique key, waits for others, or is a later step of a run."""
+    return any(job.unique is not None or job.after or job.run_id not in {None, job.id} for job in jobs)
+
+
+def check_starts(jobs: Sequence[NewJob]) -> None:
+    """Refuse a run whose first step needs what the run does not begin with."""
+    for job in jobs:
+        if job.step is not None and job.step.run_id == job.id:
+            for name in job.step.needs:
+                if job.step.writes is None or name not in job.step.writes.attributes:
+                    raise MissingAttribute(job.task, name)
 
 
 def enqueued(jobs: Sequence[NewJob], told: Iterable[Sequence[Any]]) -> list[Enqueued]:
@@ -92,12 +136,13 @@ def record(row: Sequence[Any], now: float) -> JobRecord:
     """Make the record of a row of the view `records`."""
     (_, id_, task, queue, state, payload, raw, priority, seq, run_at, created_at, attempt, losses, fence, misses, max_attempts,
      max_losses, lease, keep, expires_at, tags, unique, run_id, started_at, ended_at, worker, lease_until, result, error,
-     progress, blocked_by, results) = row[:32]  # fmt: skip
+     progress, blocked_by, results, successor, on_timeout, reads) = row[:35]  # fmt: skip
     return JobRecord(
         id_, task, queue, State(state), payload, raw, priority, seq, run_at, created_at, attempt, losses, fence, misses,
         max_attempts, max_losses, lease, keep, expires_at, tuple(tags) if tags else (), unique, run_id, started_at,
         ended_at, worker, None if lease_until is None else lease_until - now, _result(result), error_of(error),
-        _progress(progress) if progress else None, blocked_by, _results(results),
+        _progress(progress) if progress else None, blocked_by, _results(results), successor, on_timeout,
+        tuple(reads) if reads else (),
     )  # fmt: skip
 
 
@@ -109,9 +154,20 @@ def leased(row: Sequence[Any], request: LeaseRequest, now: float) -> Lease:
     job = JobRecord(
         id_, task, queue, State.RUNNING, payload, raw, priority, seq, None, created_at, attempt, losses, fence, misses,
         max_attempts, max_losses, lease, keep, expires_at, tuple(tags) if tags else (), unique, run_id, now, None,
-        request.worker, ttl, None, error_of(error), None, 0, _results(results),
+        request.worker, ttl, None, error_of(error), None, 0, _results(results), *(() if run_id is None else _of_step(row)),
     )  # fmt: skip
     return Lease(job, Token(fence, request.nonce), ttl, solo, number)
+
+
+def _of_step(row: Sequence[Any]) -> tuple[Any, ...]:
+    """The end of the record of a step: what only those have."""
+    reads, attributes, on_timeout = row[29:32]
+    return None, on_timeout, tuple(reads) if reads else (), dict(map(_named, attributes or ()))
+
+
+def _named(attribute: str) -> tuple[str, str]:
+    name, _, value = attribute.rpartition("\x1f")
+    return name, value
 
 
 def error_of(text: str | None) -> ErrorInfo | None:

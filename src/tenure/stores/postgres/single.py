@@ -16,11 +16,10 @@ __all__ = ["ENQUEUE", "is_single", "values"]
 ENQUEUE = """
 WITH stored AS (
     INSERT INTO {schema}.jobs (
-        n, id, task, queue, payload, raw, priority, created_at, expires_at, max_attempts, max_losses, lease, keep, tags, run_id,
-        edges
+        n, id, task, queue, payload, raw, priority, created_at, expires_at, max_attempts, max_losses, lease, keep, tags, edges
     ) VALUES (
         nextval('{schema}.places'), $2, $3, $4, $5, $6, $7, {schema}.clock($1), {schema}.clock($1) + $8, $9, $10, $11, $12, $13,
-        $14, 0
+        0
     ) RETURNING n, expires_at
 ), placed AS (
     INSERT INTO {schema}.live (n, queue, task, state, priority, seq, lease, expires_at, keep, keyed)
@@ -30,18 +29,18 @@ WITH stored AS (
 )
 SELECT {schema}.rouse($4) WHERE EXISTS (SELECT FROM {schema}.idle)
 """
-"""Store a job that is due at once, has no unique key and waits for no other, or raise unique_violation if its id exists."""
+"""Store a job that is due at once, has no unique key, waits for no other and is no step of a run, or raise unique_violation if its id exists."""
 
 
 def is_single(jobs: Sequence[NewJob]) -> bool:
     """Whether this is one job, of the kind that the statement stores."""
     [job, *others] = jobs
-    return not (others or job.delay or job.run_at is not None or job.unique is not None or job.after)
+    return not (others or job.delay or job.run_at is not None or job.unique is not None or job.after or job.step)
 
 
 def values(job: NewJob) -> tuple[object, ...]:
     """What the statement needs after the time."""
     return (
         job.id, job.task, job.queue, job.payload, job.raw, job.priority, job.expires, job.max_attempts, job.max_losses,
-        job.lease, job.keep, job.tags or None, job.run_id,
+        job.lease, job.keep, job.tags or None,
     )  # fmt: skip

@@ -21,7 +21,7 @@ from tenure.errors import HasDependents, InvalidOption, StoreError, StoreUnavail
 from tenure.inbox import ENTRY_LIMIT
 from tenure.job import JobRecord, NewJob, State
 from tenure.lease import AbortReason, Lease
-from tenure.lifecycle import kept_reason
+from tenure.lifecycle import Finish, kept_reason
 from tenure.options import Retention
 from tenure.stores.base import (
     STEP,
@@ -38,6 +38,9 @@ from tenure.stores.base import (
     QueueInfo,
     Reaped,
     Renewal,
+    RunPage,
+    RunRecord,
+    RunSearch,
     Search,
     Settlement,
     Signal,
@@ -49,14 +52,25 @@ from tenure.stores.base import (
 )
 from tenure.stores.guests import Errand
 from tenure.stores.joining import Joiner
-from tenure.stores.postgres import health, schema, settling, single
+from tenure.stores.postgres import health, runs, schema, settling, single
 from tenure.stores.postgres.address import Address
 from tenure.stores.postgres.cleaning import Cleaning
 from tenure.stores.postgres.errands import Errands
 from tenure.stores.postgres.expressions import expressions
 from tenure.stores.postgres.link import Connection, KnownAlready, Link, Refusal
 from tenure.stores.postgres.listening import Ear
-from tenure.stores.postgres.records import dumps, enqueued, leased, new_fields, record, stored, text_of, totals
+from tenure.stores.postgres.records import (
+    check_starts,
+    dumps,
+    enqueued,
+    is_special,
+    leased,
+    new_fields,
+    record,
+    stored,
+    text_of,
+    totals,
+)
 from tenure.stores.postgres.transaction import JobsTransaction
 
 __all__ = ["PostgresStore"]
@@ -169,6 +183,7 @@ class PostgresStore(Store):
         if not jobs:
             self._check_open()
             return []
+        check_starts(jobs)
         if any(job.unique_raises or job.after for job in jobs):
             return await self._enqueue(jobs)
         return await self._joiner.enqueue(jobs)
@@ -179,10 +194,10 @@ class PostgresStore(Store):
                 await self._fetch(single.ENQUEUE, self._now(), *single.values(jobs[0]))
                 return [Enqueued(jobs[0].id, State.WAITING)]
         values = (self._now(), dumps([new_fields(job) for job in jobs]), [job.payload for job in jobs])
-        special = any(job.unique is not None or job.after for job in jobs)
+        special = is_special(jobs)
         if not special:
             with suppress(KnownAlready):
-                await self._step("enqueue_new", *values)
+                await self._step("enqueue_starts" if any(job.step for job in jobs) else "enqueue_new", *values)
                 return [Enqueued(job.id, State.WAITING) for job in jobs]
         try:
             told = await self._step("enqueue_jobs", *values, special)
@@ -238,7 +253,23 @@ class PostgresStore(Store):
         if not settlements:
             self._check_open()
             return []
-        return settling.verdicts(settlements, await self._value("settle", self._now(), *settling.values(settlements)))
+        try:
+            told = await self._value("settle_all", self._now(), *settling.values(settlements))
+        except KnownAlready:
+            words = settling.in_words(settlements, known=True)
+            return settling.verdicts(settlements, await self._value("settle", self._now(), *words))
+        return settling.verdicts(settlements, await self._in_words(settlements, told))
+
+    async def _in_words(self, settlements: Sequence[Settlement], told: list[str] | None) -> list[str] | None:
+        """Do again what could not be done together; the verdicts on all."""
+        if told is None or settling.AGAIN not in told:
+            return told
+        again = [at for at, verdict in enumerate(told) if verdict == settling.AGAIN]
+        words = settling.in_words([settlements[at] for at in again], known=True)
+        verdicts = await self._value("settle", self._now(), *words) or ["ok"] * len(again)
+        for at, verdict in zip(again, verdicts, strict=True):
+            told[at] = verdict
+        return told
 
     async def settle_and_lease(
         self, settlements: Sequence[Settlement], request: LeaseRequest
@@ -246,8 +277,12 @@ class PostgresStore(Store):
         if not request.queues or not settlements:
             return await self.settle(settlements), await self.lease(request)
         values = (*self._request(request), self._now(), *settling.values(settlements))
-        rows = await self._fetch(_SETTLE_AND_LEASE, *values)
-        return settling.verdicts(settlements, rows[-1]["verdicts"]), _leased(request, rows)
+        try:
+            rows = await self._fetch(_SETTLE_AND_LEASE, *values)
+        except KnownAlready:
+            return await self.settle(settlements), await self.lease(request)
+        told = await self._in_words(settlements, rows[-1]["verdicts"])
+        return settling.verdicts(settlements, told), _leased(request, rows)
 
     def _request(self, request: LeaseRequest) -> tuple[object, ...]:
         queues = list(dict.fromkeys(request.queues))
@@ -354,9 +389,11 @@ class PostgresStore(Store):
     async def cancel(self, ids: Sequence[str]) -> list[Verdict]:
         return settling.operated(await self._value("cancel", self._now(), _ids(ids)), "it is final already")
 
-    async def complete(self, job_id: str, result: str) -> Verdict:
-        told = await self._value("complete", self._now(), *_ids([job_id]), stored(result))
-        return settling.operated(told, "it is final already")[0]
+    async def complete(self, job_id: str, step: Finish) -> Verdict:
+        payloads: list[bytes] = []
+        words = settling.ending(step, payloads, known=True)
+        told = await self._value("complete_with", self._now(), *_ids([job_id]), stored(step.result), words, payloads)
+        return settling.completed(told)
 
     async def retry(self, ids: Sequence[str]) -> list[Verdict]:
         return settling.operated(await self._value("retry", self._now(), _ids(ids)))
@@ -405,13 +442,32 @@ class PostgresStore(Store):
         jobs = [record(row, row["now"]) for row in rows if row["id"] is not None]
         return Page(jobs, None if last["place"] is None else dumps(last["place"]), last["looked_at"])
 
+    async def run(self, run_id: str) -> RunRecord | None:
+        rows = await self._fetch(runs.RUN, self._now(), *_ids([run_id]))
+        return runs.run_record(rows[0]) if rows and rows[0]["id"] is not None else None
+
+    async def runs(self, search: RunSearch) -> RunPage:
+        name, value = search.lookup or (None, None)
+        values = (search.flow, name, value, search.state, search.limit, runs.number(search.cursor))
+        return runs.run_page(await self._fetch(runs.RUNS, self._now(), *values))
+
+    async def steps(self, run_id: str, limit: int = 50, cursor: str | None = None) -> Page:
+        values = (*_ids([run_id]), limit, runs.number(cursor))
+        *rows, last = await self._fetch(runs.STEPS, self._now(), *values)
+        jobs = [record(row, row["now"]) for row in rows if row["id"] is not None]
+        return Page(jobs, None if last["place"] is None else f"{last['place'][0]:.0f}", last["looked_at"])
+
+    async def attributes(self, run_id: str, names: Sequence[str] | None = None) -> dict[str, str]:
+        asked = None if names is None else _ids(names)
+        return dict(await self._step("get_attributes", *_ids([run_id]), asked))
+
     async def queues(self) -> list[QueueInfo]:
         return [_queue_info(*row) for row in await self._step("list_queues")]
 
     async def wait(self, ids: Sequence[str]) -> dict[str, JobRecord | None]:
         await self._listen()
-        rows = await self._step("wait_for", _ids(ids), self._channel)
-        found = {row["id"]: None if row["state"] is None else record(row, 0.0) for row in rows}
+        rows = await self._fetch(_WATCH, _ids(ids), self._channel)
+        found = {row["asked"]: None if row["id"] is None else record(row, 0.0) for row in rows}
         return {id_: found.get(id_) for id_ in ids if id_ not in found or found[id_] is not None}
 
     @property
@@ -487,9 +543,13 @@ SELECT r.*, w.looked_at, w.place, {schema}.clock($1) AS now
 FROM w LEFT JOIN {schema}.get_numbered(ARRAY(SELECT n FROM w WHERE n IS NOT NULL)) AS r ON r.n = w.n
 ORDER BY w.looked_at, w.n NULLS LAST
 """
+_WATCH = """
+WITH w AS MATERIALIZED (SELECT * FROM {schema}.watch($1, $2))
+SELECT r.*, w.asked FROM w LEFT JOIN {schema}.get_numbered(ARRAY(SELECT final FROM w WHERE final IS NOT NULL)) AS r ON r.n = w.final
+"""
 _SETTLE_AND_LEASE = (
     "SELECT * FROM {schema}.lease($1, $2, $3, $4, $5, $6, $7, "
-    "{schema}.settle($8, $9, $10, $11, $12, $13, $14, $15, $16, $17))"
+    f"{{schema}}.settle_all({', '.join(f'${number}' for number in range(8, 29))}))"
 )
 
 

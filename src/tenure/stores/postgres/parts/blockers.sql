@@ -31,7 +31,7 @@ BEGIN
     _all := pin(_all);
     SELECT blocker INTO _missing
     FROM jsonb_each(_found) AS dependent (id, after), jsonb_array_elements_text(after) AS blocker
-    WHERE NOT blocker = ANY (_all) AND coalesce((_coming ->> blocker)::bigint >= (_coming ->> id)::bigint, true)
+    WHERE blocker NOT IN (SELECT unnest(_all)) AND coalesce((_coming ->> blocker)::bigint >= (_coming ->> id)::bigint, true)
     LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'unknown' USING ERRCODE = 'TN002', DETAIL = json_build_array(_missing);

@@ -1,25 +1,32 @@
 -- conclude: one job becomes final, with its record, key, counters and waiters; `follow` tells those who are blocked by it.
--- _by is the worker whose doing it was. Its token stays known only if this has _settled it. The caller has locked it.
+-- _by is the worker whose doing it was. Its token stays known only if this has _settled it. A step that hands over has a _successor.
+-- The caller has locked it.
 CREATE OR REPLACE FUNCTION conclude(
-    _now float8, _n bigint, _state text, _result text, _error text, _by text DEFAULT NULL, _settled boolean DEFAULT false
+    _now float8, _n bigint, _state text, _result text, _error text, _by text DEFAULT NULL, _settled boolean DEFAULT false,
+    _successor text DEFAULT NULL
 ) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     _job live;
+    _over bigint[];
 BEGIN
     DELETE FROM live WHERE n = _n RETURNING * INTO STRICT _job;
     INSERT INTO ended (
         n, queue, task, state, ended_at, keep_until, seq, attempt, losses, fence, misses, expires_at, worker, nonce,
-        started_at, result, error
+        started_at, result, error, successor
     ) VALUES (
-        _n, _job.queue, _job.task, _state, _now, _now + _job.keep, _job.seq, _job.attempt, _job.losses, _job.fence, _job.misses,
-        _job.expires_at, _job.worker, CASE WHEN _settled THEN _job.nonce END, _job.started_at, _result,
-        CASE WHEN _state <> 'succeeded' THEN coalesce(_error, _job.error) END
+        _n, _job.queue, _job.task, _state, _now, CASE WHEN _successor IS NULL THEN _now + _job.keep END, _job.seq, _job.attempt,
+        _job.losses, _job.fence, _job.misses, _job.expires_at, _job.worker, CASE WHEN _settled THEN _job.nonce END,
+        _job.started_at, _result, CASE WHEN _state <> 'succeeded' THEN coalesce(_error, _job.error) END, _successor
     );
     PERFORM moved(_job.queue, place(_job.state, _job.run_at), _state);
     PERFORM happened(_state, _job.queue, _by);
-    IF _job.keyed THEN
-        PERFORM free_keys(ARRAY[_n], _state = 'cancelled');
+    IF _successor IS NOT NULL THEN
+        INSERT INTO tallies (queue, what, number) VALUES (_job.queue, 'handed', 1);
     END IF;
-    PERFORM tell_waiters(ARRAY[_n], 'done');
+    _over := over_with(_n, _job.run, _successor);
+    IF _job.keyed THEN
+        PERFORM free_keys(_over, _state = 'cancelled');
+    END IF;
+    PERFORM tell_waiters(_over, 'done');
 END
 $$;

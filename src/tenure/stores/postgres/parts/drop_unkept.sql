@@ -1,4 +1,4 @@
--- drop_unkept: remove those of these jobs that have ended, are not kept at all, and that nobody has a claim on.
+-- drop_unkept: remove those of these jobs that have ended, are not kept at all, and that nobody has a claim on; runs whole.
 CREATE OR REPLACE FUNCTION drop_unkept(_now float8, _ns bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     _going bigint[];
@@ -7,7 +7,7 @@ BEGIN
         SELECT e.n FROM unclaimed(_now) e JOIN jobs j ON j.n = ANY (ARRAY[e.n]) WHERE e.n = ANY (_ns) AND j.keep = 0
     );
     IF cardinality(_going) > 0 THEN
-        PERFORM remove(_going);
+        PERFORM remove(whole(_going));
     END IF;
 END
 $$;

@@ -8,7 +8,7 @@ DECLARE
 BEGIN
     PERFORM lock_jobs(_ids);
     FOR _at IN 1 .. cardinality(_ids) LOOP
-        SELECT n, state, worker, ended_at INTO _job FROM records WHERE id = _ids[_at];
+        SELECT r.n, r.state, r.worker, r.ended_at INTO _job FROM meant(ARRAY[_ids[_at]]) m JOIN records r ON r.n = ANY (ARRAY[m.n]);
         IF NOT FOUND THEN
             _verdicts[_at] := 'not_found';
         ELSIF _job.ended_at IS NOT NULL THEN

@@ -1,57 +1,56 @@
--- follow: tell those who wait for a job how it has ended, in the order of their places, and those who wait for them in turn if
--- that ends them; who has ended so. _only this one is told, if given: it has just been enqueued.
+-- follow: tell those who wait for a job, by any of the ids that it ends with, how it has ended, in the order of their places, and
+-- those who wait for them in turn if that ends them; who has ended so. _only this one is told of it, if given: it has just been enqueued.
 --
 -- Edges first, then the dependents, each in order: of two blockers that end at the same instant the second waits here for the
 -- first, and then counts what that one has left. Whoever revives a dependent locks its edges before it counts them.
 CREATE OR REPLACE FUNCTION follow(
-    _now float8, _blocker text, _ended text, _result text, _error text, _only bigint DEFAULT NULL
+    _now float8, _blockers text[], _ended text, _result text, _error text, _only bigint DEFAULT NULL
 ) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
     _failed bigint[] := '{}';
-    _next text[] := ARRAY[_blocker];
     _at integer := 0;
     _dependent record;
     _left integer;
 BEGIN
-    WHILE _at < cardinality(_next) LOOP
-        _at := _at + 1;
-        IF _at > 1 THEN
-            SELECT j.id, 'failed', NULL, e.error INTO _blocker, _ended, _result, _error
-            FROM jobs j JOIN ended e ON e.n = ANY (ARRAY[j.n]) WHERE j.id = _next[_at];
-        END IF;
+    LOOP
         PERFORM FROM edges
-        WHERE blocker = _blocker AND open AND (_only IS NULL OR dependent = _only)
+        WHERE blocker = ANY (_blockers) AND open AND (_only IS NULL OR dependent = _only)
         ORDER BY dependent, position FOR UPDATE;
-        CONTINUE WHEN NOT FOUND;
-        PERFORM FROM live
-        WHERE n IN (
-            SELECT dependent FROM edges WHERE blocker = _blocker AND open AND (_only IS NULL OR dependent = _only)
-        )
-        ORDER BY n FOR UPDATE;
-        FOR _dependent IN
-            SELECT j.n, j.id, j.if_blocker_fails, l.state, count(*)::integer AS edges
-            FROM edges d JOIN jobs j ON j.n = ANY (ARRAY[d.dependent])
-            LEFT JOIN live l ON l.n = ANY (ARRAY[j.n]) LEFT JOIN ended e ON e.n = ANY (ARRAY[j.n])
-            WHERE d.blocker = _blocker AND d.open AND (_only IS NULL OR d.dependent = _only)
-            GROUP BY j.n, l.state, l.seq, e.seq
-            ORDER BY coalesce(l.seq, e.seq)
-        LOOP
-            IF _ended = 'succeeded' OR _dependent.if_blocker_fails = 'proceed' THEN
-                UPDATE edges SET
-                    open = false,
-                    result = CASE WHEN _ended = 'succeeded' THEN _result ELSE failure(_blocker, _ended, _error) END
-                WHERE dependent = _dependent.n AND blocker = _blocker AND open;
-                UPDATE live SET blocked_by = blocked_by - _dependent.edges
-                WHERE n = _dependent.n AND state = 'blocked' RETURNING blocked_by INTO _left;
-                IF FOUND AND _left = 0 THEN
-                    PERFORM join_line(_now, _dependent.n, _only IS NOT NULL);
+        IF FOUND THEN
+            PERFORM FROM live
+            WHERE n IN (
+                SELECT dependent FROM edges WHERE blocker = ANY (_blockers) AND open AND (_only IS NULL OR dependent = _only)
+            )
+            ORDER BY n FOR UPDATE;
+            FOR _dependent IN
+                SELECT j.n, j.if_blocker_fails, l.state, count(*)::integer AS edges,
+                       (array_agg(d.blocker ORDER BY array_position(_blockers, d.blocker)))[1] AS blocker
+                FROM edges d JOIN jobs j ON j.n = ANY (ARRAY[d.dependent])
+                LEFT JOIN live l ON l.n = ANY (ARRAY[j.n]) LEFT JOIN ended e ON e.n = ANY (ARRAY[j.n])
+                WHERE d.blocker = ANY (_blockers) AND d.open AND (_only IS NULL OR d.dependent = _only)
+                GROUP BY j.n, l.state, l.seq, e.seq
+                ORDER BY coalesce(l.seq, e.seq)
+            LOOP
+                IF _ended = 'succeeded' OR _dependent.if_blocker_fails = 'proceed' THEN
+                    UPDATE edges SET
+                        open = false,
+                        result = CASE WHEN _ended = 'succeeded' THEN _result ELSE failure(blocker, _ended, _error) END
+                    WHERE dependent = _dependent.n AND blocker = ANY (_blockers) AND open;
+                    UPDATE live SET blocked_by = blocked_by - _dependent.edges
+                    WHERE n = _dependent.n AND state = 'blocked' RETURNING blocked_by INTO _left;
+                    IF FOUND AND _left = 0 THEN
+                        PERFORM join_line(_now, _dependent.n, _only IS NOT NULL);
+                    END IF;
+                ELSIF _dependent.state = 'blocked' AND (_dependent.if_blocker_fails = 'fail' OR _ended = 'deleted') THEN
+                    PERFORM conclude(_now, _dependent.n, 'failed', NULL, 'blocker ' || _ended || ' ' || _dependent.blocker);
+                    _failed := _failed || _dependent.n;
                 END IF;
-            ELSIF _dependent.state = 'blocked' AND (_dependent.if_blocker_fails = 'fail' OR _ended = 'deleted') THEN
-                PERFORM conclude(_now, _dependent.n, 'failed', NULL, 'blocker ' || _ended || ' ' || _blocker);
-                _failed := _failed || _dependent.n;
-                _next := _next || _dependent.id;
-            END IF;
-        END LOOP;
+            END LOOP;
+        END IF;
+        EXIT WHEN _at >= cardinality(_failed);
+        _at := _at + 1;
+        _only := NULL;
+        SELECT ends_as, 'failed', NULL, error INTO _blockers, _ended, _result, _error FROM ending(_failed[_at]);
     END LOOP;
     RETURN _failed;
 END

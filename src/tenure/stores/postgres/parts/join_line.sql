@@ -8,7 +8,7 @@ BEGIN
     SELECT * INTO _job FROM live WHERE n = _n;
     _due := _job.run_at IS NULL OR _job.run_at <= _now;
     UPDATE live SET
-        state = 'waiting', blocked_by = 0, run_at = CASE WHEN NOT _due THEN run_at END,
+        state = 'waiting', blocked_by = 0, parked_until = NULL, run_at = CASE WHEN NOT _due THEN run_at END,
         seq = CASE WHEN _due AND NOT _new THEN nextval('places') ELSE seq END
     WHERE n = _n;
     PERFORM moved(_job.queue, place(_job.state, _job.run_at), CASE WHEN _due THEN 'waiting' ELSE 'scheduled' END);

@@ -1,17 +1,23 @@
--- pin: keep these jobs from being removed, from ending and from being revived until this transaction ends; those of them that
--- exist come back. They may still be leased, renewed, released.
+-- pin: keep the jobs that these ids mean from being removed, from ending and from being revived until this transaction ends; the ids
+-- of those that exist come back. They may still be leased, renewed, released. In the order of `lock_jobs`.
 CREATE OR REPLACE FUNCTION pin(_ids text[]) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
     _ns bigint[];
+    _found text[];
+    _moved boolean;
 BEGIN
     LOOP
-        _ns := ARRAY(SELECT n FROM live WHERE n = ANY (ARRAY(SELECT n FROM jobs WHERE id = ANY (_ids))) ORDER BY n FOR KEY SHARE);
-        _ns := _ns || ARRAY(
-            SELECT n FROM ended WHERE n = ANY (ARRAY(SELECT n FROM jobs WHERE id = ANY (_ids))) ORDER BY n FOR KEY SHARE
+        _ns := ARRAY(
+            SELECT n FROM live WHERE n = ANY (ARRAY(SELECT m.n FROM meant(_ids) m))
+            ORDER BY blocked_by > 0 AND parked_until IS NULL, n FOR KEY SHARE
         );
-        -- One may have gone from the one table to the other, or altogether, between the two looks.
-        EXIT WHEN NOT EXISTS (SELECT FROM jobs WHERE id = ANY (_ids) AND NOT n = ANY (_ns));
+        _ns := _ns || ARRAY(
+            SELECT n FROM ended WHERE n = ANY (ARRAY(SELECT m.n FROM meant(_ids) m)) ORDER BY n FOR KEY SHARE
+        );
+        -- One may have gone from the one table to the other, or altogether, or handed over, between the two looks.
+        SELECT array_agg(m.id), bool_or(m.n NOT IN (SELECT unnest(_ns))) INTO _found, _moved FROM meant(_ids) m;
+        EXIT WHEN _moved IS NOT TRUE;
     END LOOP;
-    RETURN ARRAY(SELECT id FROM jobs WHERE n = ANY (_ns));
+    RETURN coalesce(_found, '{}');
 END
 $$;

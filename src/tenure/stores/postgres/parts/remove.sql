@@ -1,5 +1,7 @@
--- remove: take jobs out of everything that knows them. Edges of others to them stay open: there is nothing to close them with.
+-- remove: take jobs, runs whole, out of everything that knows them. Edges of others to them stay open: there is nothing to close them with.
 CREATE OR REPLACE FUNCTION remove(_ns bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    _runs bigint[];
 BEGIN
     DELETE FROM edges WHERE dependent = ANY (_ns);
     PERFORM tell_waiters(_ns, 'deleted');
@@ -7,10 +9,20 @@ BEGIN
     WITH gone AS (
         DELETE FROM live WHERE n = ANY (_ns) RETURNING queue, place(state, run_at) AS place
     ), forgotten AS (
-        DELETE FROM ended WHERE n = ANY (_ns) RETURNING queue, state
+        DELETE FROM ended WHERE n = ANY (_ns) RETURNING queue, state, successor
     )
     INSERT INTO tallies (queue, what, number)
-    SELECT queue, place, -count(*) FROM (TABLE gone UNION ALL TABLE forgotten) AS each GROUP BY queue, place;
-    DELETE FROM jobs WHERE n = ANY (_ns);
+    SELECT queue, place, -count(*) FROM (
+        TABLE gone UNION ALL SELECT queue, state FROM forgotten
+        UNION ALL SELECT queue, 'handed' FROM forgotten WHERE successor IS NOT NULL
+    ) AS each GROUP BY queue, place;
+    WITH gone AS (
+        DELETE FROM jobs WHERE n = ANY (_ns) RETURNING n, run
+    )
+    SELECT array_agg(n) INTO _runs FROM gone WHERE run = n;
+    IF _runs IS NOT NULL THEN
+        DELETE FROM attributes WHERE run = ANY (_runs);
+        DELETE FROM lookups WHERE run = ANY (_runs);
+    END IF;
 END
 $$;

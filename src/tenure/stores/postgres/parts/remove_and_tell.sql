@@ -9,7 +9,7 @@ BEGIN
     SELECT array_agg(id ORDER BY n), array_agg(error ORDER BY n) INTO _ids, _errors FROM records WHERE n = ANY (_ns);
     PERFORM remove(_ns);
     FOR _at IN 1 .. coalesce(cardinality(_ids), 0) LOOP
-        PERFORM drop_unkept(_now, follow(_now, _ids[_at], 'deleted', NULL, _errors[_at]));
+        PERFORM drop_unkept(_now, follow(_now, ARRAY[_ids[_at]], 'deleted', NULL, _errors[_at]));
     END LOOP;
 END
 $$;

@@ -1,5 +1,8 @@
--- remove_unclaimed: remove those of these final jobs that are still there, that nobody has locked and nobody has a claim on; how many.
+-- remove_unclaimed: remove those of these final jobs that are still there, that nobody has locked and nobody has a claim on, and the runs
+-- whose last steps they are; how many.
 CREATE OR REPLACE FUNCTION remove_unclaimed(_now float8, _ns bigint[]) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    _all bigint[];
 BEGIN
     IF cardinality(_ns) = 0 THEN
         RETURN 0;
@@ -8,7 +11,11 @@ BEGIN
     _ns := ARRAY(SELECT n FROM ended WHERE n = ANY (_ns) ORDER BY n FOR UPDATE SKIP LOCKED);
     -- Again, for it may have been claimed before it was locked.
     _ns := ARRAY(SELECT n FROM unclaimed(_now) WHERE n = ANY (_ns));
-    PERFORM remove(_ns);
+    _all := whole(_ns);
+    IF cardinality(_all) > cardinality(_ns) THEN
+        PERFORM FROM ended WHERE n = ANY (_all) ORDER BY n FOR UPDATE;
+    END IF;
+    PERFORM remove(_all);
     RETURN cardinality(_ns);
 END
 $$;

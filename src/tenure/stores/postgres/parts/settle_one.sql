@@ -25,16 +25,18 @@ BEGIN
     CASE _step ->> 'kind'
         WHEN 'requeue' THEN
             PERFORM requeue(_now, _job, _step, _error);
+        WHEN 'again' THEN
+            RETURN 'again';
         WHEN 'park' THEN
             UPDATE live SET
                 state = 'blocked', parked_until = _now + coalesce((_step ->> 'timeout')::float8, 'Infinity'), blocked_by = 1,
-                attempt = attempt - 1, misses = 0, expires_at = NULL, lease_until = NULL, progress = NULL
+                on_timeout = _step ->> 'on_timeout', attempt = attempt - 1, misses = 0, expires_at = NULL, lease_until = NULL, progress = NULL
             WHERE n = _job.n;
             PERFORM moved(_job.queue, 'running', 'blocked');
         ELSE
             BEGIN
-                PERFORM finish_held(_now, _job, coalesce(_state, _step ->> 'state'), _result, _error, _step, _payloads);
-            EXCEPTION WHEN SQLSTATE 'TN001' OR SQLSTATE 'TN002' THEN
+                PERFORM end_with(_now, _job, coalesce(_state, _step ->> 'state'), _result, _error, true, _step, _payloads);
+            EXCEPTION WHEN SQLSTATE 'TN001' OR SQLSTATE 'TN002' OR SQLSTATE 'TN004' THEN
                 -- What was done in this block is undone.
                 GET STACKED DIAGNOSTICS _refusal = PG_EXCEPTION_DETAIL;
                 RETURN _refusal;

@@ -8,12 +8,12 @@ BEGIN
     INSERT INTO edges (dependent, position, blocker)
     SELECT _n, position, id FROM jsonb_array_elements_text(_after) WITH ORDINALITY AS each (id, position);
     FOR _blocker IN
-        SELECT j.id, e.state, e.result, e.error
-        FROM (SELECT blocker, min(position) AS position FROM edges WHERE dependent = _n GROUP BY blocker) AS each
-        JOIN jobs j ON j.id = ANY (ARRAY[each.blocker]) JOIN ended e ON e.n = ANY (ARRAY[j.n])
+        SELECT m.id, e.state, e.result, e.error
+        FROM (SELECT blocker, min(position) AS position FROM edges WHERE dependent = _n GROUP BY blocker) AS each,
+             LATERAL meant(ARRAY[each.blocker]) m, LATERAL (SELECT * FROM ended e WHERE e.n = m.n LIMIT 1) AS e
         ORDER BY each.position
     LOOP
-        _failed := _failed || follow(_now, _blocker.id, _blocker.state, _blocker.result, _blocker.error, _n);
+        _failed := _failed || follow(_now, ARRAY[_blocker.id], _blocker.state, _blocker.result, _blocker.error, _n);
     END LOOP;
     RETURN _failed;
 END

@@ -8,7 +8,7 @@ DECLARE
     _refusal text;
 BEGIN
     SELECT * INTO _call FROM json_to_record(_errand::json)
-        AS each (identity uuid, now float8, jobs json, payloads text[], special boolean);
+        AS each (identity uuid, now float8, jobs json, payloads text[], special boolean, starts boolean);
     IF NOT is_here(_call.identity) THEN
         RETURN 'elsewhere';
     END IF;
@@ -23,7 +23,7 @@ BEGIN
             RETURN json_build_object('refused', _refusal::json);
         END;
     END IF;
-    IF cardinality(_payloads) = 1 THEN
+    IF cardinality(_payloads) = 1 AND _call.starts IS NOT TRUE THEN
         SELECT * INTO _new FROM new_jobs(_call.jobs, _payloads);
         IF enqueue_plain(
             _call.now, _new.id, _new.task, _new.queue, _new.payload, _new.raw, _new.priority, _new.delay, _new.run_at, _new.expires,

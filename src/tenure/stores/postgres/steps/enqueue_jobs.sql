@@ -10,6 +10,7 @@ DECLARE
     _holders jsonb := '{}';
     _after jsonb := '{}';
     _stored bigint[];
+    _begun bigint[];
     _queues text[];
     _places text[];
     _numbers bigint[];
@@ -25,27 +26,33 @@ BEGIN
     WITH stored AS (
         INSERT INTO jobs (
             n, id, task, queue, payload, raw, priority, created_at, due_at, expires_at, max_attempts, max_losses, lease, keep,
-            tags, unique_key, unique_until, run_id, edges, if_blocker_fails
+            tags, unique_key, unique_until, run_id, edges, if_blocker_fails, run, flow, reads
         )
-        SELECT nextval('places'), id, task, queue, payload, coalesce(raw, false), coalesce(priority, 0), _now,
+        SELECT n, id, task, queue, payload, coalesce(raw, false), coalesce(priority, 0), _now,
                CASE WHEN coalesce(run_at, _now + delay) > _now THEN coalesce(run_at, _now + delay) END,
                _now + expires, max_attempts, coalesce(max_losses, 3), lease, keep,
-               tags, key, _now + key_for, run_id, coalesce(cardinality(after), 0), if_blocker_fails
-        FROM new_jobs(_jobs, _payloads)
-        WHERE NOT (_special AND _holders ? at::text)
+               tags, key, _now + key_for, run_id, coalesce(cardinality(after), 0), if_blocker_fails,
+               CASE WHEN run_id = id THEN n WHEN run_id IS NOT NULL THEN (SELECT r.n FROM jobs r WHERE r.id = new.run_id) END,
+               CASE WHEN run_id = id THEN flow END, reads
+        FROM (
+            SELECT nextval('places') AS n, each.* FROM new_jobs(_jobs, _payloads) AS each WHERE NOT (_special AND _holders ? at::text)
+        ) AS new
         ON CONFLICT (id) DO NOTHING
-        RETURNING n, queue, task, priority, due_at, lease, expires_at, keep, unique_key IS NOT NULL AS keyed, edges
+        RETURNING n, queue, task, priority, due_at, lease, expires_at, keep, unique_key IS NOT NULL AS keyed, edges, run
     ), placed AS (
-        INSERT INTO live (n, queue, task, state, priority, seq, run_at, lease, expires_at, keep, keyed, blocked_by)
+        INSERT INTO live (n, queue, task, state, priority, seq, run_at, lease, expires_at, keep, keyed, blocked_by, run)
         SELECT n, queue, task, CASE WHEN edges > 0 THEN 'blocked' ELSE 'waiting' END, priority, n, due_at, lease, expires_at,
-               keep, keyed, edges
+               keep, keyed OR (run <> n AND (SELECT r.unique_key IS NOT NULL FROM jobs r WHERE r.n = stored.run)) IS TRUE, edges, run
         FROM stored
-        RETURNING n, queue, state, run_at
+        RETURNING n, queue, state, run_at, run
     )
-    SELECT array_agg(queue), array_agg(place), array_agg(number), coalesce(sum(number), 0), (SELECT array_agg(n) FROM placed WHERE _special)
-    INTO _queues, _places, _numbers, _count, _stored
+    SELECT array_agg(queue), array_agg(place), array_agg(number), coalesce(sum(number), 0), (SELECT array_agg(n) FROM placed WHERE _special), (SELECT array_agg(n) FROM placed WHERE run = n)
+    INTO _queues, _places, _numbers, _count, _stored, _begun
     FROM (SELECT queue, place(state, run_at), count(*) AS number FROM placed GROUP BY 1, 2) AS each;
     INSERT INTO tallies (queue, what, number) SELECT * FROM unnest(_queues, _places, _numbers);
+    IF _begun IS NOT NULL THEN
+        PERFORM begin_runs(_jobs, _payloads, _begun);
+    END IF;
     IF _after <> '{}' THEN
         FOR _new IN
             SELECT j.n, after FROM jsonb_each(_after) AS dependent (id, after) JOIN jobs j ON j.id = ANY (ARRAY[dependent.id])
@@ -70,8 +77,8 @@ BEGIN
         SELECT new.at::integer, coalesce(_holders ->> new.at::text, new.id), coalesce(l.state, e.state, 'running'),
                _holders ? new.at::text
         FROM new_jobs(_jobs, _payloads) AS new
-        LEFT JOIN jobs j ON j.id = ANY (ARRAY[coalesce(_holders ->> new.at::text, new.id)])
-        LEFT JOIN live l ON l.n = ANY (ARRAY[j.n]) LEFT JOIN ended e ON e.n = ANY (ARRAY[j.n]);
+        LEFT JOIN LATERAL meant(ARRAY[coalesce(_holders ->> new.at::text, new.id)]) m ON true
+        LEFT JOIN live l ON l.n = ANY (ARRAY[m.n]) LEFT JOIN ended e ON e.n = ANY (ARRAY[m.n]);
         PERFORM drop_unkept(_now, _failed);
     END IF;
 END

@@ -1,6 +1,6 @@
 -- lease: hand out up to _limit due jobs, those of the first queue first, each under a token nobody has held before; promotes
 -- due jobs first, cancels those that have expired, passes paused queues over. The last row is no job: it says what else
--- there is, and carries _verdicts, so that a settle and a lease are one statement: lease(…, settle(…)).
+-- there is, and carries _verdicts, so that a settle and a lease are one statement: lease(…, settle_all(…)).
 --
 -- Rows that another step has locked are passed over, here and in what it calls: they are in somebody's hands. A line is begun at
 -- its front where one is noted, for what lies before it is cluttered.
@@ -99,14 +99,18 @@ BEGIN
                 state = 'running', attempt = l.attempt + 1, fence = l.fence + 1, nonce = _nonce, worker = _worker, solo = _alone,
                 started_at = _now, lease_until = _now + coalesce(l.lease, _ttl)
             FROM chosen WHERE l.n = ANY (ARRAY[chosen.n])
-            RETURNING l.n, l.priority, l.seq, l.attempt, l.losses, l.fence, l.misses, l.expires_at, l.error
+            RETURNING l.n, l.priority, l.seq, l.attempt, l.losses, l.fence, l.misses, l.expires_at, l.error, l.on_timeout
         )
         SELECT j.n, j.id, j.task, j.queue, j.payload, j.raw, t.priority, t.seq, j.created_at, t.attempt, t.losses, t.fence, t.misses,
                j.max_attempts, j.max_losses, j.lease, j.keep, t.expires_at, j.tags, j.unique_key, j.run_id, t.error,
                CASE WHEN j.edges > 0 THEN ARRAY(
                    SELECT d.result FROM edges d WHERE d.dependent = j.n ORDER BY d.position
                ) END,
-               _alone, NULL::boolean, NULL::float8, NULL::boolean, NULL::float8, NULL::text[]
+               _alone, NULL::boolean, NULL::float8, NULL::boolean, NULL::float8, NULL::text[], j.reads,
+               CASE WHEN j.reads IS NOT NULL THEN ARRAY(
+                   SELECT a.name || E'\x1f' || a.value FROM attributes a WHERE a.run = j.run AND a.name = ANY (j.reads)
+               ) END,
+               t.on_timeout
         FROM taken t JOIN jobs j ON j.n = ANY (ARRAY[t.n])
         ORDER BY t.priority, t.seq;
         GET DIAGNOSTICS _count = ROW_COUNT;

@@ -19,7 +19,8 @@ BEGIN
         SELECT n FROM unclaimed(_now) WHERE keep_until <= _now ORDER BY keep_until LIMIT _limit
     ));
     FOR _queue IN
-        SELECT queue, coalesce(sum(number) FILTER (WHERE what IN ('succeeded', 'cancelled')), 0)::bigint AS short,
+        SELECT queue, coalesce(sum(number) FILTER (WHERE what IN ('succeeded', 'cancelled')), 0)::bigint
+                   - coalesce(sum(number) FILTER (WHERE what = 'handed'), 0)::bigint AS short,
                coalesce(sum(number) FILTER (WHERE what IN ('failed', 'broken')), 0)::bigint AS long
         FROM tallies WHERE worker IS NULL GROUP BY queue ORDER BY queue
     LOOP

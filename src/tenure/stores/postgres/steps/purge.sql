@@ -1,8 +1,9 @@
 -- purge: delete up to _limit jobs of a queue that nobody holds; how many went. Blocked ones first, the newest of them first, for
--- they may wait for the others.
+-- they may wait for the others. With a step goes its run.
 CREATE OR REPLACE FUNCTION purge(_now float8, _queue text, _limit integer) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
     _going bigint[];
+    _all bigint[];
 BEGIN
     _now := clock(_now);
     _going := ARRAY(SELECT n FROM live WHERE state = 'blocked' AND queue = _queue ORDER BY seq DESC LIMIT _limit);
@@ -17,7 +18,11 @@ BEGIN
         SELECT n FROM live WHERE state = 'waiting' AND run_at IS NULL AND queue = _queue
         LIMIT _limit - cardinality(_going) FOR UPDATE SKIP LOCKED
     );
-    PERFORM remove_and_tell(_now, _going);
+    _all := whole(_going);
+    IF cardinality(_all) > cardinality(_going) THEN
+        PERFORM FROM ended WHERE n = ANY (_all) ORDER BY n FOR UPDATE;
+    END IF;
+    PERFORM remove_and_tell(_now, _all);
     RETURN cardinality(_going);
 END
 $$;

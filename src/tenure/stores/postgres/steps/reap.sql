@@ -1,4 +1,5 @@
--- reap: take up to _limit jobs of these queues from holders whose lease has expired, then fail parked jobs whose time is over.
+-- reap: take up to _limit jobs of these queues from holders whose lease has expired, then end the parking of those whose
+-- time is over: they fail, or come in line to hand over.
 -- What somebody has locked, to renew or to settle it, is passed over. Every worker does so once a second: it also folds.
 CREATE OR REPLACE FUNCTION reap(_now float8, _queues text[], _limit integer) RETURNS SETOF reaped LANGUAGE plpgsql AS $$
 DECLARE
@@ -25,8 +26,10 @@ BEGIN
             ) LOOP
                 _left := _left - 1;
                 -- The end of one may have been the end of the next, which waited for it.
-                IF EXISTS (SELECT FROM live WHERE n = _n) THEN
+                IF EXISTS (SELECT FROM live WHERE n = _n AND on_timeout IS NULL) THEN
                     PERFORM finish(_now, _n, 'failed', NULL, 'wait timeout');
+                ELSE
+                    PERFORM join_line(_now, _n) FROM live WHERE n = _n;
                 END IF;
             END LOOP;
         END LOOP;

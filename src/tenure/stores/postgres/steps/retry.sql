@@ -1,5 +1,5 @@
 -- retry: each final job begins anew, at the back or blocked by its open edges; a verdict each: ok, not_found, or JSON: the state
--- it is in, what stands in the way (not final, gone, unique) and who.
+-- it is in, what stands in the way (not final, handed over, gone, unique) and who.
 CREATE OR REPLACE FUNCTION retry(_now float8, _ids text[]) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
     _verdicts text[] := '{}';

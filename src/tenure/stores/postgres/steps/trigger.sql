@@ -7,7 +7,7 @@ BEGIN
     _now := clock(_now);
     PERFORM lock_jobs(_ids);
     FOR _at IN 1 .. cardinality(_ids) LOOP
-        SELECT n, state, run_at INTO _job FROM records WHERE id = _ids[_at];
+        SELECT r.n, r.state, r.run_at INTO _job FROM meant(ARRAY[_ids[_at]]) m JOIN records r ON r.n = ANY (ARRAY[m.n]);
         IF NOT FOUND THEN
             _verdicts[_at] := 'not_found';
         ELSIF _job.state <> 'waiting' OR _job.run_at IS NULL THEN

@@ -1,4 +1,4 @@
--- wait_for: the records of those of these jobs that are final; the channel is told when one of the others is. Of those only the
+-- wait_for: what programs of layout 1 call: the records of those of these jobs that are final; the channel is told when one of the others is. Of those only the
 -- id comes back, and of one that does not exist nothing.
 CREATE OR REPLACE FUNCTION wait_for(_ids text[], _channel text) RETURNS SETOF records LANGUAGE plpgsql AS $$
 DECLARE

@@ -75,10 +75,15 @@ BEGIN
         ELSE
             SELECT array_agg(0), array_agg(-ended_at), array_agg(-n), array_agg(n) INTO _parts, _firsts, _seconds, _ns FROM (
                 SELECT each.* FROM unnest(_queues) AS asked (queue), LATERAL (
-                    SELECT ended_at, n FROM ended
-                    WHERE queue = asked.queue AND state = _state
-                      AND (ended_at, n) < (coalesce(-_after[2], 'Infinity'), coalesce(-_after[3]::bigint, 9223372036854775807))
-                    ORDER BY ended_at DESC, n DESC LIMIT _bound
+                    (SELECT ended_at, n FROM ended
+                     WHERE queue = asked.queue AND state = _state AND successor IS NULL
+                       AND (ended_at, n) < (coalesce(-_after[2], 'Infinity'), coalesce(-_after[3]::bigint, 9223372036854775807))
+                     ORDER BY ended_at DESC, n DESC LIMIT _bound)
+                    UNION ALL
+                    (SELECT ended_at, n FROM ended
+                     WHERE queue = asked.queue AND state = _state AND successor IS NOT NULL
+                       AND (ended_at, n) < (coalesce(-_after[2], 'Infinity'), coalesce(-_after[3]::bigint, 9223372036854775807))
+                     ORDER BY ended_at DESC, n DESC LIMIT _bound)
                 ) AS each
                 ORDER BY ended_at DESC, n DESC LIMIT _bound
             ) AS each;

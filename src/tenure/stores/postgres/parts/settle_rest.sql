@@ -1,0 +1,67 @@
+-- settle_rest: what `settle` could not do at once for its whole batch, in the order of that: edges to those that have _ended, of which
+-- _blocking are waited for; successors of those that are _handing over; and whole steps, of those that have not ended. Neighbours of one
+-- kind are done together. The verdicts, and who else has ended.
+CREATE OR REPLACE FUNCTION settle_rest(
+    _now float8, _ns bigint[], _ids text[], _fences integer[], _nonces bigint[], _states text[], _results text[], _errors text[],
+    _steps json[], _payloads bytea[], _runs text[], _ended integer[], _blocking text[], _ended_runs bigint[], _run_ends integer[],
+    _handing integer[], _handed_runs bigint[], _handed_keyed boolean[], _coming json, OUT verdicts text[], OUT dropping bigint[]
+) LANGUAGE plpgsql AS $$
+DECLARE
+    _kind text := '';
+    _doing record;
+    _closed text[] := '{}';
+    _closed_with text[] := '{}';
+    _from integer := 1;
+    _to integer := 0;
+BEGIN
+    verdicts := array_fill('ok'::text, ARRAY[cardinality(_ns)]);
+    FOR _doing IN
+        SELECT at, CASE WHEN state = 'succeeded' THEN 'close' ELSE 'follow' END AS kind, id FROM (
+            SELECT at, state, id FROM unnest(_ids, _states) WITH ORDINALITY AS wanted (id, state, at)
+            WHERE at = ANY (_ended) AND id = ANY (_blocking)
+              -- The first step of a run that goes on is not waited for: the run is.
+              AND NOT EXISTS (SELECT FROM unnest(_handing, _handed_runs) AS handing (at, run) WHERE handing.at = wanted.at AND run = _ns[at])
+            UNION ALL
+            SELECT at, _states[at], j.id FROM unnest(_run_ends, _ended_runs) AS ending (at, run) JOIN jobs j ON j.n = ANY (ARRAY[ending.run])
+            WHERE j.id = ANY (_blocking)
+        ) AS over
+        UNION ALL SELECT at, 'hand over', NULL FROM unnest(_handing) AS at
+        UNION ALL SELECT at, 'settle', NULL FROM generate_series(1, cardinality(_ns)) AS at WHERE (at = ANY (_ended)) IS NOT TRUE
+        UNION ALL SELECT cardinality(_ns) + 1, 'end', NULL
+        ORDER BY at, kind
+    LOOP
+        IF _kind <> _doing.kind THEN
+            IF _kind = 'close' THEN
+                PERFORM close_edges(_now, _closed, _closed_with);
+                _closed := '{}';
+                _closed_with := '{}';
+            ELSIF _kind = 'hand over' THEN
+                PERFORM hand_over(_now, _handed_runs[_from : _to], _handed_keyed[_from : _to], (
+                    SELECT json_agg(new ORDER BY at) FROM json_array_elements(_coming) WITH ORDINALITY AS each (new, at)
+                    WHERE at BETWEEN _from AND _to
+                ));
+                _from := _to + 1;
+            END IF;
+            _kind := _doing.kind;
+        END IF;
+        CASE _kind
+            WHEN 'close' THEN
+                _closed := _closed || _doing.id;
+                _closed_with := _closed_with || _results[_doing.at];
+            WHEN 'follow' THEN
+                dropping := dropping || follow_end(_now, _ns[_doing.at]);
+            WHEN 'hand over' THEN
+                _to := _to + 1;
+            WHEN 'settle' THEN
+                verdicts[_doing.at] := settle_one(
+                    _now, _ids[_doing.at], _fences[_doing.at], _nonces[_doing.at], _states[_doing.at], _results[_doing.at],
+                    _errors[_doing.at],
+                    CASE WHEN _runs[_doing.at] IS NULL OR _states[_doing.at] IS NULL THEN _steps[_doing.at] ELSE '{"kind": "again"}' END,
+                    _payloads
+                );
+            ELSE
+                EXIT;
+        END CASE;
+    END LOOP;
+END
+$$;

@@ -1,0 +1,50 @@
+"""Runs of flows as they are read: single ones, listings, their steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tenure.errors import InvalidOption
+from tenure.stores.base import RunPage, RunRecord
+from tenure.stores.postgres.records import record
+
+__all__ = ["RUN", "RUNS", "STEPS", "number", "run_page", "run_record"]
+
+# As for jobs: tables are read inside the steps alone, and to these statements they are lists.
+_RECORDS = """
+SELECT r.*, w.run_id AS of_run, w.flow, w.began_at, w.completed_queue, w.looked_at, w.place, {schema}.clock($1) AS now
+FROM w LEFT JOIN {schema}.get_numbered(ARRAY(SELECT step FROM w WHERE step IS NOT NULL)) AS r ON r.n = w.step
+ORDER BY w.looked_at, w.run NULLS LAST
+"""
+RUN = "WITH w AS MATERIALIZED (SELECT * FROM {schema}.find_run($2))" + _RECORDS
+RUNS = "WITH w AS MATERIALIZED (SELECT * FROM {schema}.walk_runs($2, $3, $4, $5, $6, $7))" + _RECORDS
+STEPS = """
+WITH w AS MATERIALIZED (SELECT * FROM {schema}.walk_steps($2, $3, $4))
+SELECT r.*, w.looked_at, w.place, {schema}.clock($1) AS now
+FROM w LEFT JOIN {schema}.get_numbered(ARRAY(SELECT n FROM w WHERE n IS NOT NULL)) AS r ON r.n = w.n
+ORDER BY w.looked_at, w.n NULLS LAST
+"""
+
+
+def run_record(row: Any) -> RunRecord:
+    """The run of a row."""
+    return RunRecord(row["of_run"], row["flow"], row["began_at"], record(row, row["now"]), row["completed_queue"])
+
+
+def run_page(rows: Sequence[Any]) -> RunPage:
+    """A page of a listing."""
+    *found, last = rows
+    # One may have gone between the walk and the look at it.
+    runs = [run_record(row) for row in found if row["id"] is not None]
+    return RunPage(runs, None if last["place"] is None else str(last["place"]), last["looked_at"])
+
+
+def number(cursor: str | None) -> int | None:
+    """Where a page ended."""
+    if cursor is None:
+        return None
+    try:
+        return int(cursor)
+    except ValueError:
+        raise InvalidOption(f"{cursor!r:.80} is no cursor: take the one that came with the page before") from None
