@@ -96,7 +96,7 @@ CALLS = {
     "leave": Call(lambda scene: scene.store.leave("w"), lambda nothing: nothing is None),
     "cancel": Call(lambda scene: scene.store.cancel(["held"]), kinds("refused"), {"held": State.CANCELLED}),
     "complete": Call(
-        lambda scene: scene.store.complete("held", "1"),
+        lambda scene: scene.store.complete("held", SUCCEED),
         lambda verdict: verdict.kind == "refused",
         {"held": State.SUCCEEDED},
     ),

@@ -1,10 +1,11 @@
-"""Whether a history can be true: I1 to I9, after every fault is healed and every queue drained."""
+"""Whether a history can be true: I1 to I9 and I13, after every fault is healed and every queue drained."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
 
+from .handing_over import handed_over
 from .history import History, Lease, Settle, Story, Violation
 from .order import in_order
 
@@ -12,11 +13,21 @@ __all__ = ["check"]
 
 
 def check(history: History) -> list[Violation]:
-    """Find what contradicts I1 to I9, after every fault is healed and every queue drained."""
+    """Find what contradicts I1 to I9 and I13, after every fault is healed and every queue drained."""
     story = Story(history)
     return [
         violation
-        for look in (_at_least_once, _no_phantom, _tokens, _one_lease, _stale_refused, _one_final, _attempts, in_order)
+        for look in (
+            _at_least_once,
+            _no_phantom,
+            _tokens,
+            _one_lease,
+            _stale_refused,
+            _one_final,
+            _attempts,
+            in_order,
+            handed_over,
+        )
         for violation in look(story)
     ]
 
@@ -32,7 +43,7 @@ def _at_least_once(story: Story) -> Iterator[Violation]:
             yield Violation("I1", job, "its enqueue was acknowledged and it is gone")
         elif record.state not in {"succeeded", "failed", "cancelled", "broken"}:
             yield Violation("I1", job, f"its enqueue was acknowledged and it is still {record.state}")
-        elif record.state in {"succeeded", "failed"} and job not in started:
+        elif record.state in {"succeeded", "failed"} and job not in started and not story.of(job, "complete"):
             yield Violation("I1", job, f"it {record.state} and its function never started")
 
 

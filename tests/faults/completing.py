@@ -12,7 +12,7 @@ import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -26,10 +26,22 @@ from tests.worker.effects import Effects
 
 from .processes import say
 
-__all__ = ["INSTANTS", "TASKS", "die_at_every_instant", "make_app", "work_and_be_killed"]
+__all__ = [
+    "A_COMMIT",
+    "INSTANTS",
+    "STEPS",
+    "TASKS",
+    "TOGETHER",
+    "die_at_every_instant",
+    "fork",
+    "make_app",
+    "work_and_be_killed",
+]
 
 INSTANTS = ("before", "inside", "settled", "committing", "committed")
 TASKS = ("coroutine", "thread", "joined")
+STEPS = ("pay.charge",)
+"""The step that hands over in the transaction."""
 
 A_COMMIT = 0.003
 """Seconds that a commit may take: within these its process dies."""
@@ -114,6 +126,21 @@ def make_app(url: str) -> App:
             connection.commit()
         reached("committed")
 
+    pay = app.flow("pay")
+
+    @pay.step(then="thank", max_losses=None)
+    async def charge(ctx: Context, n: int) -> None:
+        reached("before")
+        async with ctx.complete() as tx:
+            await tx.execute(effects.insert, n)
+            reached("inside")
+            tx.result = {"receipt": n}
+        reached("committed")
+
+    @pay.step(max_losses=None)
+    async def thank(receipt: int) -> int:
+        return receipt
+
     return app
 
 
@@ -149,12 +176,12 @@ class _Apsw(apsw.Connection):
 # What the processes of the tests run. Each forks one child for each death: that costs a tenth of a new interpreter.
 
 
-def die_at_every_instant(url: str, times: int) -> None:
+def die_at_every_instant(url: str, times: int, tasks: Sequence[str] = TASKS) -> None:
     """Let workers die: for each task and each instant so many, each with a job of the queue that is named after both."""
-    deaths = [(f"{task}.{instant}", instant) for task in TASKS for instant in INSTANTS] * times
+    deaths = [(f"{task}.{instant}", instant) for task in tasks for instant in INSTANTS] * times
     codes: list[int] = []
     for first in range(0, len(deaths), TOGETHER):
-        children = [_fork(_work_until_dead, url, *death) for death in deaths[first : first + TOGETHER]]
+        children = [fork(_work_until_dead, url, *death) for death in deaths[first : first + TOGETHER]]
         codes += [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     say("died", codes)
 
@@ -162,7 +189,7 @@ def die_at_every_instant(url: str, times: int) -> None:
 def work_and_be_killed(url: str, times: int) -> None:
     """Let workers work on everything, and kill each at some instant."""
     for _ in range(times):
-        child = _fork(_work_until_dead, url, "*", None)
+        child = fork(_work_until_dead, url, "*", None)
         time.sleep(random.uniform(0.1, 0.4))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -176,7 +203,8 @@ def _work_until_dead(url: str, queue: str, instant: str | None) -> None:
     make_app(url).worker([queue], concurrency=4 if instant is None else 1, look_ahead=False).run()
 
 
-def _fork(function: Callable[..., None], *arguments: object) -> int:
+def fork(function: Callable[..., None], *arguments: object) -> int:
+    """Run a function in a child process, which is expected not to come back from it; its id."""
     child = os.fork()
     if not child:
         try:

@@ -65,6 +65,12 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     duplicate: bool = False
     """enqueue: whether the job was not stored, because another holds its key."""
 
+    after: tuple[str, ...] = ()
+    """enqueue: what the job waits for."""
+
+    successor: str = ""
+    """settle, complete: the step of its run that the job hands over to."""
+
     verdict: str = "ok"
     """settle, renew, operators: `ok`, or what stood in the way."""
 
@@ -124,6 +130,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     losses: int
     fence: int
     max_losses: int = 3
+    run_id: str | None = None
+    successor: str | None = None
 
     @classmethod
     def of(cls, job: JobRecord) -> Ended:
@@ -134,6 +142,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
             losses=job.losses,
             fence=job.fence,
             max_losses=job.max_losses,
+            run_id=job.run_id,
+            successor=job.successor,
         )
 
 

@@ -100,24 +100,24 @@ class RecordedStore:
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         number = self._recorder.ask("settle", [_settled(*settlement) for settlement in settlements])
-        children = self._ask_children(settlements)
+        coming = self._ask_coming(settlements)
         with _Outcome(self._recorder, number) as outcome:
             verdicts = await self._store.settle(settlements)
             outcome.items = _verdicts(settlements, verdicts)
-        self._answer_children(children, verdicts)
+        self._answer_coming(coming, verdicts)
         return verdicts
 
     async def settle_and_lease(
         self, settlements: Sequence[Settlement], request: LeaseRequest
     ) -> tuple[list[Verdict], Leased]:
         settle = self._recorder.ask("settle", [_settled(*settlement) for settlement in settlements])
-        children = self._ask_children(settlements)
+        coming = self._ask_coming(settlements)
         lease = self._recorder.ask("lease")
         with _Outcome(self._recorder, settle) as settled, _Outcome(self._recorder, lease) as outcome:
             verdicts, leased = await self._store.settle_and_lease(settlements, request)
             settled.items = _verdicts(settlements, verdicts)
             outcome.items = [_held(lease) for lease in leased.leases]
-        self._answer_children(children, verdicts)
+        self._answer_coming(coming, verdicts)
         return verdicts, leased
 
     async def renew(self, renewals: Sequence[Renewal]) -> Sequence[AbortReason | Unchanged | None]:
@@ -156,10 +156,13 @@ class RecordedStore:
             outcome.items = [Item(id=id_, verdict=verdict.kind) for id_, verdict in zip(ids, verdicts, strict=True)]
         return verdicts
 
-    async def complete(self, job_id: str, result: str) -> Verdict:
-        with _Outcome(self._recorder, self._recorder.ask("complete", [Item(id=job_id)])) as outcome:
-            verdict = await self._store.complete(job_id, result)
+    async def complete(self, job_id: str, step: Finish) -> Verdict:
+        number = self._recorder.ask("complete", [Item(id=job_id, successor=_successor(step))])
+        coming = {0: self._recorder.ask("enqueue", _coming(step))} if _coming(step) else {}
+        with _Outcome(self._recorder, number) as outcome:
+            verdict = await self._store.complete(job_id, step)
             outcome.items = [Item(id=job_id, verdict=verdict.kind)]
+        self._answer_coming(coming, [verdict])
         return verdict
 
     async def retry(self, ids: Sequence[str]) -> list[Verdict]:
@@ -174,15 +177,15 @@ class RecordedStore:
             outcome.items = [Item(id=id_, verdict="ok" if id_ in deleted else "not_found") for id_ in ids]
         return deleted
 
-    def _ask_children(self, settlements: Sequence[Settlement]) -> dict[int, int]:
+    def _ask_coming(self, settlements: Sequence[Settlement]) -> dict[int, int]:
         return {
-            n: self._recorder.ask("enqueue", [_new(child) for child in step.children])
+            n: self._recorder.ask("enqueue", coming)
             for n, (_, step) in enumerate(settlements)
-            if isinstance(step, Finish) and step.children
+            if (coming := _coming(step))
         }
 
-    def _answer_children(self, children: dict[int, int], verdicts: Sequence[Verdict]) -> None:
-        for n, number in children.items():
+    def _answer_coming(self, coming: dict[int, int], verdicts: Sequence[Verdict]) -> None:
+        for n, number in coming.items():
             self._recorder.answer(number, "ok" if verdicts[n].kind is VerdictKind.OK else "fail")
 
 
@@ -231,7 +234,7 @@ async def records_of(store: Store) -> list[JobRecord]:
 
 def _new(job: NewJob) -> Item:
     in_line = job.delay <= 0 and job.run_at is None and not job.after
-    return Item(id=job.id, queue=job.queue, priority=job.priority, in_line=in_line)
+    return Item(id=job.id, queue=job.queue, priority=job.priority, in_line=in_line, after=job.after)
 
 
 def _held(lease: Lease) -> Item:
@@ -241,7 +244,19 @@ def _held(lease: Lease) -> Item:
 
 def _settled(lease: Lease, step: Transition) -> Item:
     counts = not isinstance(step, Park) and (isinstance(step, Finish) or step.counts)
-    return Item(id=lease.job.id, fence=lease.token.fence, nonce=lease.token.nonce, step=_step(step), counts=counts)
+    fence, nonce = lease.token.fence, lease.token.nonce
+    return Item(id=lease.job.id, fence=fence, nonce=nonce, step=_step(step), counts=counts, successor=_successor(step))
+
+
+def _successor(step: Transition) -> str:
+    return step.successor.id if isinstance(step, Finish) and step.successor else ""
+
+
+def _coming(step: Transition) -> list[Item]:
+    """The jobs that come with the end of another."""
+    if not isinstance(step, Finish):
+        return []
+    return [_new(job) for job in (*step.children, *([step.successor] if step.successor else []))]
 
 
 def _step(step: Transition) -> str:

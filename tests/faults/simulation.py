@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 
-from tenure.job import State
+import msgspec
+
+from tenure.job import RunStep, State
 from tenure.lease import Lease
 from tenure.lifecycle import RELEASE, Finish, Requeue, Transition
 from tenure.stores.base import Renewal, Store
@@ -13,7 +15,7 @@ from tenure.testing.clock import ManualClock
 from .clients import a_job, take
 from .recording import Recorder
 
-__all__ = ["Ticking", "play"]
+__all__ = ["Ticking", "play", "play_flows"]
 
 TTL = 10.0
 
@@ -69,6 +71,38 @@ async def play(store: Store, recorder: Recorder, clock: Ticking, chance: random.
             case "reap":
                 await store.reap(["q"])
     await _drain(store, recorder, clock)
+
+
+async def play_flows(store: Store, recorder: Recorder, clock: Ticking, chance: random.Random, steps: int) -> None:
+    """The same with runs alone: they start, hand over, fan out and join; holders die, and settle when it is too late."""
+    let_go: list[tuple[Lease, Transition]] = []
+    for _ in range(steps):
+        match chance.choice(["start", "work", "work", "work", "stale", "die", "reap"]):
+            case "start":
+                new = a_job()
+                await store.enqueue([msgspec.structs.replace(new, step=RunStep(run_id=new.id, flow="f"))])
+            case "stale" if let_go:
+                await store.settle([chance.choice(let_go)])
+            case "work" | "die" as what:
+                for lease in await take(store, limit=chance.randint(1, 3), ttl=TTL, solo=chance.random() < 0.3):
+                    recorder.start(lease)
+                    let_go.append((lease, _hand_over(lease, chance)))
+                    if what == "work":
+                        await store.settle(let_go[-1:])
+            case "reap":
+                clock.advance(TTL + 1)
+                await store.reap(["q"])
+    await _drain(store, recorder, clock)
+
+
+def _hand_over(lease: Lease, chance: random.Random) -> Finish:
+    run_id = lease.job.run_id
+    if run_id is None or chance.random() < 0.2:
+        return Finish(State.SUCCEEDED, "null")
+    children = tuple(a_job() for _ in range(chance.choice([0, 0, 1, 3])))
+    step = RunStep(run_id=run_id, flow="f")
+    successor = msgspec.structs.replace(a_job(), step=step, after=tuple(child.id for child in children))
+    return Finish(State.SUCCEEDED, "null", children=children, successor=successor)
 
 
 async def _drain(store: Store, recorder: Recorder, clock: Ticking) -> None:

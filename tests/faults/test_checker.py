@@ -36,9 +36,18 @@ def leased(at: float, *leases: tuple[str, int], suspect: bool = False) -> Call:
 
 
 def settled(
-    at: float, job: str, fence: int, leased_at: float, step: str, verdict: str = "ok", *, counts: bool = True
+    at: float,
+    job: str,
+    fence: int,
+    leased_at: float,
+    step: str,
+    verdict: str = "ok",
+    *,
+    counts: bool = True,
+    successor: str = "",
 ) -> Call:
-    item = Item(id=job, fence=fence, nonce=int(leased_at * 1000), step=step, counts=counts)
+    nonce = int(leased_at * 1000)
+    item = Item(id=job, fence=fence, nonce=nonce, step=step, counts=counts, successor=successor)
     return called("settle", at, [item], [Item(id=job, verdict=verdict)])
 
 
@@ -50,13 +59,16 @@ def started(at: float, job: str, fence: int, leased_at: float) -> Start:
     return Start("w", at, job, fence, int(leased_at * 1000))
 
 
-def ended(job: str, state: str = "succeeded", attempt: int = 1, losses: int = 0, fence: int = 1) -> Ended:
-    return Ended(id=job, state=state, attempt=attempt, losses=losses, fence=fence)
+def ended(
+    job: str, state: str = "succeeded", attempt: int = 1, losses: int = 0, fence: int = 1, **more: str | None
+) -> Ended:
+    return Ended(id=job, state=state, attempt=attempt, losses=losses, fence=fence, **more)  # type: ignore[arg-type]
 
 
 TRUE = History(
     # A is held by a worker that goes silent, is reaped, and goes before B, which came later; the stale settle is refused.
-    # C is released and comes before D; E is retried and comes after F.
+    # C is released and comes before D; E is retried and comes after F. R is a run, whose first step hands over to S, which
+    # waits for W.
     calls=[
         enqueued(1, "A"),
         leased(2, ("A", 1)),
@@ -81,6 +93,14 @@ TRUE = History(
         called("renew", 35, [Item(id="E", fence=2, nonce=34000, ttl=10.0)], [Item(id="E")]),
         settled(36, "E", 2, 34, "succeeded"),
         settled(37, "F", 1, 33, "succeeded"),
+        enqueued(50, "R"),
+        leased(51, ("R", 1)),
+        settled(52, "R", 1, 51, "succeeded", successor="S"),
+        called("enqueue", 52, [Item(id="W", queue="q"), Item(id="S", queue="q", in_line=False, after=("W",))]),
+        leased(53, ("W", 1)),
+        settled(54, "W", 1, 53, "succeeded"),
+        leased(55, ("S", 1)),
+        settled(56, "S", 1, 55, "succeeded"),
     ],
     starts=[
         started(2.5, "A", 1, 2),
@@ -92,6 +112,9 @@ TRUE = History(
         started(31.5, "E", 1, 31),
         started(33.5, "F", 1, 33),
         started(34.5, "E", 2, 34),
+        started(51.5, "R", 1, 51),
+        started(53.5, "W", 1, 53),
+        started(55.5, "S", 1, 55),
     ],
     ended=[
         ended("A", attempt=2, losses=1, fence=2),
@@ -100,6 +123,9 @@ TRUE = History(
         ended("D"),
         ended("E", attempt=2, fence=2),
         ended("F"),
+        ended("R", run_id="R", successor="S"),
+        ended("W"),
+        ended("S", run_id="R"),
     ],
 )
 
@@ -235,6 +261,24 @@ LIES: dict[str, tuple[str, Tamper]] = {
         "I8",
         calls(lambda call: {33.0: leased(34, ("F", 1)), 34.0: leased(33, ("E", 2))}.get(call.asked, call)),
     ),
+    "a step is finished and its successor does not exist": ("I13", without_record("S")),
+    "a successor exists and the step before it has not handed over": ("I13", shown("R", successor=None)),
+    "a step that is not finished has handed over": ("I13", shown("R", state="failed")),
+    "a step has handed over to two": (
+        "I13",
+        lambda true: History([*true.calls, enqueued(57, "T")], true.starts, [*true.ended, ended("T", run_id="R")]),
+    ),
+    "a step has handed over to another than it said": (
+        "I13",
+        lambda true: History(
+            [*true.calls, enqueued(57, "T")],
+            true.starts,
+            [*shown("R", successor="T")(without_record("S")(true)).ended, ended("T", run_id="R")],
+        ),
+    ),
+    "a hand-over that was refused has happened": ("I13", told("settle", 52, verdict="lease_lost")),
+    "a step is handed out before what it waits for has ended": ("I13", moved("lease", 55, 53.2)),
+    "the first step of a run is gone": ("I13", without_record("R")),
 }
 
 

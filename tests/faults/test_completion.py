@@ -11,6 +11,7 @@ import asyncpg  # type: ignore[import-untyped]
 import pytest
 
 from tenure import App
+from tenure.flow import Step
 from tenure.job import State
 from tenure.stores import open_store
 from tenure.stores.base import Store
@@ -18,7 +19,7 @@ from tests.conftest import a_url
 from tests.servers.postgres import Postgres
 from tests.worker.effects import Effects
 
-from .completing import INSTANTS, TASKS, die_at_every_instant, make_app, work_and_be_killed
+from .completing import INSTANTS, STEPS, TASKS, die_at_every_instant, make_app, work_and_be_killed
 from .processes import Processes
 from .scale import lengths
 
@@ -79,6 +80,28 @@ async def test_each_effect_happens_once_though_workers_die_at_every_instant(
     unharmed = {record.queue for record in records if not record.losses}
     assert lost >= {f"{task}.{instant}" for task in TASKS for instant in ("before", "inside", "settled")}
     assert unharmed >= {f"{task}.committed" for task in TASKS}
+
+
+@pytest.mark.parametrize("times", lengths(1, 20))
+async def test_an_effect_and_the_next_step_are_one_though_workers_die_at_every_instant(
+    app: App, url: str, effects: Effects, processes: Processes, times: int
+) -> None:  # F25, I13
+    [name] = STEPS
+    step = app.tasks[name]
+    assert isinstance(step, Step)
+    numbers = range(len(INSTANTS) * times)
+    runs = [await step.flow.using(queue=f"{name}.{INSTANTS[n % len(INSTANTS)]}").astart(n=n) for n in numbers]
+    dying = processes.start(die_at_every_instant, url, times, STEPS)
+    loop = asyncio.get_running_loop()
+
+    [died] = await loop.run_in_executor(None, dying.hear, "died", 30.0 * (1 + times))
+    await work_off(app, len(died))
+
+    assert died == [-signal.SIGKILL] * len(numbers), processes.last_words()
+    assert await effects.rows() == list(numbers)
+    assert [await run.aresult(0) for run in runs] == list(numbers)
+    assert [len(await run.asteps()) for run in runs] == [2] * len(runs)
+    assert (await app.astats()).totals.succeeded == 2 * len(runs), "no step came to exist twice"
 
 
 @pytest.mark.parametrize("kills", lengths(6, 100))

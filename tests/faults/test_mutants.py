@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
 
-from tenure.job import NewJob
+from tenure.job import NewJob, new_id
 from tenure.lease import Lease, Token
 from tenure.lifecycle import Finish, Requeue
-from tenure.stores.base import OK, STEP, Enqueued, Leased, LeaseRequest, Reaped, Renewal, Settlement, Verdict
+from tenure.stores.base import (
+    OK,
+    STEP,
+    Enqueued,
+    Leased,
+    LeaseRequest,
+    Reaped,
+    Renewal,
+    Settlement,
+    Verdict,
+    VerdictKind,
+)
 from tenure.stores.sqlite.store import SqliteStore
 
 from .checker import check
@@ -23,7 +34,7 @@ from .history import Violation
 from .inspection import rows, run
 from .recording import Recorder, history_of, recorded
 from .scale import lengths
-from .simulation import Ticking, play
+from .simulation import Ticking, play, play_flows
 
 
 class Mutant(SqliteStore):
@@ -177,6 +188,63 @@ class CountsReleases(Mutant):
         )
 
 
+class HandsOverLater(Mutant):
+    """Ends a step and enqueues the next one afterwards, if it still lives by then."""
+
+    numbers = count(1)
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        verdicts = []
+        for lease, step in settlements:
+            if not isinstance(step, Finish) or step.successor is None or next(self.numbers) % 5:
+                verdicts += await super().settle([(lease, step)])
+            else:
+                verdicts += await super().settle([(lease, msgspec.structs.replace(step, successor=None))])
+        return verdicts
+
+
+class HandsOverThoughStale(Mutant):
+    """Hands over whatever the token, and only then looks at it."""
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        verdicts = await super().settle(settlements)
+        for (_, step), verdict in zip(settlements, verdicts, strict=True):
+            if isinstance(step, Finish) and step.successor is not None and verdict.kind is VerdictKind.LEASE_LOST:
+                await SqliteStore.enqueue(self, [*step.children, step.successor])
+        return verdicts
+
+
+class HandsOverAgain(Mutant):
+    """Makes a second successor when the winning settle is repeated."""
+
+    settled: ClassVar[set[str]] = set()
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        verdicts = await super().settle(settlements)
+        for (lease, step), verdict in zip(settlements, verdicts, strict=True):
+            if isinstance(step, Finish) and step.successor is not None and verdict is OK:
+                if lease.job.id in self.settled:
+                    await SqliteStore.enqueue(self, [msgspec.structs.replace(step.successor, id=new_id(), after=())])
+                self.settled.add(lease.job.id)
+        return verdicts
+
+
+class JoinsTooEarly(Mutant):
+    """Lets a step go that waits for several as soon as it is there."""
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        loose = [
+            (lease, msgspec.structs.replace(step, successor=msgspec.structs.replace(step.successor, after=())))
+            if isinstance(step, Finish) and step.successor is not None
+            else (lease, step)
+            for lease, step in settlements
+        ]
+        return await super().settle(loose)
+
+
+FLOW_MUTANTS = (HandsOverLater, HandsOverThoughStale, HandsOverAgain, JoinsTooEarly)
+"""Each violates I13."""
+
 MUTANTS: dict[type[Mutant], set[str]] = {
     TakesAnyToken: {"I5", "I6"},
     RenewsAnyToken: {"I5"},
@@ -197,13 +265,15 @@ MUTANTS: dict[type[Mutant], set[str]] = {
 """What each of them violates: one of these at least must be found."""
 
 
-async def violations(kind: type[SqliteStore], folder: Path, seed: int, steps: int) -> list[Violation]:
+async def violations(
+    kind: type[SqliteStore], folder: Path, seed: int, steps: int, game: Callable[..., Awaitable[None]] = play
+) -> list[Violation]:
     """What the checker finds after a play."""
     clock = Ticking()
     recorder = Recorder(folder, clock.tick)
     store = recorded(kind(folder / f"{seed}.db", clock=clock), recorder)
     try:
-        await play(store, recorder, clock, random.Random(seed), steps)
+        await game(store, recorder, clock, random.Random(seed), steps)
         return check(await history_of(store, folder))
     finally:
         await store.close()
@@ -217,8 +287,21 @@ async def test_nothing_is_found_in_a_true_store(tmp_path: Path, plays: int) -> N
         assert await violations(SqliteStore, folder, seed, 400) == []
 
 
+@pytest.mark.parametrize("plays", lengths(3, 300))
+async def test_nothing_is_found_in_the_flows_of_a_true_store(tmp_path: Path, plays: int) -> None:  # I13
+    for seed in range(plays):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        assert await violations(SqliteStore, folder, seed, 150, play_flows) == []
+
+
 @pytest.mark.parametrize("mutant", MUTANTS)
 async def test_a_mutant_is_found(tmp_path: Path, mutant: type[Mutant]) -> None:
     found = {violation.invariant for violation in await violations(mutant, tmp_path, 1, 400)}
 
     assert found & MUTANTS[mutant]
+
+
+@pytest.mark.parametrize("mutant", FLOW_MUTANTS)
+async def test_a_mutant_of_flows_is_found(tmp_path: Path, mutant: type[Mutant]) -> None:  # I13
+    assert "I13" in {violation.invariant for violation in await violations(mutant, tmp_path, 1, 150, play_flows)}

@@ -16,6 +16,7 @@ from tenure.stores import open_store
 from tenure.stores.base import Store
 from tenure.stores.postgres import listening
 from tenure.stores.postgres.store import PostgresStore
+from tenure.testing.conformance.runs import a_start, hand_over
 from tenure.testing.conformance.scene import a_job, assert_counters_equal_a_recount, enqueue, lease_one, record
 from tests.servers.postgres import SHARED, Postgres
 from tests.servers.proxy import Proxy, proxied
@@ -207,3 +208,21 @@ def test_a_network_that_fails_all_the_time_costs_time_and_nothing_else(
     assert {each.state for id_, each in records.items() if id_ not in lost} == {"succeeded"}
     wrong = cluster.violations(ordered=False)
     assert [each for each in wrong if (each.invariant, each.job in lost) != ("I1", True)] == []
+
+
+async def test_large_attributes_do_not_travel_to_steps_that_do_not_read_them(url: str, proxy: Proxy) -> None:  # G18
+    big = '"' + "x" * 100_000 + '"'
+    store = open_store(url)
+    [run_id] = await enqueue(store, a_start({"big": big, "small": "1"}, reads=("small",)))
+    await hand_over(
+        store, await lease_one(store), reads=("small",)
+    )  # what is asked for the first time is prepared first
+    before = proxy.passed
+
+    for _ in range(5):
+        await hand_over(store, await lease_one(store), reads=("small",))
+
+    assert proxy.passed - before < 50_000
+    assert await store.attributes(run_id, ["big"]) == {"big": big}
+    assert proxy.passed - before > 100_000  # it counts what passes
+    await store.close()

@@ -37,6 +37,9 @@ class Proxy:
         self.tries = 0
         """How often somebody has tried to connect."""
 
+        self.passed = 0
+        """Bytes that it has handed on, in either direction."""
+
         self.open = self._do(_event())
         self.drip: float | None = None
         """Seconds for each byte that the server says; None is as fast as it can."""
@@ -130,6 +133,7 @@ class Proxy:
                     self._losing = None
                     pair.doomed = True
                 self._passing -= 1
+            self.passed += len(data)
             pair.there.write(data)
             await pair.there.drain()
         raise _EndedError
@@ -142,6 +146,7 @@ class Proxy:
             if pair.doomed:
                 self.lost.set()
                 break
+            self.passed += len(data)
             for part in [data] if self.drip is None else [data[at : at + 1] for at in range(len(data))]:
                 pair.here.write(part)
                 await pair.here.drain()

@@ -19,9 +19,10 @@ from typing import Any
 
 import msgspec
 
-from tenure import App, Backoff, Context, Fail, Job
+from tenure import App, Backoff, Context, Fail, FlowRun, Job, Next
 from tenure.cli.logs import log_to_stderr
 from tenure.errors import HasDependents, JobNotFound, OutcomeUnknown, StoreUnavailable, WrongState
+from tenure.flow import Start, Step
 from tenure.job import BlockerPolicy
 from tenure.options import Retention
 from tenure.stores.base import QueueInfo
@@ -130,6 +131,25 @@ def make_app(url: str, folder: str) -> App:
             raise Fail(f"got {ctx.results} instead of {wanted}")
         return len(wanted)
 
+    trip = app.flow("trip", lookup=["n"])
+
+    @trip.step(then="drive", queue="trip", max_losses=None)
+    async def pack(n: int) -> dict[str, int]:
+        return {"packed": n + 1}
+
+    @trip.step(queue="trip", max_losses=None)
+    def drive(ctx: Context, n: int) -> Next:
+        """Fails at first, now and then; then waits for two others."""
+        if n % 4 == 0 and ctx.attempt - ctx.job.losses == 1:
+            raise ValueError("a breakdown")
+        return Next("arrive").using(after=[quick.bind(n), app.tasks["nap"].bind(n, 0.05)])
+
+    @trip.step(queue="trip", max_losses=None)
+    async def arrive(n: int, packed: int, results: list[int]) -> int:
+        if (packed, results) != (n + 1, [n, n]):
+            raise Fail(f"got {packed} and {results} instead of {n + 1} and {[n, n]}")
+        return n
+
     @app.task(queue=PREY, max_losses=None)
     async def prey(n: int, seconds: float) -> int:
         await asyncio.sleep(seconds)
@@ -150,12 +170,12 @@ def work(url: str, folder: str, concurrency: int) -> None:
 # Producers.
 
 
-def some_calls(app: App, chance: random.Random) -> list[Call[Any]]:
-    """One or several calls, to be enqueued together."""
+def some_calls(app: App, chance: random.Random) -> list[Call[Any] | Start]:
+    """One or several calls, or starts of a flow, to be enqueued together."""
     tasks, n = app.tasks, chance.randrange(1 << 30)
     match chance.choices(
-        ["quick", "nap", "doze", "stumble", "punctual", "single", "brief", "fragile", "parent", PREY],
-        [6, 3, 1, 2, 2, 2, 1, 1, 1, 3],
+        ["quick", "nap", "doze", "stumble", "punctual", "single", "brief", "fragile", "parent", "trip", PREY],
+        [6, 3, 1, 2, 2, 2, 1, 1, 1, 2, 3],
     )[0]:
         case "quick":
             quick = tasks["quick"].using(queue=chance.choice(QUICK), priority=chance.choice([0, 0, -1]))
@@ -173,6 +193,10 @@ def some_calls(app: App, chance: random.Random) -> list[Call[Any]]:
             return [tasks["single"].using(unique=str(key)).bind(key)]
         case "brief":
             return [tasks["brief"].using(expires=chance.choice([0.01, 1])).bind(n)]
+        case "trip":
+            first = tasks["trip.pack"]
+            assert isinstance(first, Step)
+            return [first.flow.bind(n=n) for _ in range(chance.choice([1, 1, 3]))]
         case "prey":
             delay = chance.choice([0, 0, 1])
             return [tasks[PREY].using(delay=delay).bind(n, chance.uniform(0, LEASE))]
@@ -202,10 +226,13 @@ async def _produce(app: App, chance: random.Random, over: asyncio.Event) -> None
         await asyncio.sleep(chance.uniform(0, 0.3))
 
 
-async def _follow(jobs: Sequence[Job[Any]], chance: random.Random) -> None:
+async def _follow(jobs: Sequence[Job[Any] | FlowRun], chance: random.Random) -> None:
     """See what becomes of jobs: now and then wait for a result, or cancel."""
     for job in jobs:
-        if job.task == "quick" and chance.random() < 0.1:
+        if isinstance(job, FlowRun):
+            if chance.random() < 0.1:
+                await job.aresult(timeout=60)
+        elif job.task == "quick" and chance.random() < 0.1:
             await job.aresult(timeout=60)
         elif job.task == PREY and chance.random() < 0.2:
             with contextlib.suppress(WrongState, JobNotFound):
@@ -244,7 +271,7 @@ def _produce_blocking(app: App, chance: random.Random, over: threading.Event) ->
     while not over.is_set():
         with contextlib.suppress(*AWAY):
             jobs = app.enqueue(*some_calls(app, chance))
-            if jobs[0].task == "quick" and chance.random() < 0.1:
+            if (isinstance(jobs[0], FlowRun) or jobs[0].task == "quick") and chance.random() < 0.1:
                 jobs[0].result(timeout=60)
             while chance.random() < 0.1 and unfinished(app.queues()) > CROWD:
                 time.sleep(0.5)

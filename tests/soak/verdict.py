@@ -21,7 +21,7 @@ __all__ = ["against_arguments", "against_counters", "against_history"]
 
 
 def against_history(calls: Sequence[Call], starts: Sequence[Start], sights: Mapping[str, Sight]) -> Iterator[str]:
-    """What contradicts I1 to I9."""
+    """What contradicts I1 to I9 and I13."""
     # How a job was when it was seen may not be how it was when it was deleted.
     deleted = {item.id for call in calls if call.operation == "delete" for item in call.items}
     history = History(calls, starts, [Ended.of(sight.job) for job, sight in sights.items() if job not in deleted])
@@ -54,6 +54,8 @@ def against_arguments(jobs: Sequence[JobRecord]) -> Iterator[str]:
 def _wrong_end(job: JobRecord) -> str | None:
     arguments = _arguments(job)
     match job.task:
+        case "trip.pack" | "trip.drive" | "trip.arrive":
+            return _wrong_step(job)
         case "stumble" if arguments[1] >= ATTEMPTS:
             return _unless(job, "failed", error="ValueError")
         case "fragile" if job.losses:
@@ -68,6 +70,14 @@ def _wrong_end(job: JobRecord) -> str | None:
             return None  # an operator did that
         case _:
             return _unless(job, "succeeded", arguments[0])
+
+
+def _wrong_step(job: JobRecord) -> str | None:
+    """A step looks at what it is given itself; here it is seen that the run goes to its end."""
+    if job.state is not State.SUCCEEDED:
+        return f"it ended as {job.state}, {job.error}"
+    last = job.task == "trip.arrive"
+    return None if (job.successor is None) == last else f"it has handed over to {job.successor}"
 
 
 def _unless(job: JobRecord, state: str, result: Any = None, error: str | None = None) -> str | None:

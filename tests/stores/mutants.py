@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from msgspec.structs import replace
@@ -20,6 +20,7 @@ from tenure.stores.memory.shelves import Edge, Queue, Shelf, StoredJob
 from tenure.stores.memory.space import Space
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
+Machine = Literal["always", "long", "never"]
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,16 @@ class Mutant:
     arguments: dict[str, Any]
     """What that test is given besides the usual fixtures."""
 
+    machine: Machine
+    """When the state machine has to find it too: not what only a signal tells, in long runs only what takes it long."""
+
 
 MUTANTS: dict[str, Mutant] = {}
 
 
-def mutant(caught_by: str, **arguments: Any) -> Callable[[Mutation], Mutation]:
+def mutant(caught_by: str, *, machine: Machine = "always", **arguments: Any) -> Callable[[Mutation], Mutation]:
     def enter(mutate: Mutation) -> Mutation:
-        MUTANTS[mutate.__name__] = Mutant(mutate, caught_by, arguments)
+        MUTANTS[mutate.__name__] = Mutant(mutate, caught_by, arguments, machine)
         return mutate
 
     return enter
@@ -48,7 +52,7 @@ def settle_asks_for_no_token(patch: pytest.MonkeyPatch) -> None:
     _settle_as_holder_if(patch, lambda job, lease: True)
 
 
-@mutant("test_a_stale_attempt_of_the_same_worker_is_refused", step=Requeue())
+@mutant("test_a_stale_attempt_of_the_same_worker_is_refused", machine="long", step=Requeue())
 def settle_asks_only_for_the_worker(patch: pytest.MonkeyPatch) -> None:
     _settle_as_holder_if(patch, lambda job, lease: job.worker == lease.job.worker)
 
@@ -227,7 +231,7 @@ def an_entry_is_a_new_job_whatever_its_id(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(inbox, "read", lambda *entry: (replace(read(*entry)[0], id=new_id()), read(*entry)[1]))
 
 
-@mutant("test_a_lease_says_that_something_lies_in_an_inbox")
+@mutant("test_a_lease_says_that_something_lies_in_an_inbox", machine="long")
 def the_inbox_of_a_busy_queue_is_overlooked(patch: pytest.MonkeyPatch) -> None:
     original = leasing.lease
 
@@ -238,7 +242,7 @@ def the_inbox_of_a_busy_queue_is_overlooked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(leasing, "lease", lease)
 
 
-@mutant("test_a_suspect_is_not_kept_waiting_by_the_queues_before_its_own")
+@mutant("test_a_suspect_is_not_kept_waiting_by_the_queues_before_its_own", machine="long")
 def a_suspect_waits_for_the_queues_before_its_own(patch: pytest.MonkeyPatch) -> None:
     original = leasing._hand_out
 

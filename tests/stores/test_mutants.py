@@ -11,6 +11,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tenure.stores.memory import MemoryStore, Space
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance import StoreConformance
+from tests.stores import run_mutants  # noqa: F401
 from tests.stores.mutants import MUTANTS
 from tests.stores.test_machine import MemoryMachine
 
@@ -34,11 +35,23 @@ async def test_the_suite_catches_it(name: str, monkeypatch: pytest.MonkeyPatch) 
         await test(**{key: value for key, value in (fixtures | mutant.arguments).items() if key in wanted})
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", [name for name, mutant in MUTANTS.items() if mutant.machine == "always"])
 def test_the_machine_catches_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     MUTANTS[name].mutate(monkeypatch)
+    _must_be_found(1000)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", [name for name, mutant in MUTANTS.items() if mutant.machine == "long"])
+def test_the_machine_catches_it_in_the_end(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    MUTANTS[name].mutate(monkeypatch)
+    _must_be_found(10_000)
+
+
+def _must_be_found(examples: int) -> None:
     quick = settings(
-        max_examples=1000,
+        max_examples=examples,
         stateful_step_count=50,
         deadline=None,
         database=None,

@@ -16,6 +16,7 @@ from tenure.context import Context
 from tenure.errors import Aborted
 from tenure.job import JobRecord, Progress, State
 from tenure.lease import AbortReason
+from tenure.lifecycle import Finish
 from tenure.stores import open_store
 from tenure.stores.base import LeaseRequest, Reaped, Renewal, Store
 
@@ -290,7 +291,7 @@ async def test_a_running_job_is_told_why_it_must_stop_and_what_it_gives_is_dropp
         case "cancel":
             await store.cancel([job.id])
         case "complete":
-            await store.complete(job.id, '"by hand"')
+            await store.complete(job.id, Finish(State.SUCCEEDED, '"by hand"'))
         case "delete":
             await store.delete([job.id])
         case "retire":

@@ -131,7 +131,7 @@ def test_a_row_of_the_table(start: Start, url: str, row: Row) -> None:  # R38, R
     check(start, url, row)
 
 
-@pytest.mark.parametrize("url", ["sqlite", *lengths("postgres", "redis")], indirect=True)
+@pytest.mark.parametrize("url", lengths("sqlite", "postgres", "redis"), indirect=True)
 @pytest.mark.parametrize("row", ELSEWHERE, ids=str)
 def test_another_row_of_the_table(start: Start, url: str, row: Row) -> None:  # R38, R39, R40, T13, I18, F23
     check(start, url, row)

@@ -1,0 +1,125 @@
+"""One question to all stores, and all that can be seen of them beside what the model shows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from hypothesis.stateful import RuleBasedStateMachine, invariant
+
+from tenure.errors import BlockerNotFound, HasDependents, UniqueConflict
+from tenure.stores.base import Store
+from tenure.testing.clock import ManualClock
+from tenure.testing.machine.sights import close_view, difference, found, snapshot
+from tenure.testing.machine.wishes import FLOWS, LOOKUP, VALUES
+from tenure.testing.model import Model
+
+__all__ = ["Comparison", "Party"]
+
+T = TypeVar("T")
+
+
+@dataclass
+class Party:
+    """A store under test."""
+
+    make: Callable[[], Store]
+    """Gives one more store object on the same data."""
+
+    put_in: Callable[[str, bytes], None]
+    """Puts an entry in the inbox of a queue, as another program would. The queue exists."""
+
+    close: Callable[[], None] = lambda: None
+    """Removes what is left at the end."""
+
+
+class Comparison(RuleBasedStateMachine):
+    """Stores that are asked the same, and a model that knows the answer."""
+
+    def open(self) -> Mapping[str, Party]:
+        """Make the stores, empty; all of them go by `self.clock`."""
+        raise NotImplementedError
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = ManualClock(wall=1_000_000.0)
+        self.model = Model(self.clock)
+        self.parties = self.open()
+        self.runner = asyncio.Runner()
+        self.stores = {name: party.make() for name, party in self.parties.items()}
+        self.ids: list[str] = []
+        """Of every job that there may be or have been."""
+
+        self.run_ids: list[str] = []
+        self.looks = 0
+        self.seen: dict[Any, Any] = {}
+        """What the model showed at the last closer look, of each thing that can be looked at."""
+
+    def teardown(self) -> None:
+        for store in self.stores.values():
+            self.run(store.close())
+        self.runner.close()
+        for party in self.parties.values():
+            party.close()
+
+    def run(self, call: Awaitable[T]) -> T:
+        async def wait() -> T:
+            return await call
+
+        return self.runner.run(wait())
+
+    def ask(self, question: Callable[[Store], Awaitable[T]], shown: Callable[[T], Any] = lambda answer: answer) -> Any:
+        """Ask every store; all must answer alike. The answer of the first, as it is `shown`, or the error that was raised."""
+        answers = {}
+        for name, store in self.stores.items():
+            answers[name] = self.run(_answer(question(store), shown))
+        first, *others = answers.items()
+        for other in others:
+            assert first[1] == other[1], f"{first[0]} answers {first[1]}, {other[0]} answers {other[1]}"
+        return first[1]
+
+    def ask_each(self, question: Callable[[str, Store], Awaitable[T]]) -> dict[str, T]:
+        """Ask every store in its own words, for what carries a lease."""
+        return {name: self.run(question(name, store)) for name, store in self.stores.items()}
+
+    # What must hold after each step.
+
+    @invariant()
+    def every_store_shows_what_the_model_shows(self) -> None:
+        expected = self.model.snapshot()
+        for name, store in self.stores.items():
+            shown = self.run(snapshot(store, self.ids))
+            for part, value in expected.items():
+                assert shown[part] == value, f"{part} of {name}: {difference(shown[part], value)}"
+
+    @invariant()
+    def runs_are_the_same_at_a_closer_look(self) -> None:
+        """To look closely at everything each time would take too long: at what has changed, and by turns at something else."""
+        for run_id in self._look_at(self.run_ids, self.model.close_view):
+            expected = self.model.close_view(run_id)
+            for name, store in self.stores.items():
+                assert self.run(close_view(store, run_id)) == expected, f"run {run_id} of {name}"
+        lookups = [(flow, LOOKUP, value) for flow in FLOWS for value in VALUES]
+        for lookup in self._look_at(lookups, lambda each: self.model.found(*each)):
+            for name, store in self.stores.items():
+                assert self.run(found(store, *lookup)) == self.model.found(*lookup), f"{lookup} in {name}"
+
+    def _look_at(self, things: Sequence[T], view: Callable[[T], Any]) -> list[T]:
+        views = {thing: view(thing) for thing in things}
+        chosen = [thing for thing in things if self.seen.get(thing) != views[thing]]
+        self.seen |= views
+        self.looks += 1
+        turn, over = divmod(self.looks, 3)
+        if things and not over and things[turn % len(things)] not in chosen:
+            chosen.append(things[turn % len(things)])
+        return chosen
+
+
+async def _answer(question: Awaitable[T], shown: Callable[[T], Any]) -> Any:
+    try:
+        return shown(await question)
+    except (UniqueConflict, BlockerNotFound, HasDependents):
+        # Which of several reasons is named is the store's choice.
+        return "refused"

@@ -1,0 +1,380 @@
+"""What happens: producers, workers, operators and the world, in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, precondition, rule
+from msgspec import json
+from msgspec.structs import replace
+
+from tenure.job import NewJob, Progress, State, Writes
+from tenure.lease import Lease
+from tenure.lifecycle import Finish, Transition
+from tenure.options import Retention
+from tenure.stores.base import Leased, LeaseRequest, Pulse, Renewal, Settlement, Verdict, WorkerInfo
+from tenure.testing.machine.making import Making
+from tenure.testing.machine.wishes import (
+    ENTRY_FIELDS,
+    ENTRY_OPTIONS,
+    QUEUES,
+    WORKERS,
+    NextWish,
+    Wish,
+    endings,
+    next_wishes,
+    pick,
+    queues,
+    start_wishes,
+    wishes,
+    writes,
+)
+from tenure.testing.model import Refusal
+
+__all__ = ["StoreMachine"]
+
+T = TypeVar("T")
+
+SUCCESS = Finish(State.SUCCEEDED, "1")
+OUTSIDE = Finish(State.SUCCEEDED, '"outside"')
+
+
+class StoreMachine(Making):
+    """Subclass it and say in `open` which stores to compare; all of them go by `self.clock`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.leases: list[dict[str, Lease]] = []
+        """Every lease there has been: what each store has handed out for it."""
+
+        self.settled: list[tuple[int, Transition]] = []
+        self.calls = 0
+
+    def lease_of(self, which: int) -> int:
+        return len(self.leases) - 1 - which % len(self.leases)
+
+    # Producers.
+
+    @initialize(wanted=st.lists(wishes, min_size=2, max_size=6))
+    def begin(self, wanted: list[Wish]) -> None:
+        self.enqueue(wanted)
+
+    @rule(wanted=st.lists(wishes, min_size=1, max_size=5))
+    def enqueue(self, wanted: list[Wish]) -> None:
+        self._enqueue(self.new_jobs(wanted))
+
+    @precondition(lambda self: self.made)
+    @rule(which=st.lists(pick, min_size=1, max_size=2))
+    def enqueue_again(self, which: list[int]) -> None:
+        made = list(self.made)
+        ids = sorted((made[-1 - each % len(made)] for each in which), key=made.index)
+        self._enqueue([self.made[job_id] for job_id in ids])
+
+    def _enqueue(self, jobs: list[NewJob]) -> None:
+        expected = _refusable(lambda: self.model.enqueue(jobs))
+        answer = self.ask(
+            lambda store: store.enqueue(jobs), lambda found: [(each.id, each.state, each.duplicate) for each in found]
+        )
+        assert answer == expected
+
+    # A queue that nobody has used yet need not be known by its inbox alone.
+    @precondition(lambda self: self.model.known.keys() >= set(QUEUES))
+    @rule(options=st.lists(st.sampled_from(ENTRY_OPTIONS), max_size=2), again=st.booleans(), which=pick)
+    def put_in(self, options: list[dict[str, Any]], again: bool, which: int) -> None:
+        """Another program leaves an entry, which may have the id that a job has or has had."""
+        new = self.new_job(options, ())
+        self.made[new.id] = new
+        if again:
+            new = replace(new, id=list(self.made)[-1 - which % len(self.made)])
+        self.model.put_in(new)
+        fields = {name: getattr(new, name) for name in ("id", "task", *ENTRY_FIELDS)}
+        entry = json.encode({name: value for name, value in fields.items() if value is not None})
+        for party in self.parties.values():
+            party.put_in(new.queue, entry)
+
+    @rule(names=queues, limit=st.sampled_from([1000, 1000, 2, 1]))
+    def take_in(self, names: tuple[str, ...], limit: int) -> None:
+        expected = self.model.take_in(names, limit)
+        assert self.ask(lambda store: store.take_in(names, limit)) == expected
+
+    # Workers.
+
+    @rule(names=queues, limit=st.sampled_from([1, 1, 2, 3, 0]), worker=st.sampled_from(WORKERS), solo=st.booleans())
+    def lease(self, names: tuple[str, ...], limit: int, worker: str, solo: bool) -> None:
+        request = self._request(names, limit, worker, solo)
+        expected = self.model.lease(request)
+        self._leased(self.ask_each(lambda _, store: store.lease(request)), expected)
+
+    @rule(
+        wanted=st.lists(wishes, max_size=3),
+        limit=st.integers(1, 4),
+        solo=st.booleans(),
+        outcomes=st.lists(endings, max_size=3),
+        then=st.one_of(st.none(), next_wishes),
+        written=writes,
+    )
+    def work(
+        self,
+        wanted: list[Wish],
+        limit: int,
+        solo: bool,
+        outcomes: list[Transition],
+        then: NextWish | None,
+        written: Writes | None,
+    ) -> None:
+        """What goes on all day: some jobs come, some are leased, and of these some are settled."""
+        self.enqueue(wanted)
+        self.lease(QUEUES, limit, WORKERS[0], solo)
+        newest_first = range(len(self.leases))[::-1]
+        self.settled = [
+            (number, self.with_all(step, self._run_of_lease(number), [], then, written))
+            for number, step in zip(newest_first, outcomes, strict=False)
+        ]
+        self._settle()
+
+    @rule(
+        wanted=st.lists(start_wishes, max_size=2),
+        children=st.lists(wishes, max_size=2),
+        then=st.lists(st.one_of(next_wishes, next_wishes, endings), min_size=1, max_size=3),
+        written=writes,
+    )
+    def runs_go_on(
+        self, wanted: list[Wish], children: list[Wish], then: list[NextWish | Transition], written: Writes | None
+    ) -> None:
+        """The same with flows: some runs start, and most of the steps that are held hand over."""
+        self._enqueue(self.new_jobs(wanted))
+        self.lease(QUEUES, 3, WORKERS[0], False)
+        steps = [number for number in range(len(self.leases))[::-1] if self._holds_a_step(number)]
+        coming = self.new_jobs(children) if steps else []
+        self.settled = [
+            (number, self.with_all(SUCCESS, self._run_of_lease(number), coming, after, written))
+            if isinstance(after, NextWish)
+            else (number, self.with_all(after, self._run_of_lease(number), coming, None, written))
+            for number, after in zip(steps, then, strict=False)
+        ]
+        self._settle()
+
+    def _holds_a_step(self, number: int) -> bool:
+        lease = self._any_lease(number)
+        job = self.model.find(lease.job.id)
+        return (
+            lease.job.run_id is not None
+            and job is not None
+            and job.lease_until is not None
+            and job.token == lease.token
+        )
+
+    def _request(self, names: tuple[str, ...], limit: int, worker: str, solo: bool) -> LeaseRequest:
+        self.calls += 1
+        return LeaseRequest(queues=names, limit=limit, worker=worker, ttl=30.0, nonce=self.calls, solo=solo)
+
+    def _leased(self, answers: Mapping[str, Leased], expected: tuple[Any, ...]) -> None:
+        for name, answer in answers.items():
+            leases = [(each.job.id, each.token, each.ttl, each.solo, each.job.attributes) for each in answer.leases]
+            shown = (leases, answer.suspect_waiting, answer.due_in, answer.inbox)
+            assert shown == expected, f"{name}: {shown}, not {expected}"
+            for each in answer.leases:
+                [job] = self.run(self.stores[name].get([each.job.id]))
+                assert replace(each.job, attributes=None) == job, name
+        for position in range(len(expected[0])):
+            self.leases.append({name: answer.leases[position] for name, answer in answers.items()})
+
+    @precondition(lambda self: self.leases)
+    @rule(
+        which=st.lists(pick, max_size=3),
+        step=endings,
+        children=st.lists(wishes, max_size=2),
+        then=st.one_of(st.none(), next_wishes, next_wishes),
+        written=writes,
+    )
+    def settle(
+        self, which: list[int], step: Transition, children: list[Wish], then: NextWish | None, written: Writes | None
+    ) -> None:
+        if which:  # else the same again
+            coming = self.new_jobs(children) if isinstance(step, Finish) else []
+            numbers = [self.lease_of(each) for each in which]
+            self.settled = [
+                (number, self.with_all(step, self._run_of_lease(number), coming, then, written)) for number in numbers
+            ]
+        self._settle()
+
+    def _run_of_lease(self, number: int) -> tuple[str, str] | None:
+        """The run, and its flow, that a leased job is or was a step of."""
+        return self.run_of(self._any_lease(number).job.run_id)
+
+    def _settle(self) -> None:
+        expected = [self.model.settle(self._any_lease(number), step) for number, step in self.settled]
+        answers = self.ask_each(lambda name, store: store.settle(self._settlements(name)))
+        for name, verdicts in answers.items():
+            assert _kinds(verdicts) == expected, f"{name}: {_kinds(verdicts)}, not {expected}"
+
+    @precondition(lambda self: self.leases)
+    @rule(
+        which=pick,
+        step=endings,
+        then=st.one_of(st.none(), next_wishes),
+        names=queues,
+        limit=st.integers(0, 2),
+        worker=st.sampled_from(WORKERS),
+        solo=st.booleans(),
+    )
+    def settle_and_lease(
+        self,
+        which: int,
+        step: Transition,
+        then: NextWish | None,
+        names: tuple[str, ...],
+        limit: int,
+        worker: str,
+        solo: bool,
+    ) -> None:
+        number = self.lease_of(which)
+        self.settled = [(number, self.with_all(step, self._run_of_lease(number), [], then, None))]
+        request = self._request(names, limit, worker, solo)
+        verdict = self.model.settle(self._any_lease(number), self.settled[0][1])
+        expected = self.model.lease(request)
+        answers = self.ask_each(lambda name, store: store.settle_and_lease(self._settlements(name), request))
+        for name, (verdicts, _) in answers.items():
+            assert _kinds(verdicts) == [verdict], name
+        self._leased({name: leased for name, (_, leased) in answers.items()}, expected)
+
+    def _settlements(self, name: str) -> list[Settlement]:
+        return [(self.leases[number][name], step) for number, step in self.settled]
+
+    def _any_lease(self, number: int) -> Lease:
+        """The lease for the model, to which only job and token matter: these are the same in every store."""
+        return next(iter(self.leases[number].values()))
+
+    @precondition(lambda self: self.leases)
+    @rule(
+        which=st.lists(pick, max_size=3),
+        ttl=st.sampled_from([None, 30.0, 5.0]),
+        progress=st.sampled_from([None, Progress(1), Progress(2, 3, "x")]),
+    )
+    def renew(self, which: list[int], ttl: float | None, progress: Progress | None) -> None:
+        numbers = [self.lease_of(each) for each in dict.fromkeys(which)]
+        expected = [self.model.renew(self._any_lease(number), ttl, progress) for number in numbers]
+        answers = self.ask_each(
+            lambda name, store: store.renew([Renewal(self.leases[number][name], ttl, progress) for number in numbers])
+        )
+        for name, reasons in answers.items():
+            assert reasons == expected, name
+
+    @rule(silence=st.sampled_from([0.0, 5.0, 30.0, 30.0]), names=queues, limit=st.sampled_from([1000, 1000, 2, 1]))
+    def crash(self, silence: float, names: tuple[str, ...], limit: int) -> None:
+        """Nobody says anything for a while, so that leases lapse, and then somebody reaps."""
+        self.clock.advance(silence)
+        expected = self.model.reap(names, limit)
+        assert self.ask(lambda store: store.reap(names, limit), _reaped) == expected
+
+    # The registry.
+
+    @rule(act=st.sampled_from(["register", "register", "beat", "leave", "retire"]), worker=st.sampled_from(WORKERS))
+    def registry(self, act: str, worker: str) -> None:
+        match act:
+            case "register":
+                self.model.register(worker)
+                info = WorkerInfo(id=worker, host="h", pid=1, queues=("*",), tasks=("t",), concurrency=1)
+                self.ask(lambda store: store.register(info))
+            case "beat":
+                known = self.model.beat(worker, 3)
+                assert self.ask(lambda store: store.beat(worker, Pulse(held=3))) == known
+            case "leave":
+                self.model.workers.pop(worker, None)
+                self.ask(lambda store: store.leave(worker))
+            case "retire":
+                reason = "killed by SIGKILL" if worker == WORKERS[0] else None
+                taken = sorted(self.model.retire(worker, reason))
+                answer = self.ask(
+                    lambda store: store.retire(worker, reason=reason), lambda found: sorted(_reaped(found))
+                )
+                assert answer == taken
+
+    # Operators.
+
+    @precondition(lambda self: self.ids)
+    @rule(
+        act=st.sampled_from(["cancel", "retry", "retry", "trigger", "delete", "wait", "wait"]),
+        which=st.lists(pick, min_size=1, max_size=3),
+        runs=st.booleans(),
+        cascade=st.booleans(),
+    )
+    def operate_on_jobs(self, act: str, which: list[int], runs: bool, cascade: bool) -> None:
+        there = self.run_ids if runs and self.run_ids else self.ids
+        ids = [there[-1 - each % len(there)] for each in which]
+        match act:
+            case "delete":
+                gone = _refusable(lambda: self.model.delete(ids, cascade=cascade))
+                assert self.ask(lambda store: store.delete(ids, cascade=cascade), set) == gone
+            case "wait":
+                ended = self.model.wait(ids)
+                assert self.ask(lambda store: store.wait(ids), _ids) == ended
+            case _:
+                verdicts = [getattr(self.model, act)(job_id) for job_id in ids]
+                assert self.ask(lambda store: getattr(store, act)(ids), _kinds) == verdicts
+
+    @precondition(lambda self: self.ids)
+    @rule(
+        which=pick,
+        current=st.booleans(),
+        children=st.lists(wishes, max_size=1),
+        then=st.one_of(st.none(), next_wishes),
+        written=writes,
+    )
+    def complete(
+        self, which: int, current: bool, children: list[Wish], then: NextWish | None, written: Writes | None
+    ) -> None:
+        job_id = self.job(which)
+        if current and self.run_ids and (last := self.model.meant(self.run_ids[-1 - which % len(self.run_ids)])):
+            job_id = last.id
+        job = self.model.find(job_id)
+        run = None if job is None else self.run_of(job.new.run_id)
+        step = self.with_all(OUTSIDE, run, self.new_jobs(children), then, written)
+        assert isinstance(step, Finish)
+        verdict = self.model.complete(job_id, step)
+        answer = self.ask(lambda store: store.complete(job_id, step), lambda found: found.kind)
+        assert answer == verdict, f"{answer}, not {verdict}"
+
+    @rule(act=st.sampled_from(["resume", "resume", "pause", "purge"]), name=st.sampled_from(QUEUES))
+    def operate_on_a_queue(self, act: str, name: str) -> None:
+        expected = getattr(self.model, act)(name)
+        assert self.ask(lambda store: getattr(store, act)(name)) == expected
+
+    # The world.
+
+    @rule(seconds=st.sampled_from([1.0, 5.0, 5.0, 10.0, 30.0, 61.0, 600.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    @rule(age=st.sampled_from([0.0, 20.0, 1e6]))
+    def things_are_tidied_up(self, age: float) -> None:
+        """Store objects are closed and opened again, what is old is pruned, and who has long been silent is forgotten."""
+        for name, party in self.parties.items():
+            self.run(self.stores[name].close())
+            self.stores[name] = party.make()
+        expected = self.model.prune(age)
+        assert self.ask(lambda store: store.prune(Retention(succeeded=age, failed=age), {})) == expected
+        silences = dict.fromkeys(WORKERS, 600.0)
+        gone = [worker for worker, silence in silences.items() if self.model.forget(worker, silence)]
+        assert self.ask(lambda store: store.forget(silences)) == gone
+
+
+def _refusable(question: Callable[[], T]) -> T | str:
+    try:
+        return question()
+    except Refusal:
+        return "refused"
+
+
+def _kinds(verdicts: Sequence[Verdict]) -> list[str]:
+    return [verdict.kind.value for verdict in verdicts]
+
+
+def _ids(found: Mapping[str, Any]) -> dict[str, str | None]:
+    return {asked: None if job is None else job.id for asked, job in found.items()}
+
+
+def _reaped(found: Sequence[Any]) -> list[tuple[str, int, bool]]:
+    return [(each.id, each.losses, each.failed) for each in found]

@@ -1,0 +1,214 @@
+"""How jobs come and how they end, with all that follows from either."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from tenure.clock import Clock
+from tenure.job import BlockerPolicy, ErrorInfo, NewJob, State
+from tenure.lifecycle import Finish, blocker_failed, failure_value
+from tenure.testing.model.world import Job, Refusal, Run, World
+
+__all__ = ["Life"]
+
+
+class Life(World):
+    """A world in which jobs begin and end."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.ended_now: list[Job] = []
+        """Jobs that became final in the step under way."""
+
+    # Coming.
+
+    def add(self, jobs: Iterable[NewJob]) -> list[tuple[str, State, bool]]:
+        """Enqueue jobs, or be refused halfway: the caller then restores what was."""
+        stands_for: dict[str, str] = {}
+        leads_to: list[tuple[str, bool]] = []
+        fresh: list[Job] = []
+        for new in jobs:
+            if self.find(new.id):
+                leads_to.append((new.id, False))
+                continue
+            holder = self.holder_of(new)
+            if holder and new.unique_raises:
+                raise Refusal(f"{holder.id} holds the key")
+            if holder:
+                stands_for[new.id] = holder.id
+                leads_to.append((holder.id, True))
+                continue
+            after = tuple(stands_for.get(blocker, blocker) for blocker in new.after)
+            for blocker in after:
+                if not self.find(blocker):
+                    raise Refusal(f"there is no {blocker}")
+            fresh.append(self._insert(new, after))
+            leads_to.append((new.id, False))
+        # Edges come last: until all are stored, a job that is bound to fail still holds its key.
+        for job in fresh:
+            self._meet_blockers(job)
+        answers = []
+        for job_id, duplicate in leads_to:
+            led_to = self.meant(job_id)
+            assert led_to
+            answers.append((job_id, led_to.state, duplicate))
+        self.sweep()
+        return answers
+
+    def holder_of(self, new: NewJob) -> Job | None:
+        if new.unique is None:
+            return None
+        return next(
+            (job for job in self.jobs if job.new.task == new.task and job.new.unique == new.unique and self.holds(job)),
+            None,
+        )
+
+    def _insert(self, new: NewJob, after: tuple[str, ...]) -> Job:
+        due = self.now + new.delay if new.run_at is None else new.run_at
+        self.made += 1
+        job = Job(
+            new=replace(new, after=after),
+            number=self.made,
+            seq=self.draw(),
+            created_at=self.now,
+            run_at=due if due > self.now else None,
+            expires_at=None if new.expires is None else self.now + new.expires,
+            open=[True] * len(after),
+            results=[None] * len(after),
+            holds_key=new.unique is not None,
+        )
+        self.jobs.append(job)
+        self.known.setdefault(new.queue, Counter())
+        if new.step is not None:
+            run = self.runs.setdefault(new.step.run_id, Run(new.step.flow))
+            run.write(new.step.writes)
+            if not run.attributes.keys() >= set(new.step.needs):
+                raise Refusal(f"{new.id} needs more attributes than {set(run.attributes)}")
+        return job
+
+    def _meet_blockers(self, job: Job) -> None:
+        for blocker_id in dict.fromkeys(job.new.after):
+            blocker = self.meant(blocker_id)
+            assert blocker
+            if blocker.state.final and self._tell(job, blocker, blocker.state.value):
+                self.spread(job, "failed")
+        if job.state is State.BLOCKED and not any(job.open):
+            self.to_the_back(job, job.run_at)
+        job.fresh = False
+
+    def to_the_back(self, job: Job, run_at: float | None = None) -> None:
+        job.state = State.WAITING
+        job.run_at = run_at if run_at is not None and run_at > self.now else None
+        if job.run_at is None and not job.fresh:
+            job.seq = self.draw()
+
+    # Ending.
+
+    def carry_out(self, job: Job, step: Finish, worker: str | None, *, remember: bool) -> None:
+        """End a job with all that its end brings, or be refused halfway: the caller then restores what was."""
+        if job.new.run_id is not None:
+            self.runs[job.new.run_id].write(step.writes)
+            job.successor = None if step.successor is None else step.successor.id
+        self.finish(job, step.state, step.result, step.error, worker, remember=remember)
+        self.spread(job, step.state.value)
+        self.add([*step.children, *([] if step.successor is None else [step.successor])])
+
+    def end(self, job: Job, state: State, error: ErrorInfo | None = None, worker: str | None = None) -> None:
+        """End a job by itself."""
+        self.finish(job, state, None, error, worker)
+        self.spread(job, state.value)
+        self.sweep()
+
+    def finish(
+        self,
+        job: Job,
+        state: State,
+        result: str | None = None,
+        error: ErrorInfo | None = None,
+        worker: str | None = None,
+        *,
+        remember: bool = False,
+    ) -> None:
+        self.let_go(job)
+        job.state = state
+        job.ended_at = self.now
+        job.run_at = job.parked_until = job.on_timeout = None
+        job.result = result
+        job.error = None if state is State.SUCCEEDED else error or job.error
+        if not remember:
+            job.token = None
+        for each in self.stands_for(job):
+            if each.new.window is None or state is State.CANCELLED:
+                each.holds_key = False
+        self.count(state.value, job.new.queue, worker)
+        self.ended_now.append(job)
+
+    def let_go(self, job: Job) -> None:
+        job.lease_until = job.progress = None
+
+    def spread(self, job: Job, how: str) -> None:
+        """Let the end of a job work on those who wait for it, level by level."""
+        ended = [(job, how)]
+        while ended:
+            blocker, how = ended.pop(0)
+            # Who is just coming has yet to meet those whom it waits for, and meets them in its own order.
+            dependents = [job for job in self.jobs if not job.fresh and self._open_to(job, blocker, how)]
+            in_order = sorted(dependents, key=lambda job: job.seq)
+            ended += [(dependent, "failed") for dependent in in_order if self._tell(dependent, blocker, how)]
+
+    def _open_to(self, job: Job, blocker: Job, how: str) -> list[int]:
+        """By which of its edges a job learns how another has ended: to that step itself first, then to the run."""
+        ends = [blocker] if how == "deleted" else self.stands_for(blocker)
+        return [at for end in ends for at, waits in enumerate(self.waits_on(job, end.id)) if waits]
+
+    def _tell(self, job: Job, blocker: Job, how: str) -> bool:
+        """Whether it is the end of this job too."""
+        policy = job.new.if_blocker_fails
+        for at in self._open_to(job, blocker, how):
+            waited_for = job.new.after[at]
+            if how == "succeeded" or policy is BlockerPolicy.PROCEED:
+                job.open[at] = False
+                job.results[at] = (
+                    blocker.result if how == "succeeded" else failure_value(waited_for, how, blocker.error)
+                )
+            elif job.state is State.BLOCKED and (policy is BlockerPolicy.FAIL or how == "deleted"):
+                self.finish(job, State.FAILED, error=blocker_failed(waited_for, how))
+                return True
+        if job.state is State.BLOCKED and not any(job.open) and job.parked_until is None:
+            self.to_the_back(job, job.run_at)
+        return False
+
+    # Going.
+
+    def sweep(self) -> None:
+        """Remove what is not kept at all."""
+        for job in self.ended_now:
+            if job.new.keep == 0 and job in self.jobs and self.removable(job):
+                self.drop(self.whole(job))
+        self.ended_now = []
+
+    def removable(self, last: Job) -> bool:
+        """Whether a final job may go, with the steps before it if it is the last of a run."""
+        assert last.ended_at is not None
+        recent = last.ended_at + 60 > self.now
+        return last.successor is None and not any(
+            (step.awaited and recent) or self.holds(step) or self._wanted(step) for step in self.whole(last)
+        )
+
+    def _wanted(self, job: Job) -> bool:
+        return any(other.state is State.BLOCKED and any(self.waits_on(other, job.id)) for other in self.jobs)
+
+    def drop(self, going: Sequence[Job]) -> None:
+        self.jobs = [job for job in self.jobs if job not in going]
+        self.runs = {run_id: run for run_id, run in self.runs.items() if self.find(run_id)}
+
+    def remove(self, jobs: Sequence[Job]) -> None:
+        """Take jobs away, each with its run; then tell those who are left waiting."""
+        going = [job for job in self.jobs if any(job in self.whole(each) for each in jobs)]
+        self.drop(going)
+        for job in going:
+            self.spread(job, "deleted")
+        self.sweep()

@@ -1,0 +1,348 @@
+"""What can be asked of a store."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tenure.job import NewJob, Progress, State
+from tenure.lease import AbortReason, Lease, Token
+from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, Finish, Park, Requeue, Transition, lost
+from tenure.stores.base import LeaseRequest
+from tenure.testing.model.life import Life
+from tenure.testing.model.world import Job, Refusal, Worker
+
+__all__ = ["HandedOut", "Model"]
+
+
+class HandedOut(NamedTuple):
+    """A lease."""
+
+    id: str
+    token: Token
+    ttl: float
+    solo: bool
+    attributes: dict[str, str] | None
+
+
+class Model(Life):
+    """A store as the contract describes it."""
+
+    # Producers.
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[tuple[str, State, bool]]:
+        before = self.save()
+        try:
+            return self.add(jobs)
+        except Refusal:
+            self._take_back(before)
+            raise
+
+    def put_in(self, new: NewJob) -> None:
+        """The inbox is one of jobs rather than of entries: how they are read is not the store's to decide."""
+        self.inbox.append(new)
+
+    def take_in(self, queues: Sequence[str], limit: int) -> int:
+        entries = [new for queue in dict.fromkeys(queues) for new in self.inbox if new.queue == queue][:limit]
+        for new in entries:
+            self.inbox.remove(new)
+            self.add([new])
+        return len(entries)
+
+    # Lease.
+
+    def lease(self, request: LeaseRequest) -> tuple[list[HandedOut], bool, float | None, bool]:
+        queues = [queue for queue in dict.fromkeys(request.queues) if queue in self.known and queue not in self.paused]
+        for queue in queues:
+            for job in self._expired(queue):
+                if not job.state.final:  # by the end of one that it waited for
+                    self.end(job, State.CANCELLED, EXPIRED)
+        for queue in queues:
+            due_now = [job for job in self.scheduled(queue) if job.run_at is not None and job.run_at <= self.now]
+            for job in sorted(due_now, key=lambda job: (job.run_at or 0, job.seq)):
+                job.run_at = None
+                job.seq = self.draw()
+        chosen = self._choose(queues, request)
+        handed_out = [self._hand_out(job, request, solo) for job, solo in chosen]
+        suspect_waits = any(job.losses >= 2 for queue in queues for job in self.line(queue))
+        due = [job.run_at - self.now for queue in queues for job in self.scheduled(queue) if job.run_at is not None]
+        inbox = any(new.queue in request.queues for new in self.inbox)
+        return handed_out, suspect_waits and not request.solo, min(due) if due and not chosen else None, inbox
+
+    def _expired(self, queue: str) -> list[Job]:
+        expired = self.those(
+            lambda job: (
+                job.new.queue == queue
+                and job.expires_at is not None
+                and job.expires_at <= self.now
+                and job.attempt == 0
+                and not job.state.final
+            )
+        )
+        return sorted(expired, key=lambda job: (job.expires_at or 0, job.seq))
+
+    def _choose(self, queues: Sequence[str], request: LeaseRequest) -> list[tuple[Job, bool]]:
+        suspects = [job for queue in queues for job in self.line(queue) if job.losses >= 2]
+        if request.solo and suspects and request.limit:
+            return [(suspects[0], True)]
+        chosen: list[tuple[Job, bool]] = []
+        for queue in queues:
+            others = [job for job in self.line(queue) if job.losses < 2]
+            chosen += [(job, False) for job in others[: request.limit - len(chosen)]]
+        return chosen
+
+    def _hand_out(self, job: Job, request: LeaseRequest, solo: bool) -> HandedOut:
+        ttl = request.ttl if job.new.lease is None else job.new.lease
+        job.state = State.RUNNING
+        job.attempt += 1
+        job.fence += 1
+        job.token = Token(job.fence, request.nonce)
+        job.worker = request.worker
+        job.solo = solo
+        job.started_at = self.now
+        job.lease_until = self.clock.boot() + ttl
+        step, given = job.new.step, None
+        if step is not None:
+            has = self.runs[step.run_id].attributes
+            given = {name: has[name] for name in step.reads if name in has}
+        return HandedOut(job.id, job.token, ttl, solo, given)
+
+    # Settle and renew.
+
+    def settle(self, lease: Lease, step: Transition) -> str:
+        job = self.find(lease.job.id)
+        if job is None:
+            return "not_found"
+        if job.token != lease.token:
+            return "lease_lost"
+        if job.state is not State.RUNNING:
+            return "ok"
+        before = self.save()
+        try:
+            self._apply(job, step)
+        except Refusal:
+            self._take_back(before)
+            return "refused"
+        return "ok"
+
+    def _apply(self, job: Job, step: Transition) -> None:
+        queue, worker = job.new.queue, job.worker
+        match step:
+            case Finish():
+                if step.state is not State.BROKEN:
+                    self.count("processed", queue, worker)
+                self.carry_out(job, step, worker, remember=True)
+            case Requeue():
+                if step.counts:
+                    self.count("processed", queue, worker)
+                    self.count("retried", queue, worker)
+                else:
+                    job.attempt -= 1
+                job.misses = job.misses + 1 if step.missed else job.misses if step.front else 0
+                job.error = step.error or job.error
+                self.let_go(job)
+                if step.front:
+                    job.state = State.WAITING
+                else:
+                    self.to_the_back(job, self.now + step.delay if step.run_at is None else step.run_at)
+            case Park():
+                job.attempt -= 1
+                job.misses = 0
+                job.expires_at = None
+                job.parked_until = math.inf if step.timeout is None else self.now + step.timeout
+                job.on_timeout = step.on_timeout
+                self.let_go(job)
+                job.state = State.BLOCKED
+
+    def renew(self, lease: Lease, ttl: float | None, progress: Progress | None) -> AbortReason | None:
+        job = self.find(lease.job.id)
+        if job is None:
+            return AbortReason.NOT_FOUND
+        if job.state is State.RUNNING and job.token == lease.token:
+            job.lease_until = job.lease_until if ttl is None else self.clock.boot() + ttl
+            job.progress = progress or job.progress
+            return None
+        if job.state is State.CANCELLED:
+            return AbortReason.CANCELLED
+        return AbortReason.COMPLETED if job.state.final else AbortReason.TAKEN
+
+    # Losses.
+
+    def reap(self, queues: Sequence[str], limit: int) -> list[tuple[str, int, bool]]:
+        silent: list[Job] = []
+        for queue in dict.fromkeys(queues):
+            silent += [
+                job for job in self.held() if job.new.queue == queue and (job.lease_until or 0) <= self.clock.boot()
+            ]
+        reaped = [self._lose(job) for job in silent[:limit]]
+        if len(reaped) < limit:
+            parked = self.those(
+                lambda job: job.new.queue in queues and job.parked_until is not None and job.parked_until <= self.now
+            )
+            in_order = sorted(parked, key=lambda job: (queues.index(job.new.queue), job.parked_until or 0, job.seq))
+            for job in in_order[:limit]:
+                if job.on_timeout is None:
+                    self.end(job, State.FAILED, WAIT_TIMEOUT)
+                else:
+                    job.parked_until = None
+                    self.to_the_back(job)
+        return reaped
+
+    def retire(self, worker_id: str, reason: str | None = None) -> list[tuple[str, int, bool]]:
+        reaped = [self._lose(job, reason) for job in self.held() if job.worker == worker_id]
+        self.workers.pop(worker_id, None)
+        return reaped
+
+    def _lose(self, job: Job, reason: str | None = None) -> tuple[str, int, bool]:
+        self.count("lost", job.new.queue, job.worker)
+        job.losses += 1
+        most = job.new.max_losses
+        failed = 0 < most <= job.losses and (job.solo or most == 1)
+        job.token = None
+        self.let_go(job)
+        job.state = State.WAITING
+        job.error = lost(job.losses, reason)
+        if failed:
+            self.end(job, State.FAILED, worker=job.worker)
+        return job.id, job.losses, failed
+
+    # Operators.
+
+    def cancel(self, job_id: str) -> str:
+        return self._end_from_outside(self.meant(job_id), Finish(State.CANCELLED))
+
+    def complete(self, job_id: str, step: Finish) -> str:
+        return self._end_from_outside(self.find(job_id), step)
+
+    def _end_from_outside(self, job: Job | None, step: Finish) -> str:
+        if job is None:
+            return "not_found"
+        if job.state.final:
+            return "refused"
+        before = self.save()
+        try:
+            self.carry_out(job, step, None, remember=False)
+        except Refusal:
+            self._take_back(before)
+            return "refused"
+        return "ok"
+
+    def retry(self, job_id: str) -> str:
+        job = self.meant(job_id)
+        if job is None:
+            return "not_found"
+        if not job.state.final or job.successor is not None:
+            return "refused"
+        if any(is_open and not self.find(blocker) for blocker, is_open in zip(job.new.after, job.open, strict=True)):
+            return "refused"
+        reopened = self.stands_for(job)
+        keyed = [each for each in reopened if each.new.unique is not None and not self.window_is_over(each)]
+        for each in keyed:
+            if self.holder_of(each.new) not in (None, each):
+                return "refused"
+        for each in keyed:
+            each.holds_key = True
+        for each in reopened:
+            each.awaited = False
+        job.state = State.BLOCKED
+        job.attempt = job.losses = job.misses = 0
+        job.token = job.ended_at = job.expires_at = job.result = None
+        if not any(job.open):
+            self.to_the_back(job)
+        return "ok"
+
+    def trigger(self, job_id: str) -> str:
+        job = self.meant(job_id)
+        if job is None:
+            return "not_found"
+        if job.place != "scheduled":
+            return "refused"
+        self.to_the_back(job)
+        return "ok"
+
+    def delete(self, ids: Sequence[str], *, cascade: bool) -> set[str]:
+        going = {each.id for job_id in ids if (job := self.find(job_id)) for each in self.whole(job)}
+        while True:
+            left_waiting = {
+                each.id
+                for job in self.jobs
+                if job.state is State.BLOCKED and job.id not in going
+                if any(is_open and blocker in going for blocker, is_open in zip(job.new.after, job.open, strict=True))
+                for each in self.whole(job)
+            }
+            if not left_waiting:
+                break
+            if not cascade:
+                raise Refusal(f"{left_waiting} wait")
+            going |= left_waiting
+        self.remove([job for job in self.jobs if job.id in going])
+        return going
+
+    def purge(self, queue: str) -> int:
+        here = self.those(lambda job: job.new.queue == queue and job.state in {State.WAITING, State.BLOCKED})
+        self.remove(here)
+        return len(here)
+
+    def pause(self, queue: str) -> bool:
+        changed = queue not in self.paused
+        self.paused.add(queue)
+        self.known.setdefault(queue, Counter())
+        return changed
+
+    def resume(self, queue: str) -> bool:
+        changed = queue in self.paused
+        self.paused.discard(queue)
+        return changed
+
+    def prune(self, age: float) -> int:
+        """Remove what ended so many seconds ago, or what its own `keep` does not keep."""
+        old = self.those(
+            lambda job: (
+                job.ended_at is not None and job.ended_at + (age if job.new.keep is None else job.new.keep) <= self.now
+            )
+        )
+        going = [job for job in old if self.removable(job)]
+        self.drop([each for job in going for each in self.whole(job)])
+        return len(going)
+
+    # Workers and waiters.
+
+    def register(self, worker_id: str) -> None:
+        self.workers[worker_id] = Worker(self.clock.boot())
+
+    def beat(self, worker_id: str, held: int) -> bool:
+        if worker_id not in self.workers:
+            return False
+        self.workers[worker_id].beat = self.clock.boot()
+        self.workers[worker_id].held = held
+        return True
+
+    def forget(self, worker_id: str, silence: float) -> bool:
+        worker = self.workers.get(worker_id)
+        if (
+            worker is None
+            or self.clock.boot() - worker.beat < silence
+            or worker_id in {job.worker for job in self.held()}
+        ):
+            return False
+        del self.workers[worker_id]
+        return True
+
+    def wait(self, ids: Iterable[str]) -> dict[str, str | None]:
+        """For the ids that there is nothing to wait for, because they are final or unknown, the job that says so."""
+        answered: dict[str, str | None] = {}
+        for job_id in ids:
+            asked, job = self.find(job_id), self.meant(job_id)
+            if asked is None or job is None:
+                answered[job_id] = None
+            elif job.state.final:
+                answered[job_id] = job.id
+            else:
+                asked.awaited = True
+        return answered
+
+    def _take_back(self, before: tuple[object, ...]) -> None:
+        self.restore(before)
+        self.ended_now = []

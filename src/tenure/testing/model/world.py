@@ -1,0 +1,248 @@
+"""What there is: jobs, runs, workers, queues; and all that can be seen of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tenure.clock import Clock
+from tenure.job import ErrorInfo, NewJob, Progress, State, Writes
+from tenure.lease import Token
+
+__all__ = ["Job", "Refusal", "Run", "Worker", "World"]
+
+
+class Refusal(Exception):
+    """The whole call is refused, and has changed nothing."""
+
+
+@dataclass
+class Job:
+    new: NewJob
+    number: int
+    seq: int
+    created_at: float
+    run_at: float | None
+    expires_at: float | None
+    state: State = State.BLOCKED
+    results: list[str | None] = field(default_factory=list)
+    open: list[bool] = field(default_factory=list)
+    holds_key: bool = False
+    parked_until: float | None = None
+    on_timeout: str | None = None
+    attempt: int = 0
+    losses: int = 0
+    fence: int = 0
+    misses: int = 0
+    token: Token | None = None
+    worker: str | None = None
+    solo: bool = False
+    lease_until: float | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    result: str | None = None
+    error: ErrorInfo | None = None
+    progress: Progress | None = None
+    successor: str | None = None
+    awaited: bool = False
+    fresh: bool = True
+    """Whether it is just being enqueued: the place that it was given is at the back."""
+
+    @property
+    def id(self) -> str:
+        return self.new.id
+
+    @property
+    def place(self) -> str:
+        if self.state is State.WAITING and self.run_at is not None:
+            return "scheduled"
+        return self.state.value
+
+
+@dataclass
+class Run:
+    flow: str
+    attributes: dict[str, str] = field(default_factory=dict)
+    lookups: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def write(self, writes: Writes | None) -> None:
+        if writes is not None:
+            self.attributes |= writes.attributes
+            self.lookups |= writes.lookups
+
+
+@dataclass
+class Worker:
+    beat: float
+    held: int = 0
+    totals: Counter[str] = field(default_factory=Counter)
+
+
+class World:
+    """The data of a store, and how it looks."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.jobs: list[Job] = []
+        """In the order in which they came."""
+
+        self.runs: dict[str, Run] = {}
+        self.inbox: list[NewJob] = []
+        self.paused: set[str] = set()
+        self.known: dict[str, Counter[str]] = {}
+        """The totals of every queue that there has ever been."""
+
+        self.workers: dict[str, Worker] = {}
+        self.drawn = 0
+        self.made = 0
+
+    @property
+    def now(self) -> float:
+        return self.clock.wall()
+
+    def draw(self) -> int:
+        self.drawn += 1
+        return self.drawn
+
+    def count(self, what: str, queue: str, worker: str | None = None) -> None:
+        self.known[queue][what] += 1
+        if worker in self.workers:
+            self.workers[worker].totals[what] += 1
+
+    # Who is who.
+
+    def find(self, job_id: str) -> Job | None:
+        return next((job for job in self.jobs if job.id == job_id), None)
+
+    def those(self, test: Callable[[Job], bool]) -> list[Job]:
+        return [job for job in self.jobs if test(job)]
+
+    def steps(self, run_id: str) -> list[Job]:
+        """The steps of a run as they came."""
+        return self.those(lambda job: job.new.run_id == run_id)
+
+    def meant(self, job_id: str) -> Job | None:
+        """Who is meant by an id: by that of a run its current step, which is its last."""
+        steps = self.steps(job_id)
+        return steps[-1] if steps else self.find(job_id)
+
+    def whole(self, job: Job) -> list[Job]:
+        """What goes when a job goes."""
+        return [job] if job.new.run_id is None else self.steps(job.new.run_id)
+
+    def stands_for(self, job: Job) -> list[Job]:
+        """Whose end it is when this job ends: a run's first step ends for others with the run, and that with its last step."""
+        first = self.whole(job)[0]
+        if job.successor is not None:
+            return [] if job is first and job.new.run_id is not None else [job]
+        return [job] if job is first else [job, first]
+
+    def holds(self, job: Job) -> bool:
+        """Whether a job holds its unique key at this moment."""
+        return job.holds_key and not self.window_is_over(job)
+
+    def window_is_over(self, job: Job) -> bool:
+        return job.new.window is not None and job.created_at + job.new.window <= self.now
+
+    def waits_on(self, job: Job, blocker_id: str) -> list[bool]:
+        return [is_open and blocker == blocker_id for blocker, is_open in zip(job.new.after, job.open, strict=True)]
+
+    def line(self, queue: str) -> list[Job]:
+        """The jobs in line, the next one first, suspects among them."""
+        in_line = self.those(lambda job: job.new.queue == queue and job.place == "waiting")
+        return sorted(in_line, key=lambda job: (job.new.priority, job.seq))
+
+    def scheduled(self, queue: str) -> list[Job]:
+        return self.those(lambda job: job.new.queue == queue and job.place == "scheduled")
+
+    def held(self) -> list[Job]:
+        held = self.those(lambda job: job.state is State.RUNNING)
+        return sorted(held, key=lambda job: (job.lease_until or 0, job.seq))
+
+    # What can be seen from outside.
+
+    def snapshot(self) -> dict[str, Any]:
+        boot = self.clock.boot()
+        return {
+            "jobs": {job.id: self._shown(job) for job in self.jobs},
+            "newest first": [job.id for job in sorted(self.jobs, key=lambda job: -job.number)],
+            "lines": {
+                queue: [job.id for job in self.line(queue)]
+                + [job.id for job in sorted(self.scheduled(queue), key=lambda job: (job.run_at or 0, job.seq))]
+                for queue in self.known
+            },
+            "counts": {queue: self._counts(queue) for queue in self.known},
+            "totals": {
+                queue: {what: number for what, number in totals.items() if number}
+                for queue, totals in self.known.items()
+            },
+            "paused": {queue for queue in self.paused if queue in self.known},
+            "workers": {
+                worker_id: (worker.held, boot - worker.beat, dict(worker.totals))
+                for worker_id, worker in self.workers.items()
+            },
+            "keys": {(job.new.task, job.new.unique): job.id for job in self.jobs if self.holds(job)},
+            "runs": [self._run_shown(run_id) for run_id in self._newest_first(self.runs)],
+        }
+
+    def _shown(self, job: Job) -> dict[str, Any]:
+        return {
+            "state": job.state,
+            "attempt": job.attempt,
+            "losses": job.losses,
+            "fence": job.fence,
+            "misses": job.misses,
+            "run_at": job.run_at,
+            "expires_at": job.expires_at,
+            "worker": job.worker,
+            "started_at": job.started_at,
+            "ended_at": job.ended_at,
+            "lease_left": None if job.lease_until is None else job.lease_until - self.clock.boot(),
+            "result": job.result,
+            "error": job.error,
+            "progress": job.progress,
+            "blocked_by": sum(job.open) + (job.parked_until is not None) if job.state is State.BLOCKED else 0,
+            "results": tuple(job.results),
+            "run_id": job.new.run_id,
+            "successor": job.successor,
+            "on_timeout": job.on_timeout if job.parked_until is None else None,
+        }
+
+    def _run_shown(self, run_id: str) -> tuple[str, str, float, str, State, str | None]:
+        steps = self.steps(run_id)
+        done = [step.new.queue for step in steps if step.state is State.SUCCEEDED]
+        last = steps[-1]
+        return run_id, self.runs[run_id].flow, steps[0].created_at, last.id, last.state, done[-1] if done else None
+
+    def _newest_first(self, run_ids: Sequence[str] | dict[str, Run]) -> list[str]:
+        return sorted(run_ids, key=lambda run_id: -self.steps(run_id)[0].number)
+
+    def close_view(self, run_id: str) -> tuple[list[str], dict[str, str]]:
+        """The steps and the attributes of a run, if there is one."""
+        run = self.runs.get(run_id)
+        return [step.id for step in self.steps(run_id)], {} if run is None else dict(run.attributes)
+
+    def found(self, flow: str, name: str, value: str) -> list[str]:
+        """The runs of a flow that can be looked up by this, the newest first."""
+        runs = [run_id for run_id, run in self.runs.items() if run.flow == flow and value in run.lookups.get(name, ())]
+        return self._newest_first(runs)
+
+    def _counts(self, queue: str) -> dict[str, int]:
+        places = Counter(job.place for job in self.jobs if job.new.queue == queue)
+        return {place: places[place] for place in ("scheduled", *State)}
+
+    # Trying something, and taking it back.
+
+    def save(self) -> tuple[Any, ...]:
+        copies = [replace(job, results=list(job.results), open=list(job.open)) for job in self.jobs]
+        runs = {run_id: Run(run.flow, dict(run.attributes), dict(run.lookups)) for run_id, run in self.runs.items()}
+        known = {queue: Counter(totals) for queue, totals in self.known.items()}
+        workers = {
+            worker_id: replace(worker, totals=Counter(worker.totals)) for worker_id, worker in self.workers.items()
+        }
+        return copies, runs, known, workers, self.drawn, self.made
+
+    def restore(self, saved: tuple[Any, ...]) -> None:
+        self.jobs, self.runs, self.known, self.workers, self.drawn, self.made = saved
