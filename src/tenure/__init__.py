@@ -10,11 +10,13 @@ if TYPE_CHECKING:
     from tenure.app import App
     from tenure.backoff import Backoff
     from tenure.context import Context, current
+    from tenure.flow import Flow
     from tenure.handle import Job
     from tenure.job import State
     from tenure.lease import AbortReason
     from tenure.options import Retention
-    from tenure.outcome import Fail, Reschedule, Retry, Wait
+    from tenure.outcome import Done, Fail, Next, Reschedule, Retry, Wait
+    from tenure.run import FlowRun
     from tenure.task import Task
 
 __all__ = [
@@ -22,8 +24,12 @@ __all__ = [
     "App",
     "Backoff",
     "Context",
+    "Done",
     "Fail",
+    "Flow",
+    "FlowRun",
     "Job",
+    "Next",
     "Reschedule",
     "Retention",
     "Retry",
@@ -39,8 +45,12 @@ _HOMES = {
     "App": "app",
     "Backoff": "backoff",
     "Context": "context",
+    "Done": "outcome",
     "Fail": "outcome",
+    "Flow": "flow",
+    "FlowRun": "run",
     "Job": "handle",
+    "Next": "outcome",
     "Reschedule": "outcome",
     "Retention": "options",
     "Retry": "outcome",

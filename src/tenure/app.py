@@ -5,30 +5,34 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 import msgspec
 
 from tenure.backoff import Backoff
-from tenure.batch import Batch, Pending, open_batch
+from tenure.batch import Batch, open_batch
 from tenure.cancelling import cancel, cancel_equal, cancel_found
 from tenure.checks import Duration, seconds
 from tenure.checks import name as checked_name
 from tenure.codec import ANY_CALL, RAW_CALL, JsonArguments, RawArguments, ResultCodec
 from tenure.context import Middleware
 from tenure.errors import InvalidOption, JobNotFound, OutcomeUnknown, StoreUnavailable
+from tenure.flow import Flow, Start
 from tenure.handle import Job
 from tenure.held import Held
 from tenure.hooks import Hook, Hooks
 from tenure.inline import Inline
-from tenure.job import JobRecord, NewJob, State
-from tenure.listing import JobPage, Stats
+from tenure.job import JobRecord, State
+from tenure.listing import JobPage, Stats, search_of, state_of
 from tenure.options import UNSET, AppOptions, Retention, Unset, WorkerOptions
+from tenure.pending import Pending, guest_of, pending_of, tell
+from tenure.run import FlowRun, RunPage
 from tenure.session import Session
 from tenure.stores import masked, open_store
-from tenure.stores.base import STEP, Enqueued, QueueInfo, Reaped, Search, Store, WorkerInfo
-from tenure.stores.guests import Guest, guest
-from tenure.sync import PerLoop, blocking, refuse_on_loop, run
+from tenure.stores.base import STEP, QueueInfo, Reaped, RunRecord, RunSearch, Search, Store, WorkerInfo
+from tenure.stores.guests import Guest
+from tenure.sync import PerLoop, blocking, refuse_on_loop
+from tenure.sync import run as run_blocking
 from tenure.task import Call, Caller, Registrar, Task
 
 if TYPE_CHECKING:
@@ -97,6 +101,7 @@ class App:
         """Makes every store object of this app; for the other parts of Tenure."""
 
         self._tasks: dict[str, Task[..., Any]] = {}
+        self._flows: dict[str, Flow] = {}
         self._any_call = JsonArguments(ANY_CALL, {}, payload_limit), RawArguments(RAW_CALL, payload_limit)
         self._any_result = ResultCodec(Any, payload_limit)
         self._sessions = PerLoop(lambda: Session(self.new_store(), self.options))
@@ -135,6 +140,14 @@ class App:
         self.hooks.worker_exit.append(hook)
         return hook
 
+    def flow(self, name: str, *, lookup: Iterable[str] = ()) -> Flow:
+        """A flow of this name, whose steps are declared with `@flow.step(...)`; `lookup` names attributes that its runs are found by."""
+        flow = Flow(self, name, lookup)
+        if name in self._flows:
+            raise InvalidOption(f"there is a flow named {name!r} already: give one of them another name")
+        self._flows[name] = flow
+        return flow
+
     def remote(self, name: str, *, queue: str | None = None, raw: bool = False) -> Caller[..., Any]:
         """A task whose code is elsewhere: enqueues whatever JSON can hold (or bytes, if `raw`) under its name."""
         queue = queue or self.options.default_queue
@@ -145,8 +158,17 @@ class App:
 
     # Producing.
 
-    def enqueue(self, *calls: Call[R], connection: object = None) -> list[Job[R]]:
-        """Store these calls, of whatever tasks, as jobs: all of them or none, durably, in one round trip.
+    @overload
+    def enqueue(self, *calls: Call[R], connection: object = None) -> list[Job[R]]: ...
+    @overload
+    def enqueue(self, *calls: Start, connection: object = None) -> list[FlowRun]: ...
+    @overload
+    def enqueue(self, *calls: Call[Any] | Start, connection: object = None) -> list[Job[Any] | FlowRun]: ...
+    def enqueue(self, *calls: Call[Any] | Start, connection: object = None) -> Sequence[Job[Any] | FlowRun]:
+        """Store these calls, of whatever tasks, as jobs, and these starts as runs: all of them or none, durably, in one round trip.
+
+        With them come to exist the calls and starts that they wait for (`using(after=…)`). One that is given here as well as
+        waited for is one job.
 
         An outage of the store is ridden out for 5 seconds. Then `StoreUnavailable` says that surely nothing was stored,
         `OutcomeUnknown` that perhaps it was.
@@ -155,23 +177,29 @@ class App:
         woken, when that commits, and never if it does not; they are no part of a batch that is open. Errors of the
         connection come as its library raises them.
         """
-        pending = [_pending(call) for call in calls]
-        caller = None if self.inlines else _guest(calls, connection)
+        handles, pending, coming = pending_of(calls)
+        caller = None if self.inlines else guest_of(coming, connection)
         if caller is None:
             self.submit(pending)
         elif pending:
             self._bring(pending, caller)
-        return [job for _, job in pending]
+        return handles
 
-    async def aenqueue(self, *calls: Call[R], connection: object = None) -> list[Job[R]]:
+    @overload
+    async def aenqueue(self, *calls: Call[R], connection: object = None) -> list[Job[R]]: ...
+    @overload
+    async def aenqueue(self, *calls: Start, connection: object = None) -> list[FlowRun]: ...
+    @overload
+    async def aenqueue(self, *calls: Call[Any] | Start, connection: object = None) -> list[Job[Any] | FlowRun]: ...
+    async def aenqueue(self, *calls: Call[Any] | Start, connection: object = None) -> Sequence[Job[Any] | FlowRun]:
         """The async twin of `enqueue`; a blocking connection blocks here as its own calls do."""
-        pending = [_pending(call) for call in calls]
-        caller = None if self.inlines else _guest(calls, connection)
+        handles, pending, coming = pending_of(calls)
+        caller = None if self.inlines else guest_of(coming, connection)
         if caller is None:
             await self.asubmit(pending)
         elif pending:
             await self._abring(pending, caller)
-        return [job for _, job in pending]
+        return handles
 
     def batch(self) -> Batch:
         """Enqueue together what a block of code enqueues: `with app.batch(): …`, or `async with`."""
@@ -203,11 +231,37 @@ class App:
         """List jobs, a page at a time: the newest first, those of one unfinished state in the order of their turn."""
         if not 1 <= limit <= STEP:
             raise InvalidOption(f"limit must be between 1 and {STEP}, got {limit}")
-        search = _search(state, queue, task, tag)
+        search = search_of(state, queue, task, tag)
         found = await self.session.store.search(msgspec.structs.replace(search, limit=limit, cursor=cursor))
         page = JobPage(self._handle(record) for record in found.jobs)
         page.cursor = found.cursor
         return page
+
+    async def arun(self, run_id: str) -> FlowRun:
+        """The run with this id, which is its first job's; `JobNotFound` if there is none."""
+        found = await self.session.store.run(run_id)
+        if found is None:
+            raise JobNotFound(run_id, "run")
+        return self.run_of(found)
+
+    async def aflows(
+        self,
+        *,
+        flow: str | Flow | None = None,
+        state: State | str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> RunPage:
+        """List runs, a page at a time, the newest first: of this flow, in this state. (`flow.find` has those with an attribute.)"""
+        name = flow if isinstance(flow, str) or flow is None else flow.name
+        return await self.runs_found(
+            RunSearch(
+                flow=None if name is None else checked_name("flow", name),
+                state=None if state is None else state_of(state),
+                limit=limit,
+                cursor=cursor,
+            )
+        )
 
     async def aqueues(self) -> list[QueueInfo]:
         """Every queue that has ever had a job or was paused, with its counts."""
@@ -226,7 +280,7 @@ class App:
 
     async def acancel(
         self,
-        *targets: Job[Any] | Call[Any] | str,
+        *targets: Job[Any] | FlowRun | Call[Any] | str,
         queue: str | None = None,
         task: str | Task[..., Any] | None = None,
         tag: str | None = None,
@@ -238,7 +292,7 @@ class App:
         queue and this task, have this tag and are in this state, as far as these are given. Whoever runs one is told to stop.
         """
         store = self.session.store
-        search = _search(state, queue, task, tag)
+        search = search_of(state, queue, task, tag)
         if search != Search():
             if targets:
                 raise InvalidOption("say which jobs to cancel either by themselves or by queue, task, tag and state")
@@ -250,10 +304,10 @@ class App:
                 cancelled += await cancel_equal(store, call)
         return cancelled
 
-    async def adelete(self, *targets: Job[Any] | str, cascade: bool = False) -> int:
-        """Remove jobs, in steps of 1,000 that are each all or nothing; how many went.
+    async def adelete(self, *targets: Job[Any] | FlowRun | str, cascade: bool = False) -> int:
+        """Remove jobs, and runs with all their steps, up to 1,000 in one atomic step: all or none; how many jobs went.
 
-        `HasDependents` if others wait for one of them, unless `cascade` removes those too.
+        `HasDependents` if others wait for one of them, unless `cascade` removes those too. More than 1,000 go in several steps.
         """
         ids = [target if isinstance(target, str) else target.id for target in targets]
         return sum([len(await self.session.store.delete(step, cascade=cascade)) for step in _steps(ids)])
@@ -377,6 +431,8 @@ class App:
 
     job = blocking(ajob)
     jobs = blocking(ajobs)
+    run = blocking(arun)
+    flows = blocking(aflows)
     queues = blocking(aqueues)
     workers = blocking(aworkers)
     stats = blocking(astats)
@@ -412,6 +468,11 @@ class App:
         """Make a store object of one's own, for the running event loop, and to be closed by whoever asked for it."""
         return self.make_store()
 
+    def check_flows(self) -> None:
+        """Raise `InvalidOption` if the steps of a flow do not fit together."""
+        for flow in self._flows.values():
+            flow.check()
+
     def register(self, task: Task[..., Any]) -> None:
         """Add a task; two of the same name are an error."""
         if task.name in self._tasks:
@@ -425,7 +486,7 @@ class App:
         elif pending:
             refuse_on_loop("enqueue")
             if not self._send_here(pending):
-                run(self._send(pending))
+                run_blocking(self._send(pending))
 
     async def asubmit(self, pending: Sequence[Pending]) -> None:
         """The async twin of `submit`."""
@@ -459,13 +520,13 @@ class App:
             return False  # the other way rides out a short outage; by their ids they are the same jobs
         if answers is None:
             return False
-        _tell(pending, answers)
+        tell(pending, answers)
         return True
 
     async def _send(self, pending: Sequence[Pending]) -> None:
-        _tell(pending, await self.session.enqueue([new for new, _ in pending]))
+        tell(pending, await self.session.enqueue([new for new, _ in pending]))
         if self.inlines:
-            await self.inlines[-1].work_off([job for _, job in pending])
+            await self.inlines[-1].work_off([handle for _, handle in pending if handle is not None])
 
     def _bring(self, pending: Sequence[Pending], caller: Guest) -> None:
         """Store these jobs in a caller's transaction."""
@@ -473,58 +534,37 @@ class App:
         if caller.awaited:
             raise InvalidOption("this connection= is awaited: await aenqueue() instead")
         session = self._sessions.private
-        store = session.store if session is not None and session.is_open else run(self._opened())
-        _tell(pending, caller.run(store.enqueueing([new for new, _ in pending])))
+        store = session.store if session is not None and session.is_open else run_blocking(self._opened())
+        tell(pending, caller.run(store.enqueueing([new for new, _ in pending])))
 
     async def _abring(self, pending: Sequence[Pending], caller: Guest) -> None:
         """The async twin of `_bring`."""
         store = await self._opened()
-        _tell(pending, await caller.arun(store.enqueueing([new for new, _ in pending])))
+        tell(pending, await caller.arun(store.enqueueing([new for new, _ in pending])))
 
     async def _opened(self) -> Store:
         """The store of the running loop, whose errands can be had."""
         return await self.session.open()
 
+    def run_of(self, record: RunRecord) -> FlowRun:
+        """The handle of this run."""
+        run = FlowRun(self, record.id, record.flow)
+        run.read(record)
+        return run
+
+    async def runs_found(self, search: RunSearch) -> RunPage:
+        """The runs that a search finds; `InvalidOption`, before any I/O, if it asks for too many."""
+        if not 1 <= search.limit <= STEP:
+            raise InvalidOption(f"limit must be between 1 and {STEP}, got {search.limit}")
+        found = await self.session.store.runs(search)
+        page = RunPage(self.run_of(record) for record in found.runs)
+        page.cursor = found.cursor
+        return page
+
     def _handle(self, record: JobRecord) -> Job[Any]:
         job: Job[Any] = Job(self, record.id, record.task, record.queue, self.caller_of(record).results)
         job.note(record)
         return job
-
-
-def _pending(call: Call[R]) -> tuple[NewJob, Job[R]]:
-    new = call.new_job()
-    return new, call.job(new)
-
-
-def _tell(pending: Sequence[Pending], answers: Sequence[Enqueued]) -> None:
-    """Let the handles know what became of their jobs."""
-    for (_, job), answer in zip(pending, answers, strict=True):
-        job.enqueued(answer)
-
-
-def _guest(calls: Sequence[Call[Any]], connection: object) -> Guest | None:
-    """The connection that these calls are to go through, if one is given for all of them or for some."""
-    given = [connection, *(call.caller.connection for call in calls)]
-    found = {id(each): each for each in given if each is not None}
-    if len(found) > 1:
-        raise InvalidOption("calls that are enqueued together go through one connection=, and these have several")
-    return guest(*found.values()) if found else None
-
-
-def _search(state: State | str | None, queue: str | None, task: str | Task[..., Any] | None, tag: str | None) -> Search:
-    return Search(
-        state=None if state is None else _state(state),
-        queue=None if queue is None else checked_name("queue", queue),
-        task=None if task is None else checked_name("task", task if isinstance(task, str) else task.name),
-        tag=None if tag is None else checked_name("tag", tag),
-    )
-
-
-def _state(value: State | str) -> State:
-    try:
-        return State(value)
-    except ValueError:
-        raise InvalidOption(f"there is no state {value!r:.80}: it is one of {', '.join(State)}") from None
 
 
 def _steps(ids: Sequence[str]) -> list[Sequence[str]]:

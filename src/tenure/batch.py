@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
-from tenure.handle import Job
-from tenure.job import NewJob
+from tenure.pending import Pending
 from tenure.sync import refuse_on_loop
 
 if TYPE_CHECKING:
     from tenure.app import App
 
-__all__ = ["Batch", "Pending", "open_batch"]
-
-Pending = tuple[NewJob, Job[Any]]
-"""A job on its way into the store, and the handle that learns what became of it."""
+__all__ = ["Batch", "open_batch"]
 
 
 class Batch:

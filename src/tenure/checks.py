@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from tenure.after import blocker_policy
 from tenure.errors import InvalidName, InvalidOption
 
 __all__ = ["Duration", "instant", "job_options", "name", "priority", "seconds"]
@@ -72,6 +73,8 @@ def job_options(given: Mapping[str, Any]) -> dict[str, Any]:
         fields["unique"] = _unique(given["unique"])
     if "max_attempts" in given:
         fields["max_attempts"] = _max_attempts(given["max_attempts"])
+    if "if_blocker_fails" in given:
+        fields["if_blocker_fails"] = blocker_policy(given["if_blocker_fails"])
     return fields
 
 

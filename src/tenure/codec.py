@@ -27,22 +27,28 @@ import msgspec
 from tenure.errors import PayloadError, PayloadTooLarge
 
 __all__ = [
+    "ANYTHING",
     "ANY_CALL",
     "RAW_CALL",
     "Arguments",
+    "Decode",
+    "JoinArguments",
     "JsonArguments",
     "RawArguments",
     "ResultCodec",
     "check_limits",
     "decoder_of",
+    "digest",
+    "read",
     "reason",
+    "written",
 ]
 
 MAX_DEPTH = 64
 MAX_INTEGER = 2**63 - 1
 MIN_INTEGER = -(2**63)
 
-Decode = Callable[[bytes | msgspec.Raw], Any]
+Decode = Callable[[bytes | str | msgspec.Raw], Any]
 Bound = tuple[tuple[Any, ...], dict[str, Any]]
 
 
@@ -122,7 +128,7 @@ class JsonArguments:
     def key(self, payload: bytes) -> str:
         args, kwargs = self.decode(payload)
         bound = self._signature.bind(*args, **kwargs)
-        return _digest(msgspec.json.encode(bound.arguments, enc_hook=_encode_other, order="deterministic"))
+        return digest(msgspec.json.encode(bound.arguments, enc_hook=_encode_other, order="deterministic"))
 
     def _plain_decoder(self, hints: Mapping[str, Any]) -> Callable[[bytes], tuple[Any, ...]] | None:
         """A decoder for calls with positional arguments only, which are most: 0.4 µs, where one by one takes 4."""
@@ -151,14 +157,14 @@ class JsonArguments:
             raise PayloadError(f"the payload is no call of a task: {reason(error)}") from error
         if (misfit := self._misfit(call.args, call.kwargs)) is not None:
             raise PayloadError(f"the payload does not fit the task: {misfit}") from misfit
-        values = [_read(self._decoders[name], raw, what) for name, what, raw in self._each(call.args, call.kwargs)]
+        values = [read(self._decoders[name], raw, what) for name, what, raw in self._each(call.args, call.kwargs)]
         count = len(call.args)
         return tuple(values[:count]), dict(zip(call.kwargs, values[count:], strict=True))
 
     def _check_each(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Raise `PayloadError` about the first argument that would not come back; tuples may come back as lists."""
         for name, what, value in self._each(args, kwargs):
-            _check(value, self._decoders[name], what)
+            written(value, self._decoders[name], what)
 
     def _each(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
         """Each argument with the parameter that takes it, and what to call it before people."""
@@ -189,6 +195,43 @@ class JsonArguments:
         return None
 
 
+class JoinArguments:
+    """The arguments of a task that can be enqueued without one of them, which its worker fills in."""
+
+    def __init__(self, signature: inspect.Signature, hints: Mapping[str, Any], limit: int, filled_in: str) -> None:
+        others = [p for p in signature.parameters.values() if p.name != filled_in]
+        self._all = JsonArguments(signature, hints, limit)
+        self._taken = signature.replace(parameters=others)
+        self._others = JsonArguments(self._taken, hints, limit)
+
+    def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+        try:
+            return self._all.encode(args, kwargs)
+        except TypeError as misfit:
+            try:
+                return self._others.encode(args, kwargs)
+            except TypeError:
+                raise misfit from None
+
+    def decode(self, payload: bytes) -> Bound:
+        try:
+            return self._all.decode(payload)
+        except PayloadError as misfit:
+            try:
+                args, kwargs = self._others.decode(payload)
+            except PayloadError:
+                raise misfit from None
+            bound = self._taken.bind(*args, **kwargs)
+            # By name, for one that stands before them may be filled in.
+            return (), {**{name: bound.arguments[name] for name in list(self._taken.parameters)[: len(args)]}, **kwargs}
+
+    def key(self, payload: bytes) -> str:
+        try:
+            return self._all.key(payload)
+        except PayloadError:
+            return self._others.key(payload)
+
+
 class RawArguments:
     """The one argument of a raw task: bytes, stored and handed over as they are, empty ones too."""
 
@@ -208,7 +251,7 @@ class RawArguments:
         return (payload,), {}
 
     def key(self, payload: bytes) -> str:
-        return _digest(payload)
+        return digest(payload)
 
     def _check_size(self, size: int) -> None:
         if size > self._limit:
@@ -229,7 +272,7 @@ class ResultCodec:
         """Write a result; `PayloadError` if it would not come back equal, `PayloadTooLarge` over the limit."""
         if value is None:
             return "null"
-        data = _check(value, self._lenient, "the result")
+        data = written(value, self._lenient, "the result")
         if len(data) > self._limit:
             raise PayloadTooLarge(len(data), self._limit)
         return data.decode()
@@ -238,11 +281,11 @@ class ResultCodec:
         """Read a result, by annotation where it fits that."""
         return self._lenient(text.encode())
 
-    def _lenient(self, data: bytes | msgspec.Raw) -> Any:
+    def _lenient(self, data: bytes | str | msgspec.Raw) -> Any:
         try:
             return self._decoder(data)
         except Exception:  # noqa: BLE001 - whatever a class of the user raises about a value that is none of its own
-            return _ANYTHING(data)
+            return ANYTHING(data)
 
 
 def decoder_of(annotation: Any) -> Decode:
@@ -250,20 +293,20 @@ def decoder_of(annotation: Any) -> Decode:
     try:
         return msgspec.json.Decoder(_type(annotation), dec_hook=_decode_other).decode
     except TypeError:
-        return _ANYTHING
+        return ANYTHING
 
 
 def _type(annotation: Any) -> Any:
     return Any if annotation is object else annotation
 
 
-def _check(value: Any, decode: Decode, what: str) -> bytes:
+def written(value: Any, decode: Decode, what: str) -> bytes:
     """Write a value that comes back equal, or raise `PayloadError` saying what is wrong with it."""
     try:
         data = _write(value, MAX_DEPTH)
     except PayloadError as error:
         raise PayloadError(f"{what}: {error}") from error.__cause__
-    if not _same(_read(decode, data, what), value):
+    if not _same(read(decode, data, what), value):
         raise PayloadError(
             f"{what}: this {type(value).__name__} would not come back as it is (NaN, an infinity, a set, keys that are "
             "no strings, an object without its type): annotate it with its exact type, or use plain JSON values"
@@ -282,7 +325,8 @@ def _write(value: Any, depth: int) -> bytes:
     return data
 
 
-def _read(decode: Decode, data: bytes | msgspec.Raw, what: str) -> Any:
+def read(decode: Decode, data: bytes | str | msgspec.Raw, what: str) -> Any:
+    """Read a value, or raise `PayloadError` saying why this is none."""
     try:
         return decode(data)
     except Exception as error:
@@ -335,14 +379,15 @@ def _decode_other(kind: type, value: Any) -> Any:
     raise NotImplementedError(f"{kind.__qualname__} cannot be made from JSON")
 
 
-def _digest(data: bytes) -> str:
+def digest(data: bytes) -> str:
+    """A short text that is the same for equal bytes."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 _LONG_NUMBER = re.compile(rb"\d{19}")
 _ENCODER = msgspec.json.Encoder(enc_hook=_encode_other)
 _PAYLOAD = msgspec.json.Decoder(Payload)
-_ANYTHING: Decode = msgspec.json.Decoder().decode
+ANYTHING: Decode = msgspec.json.Decoder().decode
 
 ANY_CALL = inspect.Signature(
     [

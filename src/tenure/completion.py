@@ -21,7 +21,16 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from tenure.errors import Aborted, InvalidOption, JobError, LeaseLost, OutcomeUnknown, StoreUnavailable, WrongState
+from tenure.errors import (
+    Aborted,
+    InvalidOption,
+    JobError,
+    LeaseLost,
+    MissingAttribute,
+    OutcomeUnknown,
+    StoreUnavailable,
+    WrongState,
+)
 from tenure.job import State
 from tenure.lease import AbortReason, Lease
 from tenure.lifecycle import Finish
@@ -176,9 +185,9 @@ class Completion:
         self.stage = Stage.OPEN
 
     def settling(self, result: Any) -> Errand[Verdict]:
-        """What makes the job final with this result, and its children exist; from now on the token alone decides."""
+        """What makes the job final with this result, or value of a step, and its children exist; from now on the token alone decides."""
         self.check()
-        self.step = Finish(State.SUCCEEDED, self._task.encode_result(result), None, self._ctx.children)
+        self.step = self._task.finish(self.lease.job, result, self._ctx.children)
         return self.transactions.store.settling((self.lease, self.step))
 
     def judge(self, verdict: Verdict) -> None:
@@ -187,6 +196,11 @@ class Completion:
             case VerdictKind.OK:
                 return
             case VerdictKind.REFUSED:
+                successor = self.step.successor
+                if verdict.other is None and successor is not None and successor.step is not None:
+                    needs = successor.step.needs
+                    missing = next((name for name in needs if f"attribute {name!r}" in verdict.reason), needs[0])
+                    raise MissingAttribute(successor.task, missing)
                 raise JobError(f"the jobs that job {self.lease.job.id} enqueues are refused: {verdict.reason}")
             case kind:
                 raise self._lost(Holding.GONE if kind is VerdictKind.NOT_FOUND else Holding.LOST)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
 
+from tenure.after import Coming
 from tenure.completion import (
     Completing,
     CompletingJoined,
@@ -24,10 +25,14 @@ from tenure.job import JobRecord, NewJob, Progress
 from tenure.lease import AbortReason, Lease, Token
 
 if TYPE_CHECKING:
+    from tenure.flow import Start
     from tenure.handle import Job
+    from tenure.run import FlowRun
     from tenure.task import Call, Task
 
 __all__ = ["AbortSignal", "Context", "Middleware", "current"]
+
+R = TypeVar("R")
 
 _waiters_lock = threading.Lock()
 """One for all signals: a lock in each would cost every job, and hardly any job ever waits for its signal."""
@@ -161,13 +166,20 @@ class Context:
         """Say how far the job is. Costs nothing: what is said is joined to one write a second, the latest wins."""
         self.said = Progress(done, total, note)
 
-    def enqueue(self, *calls: Call[Any]) -> list[Job[Any]]:
-        """Enqueue jobs that come to exist if, and in the same step as, this one succeeds."""
-        jobs = [call.new_job() for call in calls]
+    @overload
+    def enqueue(self, *calls: Call[R]) -> list[Job[R]]: ...
+    @overload
+    def enqueue(self, *calls: Start) -> list[FlowRun]: ...
+    @overload
+    def enqueue(self, *calls: Call[Any] | Start) -> list[Job[Any] | FlowRun]: ...
+    def enqueue(self, *calls: Call[Any] | Start) -> Sequence[Job[Any] | FlowRun]:
+        """Enqueue jobs, and start runs, that come to exist if, and in the same step as, this one succeeds."""
+        coming = Coming()
+        jobs = [coming.add(call) for call in calls]
         if self._children is None:
             self._children = []
-        self._children += jobs
-        return [call.job(job) for call, job in zip(calls, jobs, strict=True)]
+        self._children += coming.jobs
+        return [call.handle(job) for call, job in zip(calls, jobs, strict=True)]
 
     @overload
     def prepare(self) -> Preparing: ...

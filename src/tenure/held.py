@@ -8,14 +8,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from tenure.checks import Duration
-from tenure.errors import LeaseLost
+from tenure.errors import JobError, LeaseLost, UnknownTask
 from tenure.holder import Holder
 from tenure.job import JobRecord
 from tenure.lease import AbortReason, Lease
 from tenure.lifecycle import next_step
-from tenure.outcome import Answer, Fail, Outcome, Raised, Released, Reschedule, Retry, Succeeded, Wait
+from tenure.outcome import Answer, Done, Fail, Next, Outcome, Raised, Released, Reschedule, Retry, Succeeded, Wait
+from tenure.step import Step
 from tenure.stores.base import UNCHANGED, Renewal, VerdictKind
 from tenure.sync import blocking, refuse_on_loop, run
+from tenure.task import Task
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -52,7 +54,10 @@ class Held:
     @property
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """What it is to be called with, by annotation if its task is registered here; `PayloadError` if it cannot be read."""
-        return self._app.caller_of(self.job).decode(self.job.payload)
+        caller = self._app.caller_of(self.job)
+        if isinstance(caller, Step):
+            return caller.given(self.job)
+        return caller.decode(self.job.payload)
 
     @property
     def lost(self) -> AbortReason | None:
@@ -72,8 +77,11 @@ class Held:
             await asyncio.sleep(AGAIN)
 
     async def afinish(self, value: Any = None) -> None:
-        """End the job as succeeded with this result. Like all that settle it, `LeaseLost` if it has been taken away."""
-        await self._settle(Succeeded(self._app.caller_of(self.job).results.encode(value)))
+        """End the job as succeeded with this result, or a step as if its function had given this value.
+
+        Like all that settle it, `LeaseLost` if it has been taken away; `UnknownTask` if it is a step whose flow is not here.
+        """
+        await self._settle(self._succeeded(value))
 
     async def arelease(self) -> None:
         """Give it back to the front of its queue, as if it had not been leased."""
@@ -109,12 +117,35 @@ class Held:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         if not self._settled:
-            await self._settle(_outcome(error))
+            await self._settle(self._succeeded(None) if error is None else self._outcome(error))
         return isinstance(error, Answer)
+
+    def _succeeded(self, value: Any) -> Outcome:
+        caller = self._app.caller_of(self.job)
+        if isinstance(caller, Task):
+            return caller.succeeded(self.job, value)
+        if self.job.run_id is not None:
+            raise UnknownTask(self.job.task, self._app.tasks)  # what follows it is in the code
+        return Succeeded(caller.results.encode(value))
+
+    def _outcome(self, error: BaseException) -> Outcome:
+        match error:
+            case Next() | Done():
+                return self._succeeded(error)
+            case Retry() | Fail() | Reschedule() | Wait():
+                return error
+            case Exception():
+                from tenure.worker.failure import error_info
+
+                return Raised(error, error_info(error))
+            case _:  # KeyboardInterrupt, a cancellation: through no fault of the job
+                return Released()
 
     async def _settle(self, outcome: Outcome) -> None:
         step = next_step(self.job, outcome, self._settings.policy)
         [verdict] = await self._app.session.store.settle([(self._lease, step)])
+        if verdict.kind is VerdictKind.REFUSED:
+            raise JobError(f"job {self.job.id} does not end like this, and is still held: {verdict.reason}")
         self._settled = True
         self._holder.drop(self._kept)
         match verdict.kind:
@@ -124,17 +155,3 @@ class Held:
                 raise LeaseLost(self.job.id, AbortReason.NOT_FOUND)
             case _:
                 raise LeaseLost(self.job.id, self._kept.lost or AbortReason.TAKEN)
-
-
-def _outcome(error: BaseException | None) -> Outcome:
-    match error:
-        case None:
-            return Succeeded("null")
-        case Retry() | Fail() | Reschedule() | Wait():
-            return error
-        case Exception():
-            from tenure.worker.failure import error_info
-
-            return Raised(error, error_info(error))
-        case _:  # KeyboardInterrupt, a cancellation: through no fault of the job
-            return Released()

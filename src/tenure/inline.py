@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from tenure.context import AbortSignal, Context
 from tenure.errors import UnknownTask
-from tenure.handle import Job
+from tenure.handle import Handle
 from tenure.job import ErrorInfo, State
 from tenure.lease import Lease, new_nonce
-from tenure.lifecycle import next_step
-from tenure.outcome import Outcome, Reschedule, Unknown
+from tenure.lifecycle import Finish, next_step
+from tenure.outcome import Next, Outcome, Reschedule, Unknown
+from tenure.run import FlowRun
 from tenure.session import Session
-from tenure.stores.base import STEP, LeaseRequest, Search, Store
+from tenure.stores.base import STEP, LeaseRequest, Search, Store, VerdictKind
 from tenure.sync import PerLoop, refuse_on_loop, run
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ WORKER = "inline"
 
 
 class Inline:
-    """`with app.inline():` or `async with app.inline():`, what is enqueued in the block has run when the enqueue returns.
+    """`with app.inline():` or `async with app.inline():`, what is enqueued in the block, or started, has run when the call returns.
 
     The jobs live in a store of their own, in memory, which goes with the block; the app's store is not touched. Their
     life is the usual one, except that no delay and no backoff is waited for. A job that reschedules itself, waits to be
@@ -63,7 +64,7 @@ class Inline:
         self._app.inlines.remove(self)
         await self.sessions.close()
 
-    async def work_off(self, jobs: Sequence[Job[Any]]) -> None:
+    async def work_off(self, handles: Sequence[Handle]) -> None:
         """Run whatever waits, until nothing does, and let these handles know how it ended."""
         from tenure.worker.threads import Threads
 
@@ -75,12 +76,18 @@ class Inline:
                 if isinstance(outcome, Reschedule | Unknown):
                     self._resting.add(lease.job.id)
                 step = next_step(lease.job, outcome, self._app.settings(lease.job.task).policy)
-                await store.settle([(lease, step)])
+                [verdict] = await store.settle([(lease, step)])
+                if verdict.kind is VerdictKind.REFUSED:
+                    error = ErrorInfo("MissingAttribute" if verdict.other is None else "EnqueueRefused", verdict.reason)
+                    await store.settle([(lease, Finish(State.FAILED, error=error))])
         finally:
             threads.close()
-        for job, record in zip(jobs, await store.get([job.id for job in jobs]), strict=True):
-            if record is not None:
-                job.note(record)
+        for handle, record in zip(handles, await store.get([handle.id for handle in handles]), strict=True):
+            if isinstance(handle, FlowRun):
+                if (found := await store.run(handle.id)) is not None:
+                    handle.read(found)
+            elif record is not None:
+                handle.note(record)
 
     async def _next(self, store: Store) -> Lease | None:
         waiting = (await store.search(Search(state=State.WAITING, limit=STEP))).jobs
@@ -90,12 +97,14 @@ class Inline:
         return next(iter((await store.lease(request)).leases), None)
 
     async def _outcome(self, lease: Lease, threads: Threads) -> Outcome:
-        from tenure.worker.executor import perform
+        from tenure.worker.executor import answered, perform
 
         task = self._app.tasks.get(lease.job.task)
         if task is None:
             unknown = UnknownTask(lease.job.task, self._app.tasks)
             return Unknown(ErrorInfo("UnknownTask", str(unknown)), known_elsewhere=False)
+        if lease.job.on_timeout is not None:
+            return answered(Next(lease.job.on_timeout), task, lease.job)
         outcome = await perform(task, Context(lease, WORKER, AbortSignal()), self._app.middlewares, threads)
         if (caller := asyncio.current_task()) is not None and caller.cancelling():
             raise asyncio.CancelledError  # whoever enqueued has been cancelled, not the job

@@ -1,16 +1,22 @@
-"""What an app tells of many jobs at once."""
+"""What an app is asked, and tells, of many jobs at once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tenure.checks import name as checked_name
+from tenure.errors import InvalidOption
 from tenure.handle import Job
-from tenure.stores.base import QueueInfo, Totals, WorkerInfo
+from tenure.job import State
+from tenure.stores.base import QueueInfo, Search, Totals, WorkerInfo
 
-__all__ = ["JobPage", "Stats"]
+if TYPE_CHECKING:
+    from tenure.task import Task
+
+__all__ = ["JobPage", "Stats", "search_of", "state_of"]
 
 
 class JobPage(list[Job[Any]]):
@@ -34,3 +40,23 @@ class Stats(msgspec.Struct, frozen=True):
         rows = [msgspec.structs.astuple(totals) for totals in by_queue.values()]
         totals = Totals(*map(sum, zip(*rows, strict=True)))
         return cls(totals, by_queue, {worker.id: worker.totals for worker in workers})
+
+
+def search_of(
+    state: State | str | None, queue: str | None, task: str | Task[..., Any] | None, tag: str | None
+) -> Search:
+    """Which jobs a user means; `InvalidName` or `InvalidOption` for what can be none."""
+    return Search(
+        state=None if state is None else state_of(state),
+        queue=None if queue is None else checked_name("queue", queue),
+        task=None if task is None else checked_name("task", task if isinstance(task, str) else task.name),
+        tag=None if tag is None else checked_name("tag", tag),
+    )
+
+
+def state_of(value: State | str) -> State:
+    """The state of this name; `InvalidOption` if there is none."""
+    try:
+        return State(value)
+    except ValueError:
+        raise InvalidOption(f"there is no state {value!r:.80}: it is one of {', '.join(State)}") from None

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, Literal, Protocol
 
-from tenure.checks import Duration, instant, seconds
+import msgspec
+
+from tenure.after import checked_after
+from tenure.checks import Duration, instant, job_options, seconds
 from tenure.errors import InvalidOption
-from tenure.job import ErrorInfo, NewJob
+from tenure.job import ErrorInfo, NewJob, Writes
+from tenure.options import UNSET, Unset
 
 __all__ = [
     "Answer",
+    "Done",
     "Fail",
     "Interrupted",
+    "NamedStep",
+    "Next",
     "Outcome",
     "Raised",
     "Released",
@@ -60,23 +69,98 @@ class Reschedule(Answer):
         self.at = None if at is None else instant(at, "at")
 
 
-class Wait(Answer):
-    """Hold no worker until somebody calls `job.complete(value)`; that value is the job's result.
+class NamedStep(Protocol):
+    """A step of a flow, as far as it takes to name it."""
 
-    Nobody having done so within `timeout` seconds fails the job; None waits for ever.
+    @property
+    def step_name(self) -> str: ...
+
+
+class Wait(Answer):
+    """Hold no worker until somebody calls `job.complete(value)`; that value is the job's result, as if it had returned it.
+
+    Nobody having done so within `timeout` seconds fails the job, or, of a step, hands over to the step that `on_timeout`
+    names; None waits for ever.
     """
 
-    def __init__(self, *, timeout: Duration | None = None) -> None:
+    def __init__(self, *, timeout: Duration | None = None, on_timeout: str | NamedStep = "fail") -> None:
         super().__init__(timeout)
         self.timeout = None if timeout is None else seconds(timeout, "timeout")
+        self.on_timeout = None if on_timeout == "fail" else _step_name(on_timeout, "on_timeout")
+        """The name of a step; None: it fails."""
+
+        if timeout is None and self.on_timeout is not None:
+            raise InvalidOption(f"Wait(on_timeout={self.on_timeout!r:.80}) needs the timeout after which that is to be")
 
 
-@dataclass(frozen=True, slots=True)
-class Succeeded:
+class Next(Answer):
+    """Let this step of the flow follow, whatever `then` says, with these attributes written to the run before.
+
+    `using` says how it is to be enqueued.
+    """
+
+    def __init__(self, step: str | NamedStep, /, **attributes: Any) -> None:
+        self.step = _step_name(step, "Next")
+        super().__init__(self.step)
+        self.attributes: Mapping[str, Any] = attributes
+        self.fields: Mapping[str, Any] = {}
+        """What the next job says of itself in place of what its step does."""
+
+        self.after: tuple[Any, ...] = ()
+        """What it waits for."""
+
+    def using(
+        self,
+        *,
+        queue: str | Unset = UNSET,
+        delay: Duration | Unset = UNSET,
+        run_at: datetime | Unset = UNSET,
+        priority: int | Unset = UNSET,
+        expires: Duration | Unset | None = UNSET,
+        tags: Iterable[str] | Unset = UNSET,
+        keep: Duration | Unset | None = UNSET,
+        max_attempts: int | Unset | None = UNSET,
+        after: Iterable[Any] | Unset = UNSET,
+        if_blocker_fails: Literal["fail", "proceed", "wait"] | Unset = UNSET,
+    ) -> Next:
+        """The same with other options for the next job, which mean what they mean for a task.
+
+        `after`: jobs, runs, bound calls and bound starts, which come to exist in the same step, that it waits for. Their results
+        are handed to it in this order, in its parameter `results`.
+        """
+        given = {name: value for name, value in locals().items() if name != "self" and not isinstance(value, Unset)}
+        other = Next(self.step)
+        other.attributes = self.attributes
+        other.after = checked_after(given.pop("after")) if "after" in given else self.after
+        other.fields = {**self.fields, **job_options(given)}
+        return other
+
+
+class Done(Answer):
+    """End the run of a flow with this result, whatever `then` says; nothing is written to the run's attributes."""
+
+    def __init__(self, value: Any = None) -> None:
+        super().__init__(value)
+        self.value = value
+
+
+def _step_name(step: object, where: str) -> str:
+    name = step if isinstance(step, str) else getattr(step, "step_name", None)
+    if not isinstance(name, str):
+        raise InvalidOption(f"{where} takes a step of the flow, or its name, got {step!r:.80}")
+    return name
+
+
+class Succeeded(msgspec.Struct, frozen=True):  # made for every job, and a dataclass takes four times as long
     """The function returned; `children` are the jobs that it enqueued to exist if and only if it succeeds."""
 
     result: str | None
     children: tuple[NewJob, ...] = ()
+    successor: NewJob | None = None
+    """Of a step: the one that it hands over to."""
+
+    writes: Writes | None = None
+    """Of a step: what it writes to its run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,14 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tenure.codec import ResultCodec
 from tenure.context import Context
 from tenure.outcome import Answer
 
-__all__ = ["Signature"]
+__all__ = ["Joins", "Signature"]
 
 
 class Signature:
@@ -28,6 +29,7 @@ class Signature:
         self.result = _without_answers(self.hints.get("return", Any))
         self.context = next((name for name in whole.parameters if _is_context(self.hints.get(name))), None)
         self.taken = whole.replace(parameters=[p for p in whole.parameters.values() if p.name != self.context])
+        self.joins = Joins.of(self.taken, self.hints)
         self._context_at = _position(whole, self.context) if self.context is not None else 0
 
     def with_context(self, args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context | None) -> tuple[Any, ...]:
@@ -37,6 +39,33 @@ class Signature:
             return (*args[: self._context_at], ctx, *args[self._context_at :])
         kwargs[self.context] = ctx
         return args
+
+
+class Joins:
+    """The parameter `results` of a function: what the jobs that its job waited for have given, in their order."""
+
+    def __init__(self, annotation: Any, position: int, required: bool) -> None:
+        self.required = required
+        """Whether it has no default."""
+
+        self._position = position
+        self._results = ResultCodec(annotation, 0)
+
+    @classmethod
+    def of(cls, taken: inspect.Signature, hints: Mapping[str, Any]) -> Joins | None:
+        """None if the function has no such parameter."""
+        parameter = taken.parameters.get("results")
+        if parameter is None or parameter.kind not in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}:
+            return None
+        return cls(
+            hints.get("results", Any), _position(taken, "results"), required=parameter.default is parameter.empty
+        )
+
+    def fill_in(self, args: tuple[Any, ...], kwargs: dict[str, Any], results: Sequence[str | None]) -> None:
+        """Pass these, unless something was passed: by annotation where they fit that, for in the place of one may be a failure."""
+        if len(args) <= self._position and "results" not in kwargs and (results or self.required):
+            texts = ["null" if text is None else text for text in results]
+            kwargs["results"] = self._results.decode(f"[{','.join(texts)}]")
 
 
 def _hints(function: Callable[..., Any]) -> Mapping[str, Any]:

@@ -4,33 +4,42 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
+from msgspec.structs import replace
+
+from tenure.after import Bound, checked_after
 from tenure.backoff import Backoff
 from tenure.checks import Duration, job_options, priority
 from tenure.checks import name as checked_name
-from tenure.codec import Arguments, JsonArguments, RawArguments, ResultCodec
+from tenure.codec import Arguments, JoinArguments, JsonArguments, RawArguments, ResultCodec
 from tenure.context import Context, current
 from tenure.errors import InvalidOption
 from tenure.handle import Job
-from tenure.job import NewJob, new_id
+from tenure.job import JobRecord, NewJob, State, new_id
+from tenure.lifecycle import Finish
 from tenure.options import UNSET, TaskOptions, Unset
+from tenure.outcome import Answer, Succeeded
 from tenure.signature import Signature
 from tenure.stores.base import Enqueued
 
 if TYPE_CHECKING:
     from tenure.app import App
+    from tenure.run import FlowRun
 
-__all__ = ["AsyncTask", "Call", "Caller", "Registrar", "Task"]
+__all__ = ["AsyncTask", "Blocker", "Call", "Caller", "Registrar", "Task"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
+Blocker: TypeAlias = "Job[Any] | FlowRun | Bound | str"
+"""What a job may wait for."""
 
-class Call(Generic[R_co]):
+
+class Call(Bound, Generic[R_co]):
     """A task with its arguments, checked and encoded: each enqueue of it is a new job."""
 
     __slots__ = ("caller", "payload")
@@ -39,10 +48,19 @@ class Call(Generic[R_co]):
         self.caller = caller
         self.payload = payload
 
+    @property
+    def after(self) -> Sequence[Any]:
+        return self.caller.after
+
+    @property
+    def connection(self) -> object:
+        """That of whoever makes the jobs."""
+        return self.caller.connection
+
     def new_job(self) -> NewJob:
         return self.caller.new_job(self.payload)
 
-    def job(self, new: NewJob | Enqueued) -> Job[R_co]:
+    def handle(self, new: NewJob | Enqueued) -> Job[R_co]:
         """The handle of a job that this call has led to."""
         caller = self.caller
         job: Job[R_co] = Job(caller.app, new.id, caller.name, caller.queue, caller.results)
@@ -62,6 +80,7 @@ class Caller(Generic[P, R_co]):
         results: ResultCodec,
         fields: Mapping[str, Any],
         connection: object = None,
+        after: tuple[Any, ...] = (),
     ) -> None:
         self.app = app
         self.name = name
@@ -69,9 +88,14 @@ class Caller(Generic[P, R_co]):
         self.connection = connection
         """The caller's own, in whose transaction the jobs are enqueued; None: in one of the store's."""
 
+        self.after = after
+        """What the jobs wait for."""
+
         self.queue: str = fields["queue"]
         self._arguments = arguments
         self._fields = fields
+        self.template = NewJob(id="", task=name, **fields)
+        """Copied for each job: many times faster than to make it of its fields."""
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Store one call of the task as a job, durably.
@@ -111,6 +135,8 @@ class Caller(Generic[P, R_co]):
         tags: Iterable[str] | Unset = UNSET,
         keep: Duration | Unset | None = UNSET,
         max_attempts: int | Unset | None = UNSET,
+        after: Iterable[Blocker] | Unset = UNSET,
+        if_blocker_fails: Literal["fail", "proceed", "wait"] | Unset = UNSET,
         connection: object = UNSET,
     ) -> Caller[P, R_co]:
         """The same task with other options for the jobs that are enqueued through what this returns.
@@ -120,11 +146,17 @@ class Caller(Generic[P, R_co]):
         True makes it from the arguments; another enqueue gives the job that holds it, marked `duplicate`, or raises
         `UniqueConflict` with `unique_raises`. `tags`: to find it by. `keep`: how long its record is kept once it is
         final. `max_attempts`: None for ever. `connection`: enqueue in its transaction, as `App.enqueue` says.
+
+        `after`: jobs and runs, or their ids, to wait for, and bound calls and starts, which come to exist in the same step; up
+        to 10,000. A job that waits holds no worker; when all have ended it joins the line, and is given their results in this
+        order, in its parameter `results` if it has one. If one ends without success, it fails too, or by `if_blocker_fails` it
+        may `proceed` (in the place of the result stands `{"$failure": …}`) or `wait` until the other succeeds after a retry.
         """
         given = {name: value for name, value in locals().items() if name != "self" and not isinstance(value, Unset)}
         connection = given.pop("connection", self.connection)
+        after = checked_after(given.pop("after")) if "after" in given else self.after
         fields = {**self._fields, **job_options(given)}
-        return Caller(self.app, self.name, self._arguments, self.results, fields, connection)
+        return Caller(self.app, self.name, self._arguments, self.results, fields, connection, after)
 
     # For those who enqueue, compare and read calls.
 
@@ -135,8 +167,8 @@ class Caller(Generic[P, R_co]):
     def new_job(self, payload: bytes) -> NewJob:
         """A job of this payload that no store knows yet."""
         if self._fields.get("unique") is True:
-            return NewJob(id=new_id(), task=self.name, payload=payload, **{**self._fields, "unique": self.key(payload)})
-        return NewJob(id=new_id(), task=self.name, payload=payload, **self._fields)
+            return replace(self.template, id=new_id(), payload=payload, unique=self.key(payload))
+        return replace(self.template, id=new_id(), payload=payload)
 
     def key(self, payload: bytes) -> str:
         """The same for payloads of equal arguments; `PayloadError` if this one is no call of the task."""
@@ -153,18 +185,27 @@ class Caller(Generic[P, R_co]):
 class Task(Caller[P, R_co]):
     """A function that jobs call. Called like a function it runs here and now, as a function does."""
 
+    is_step: ClassVar[bool] = False
+    """Whether it is a step of a flow."""
+
+    reads: tuple[str, ...] = ()
+    """Names of the attributes that it is given, if it is one."""
+
     def __init__(self, app: App, name: str, function: Callable[..., Any], options: TaskOptions) -> None:
         functools.update_wrapper(self, function, updated=())
         self.function = function
         self.options = options
         self.is_async = inspect.iscoroutinefunction(function)
         self._signature = signature = Signature(function)
+        self._joins = signature.joins
         limit = app.options.payload_limit
         arguments: Arguments
         if options.raw:
             if len(signature.taken.parameters) != 1:
                 raise InvalidOption(f"raw task {name!r} must take one argument, its payload")
             arguments = RawArguments(signature.taken, limit)
+        elif signature.joins is not None and signature.joins.required:
+            arguments = JoinArguments(signature.taken, signature.hints, limit, "results")
         else:
             arguments = JsonArguments(signature.taken, signature.hints, limit)
         super().__init__(app, name, arguments, ResultCodec(signature.result, limit), _fields_of(options))
@@ -178,14 +219,17 @@ class Task(Caller[P, R_co]):
             return self.function(*self._signature.with_context(args, kwargs, current()), **kwargs)  # type: ignore[no-any-return]
         return self.function(*args, **kwargs)  # type: ignore[no-any-return]
 
-    # For whoever runs jobs.
+    # For whoever runs jobs, and completes them.
 
     def arguments(self, payload: bytes, ctx: Context | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """What to call the function with: the payload decoded and converted by annotation, and the context if it takes one.
 
+        A parameter `results` that was not passed gets the results of what the job waited for.
         Raises `PayloadError` if the payload is no call of this function.
         """
         args, kwargs = self._arguments.decode(payload)
+        if self._joins is not None and ctx is not None:
+            self._joins.fill_in(args, kwargs, ctx.job.results)
         if self._signature.context is not None:
             return self._signature.with_context(args, kwargs, ctx), kwargs
         return args, kwargs
@@ -193,6 +237,24 @@ class Task(Caller[P, R_co]):
     def encode_result(self, value: Any) -> str:
         """The result as JSON text; `PayloadError` if it would not come back equal."""
         return self.results.encode(value)
+
+    def succeeded(self, job: JobRecord, value: Any, children: tuple[NewJob, ...] = ()) -> Succeeded:  # noqa: ARG002
+        """What it means that a job of this task has given this value; `PayloadError` if that cannot be stored."""
+        if isinstance(value, Answer):
+            raise TypeError(f"task {self.name!r} gave {type(value).__name__}, which is an answer of steps of a flow")
+        return Succeeded(self.results.encode(value), children)
+
+    def finish(self, job: JobRecord, value: Any, children: tuple[NewJob, ...] = ()) -> Finish:
+        """The end of a job of this task with this value, returned by its function or given from outside; as `succeeded`."""
+        made = self.succeeded(job, value, children)
+        return Finish(State.SUCCEEDED, made.result, None, made.children, made.successor, made.writes)
+
+    def check_answer(self, on_timeout: str | None) -> None:
+        """Raise `InvalidOption` if `Wait` cannot hand over to this."""
+        if on_timeout is not None:
+            raise InvalidOption(
+                f"task {self.name!r} is no step of a flow: Wait(on_timeout={on_timeout!r:.80}) leads nowhere"
+            )
 
 
 class AsyncTask(Task[P, R_co]):
@@ -203,7 +265,7 @@ class AsyncTask(Task[P, R_co]):
         return super().__call__(*args, **kwargs)  # type: ignore[return-value]
 
 
-class _Nobody:
+class Nobody:
     """A type that no parameter is annotated with."""
 
 
@@ -219,11 +281,11 @@ class Registrar:
         self._app = app
         self._given = given
 
-    # Whatever takes a _Nobody first has no annotation there, or one that says nothing: no reason to think of a context.
+    # Whatever takes a Nobody first has no annotation there, or one that says nothing: no reason to think of a context.
     @overload
-    def __call__(self, function: Callable[Concatenate[_Nobody, P], Coroutine[Any, Any, R]], /) -> AsyncTask[..., R]: ...
+    def __call__(self, function: Callable[Concatenate[Nobody, P], Coroutine[Any, Any, R]], /) -> AsyncTask[..., R]: ...
     @overload
-    def __call__(self, function: Callable[Concatenate[_Nobody, P], R], /) -> Task[..., R]: ...
+    def __call__(self, function: Callable[Concatenate[Nobody, P], R], /) -> Task[..., R]: ...
     @overload
     def __call__(self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
     @overload

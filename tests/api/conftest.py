@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import pytest
 
-from tenure import App
+from tenure import App, Context, Flow, Next
 from tenure.stores.base import Store
 from tenure.stores.memory import MemoryStore, Space
 from tenure.stores.postgres.address import Address as PostgresAddress
@@ -79,6 +79,13 @@ def do(request: pytest.FixtureRequest) -> Do:
 
 
 @pytest.fixture
+def one_way(request: pytest.FixtureRequest) -> Do:
+    """Blocking calls on the stores of one machine, their async twins on the others: for what is the same code in both."""
+    url = str(request.getfixturevalue("url")) if "url" in request.fixturenames else ""
+    return _twin if url.startswith(("redis", "postgres")) else _blocking
+
+
+@pytest.fixture
 def no_store() -> App:
     """An app that cannot do any I/O."""
 
@@ -86,3 +93,21 @@ def no_store() -> App:
         raise AssertionError("I/O")
 
     return App(refuse)
+
+
+@pytest.fixture
+def flow(no_store: App) -> Flow:
+    """A flow of three steps, in an app that cannot do any I/O."""
+    flow = no_store.flow("order", lookup=["customer"])
+
+    @flow.step(then="charge", queue="stock")
+    async def reserve(sku: str, quantity: int = 1) -> None: ...
+
+    @flow.step(queue="billing", keep=60, priority=-5)
+    def charge(ctx: Context, customer: Any, *, voucher: str | None = None) -> Any:
+        return Next("receipt")
+
+    @flow.step
+    def receipt(amount: int, results: list[int]) -> None: ...
+
+    return flow

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import threading
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from tenure import App, Job
+from tenure import App, Job, State
 from tenure.errors import ResultTimeout, StoreError, StoreUnavailable
 from tenure.job import JobRecord
-from tenure.stores.base import Signal, Store
+from tenure.lifecycle import Finish
+from tenure.stores.base import LeaseRequest, Signal, Store
 from tenure.stores.memory import MemoryStore, Space
 
 from .conftest import Do
@@ -67,13 +70,44 @@ async def test_thousands_of_waiters_are_joined_in_few_questions() -> None:
     await asked(app)
     for start in range(0, 3000, 500):
         for job in jobs[start : start + 500]:
-            await app.session.store.complete(job.id, "1")
+            await app.session.store.complete(job.id, Finish(State.SUCCEEDED, "1"))
 
     assert await asyncio.gather(*waiters) == [1] * 3000
     assert len(store_of(app).questions) < 100
     assert max(store_of(app).questions) <= 1000
     assert app.session.waiting._waiters == {}
     await app.aclose()
+
+
+async def test_thousands_of_waiters_share_what_one_needs(app: App) -> None:  # Q37, Q62
+    jobs = await app.remote("t", queue="q").aenqueue_many([(n,) for n in range(3000)])
+    waiters = [asyncio.create_task(jobs[0].aresult(timeout=120))]
+    await registered(app, 1)
+    files = len(os.listdir("/proc/self/fd"))
+
+    waiters += [asyncio.create_task(job.aresult(timeout=120)) for job in jobs[1:]]
+    await registered(app, 3000)
+
+    assert len(os.listdir("/proc/self/fd")) <= files + 1
+    assert sum(thread.is_alive() for thread in threading.enumerate()) < 20
+    for n in range(3):
+        request = LeaseRequest(queues=("q",), limit=1000, worker="w", ttl=60.0, nonce=n)
+        leases = (await app.session.store.lease(request)).leases
+        await app.session.store.settle(
+            [(one, Finish(State.SUCCEEDED, one.job.payload[9:-2].decode())) for one in leases]
+        )
+    assert await asyncio.gather(*waiters) == list(range(3000))
+    assert app.session.waiting._waiters == {}
+
+
+async def registered(app: App, count: int) -> None:
+    """Wait until so many wait, and the store has been asked about all of them."""
+    waiting = app.session.waiting
+    async with asyncio.timeout(60):
+        while len(waiting._waiters) < count or waiting._to_ask:
+            await asyncio.sleep(0.01)
+        for _ in range(2):  # the last question is under way
+            await app.session.store.queues()
 
 
 async def test_many_may_wait_for_one_job(app: App, do: Do) -> None:

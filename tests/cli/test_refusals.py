@@ -135,3 +135,22 @@ def test_a_process_says_it_the_same_way(tmp_path: Path) -> None:
     refused = run_process("jobs", "--url", "mysql://somewhere")
 
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
+
+
+@pytest.mark.parametrize("many", [[], ["-p", "2"]], ids=["alone", "supervised"])
+def test_a_flow_whose_steps_do_not_fit_together_is_named_before_any_work(here: Path, many: list[str]) -> None:  # Q44
+    (here / "orchard.py").write_text(
+        "from tenure import App\n"
+        "app = App('sqlite:///jobs.db')\n"
+        "flow = app.flow('picking')\n"
+        "flow.step(name='one', then='tow')(lambda: None)\n"
+        "flow.step(name='two')(lambda: None)\n"
+    )
+
+    refused = run_process("work", "orchard:app", *many)
+
+    assert refused.returncode == 2
+    assert (
+        "step 'one' of flow 'picking' says then='tow', and there is no such step; did you mean 'two'?" in refused.stderr
+    )
+    assert "Traceback" not in refused.stderr

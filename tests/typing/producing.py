@@ -111,14 +111,14 @@ mine = sqlite3.connect(":memory:")
 assert_type(add.using(connection=mine).enqueue(1), Job[int])
 assert_type(app.enqueue(add.bind(1), add.bind(2), connection=mine), list[Job[int]])
 add.using(connection=mine).enqueue("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-app.enqueue(add.bind(1), mine)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+app.enqueue(add.bind(1), mine)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 # Many at once.
 assert_type(add.enqueue_many([(1,), {"a": 2}]), list[Job[int]])
 assert_type(app.enqueue(add.bind(1), add.bind(2)), list[Job[int]])
 app.enqueue(add.bind(1), send.bind(2))
 add.bind("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-app.enqueue(add)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+app.enqueue(add)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
 with app.batch():
     add.enqueue(1)
 

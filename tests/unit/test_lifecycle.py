@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tenure.backoff import Backoff
-from tenure.job import ErrorInfo, JobRecord, NewJob, State
+from tenure.job import ErrorInfo, JobRecord, NewJob, State, Writes
 from tenure.lifecycle import INTERRUPTED, Finish, Loss, Park, Policy, Requeue, Transition, after_loss, next_step
 from tenure.outcome import (
     Fail,
@@ -46,6 +46,13 @@ def raised(error: BaseException | None = None) -> Raised:
         (a_job(), Succeeded("1"), POLICY, Finish(State.SUCCEEDED, "1")),
         (a_job(), Succeeded("1", (CHILD,)), POLICY, Finish(State.SUCCEEDED, "1", None, (CHILD,))),
         (a_job(attempt=99), Succeeded("null"), POLICY, Finish(State.SUCCEEDED, "null")),
+        (
+            a_job(),
+            Succeeded("null", (), CHILD, Writes({"a": "1"})),
+            POLICY,
+            Finish(State.SUCCEEDED, "null", None, (), CHILD, Writes({"a": "1"})),
+        ),
+        (a_job(), Wait(timeout=5, on_timeout="late"), POLICY, Park(5.0, "late")),
         # an exception: retried by the policy, until the attempts are used up (H3, Q26)
         (a_job(), raised(), POLICY, Requeue(10, error=BOOM)),
         (a_job(attempt=2), raised(), POLICY, Requeue(20, error=BOOM)),

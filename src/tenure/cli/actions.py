@@ -14,10 +14,11 @@ from tenure.cli.refusal import Refusal, note
 
 if TYPE_CHECKING:
     from tenure.app import App
+    from tenure.job import JobRecord
     from tenure.stores.base import Verdict
     from tenure.task import Call
 
-__all__ = ["cancel", "delete", "retry", "trigger"]
+__all__ = ["cancel", "complete", "delete", "retry", "trigger"]
 
 _ids = click.argument("ids", metavar="ID...", nargs=-1, required=True)
 
@@ -39,7 +40,7 @@ _ids = click.argument("ids", metavar="ID...", nargs=-1, required=True)
 async def cancel(app: App, ids: tuple[str, ...], arguments: Any, as_json: bool, **filters: str | None) -> None:
     """End jobs as cancelled: those with these ids, or all unfinished ones that every option fits.
 
-    A worker that runs one is told to stop.
+    A worker that runs one is told to stop. The id of a run means its current step.
     """
     given = {name: value for name, value in filters.items() if value is not None}
     if bool(ids) == bool(given):
@@ -68,7 +69,7 @@ def _call(app: App, task: str, arguments: Any) -> Call[Any]:
 @_ids
 @with_app()
 async def retry(app: App, ids: tuple[str, ...]) -> None:
-    """Put finished jobs back in line, as if never tried."""
+    """Put finished jobs back in line, as if never tried; a run from the step that it ended with."""
     await _each(app.session.store.retry, ids, "put back")
 
 
@@ -85,12 +86,53 @@ async def trigger(app: App, ids: tuple[str, ...]) -> None:
 @click.option("--cascade", is_flag=True, help="Also delete the jobs that wait for these, and those that wait for them.")
 @with_app()
 async def delete(app: App, ids: tuple[str, ...], cascade: bool) -> None:
-    """Remove jobs, all of them or none.
+    """Remove jobs, and runs with all their steps: all or none.
 
     A worker that runs one is told to stop.
     """
     gone = await app.session.store.delete(ids, cascade=cascade)
     _report("deleted", len(gone), [f"there is no job {job}" for job in ids if job not in gone])
+
+
+@click.command()
+@click.argument("job_id", metavar="ID")
+@click.argument("value", type=Json(), default="null", metavar="[JSON]")
+@click.option("--step", metavar="NAME", help="Only if this is the current step of the run.")
+@with_app()
+async def complete(app: App, job_id: str, value: Any, step: str | None) -> None:
+    """End a job, or the current step of a run, as if its function had returned JSON; null if none is given.
+
+    A worker that runs it is told to stop. Only the code of a flow knows what follows a step: name it with --app.
+    """
+    job = await app.ajob(job_id)
+    record = job.record
+    assert record is not None
+    if step is not None and record.run_id != job_id:
+        raise Refusal(f"--step goes with the id of a run, and {job_id} is none")
+    if record.run_id != job_id:
+        await job.acomplete(_converted(app, record, value))
+        return click.echo("completed: 1 job")
+    run = await app.arun(job_id)
+    assert run.record is not None
+    # By its name, for the value is converted by what this step and no other takes and gives.
+    await run.acomplete(_converted(app, run.record, value), step=step or run.step)
+    return click.echo(f"completed: 1 step, run {run.id} is {run.state} in step {run.step}")
+
+
+def _converted(app: App, job: JobRecord, value: Any) -> Any:
+    """What this JSON is by the annotations of the job's task, or of the steps of its flow."""
+    import json
+
+    from tenure.step import Step
+
+    task = app.tasks.get(job.task)
+    if job.run_id is not None and task is None:
+        raise Refusal(
+            f"job {job.id} is of step {job.task}, and what follows is in code that is not here: name its app with --app"
+        )
+    if isinstance(task, Step) and isinstance(value, dict):
+        return task.flow.converted(value)
+    return app.caller_of(job).results.decode(json.dumps(value))
 
 
 async def _each(act: Callable[[Sequence[str]], Awaitable[list[Verdict]]], ids: Sequence[str], done: str) -> None:

@@ -13,10 +13,11 @@ import click
 from tenure.cli.display import LAST_DAY
 
 if TYPE_CHECKING:
-    from tenure.job import JobRecord
+    from tenure.job import ErrorInfo, JobRecord
+    from tenure.run import FlowRun, StepInfo
     from tenure.stores.base import WorkerInfo
 
-__all__ = ["emit", "job_document", "json_option", "json_value", "worker_document"]
+__all__ = ["emit", "job_document", "json_option", "json_value", "run_document", "step_document", "worker_document"]
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
@@ -52,17 +53,58 @@ def job_document(job: JobRecord) -> dict[str, Any]:
         "payload": payload,
         "payload_base64": None if readable else base64.b64encode(job.payload).decode("ascii"),
         "result": None if job.result is None else json_value(job.result)[1],
-        "error": job.error
-        and {
-            "type": job.error.type,
-            "message": job.error.message,
-            "traceback": job.error.traceback,
-            "output": job.error.output,
-        },
+        "error": _error(job.error),
         "progress": job.progress
         and {"done": job.progress.done, "total": job.progress.total, "note": job.progress.note},
         "blocked_by": job.blocked_by,
+        "run_id": job.run_id,
     }
+
+
+def run_document(run: FlowRun) -> dict[str, Any]:
+    """A run of a flow, as it is where its current step is."""
+    step = run.record
+    assert step is not None
+    return {
+        "id": run.id,
+        "flow": run.flow,
+        "state": run.state.value,
+        "label": step.label,
+        "step": run.step,
+        "job": step.id,
+        "queue": step.queue,
+        "created_at": _instant(run.created_at),
+        "run_at": _instant(step.run_at),
+        "ended_at": _instant(step.ended_at),
+        "completed_queue": run.completed_queue,
+        "failed_queue": run.failed_queue,
+        "blocked_by": step.blocked_by,
+        "result": None if step.result is None else json_value(step.result)[1],
+        "error": _error(step.error),
+    }
+
+
+def step_document(step: StepInfo) -> dict[str, Any]:
+    """A step in the history of a run."""
+    return {
+        "id": step.id,
+        "name": step.name,
+        "queue": step.queue,
+        "state": step.state.value,
+        "attempts": step.attempts,
+        "losses": step.losses,
+        "created_at": _instant(step.created_at),
+        "started_at": _instant(step.started_at),
+        "ended_at": _instant(step.ended_at),
+        "worker": step.worker,
+        "error": _error(step.error),
+    }
+
+
+def _error(error: ErrorInfo | None) -> dict[str, Any] | None:
+    if error is None:
+        return None
+    return {"type": error.type, "message": error.message, "traceback": error.traceback, "output": error.output}
 
 
 def worker_document(worker: WorkerInfo) -> dict[str, Any]:

@@ -93,6 +93,8 @@ def _facts(job: JobRecord) -> Iterator[tuple[str, str]]:
 
     yield "task", job.task
     yield "queue", job.queue + (f", priority {job.priority}" if job.priority else "")
+    if job.run_id is not None:
+        yield "run", job.run_id
     if job.tags:
         yield "tags", ", ".join(job.tags)
     if job.unique is not None:

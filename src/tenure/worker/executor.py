@@ -14,10 +14,25 @@ import msgspec
 from tenure.completion import Completion, Stage, Transactions, to_the_end
 from tenure.context import Context, Middleware, running
 from tenure.errors import JobError, PayloadTooLarge, UnknownTask
-from tenure.job import ErrorInfo, State
+from tenure.job import ErrorInfo, JobRecord, NewJob, State
 from tenure.lease import AbortReason
 from tenure.lifecycle import Finish, Park, Requeue, Transition, next_step
-from tenure.outcome import Answer, Fail, Interrupted, Outcome, Raised, Released, Retry, Succeeded, Undecodable, Unknown
+from tenure.outcome import (
+    Answer,
+    Done,
+    Fail,
+    Interrupted,
+    Next,
+    Outcome,
+    Raised,
+    Released,
+    Retry,
+    Succeeded,
+    Undecodable,
+    Unknown,
+    Wait,
+)
+from tenure.step import Step
 from tenure.stores.base import Store
 from tenure.task import Task
 from tenure.worker.attempt import Attempt
@@ -30,7 +45,7 @@ from tenure.worker.threads import Threads
 if TYPE_CHECKING:
     from tenure.worker.isolation.lane import Isolation
 
-__all__ = ["Blocking", "Executor", "after_completion", "perform", "timed_out"]
+__all__ = ["Blocking", "Executor", "after_completion", "answered", "perform", "timed_out"]
 
 LIVE = 60.0
 """Seconds of silence up to which a worker counts as somebody who knows a task."""
@@ -96,6 +111,10 @@ class Executor:
         attempt.context = context = Context(
             attempt.lease, job.worker or "", attempt.signal, settings.task, self._transactions
         )
+        if settings.task.is_step and (job.on_timeout is not None or job.reads != settings.task.reads):
+            outcome = await self._before_step(attempt)
+            if outcome is not None:
+                return outcome
         if settings.isolated and self._isolation is not None:
             return await self._isolation.run(attempt)
         if settings.timeout is None:
@@ -105,6 +124,21 @@ class Executor:
             return await perform(settings.task, context, self._middleware, self._threads)
         finally:
             timer.cancel()
+
+    async def _before_step(self, attempt: Attempt) -> Outcome | None:
+        """What becomes of a step that is not to run; else None, and it has all the attributes that its function takes."""
+        job, step = attempt.lease.job, attempt.settings.task
+        assert isinstance(step, Step)
+        if job.on_timeout is not None:
+            return answered(Next(job.on_timeout), step, job)
+        # Whoever enqueued it may have had other code, whose function took others.
+        missing = [name for name in step.reads if name not in job.reads]
+        if missing and job.attributes is not None and job.run_id is not None:
+            try:
+                job.attributes.update(await self._store.attributes(job.run_id, missing))
+            except GONE:
+                return Released()
+        return None
 
     def _time_is_over(self, attempt: Attempt) -> None:
         if attempt.signal.abort(AbortReason.TIMEOUT):
@@ -151,7 +185,7 @@ async def after_completion(completion: Completion, outcome: Outcome) -> Outcome:
         await to_the_end(completion.resolve())
     job = completion.lease.job
     if completion.stage is Stage.FINAL:
-        if (late := _late(outcome, completion.step.result)) is not None:
+        if (late := _late(outcome, completion.step)) is not None:
             log.warning("job %s of task %s is complete all the same: %s", job.id, job.task, late)
     elif joined and isinstance(outcome, Succeeded):
         forgot = JobError(
@@ -161,10 +195,10 @@ async def after_completion(completion: Completion, outcome: Outcome) -> Outcome:
     return outcome
 
 
-def _late(outcome: Outcome, result: str | None) -> str | None:
-    """What a function has said after its job was complete with this result, if it was anything new."""
+def _late(outcome: Outcome, step: Finish) -> str | None:
+    """What a function has said after its job was complete in this way, if it was anything new."""
     match outcome:
-        case Succeeded(value, _) if value in ("null", result):
+        case Succeeded(value, _, _, writes) if value in ("null", step.result) and writes in (None, step.writes):
             return None
         case Released() | Interrupted():
             return None
@@ -198,10 +232,10 @@ async def perform(task: Task[..., Any], ctx: Context, middleware: Sequence[Middl
         else:
             value = await _call(task, args, kwargs, threads)
         if isinstance(value, Answer):
-            return _bounded(value)
+            return _answer(value, task, ctx)
         if ctx.signal.reason is AbortReason.TIMEOUT:
             return timed_out(task)
-        return Succeeded(task.encode_result(value), ctx.children)
+        return task.succeeded(ctx.job, value, ctx.children)
     except BaseException as error:  # noqa: BLE001  (nothing that a job raises may end the worker)
         return _outcome_of(error, task, ctx)
     finally:
@@ -221,7 +255,7 @@ async def _through(middleware: Sequence[Middleware], ctx: Context, call: Callabl
 def _outcome_of(error: BaseException, task: Task[..., Any], ctx: Context) -> Outcome:
     """What an exception means, which depends on whether the job had been told to stop."""
     if isinstance(error, Answer):
-        return _bounded(error)
+        return _answer(error, task, ctx)
     if ctx.signal.reason is AbortReason.TIMEOUT:
         return timed_out(task, error_info(error).traceback)
     if ctx.signal.reason is AbortReason.SHUTDOWN:
@@ -237,7 +271,22 @@ def timed_out(task: Task[..., Any], where: str | None = None, how: str = "") -> 
     return Raised(late, ErrorInfo("TimeoutError", str(late), where))
 
 
-def _bounded(answer: Answer) -> Outcome:
-    if isinstance(answer, Retry | Fail):
-        answer.why = bounded(str(answer.why))
-    return answer  # type: ignore[return-value]  # every Answer is an Outcome
+def _answer(answer: Answer, task: Task[..., Any], ctx: Context) -> Outcome:
+    if ctx.signal.reason is AbortReason.TIMEOUT and isinstance(answer, Next | Done):
+        return timed_out(task)  # they are values
+    return answered(answer, task, ctx.job, ctx.children)
+
+
+def answered(answer: Answer, task: Task[..., Any], job: JobRecord, children: tuple[NewJob, ...] = ()) -> Outcome:
+    """What an answer of this task means, which may be that it was none."""
+    try:
+        match answer:
+            case Next() | Done():
+                return task.succeeded(job, answer, children)
+            case Retry() | Fail():
+                answer.why = bounded(str(answer.why))
+            case Wait():
+                task.check_answer(answer.on_timeout)
+    except Exception as error:  # noqa: BLE001  (the outcome of the job, whatever it is)
+        return Raised(error, error_info(error))
+    return answer  # type: ignore[return-value]  # every other Answer is an Outcome

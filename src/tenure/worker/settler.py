@@ -114,9 +114,15 @@ class Settler:
             return await self.settle_apart(store, [(attempt, Finish(State.FAILED, error=error_info(error)))])
 
     def _refused(self, attempt: Attempt, verdict: Verdict) -> None:
-        """The children cannot be enqueued: a failure of the attempt, under the task's policy."""
-        why = ErrorInfo("EnqueueRefused", verdict.reason)
-        step = next_step(attempt.lease.job, Raised(JobError(verdict.reason), why), attempt.settings.policy)
+        """The children cannot be enqueued: a failure of the attempt, under the task's policy.
+
+        A step that hands over without an attribute that the next one needs would do so again: it has failed.
+        """
+        if verdict.other is None:
+            step: Transition = Finish(State.FAILED, error=ErrorInfo("MissingAttribute", verdict.reason))
+        else:
+            why = ErrorInfo("EnqueueRefused", verdict.reason)
+            step = next_step(attempt.lease.job, Raised(JobError(verdict.reason), why), attempt.settings.policy)
         attempt.ended = False
         self.add(attempt, step)
 

@@ -95,10 +95,12 @@ class Worker:
     async def start(self) -> Callable[..., Coroutine[Any, Any, None]]:
         """Begin to work, in the background; returns `stop`.
 
-        A store that cannot be reached is waited for; one that a newer Tenure has written raises `LayoutTooNew`.
+        A store that cannot be reached is waited for; one that a newer Tenure has written raises `LayoutTooNew`. A flow whose
+        steps do not fit together is an `InvalidOption`.
         """
         if self.status is not Status.READY:
             raise RuntimeError(f"a worker starts once, and this one is {self.status}: make another with app.worker()")
+        self._app.check_flows()
         self._loop = self._assembled()
         self.status = Status.RUNNING
         self._life = asyncio.create_task(self._live(), name="tenure-worker")

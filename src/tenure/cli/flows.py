@@ -1,0 +1,188 @@
+"""Runs of flows: finding them, and looking at one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tenure.cli.connection import with_app
+from tenure.cli.document import emit, json_option, json_value, run_document, step_document
+from tenure.cli.refusal import Refusal, note
+from tenure.job import State
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from tenure.app import App
+    from tenure.run import FlowRun, StepInfo
+
+__all__ = ["flows", "run"]
+
+
+@click.command()
+@click.option("--flow", help="Only runs of this flow.")
+@click.option("--state", type=click.Choice([state.value for state in State]), help="Only runs in this state.")
+@click.option(
+    "--find",
+    metavar="NAME=VALUE",
+    help="Of --flow, only runs with this value of one of its lookup attributes; what is no JSON is a text.",
+)
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
+@click.option("--cursor", help="Go on where an earlier listing ended.")
+@json_option
+@with_app()
+async def flows(app: App, find: str | None, as_json: bool, **search: Any) -> None:
+    """List runs of flows, the newest first.
+
+    A run is in the state of its current step.
+    """
+    from tenure.cli import display
+
+    page = await _found(app, find, **search)
+    if as_json:
+        return emit({"runs": [run_document(run) for run in page], "cursor": page.cursor})
+    if page:
+        listing = display.table(
+            "id", ("flow", "gives"), ("step", "gives"), ("queue", "gives"), "state", ("created", "right"), ("", "gives")
+        )
+        for run in page:
+            listing.add_row(
+                display.text(run.id),
+                display.text(run.flow),
+                display.text(run.step),
+                display.text(run.record.queue if run.record is not None else ""),
+                display.state(run.record.label if run.record is not None else run.state),
+                display.text(display.distance(run.created_at or 0.0)),
+                display.remark(f"{run.error.type}: {run.error.message}" if run.error is not None else ""),
+            )
+        display.console().print(listing)
+    else:
+        note("no such run found")
+    if page.cursor is not None:
+        note(f"there are more: --cursor {page.cursor}")
+    return None
+
+
+async def _found(
+    app: App, find: str | None, flow: str | None, state: str | None, limit: int, cursor: str | None
+) -> Any:
+    from tenure.attributes import sought
+    from tenure.checks import name as checked_name
+    from tenure.stores.base import RunSearch
+
+    if find is None:
+        return await app.aflows(flow=flow, state=state, limit=limit, cursor=cursor)
+    if flow is None:
+        raise Refusal("--find goes with --flow: each flow has lookup attributes of its own")
+    name, given, text = find.partition("=")
+    if not given:
+        raise Refusal(f"--find needs a name and a value, such as customer=c1, got {find!r:.80}")
+    readable, value = json_value(text)
+    return await app.runs_found(
+        RunSearch(
+            flow=checked_name("flow", flow),
+            lookup=(name, sought(value if readable else text)),
+            state=None if state is None else State(state),
+            limit=limit,
+            cursor=cursor,
+        )
+    )
+
+
+def _json(value: Any) -> str:
+    import msgspec
+
+    return msgspec.json.encode(value).decode()
+
+
+@click.command()
+@click.argument("run_id", metavar="ID")
+@click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="At most so many steps.")
+@click.option("--cursor", help="Go on with the steps where an earlier listing ended.")
+@json_option
+@with_app()
+async def run(app: App, run_id: str, limit: int, cursor: str | None, as_json: bool) -> None:
+    """Show everything about one run: what it knows, and its steps so far.
+
+    ID is that of the run, or of any of its steps.
+    """
+    from tenure.cli import display
+
+    found = await _run_with(app, run_id)
+    attributes = await found.aattributes()
+    steps = await found.asteps(limit=limit, cursor=cursor)
+    if as_json:
+        return emit(
+            {
+                **run_document(found),
+                "attributes": attributes,
+                "steps": [step_document(step) for step in steps],
+                "cursor": steps.cursor,
+            }
+        )
+    facts = display.table("", "")
+    facts.show_header = False
+    facts.add_row(display.text("run", "bold"), display.text(found.id))
+    facts.add_row(display.text("state", "bold"), display.state(found.record.label if found.record else found.state))
+    for name, value in _facts(found):
+        facts.add_row(display.text(name, "bold"), display.lines(value))
+    for name, value in attributes.items():
+        facts.add_row(display.text(name, "cyan"), display.lines(_json(value)))
+    display.console().print(facts)
+    click.echo()
+    display.console().print(_history(steps))
+    if steps.cursor is not None:
+        note(f"there are more steps: --cursor {steps.cursor}")
+    return None
+
+
+async def _run_with(app: App, id_: str) -> FlowRun:
+    """The run that has this id, or one of whose steps has."""
+    [step] = await app.session.store.get([id_])
+    if step is not None and step.run_id is None:
+        raise Refusal(f"job {id_} is no run of a flow: tenure job {id_} shows it")
+    return await app.arun((step and step.run_id) or id_)
+
+
+def _facts(run: FlowRun) -> Iterator[tuple[str, str]]:
+    from tenure.cli.display import moment
+
+    yield "flow", run.flow
+    yield "step", f"{run.step} in {run.record.queue}" if run.record is not None else str(run.step)
+    yield "created", moment(run.created_at or 0.0)
+    if run.record is None:
+        return
+    if run.record.run_at is not None:
+        yield "due", moment(run.record.run_at)
+    if run.record.ended_at is not None:
+        yield "ended", moment(run.record.ended_at)
+    if run.record.blocked_by:
+        yield "waits for", f"{run.record.blocked_by} jobs, or to be completed"
+    if run.record.result is not None:
+        yield "result", run.record.result
+    if run.error is not None:
+        yield "error", f"{run.error.type}: {run.error.message}"
+
+
+def _history(steps: list[StepInfo]) -> Table:
+    from tenure.cli import display
+
+    listing = display.table(
+        "step", ("queue", "gives"), "state", ("attempts", "right"), ("created", "right"), ("took", "right"),
+        ("worker", "gives"), ("", "gives"),
+    )  # fmt: skip
+    for step in steps:
+        took = step.ended_at - step.started_at if step.ended_at is not None and step.started_at is not None else None
+        listing.add_row(
+            display.text(step.name),
+            display.text(step.queue),
+            display.state(step.state),
+            display.text(step.attempts),
+            display.text(display.distance(step.created_at)),
+            display.text("" if took is None else display.duration(max(took, 0.0))),
+            display.text(step.worker or ""),
+            display.remark("" if step.error is None else f"{step.error.type}: {step.error.message}"),
+        )
+    return listing

@@ -1,0 +1,327 @@
+"""Flows: chains of steps that hand over to each other, and the runs of them that are started."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import msgspec
+from msgspec.structs import replace
+
+from tenure.after import Bound, checked_after
+from tenure.attributes import decoded, sought, write
+from tenure.checks import Duration, job_options
+from tenure.checks import name as checked_name
+from tenure.codec import Decode, decoder_of, digest
+from tenure.errors import InvalidOption, MissingAttribute
+from tenure.job import NewJob, RunStep, Writes, new_id
+from tenure.options import UNSET, Unset
+from tenure.routes import unreached
+from tenure.step import AsyncStep, Step, StepRegistrar
+from tenure.stores.base import Enqueued, RunSearch
+from tenure.sync import blocking
+
+if TYPE_CHECKING:
+    from tenure.app import App
+    from tenure.run import FlowRun, RunPage
+    from tenure.task import Blocker
+    from tenure.worker.worker import Worker
+
+__all__ = ["AsyncStep", "Flow", "FlowWorkers", "Start", "Starter", "Step"]
+
+
+class Start(Bound):
+    """A start of a flow with its attributes, checked and encoded: each enqueue of it is a new run."""
+
+    __slots__ = ("caller", "writes")
+
+    def __init__(self, caller: Starter, writes: Writes | None) -> None:
+        self.caller = caller
+        self.writes = writes
+
+    def new_job(self) -> NewJob:
+        """The first step of a run that no store knows yet."""
+        return self.caller.new_job(self.writes)
+
+    @property
+    def after(self) -> Sequence[Any]:
+        return self.caller.after
+
+    @property
+    def connection(self) -> object:
+        """That of whoever starts the runs."""
+        return self.caller.connection
+
+    def handle(self, new: NewJob | Enqueued) -> FlowRun:
+        """The handle of a run that this has led to."""
+        from tenure.run import FlowRun
+
+        run = FlowRun(self.caller.app, new.id, self.caller.flow.name, self.caller.flow.first.step_name)
+        if isinstance(new, Enqueued):
+            run.enqueued(new)
+        return run
+
+
+class Starter:
+    """Starts runs of one flow, with certain options for their first step; `using` gives another with others."""
+
+    flow: Flow
+    app: App
+
+    def __init__(
+        self, flow: Flow, fields: Mapping[str, Any], connection: object = None, after: tuple[Any, ...] = ()
+    ) -> None:
+        self.flow = flow
+        self.app = flow.app
+        self.connection = connection
+        """The caller's own, in whose transaction runs are started; None: in one of the store's."""
+
+        self.after = after
+        """What their first steps wait for."""
+
+        self._said = fields
+
+    def start(self, /, **attributes: Any) -> FlowRun:
+        """Begin a run with these attributes, durably.
+
+        Before any I/O: `MissingAttribute` if the first step takes one that is not given, `PayloadError` if one cannot be stored.
+        """
+        [run] = self.app.enqueue(self.bind(**attributes))
+        return run
+
+    async def astart(self, /, **attributes: Any) -> FlowRun:
+        """The async twin of `start`."""
+        [run] = await self.app.aenqueue(self.bind(**attributes))
+        return run
+
+    def start_many(self, runs: Iterable[Mapping[str, Any]]) -> list[FlowRun]:
+        """Begin many runs in one atomic round trip; each is a mapping of attributes."""
+        return self.app.enqueue(*[self.bind(**attributes) for attributes in runs])
+
+    async def astart_many(self, runs: Iterable[Mapping[str, Any]]) -> list[FlowRun]:
+        """The async twin of `start_many`."""
+        return await self.app.aenqueue(*[self.bind(**attributes) for attributes in runs])
+
+    def bind(self, /, **attributes: Any) -> Start:
+        """Check and encode a start, to be enqueued together with others, or waited for by one."""
+        self.flow.check()
+        writes = self.flow.writes(attributes)
+        for needed in self.flow.first.needs:
+            if needed not in attributes:
+                raise MissingAttribute(self.flow.first.name, needed)
+        return Start(self, writes)
+
+    def using(
+        self,
+        *,
+        delay: Duration | Unset = UNSET,
+        run_at: datetime | Unset = UNSET,
+        expires: Duration | Unset | None = UNSET,
+        priority: int | Unset = UNSET,
+        unique: str | bool | Unset | None = UNSET,
+        window: Duration | Unset | None = UNSET,
+        unique_raises: bool | Unset = UNSET,
+        queue: str | Unset = UNSET,
+        tags: Iterable[str] | Unset = UNSET,
+        keep: Duration | Unset | None = UNSET,
+        max_attempts: int | Unset | None = UNSET,
+        after: Iterable[Blocker] | Unset = UNSET,
+        if_blocker_fails: Literal["fail", "proceed", "wait"] | Unset = UNSET,
+        connection: object = UNSET,
+    ) -> Starter:
+        """The same flow with other options for the first step of the runs that are started through what this returns.
+
+        They mean what they mean for a task, and the steps that follow inherit priority, tags and keep. `unique`: a key that
+        only one run of the flow holds at a time, until the run is final or for `window`; True makes it from the attributes.
+        """
+        given = {name: value for name, value in locals().items() if name != "self" and not isinstance(value, Unset)}
+        connection = given.pop("connection", self.connection)
+        after = checked_after(given.pop("after")) if "after" in given else self.after
+        return Starter(self.flow, {**self._said, **job_options(given)}, connection, after)
+
+    # For those who enqueue.
+
+    def new_job(self, writes: Writes | None) -> NewJob:
+        """The first step of a run with these attributes."""
+        first, run_id = self.flow.first, new_id()
+        step = RunStep(run_id=run_id, flow=self.flow.name, reads=first.reads, needs=first.needs, writes=writes)
+        new = replace(first.template, id=run_id, step=step)
+        if not self._said:
+            return new
+        new = replace(new, **self._said)
+        if self._said.get("unique") is True:
+            texts = {} if writes is None else writes.attributes
+            new = replace(new, unique=digest(msgspec.json.encode(texts, order="deterministic")))
+        return new
+
+
+class Flow(Starter):
+    """A chain of steps that share attributes. Declare them with `@flow.step(...)`, the first one first; begin a run with `start`.
+
+    One step finishes and the next exists, or neither. `lookup` names the attributes that runs are found by.
+    """
+
+    def __init__(self, app: App, name: str, lookup: Iterable[str] = ()) -> None:
+        if isinstance(lookup, str):
+            raise InvalidOption(
+                f"lookup must name several attributes, got the text {lookup!r:.80}: write [{lookup!r:.80}]"
+            )
+        self.app = app
+        super().__init__(self, {})
+        self.name = checked_name("flow", name)
+        self.lookup = tuple(dict.fromkeys(lookup))
+        self.step = StepRegistrar(self, {})
+        self._steps: dict[str, Step[..., Any]] = {}
+        self._hints: dict[str, list[Any]] = {}
+        self._decoders: dict[str, list[Decode]] = {}
+        self._checked = False
+
+    def __repr__(self) -> str:
+        return f"<Flow {self.name}: {', '.join(self._steps)}>"
+
+    @property
+    def steps(self) -> Mapping[str, Step[..., Any]]:
+        """Its steps by name, the first one first."""
+        return MappingProxyType(self._steps)
+
+    @property
+    def first(self) -> Step[..., Any]:
+        """Where runs start."""
+        self._must_have_steps()
+        return next(iter(self._steps.values()))
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues of its steps, each once."""
+        return tuple(dict.fromkeys(step.queue for step in self._steps.values()))
+
+    # Working.
+
+    def worker(self, **options: Any) -> Worker:
+        """A worker for the queues of its steps, and whatever else is in them, not yet started; options are those of `App.worker`."""
+        self.check()
+        return self.app.worker(self.queues, **options)
+
+    def workers(self, /, **slots: int) -> FlowWorkers:
+        """Workers for the queues of its steps, started and stopped together: `async with order.workers(reserve=2, charge=5): …`.
+
+        Each queue has one, with as many slots as its steps are given here, in all; a step that is not named has 1.
+        """
+        self.check()
+        for name in slots:
+            self.step_named(name)
+        total: dict[str, int] = dict.fromkeys(self.queues, 0)
+        for name, step in self._steps.items():
+            total[step.queue] += slots.get(name, 1)
+        return FlowWorkers([self.app.worker([queue], concurrency=many) for queue, many in total.items()])
+
+    async def afind(self, /, *, limit: int = 50, cursor: str | None = None, **attribute: Any) -> RunPage:
+        """The runs that have this value of this one attribute, a page at a time, the newest first.
+
+        It must be one of those in `lookup`, and the value a text, number or truth value; what is a list is found by each element.
+        """
+        if len(attribute) != 1:
+            raise InvalidOption(f"find takes one attribute, as in find(customer='c1'), got {len(attribute)}")
+        [(name, value)] = attribute.items()
+        if name not in self.lookup:
+            raise InvalidOption(f"runs of flow {self.name!r} are not found by {name!r:.80}: name it in lookup=[…]")
+        search = RunSearch(flow=self.name, lookup=(name, sought(value)), limit=limit, cursor=cursor)
+        return await self.app.runs_found(search)
+
+    find = blocking(afind)
+
+    # For the other parts of Tenure.
+
+    def declare(self, step: Step[..., Any]) -> None:
+        """Add a step."""
+        self.app.register(step)
+        self._steps[step.step_name] = step
+        self._checked = False
+        for name, hint in step.hints.items():
+            hints = self._hints.setdefault(name, [])
+            if hint not in hints:
+                hints.append(hint)
+                self._decoders.setdefault(name, []).append(decoder_of(hint))
+
+    def step_named(self, name: str) -> Step[..., Any]:
+        """The step of this name; `InvalidOption` if there is none."""
+        step = self._steps.get(name)
+        if step is None:
+            raise InvalidOption(f"flow {self.name!r} has no step {name!r:.80}{_meant(name, self._steps)}")
+        return step
+
+    def writes(self, attributes: Mapping[str, Any]) -> Writes | None:
+        """What it takes to give a run these attributes; each must come back by an annotation that a step has for it."""
+        return write(attributes, self._decoders, self.lookup, self.app.options.payload_limit)
+
+    def converted(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """Attributes as JSON has them, by the annotations that steps have for them; `PayloadError` if one does not fit."""
+        return {
+            name: decoded(name, msgspec.json.encode(value), self._decoders.get(name, ()))
+            for name, value in attributes.items()
+        }
+
+    def check(self) -> None:
+        """Raise `InvalidOption` if its steps do not fit together; once it has found nothing, it does not look again."""
+        if self._checked:
+            return
+        self._must_have_steps()
+        for step in self._steps.values():
+            for option, names in (("then", (step.then,)), ("next", step.leads_to or ())):
+                for name in names:
+                    if name is not None and name not in self._steps:
+                        raise InvalidOption(
+                            f"step {step.step_name!r} of flow {self.name!r} says {option}={name!r:.80}, "
+                            f"and there is no such step{_meant(name, self._steps)}"
+                        )
+        if lost := unreached(self.first, self._steps):
+            raise InvalidOption(
+                f"nothing leads to step {lost[0]!r} of flow {self.name!r}: name it in the then= or next= of another, or take it out"
+            )
+        self._checked = True
+
+    def _must_have_steps(self) -> None:
+        if not self._steps:
+            raise InvalidOption(f"flow {self.name!r} has no steps: declare the first one with @{self.name}.step")
+
+
+class FlowWorkers:
+    """Workers that are started and stopped together: `async with`, or `start` and `stop`."""
+
+    def __init__(self, workers: Sequence[Worker]) -> None:
+        self.workers = tuple(workers)
+
+    async def start(self) -> None:
+        """Begin to work, all of them or, if one cannot, none."""
+        try:
+            for worker in self.workers:
+                await worker.start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self, grace: Duration | None = None) -> None:
+        """End all of them, as `Worker.stop` does; what one raises is raised when all have ended."""
+        alive = [worker for worker in self.workers if worker.status != "stopped"]
+        ended = await asyncio.gather(*(worker.stop(grace) for worker in alive), return_exceptions=True)
+        for error in ended:
+            if isinstance(error, BaseException):
+                raise error
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+
+def _meant(name: str, known: Collection[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f": it has {', '.join(known)}"

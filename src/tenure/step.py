@@ -1,0 +1,263 @@
+"""Steps of a flow: tasks whose arguments are attributes of the run, and whose result says what follows."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, NoReturn, ParamSpec, TypeVar, overload
+
+from msgspec.structs import replace
+
+from tenure.after import blockers
+from tenure.backoff import Backoff
+from tenure.checks import Duration
+from tenure.checks import name as checked_name
+from tenure.codec import decoder_of, read
+from tenure.context import Context
+from tenure.errors import InvalidOption, MissingAttribute, PayloadError
+from tenure.job import JobRecord, NewJob, RunStep, new_id
+from tenure.lifecycle import Finish
+from tenure.options import UNSET, TaskOptions, Unset
+from tenure.outcome import Done, NamedStep, Next, Succeeded
+from tenure.task import AsyncTask, Call, Nobody, Task
+
+if TYPE_CHECKING:
+    from tenure.flow import Flow
+
+__all__ = ["AsyncStep", "Step", "StepRegistrar"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Step(Task[P, R_co]):
+    """A step of a flow. Its parameters are the attributes that it reads; one without a default it cannot begin without.
+
+    What it returns says what becomes of the run. A mapping is merged into the attributes, None leaves them; then the step that
+    `then` names follows, and if there is none the run ends with what was returned. `Next(step, **attributes)` and `Done(value)` decide
+    whatever `then` says.
+    """
+
+    is_step = True
+
+    def __init__(
+        self,
+        flow: Flow,
+        step_name: str,
+        function: Callable[..., Any],
+        options: TaskOptions,
+        own: Collection[str],
+        then: str | None,
+        leads_to: tuple[str, ...] | None,
+    ) -> None:
+        """`own`: names of the options that were given, and so are not inherited from the step before."""
+        name = checked_name("task", f"{flow.name}.{step_name}")
+        if options.raw:
+            raise InvalidOption(f"step {name!r} takes attributes by name, not the bytes that raw=True means")
+        super().__init__(flow.app, name, function, options)
+        self.flow = flow
+        self.step_name = step_name
+        self.then = then
+        """The name of the step that follows unless this one says otherwise."""
+
+        self.leads_to = leads_to
+        """The names of the only steps that it may choose with `Next`; None: any."""
+
+        self.hints: dict[str, Any] = {}
+        needs = []
+        for parameter in self._signature.taken.parameters.values():
+            if parameter.kind not in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}:
+                raise InvalidOption(
+                    f"step {name!r} takes {parameter}: its parameters name attributes, so each must be one that can be passed by name"
+                )
+            if parameter.name != "results":
+                self.hints[parameter.name] = self._signature.hints.get(parameter.name, Any)
+                if parameter.default is parameter.empty:
+                    needs.append(parameter.name)
+        self.reads = tuple(self.hints)
+        """Names of the attributes that it is given."""
+
+        self.needs = tuple(needs)
+        """Those of them without which it cannot begin."""
+
+        self._decoders = [(each, decoder_of(hint)) for each, hint in self.hints.items()]
+        self._inherits_priority = "priority" not in own
+        self._inherits_keep = "keep" not in own
+
+    def __repr__(self) -> str:
+        return f"<Step {self.step_name} of {self.flow.name}>"
+
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:  # noqa: ARG002
+        """A step is no job of its own: `InvalidOption`."""
+        self._refuse()
+
+    def _bind_many(self, calls: Iterable[tuple[Any, ...] | Mapping[str, Any]]) -> list[Call[R_co]]:  # noqa: ARG002
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise InvalidOption(
+            f"{self.step_name!r} is a step, and comes to exist in a run of its flow only: start one with {self.flow.name}.start(...)"
+        )
+
+    # For whoever runs jobs, and completes them.
+
+    def arguments(self, payload: bytes, ctx: Context | None) -> tuple[tuple[Any, ...], dict[str, Any]]:  # noqa: ARG002
+        """The attributes that it reads, converted by annotation; the context and the results of what it waited for, if it takes them."""
+        assert ctx is not None
+        args, kwargs = self.given(ctx.job)
+        if self._signature.context is not None:
+            return self._signature.with_context(args, kwargs, ctx), kwargs
+        return args, kwargs
+
+    def given(self, job: JobRecord) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The same without the context."""
+        given = job.attributes
+        if given is None:
+            raise PayloadError(
+                f"the job is of step {self.name!r} and of no run: start one with {self.flow.name}.start(...)"
+            )
+        kwargs = {
+            name: read(decode, given[name], f"attribute {name!r}") for name, decode in self._decoders if name in given
+        }
+        if len(kwargs) < len(self.needs) or not kwargs.keys() >= set(self.needs):
+            raise MissingAttribute(self.name, next(name for name in self.needs if name not in kwargs))
+        if self._joins is not None:
+            self._joins.fill_in((), kwargs, job.results)
+        return (), kwargs
+
+    def succeeded(self, job: JobRecord, value: Any, children: tuple[NewJob, ...] = ()) -> Succeeded:
+        """What it means that this step, of this job, has given this value; `TypeError` or `PayloadError` if it means nothing."""
+        if isinstance(value, Next):
+            return self._chosen(job, value, children)
+        if isinstance(value, Done):
+            return Succeeded(self.encode_result(value.value), children)
+        writes = None
+        is_mapping = value is not None and isinstance(value, Mapping)
+        if is_mapping:
+            writes = self.flow.writes(value)
+        if self.then is None:
+            return Succeeded(self.encode_result(value), children, None, writes)
+        if value is not None and not is_mapping:
+            raise TypeError(
+                f"step {self.name!r}, which {self.then!r} follows, gave {_a(value)}: "
+                "give a mapping of attributes, None, Next(step) or Done(value)"
+            )
+        return Succeeded("null", children, self.flow.step_named(self.then).following(job), writes)
+
+    def _chosen(self, job: JobRecord, chosen: Next, children: tuple[NewJob, ...]) -> Succeeded:
+        step = self.flow.step_named(chosen.step)
+        if self.leads_to is not None and chosen.step not in self.leads_to and chosen.step != self.then:
+            raise TypeError(f"step {self.name!r} gave Next({chosen.step!r}), which its next= does not name")
+        fields = dict(chosen.fields)
+        if chosen.after:
+            fields["after"], coming = blockers(chosen.after)
+            if job.run_id in fields["after"]:
+                raise InvalidOption(f"a step of run {job.run_id} cannot wait for that very run")
+            children = (*children, *coming)
+        return Succeeded("null", children, step.following(job, fields), self.flow.writes(chosen.attributes))
+
+    def finish(self, job: JobRecord, value: Any, children: tuple[NewJob, ...] = ()) -> Finish:
+        """The end of this step's job with this value, returned by its function or given from outside; as `succeeded`."""
+        return super().finish(job, value, children)
+
+    def following(self, job: JobRecord, fields: Mapping[str, Any] | None = None) -> NewJob:
+        """The job of this step that comes after that one, which saying nothing else inherits its priority, keep and tags."""
+        assert job.run_id is not None
+        template = self.template
+        new = replace(
+            template,
+            id=new_id(),
+            step=RunStep(run_id=job.run_id, flow=self.flow.name, reads=self.reads, needs=self.needs),
+            priority=job.priority if self._inherits_priority else template.priority,
+            keep=job.keep if self._inherits_keep else template.keep,
+            tags=job.tags,
+        )
+        return replace(new, **fields) if fields else new
+
+    def check_answer(self, on_timeout: str | None) -> None:
+        if on_timeout is not None:
+            self.flow.step_named(on_timeout)
+
+
+class AsyncStep(Step[P, R_co], AsyncTask[P, R_co]):
+    """A step whose function is `async def`: calling it gives a coroutine."""
+
+
+class StepRegistrar:
+    """`@flow.step` and `@flow.step(...)`: makes a step of a function. The first one is where runs start.
+
+    `then`: the step, or its name, that follows unless this one says otherwise. `next`: the only steps that it may choose with `Next`; a
+    flow says when it is first used which of its steps nothing leads to, and counts on these. The name is the function's own unless
+    `name` gives another. The other options are those of a task, see `TaskOptions`.
+    """
+
+    def __init__(self, flow: Flow, given: Mapping[str, Any]) -> None:
+        self._flow = flow
+        self._given = given
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[Nobody, P], Coroutine[Any, Any, R]], /) -> AsyncStep[..., R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Nobody, P], R], /) -> Step[..., R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncStep[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> Step[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncStep[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Step[P, R]: ...
+    @overload
+    def __call__(
+        self,
+        /,
+        *,
+        then: str | NamedStep | None = None,
+        next: Iterable[str | NamedStep] | None = None,
+        name: str | None = None,
+        queue: str | None = None,
+        retry: Backoff | Unset | None = UNSET,
+        max_attempts: int | Unset | None = UNSET,
+        max_losses: int | None = 3,
+        lease: Duration | Unset = UNSET,
+        renew: Duration | Unset | None = UNSET,
+        timeout: Duration | None = None,
+        keep: Duration | None = None,
+        priority: int = 0,
+        isolation: Literal["process"] | Unset | None = UNSET,
+        memory_limit: int | None = None,
+        output: int = 0,
+    ) -> StepRegistrar: ...
+    def __call__(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        if function is None:
+            return StepRegistrar(self._flow, {**self._given, **options})
+        given, flow = dict(self._given), self._flow
+        name = checked_name("step", given.pop("name", None) or getattr(function, "__name__", None))
+        then, leads_to = given.pop("then", None), given.pop("next", None)
+        queue = given.pop("queue", None) or flow.app.options.default_queue
+        if queue is None:
+            raise InvalidOption(
+                f"step {name!r} of flow {flow.name!r} names no queue, and this app has no default_queue"
+            )
+        kind = AsyncStep if inspect.iscoroutinefunction(function) else Step
+        step: Step[..., Any] = kind(
+            flow,
+            name,
+            function,
+            TaskOptions(queue=queue, **given),
+            own=given,
+            then=None if then is None else _named(then),
+            leads_to=None if leads_to is None else tuple(_named(each) for each in leads_to),
+        )
+        flow.declare(step)
+        return step
+
+
+def _named(step: str | NamedStep) -> str:
+    return step if isinstance(step, str) else step.step_name
+
+
+def _a(value: object) -> str:
+    name = type(value).__name__
+    return f"an {name}" if name[0] in "aeiouAEIOU" else f"a {name}"
