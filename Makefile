@@ -3,8 +3,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
-# One test process more than there are cores: most tests wait for processes and servers.
-JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
+# Two test processes to a core: most tests wait for processes and servers.
+JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) \* 2)
 
 # The first interpreter that runs and is new enough; PYTHON=... overrides it.
 VERSIONS := 3.11 3.12 3.13 3.14
@@ -32,7 +32,7 @@ test: $(STAMPS)/dev ## Run the whole test suite
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(TESTS)
 
 test-all: ## Run the suite at full length, and the short one on every other server and every other Python that is here
-	@TENURE_LONG=1 $(MAKE) --no-print-directory test TESTS="-m 'long or not long'"
+	@TENURE_LONG=1 $(MAKE) --no-print-directory test TESTS="-m 'long or not long' --tb=native"
 	@for server in valkey redis; do \
 		echo "$$server"; \
 		TEST_REDIS=$$server $(MAKE) --no-print-directory test TESTS="-k redis" || exit 1; \

@@ -1,6 +1,7 @@
-"""A worker process under measurement: `child.py drain CONCURRENCY [LIMIT]` or `child.py serve`.
+"""A worker process under measurement: `child.py drain CONCURRENCY [LIMIT]`, `child.py serve` or `child.py last`.
 
-`drain` waits for a line on standard input, works until nothing waits (or LIMIT jobs have run), and prints what it took.
+`drain` waits for a line on standard input, works until nothing waits (or LIMIT jobs have run), and prints what it took. `last`
+serves, and prints its memory for every line, once as many jobs have run as that says.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tasks import app, marks
+from tasks import app, marks, ran
 
 
 def run(main: Any) -> None:
@@ -33,19 +34,19 @@ async def drain(concurrency: int, limit: int | None) -> None:
     cpu = time.process_time()
     await worker.start()
     quiet = 0
-    ran = -1
+    seen = -1
     # Looking at the list costs nothing; asking the store whether it is empty would be part of what is measured. For two
     # seconds: a server may well say nothing for one.
     while quiet < 20 and (limit is None or len(marks) < limit):
         await asyncio.sleep(0.1)
-        quiet = quiet + 1 if len(marks) == ran else 0
-        ran = len(marks)
+        quiet = quiet + 1 if len(marks) == seen else 0
+        seen = len(marks)
     cpu = time.process_time() - cpu
     await worker.stop(grace=5)
-    ran = len(marks)
+    jobs = len(marks)
     print(
         json.dumps(
-            {"jobs": ran, "first": marks[0], "last": marks[-1], "marks": marks[:: max(ran // 200, 1)], "cpu": cpu}
+            {"jobs": jobs, "first": marks[0], "last": marks[-1], "marks": marks[:: max(jobs // 200, 1)], "cpu": cpu}
         )
     )
 
@@ -59,8 +60,23 @@ async def serve() -> None:
     await asyncio.to_thread(sys.stdin.readline)
     used = (time.process_time() - cpu) / (time.monotonic() - begun)
     await worker.stop()
+    print(json.dumps({"cpu": used, "rss": memory()}))
+
+
+async def last() -> None:
+    worker = app.worker(concurrency=100)
+    await worker.start()
+    print("ready", flush=True)
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        while ran["count"] < int(line):
+            await asyncio.sleep(0.05)
+        print(json.dumps({"rss": memory()}), flush=True)
+
+
+def memory() -> int:
+    """Bytes that this process occupies."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    print(json.dumps({"cpu": used, "rss": pages * resource.getpagesize()}))
+    return pages * resource.getpagesize()
 
 
 if __name__ == "__main__":
@@ -69,3 +85,5 @@ if __name__ == "__main__":
             run(drain(int(concurrency), int(rest[0]) if rest else None))
         case ["serve"]:
             run(serve())
+        case ["last"]:
+            run(last())

@@ -247,6 +247,33 @@ class Bench:
         environment = os.environ | {"TENURE_URL": self.engine.fresh()}
         return float(subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout)
 
+    # Flows.
+
+    def flows(self) -> None:
+        """Runs beside as many plain jobs as they have steps, enqueued and worked off."""
+        number = self.of(2000, 20_000)
+        for what, kind, bar in (("of nothing", "five", "≤ 1.3×"), ("that read and write", "rich", "")):
+            ours, plain = self.turns(
+                functools.partial(self._flow, kind, number), functools.partial(self._flow, "jobs", number * 5)
+            )
+            self.report.add(
+                f"{number:,} runs of five steps {what}",
+                f"{ours:.2f} s", f"{plain:.2f} s for {number * 5:,} jobs", f"{ours / plain:.2f}×", bar,
+            )  # fmt: skip
+        number = self.of(5, 50)
+        ours, plain = self.turns(
+            functools.partial(self._flow, "join", number), functools.partial(self._flow, "jobs", number * 1000)
+        )
+        self.report.add(
+            f"{number} joins of 1,000 children",
+            f"{ours:.2f} s", f"{plain:.2f} s for {number * 1000:,} jobs", f"{ours / plain:.2f}×", "≤ 1.5×",
+        )  # fmt: skip
+
+    def _flow(self, kind: str, number: int) -> float:
+        command = [sys.executable, str(HERE / "flows.py"), kind, str(number)]
+        environment = os.environ | {"TENURE_URL": self.engine.fresh()}
+        return float(subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout)
+
     # Beside other queues.
 
     def peers(self) -> None:
@@ -401,11 +428,31 @@ class Bench:
         if calls is not None and after is not None:
             self.report.add("idle worker, calls to the store a second", f"{(after - calls) / seconds:.1f}", bar="calls")
 
+    def memory(self) -> None:
+        """Whether a worker's memory grows with the jobs that it has run, once it has run the first tenth of them."""
+        url = self.engine.fresh()
+        number = self.of(100_000, 1_000_000)
+        step = number // 20
+        with self.child(url, "last") as child:
+            sizes = []
+            for ran in range(step, number + 1, step):
+                self._enqueue_many(step, url, "count")
+                go(child, str(ran))
+                sizes.append(answer(child)["rss"] / 1e6)
+        settled = sizes[1]
+        self.report.add(
+            f"memory of a worker after {number:,} jobs",
+            f"{sizes[-1]:.1f} MB",
+            f"{settled:.1f} MB after {step * 2:,}",
+            f"{sizes[-1] / settled - 1:+.1%}, at most {max(sizes[1:]) / settled - 1:+.1%}",
+            "± 5 %",
+        )
 
-def go(child: subprocess.Popen[str]) -> None:
-    """Let a child begin, or end."""
+
+def go(child: subprocess.Popen[str], line: str = "go") -> None:
+    """Let a child begin, or end, or answer to this."""
     assert child.stdin is not None
-    child.stdin.write("go\n")
+    child.stdin.write(f"{line}\n")
     child.stdin.flush()
 
 
@@ -441,10 +488,12 @@ CASES = (
     "drain",
     "latency",
     "idle",
+    "memory",
     "size",
     "depth",
     "churn",
     "isolated",
+    "flows",
     "peers",
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 
 from tenure import App
 
@@ -21,6 +22,15 @@ async def noop() -> None:
 @app.task
 def noop_in_thread() -> None:
     marks.append(time.monotonic())
+
+
+ran: Counter[str] = Counter()
+"""How many calls there were of `count`: a list of them would be memory that no worker uses."""
+
+
+@app.task
+async def count() -> None:
+    ran["count"] += 1
 
 
 @app.task
