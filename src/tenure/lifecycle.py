@@ -82,7 +82,7 @@ class Park(msgspec.Struct, frozen=True):
     """Seconds until it fails, nobody having completed it; None: never."""
 
     on_timeout: str | None = None
-    """Instead of failing it then joins the line, for its holder to hand over to this step of the flow."""
+    """Of a step only: instead of failing it then joins the line, for its holder to hand over to this step of the flow."""
 
 
 Transition = Finish | Requeue | Park

@@ -109,11 +109,18 @@ def leave(connection: Connection) -> None:
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
 
 
+def _is_open_at(connection: apsw.Connection, path: str) -> bool:
+    try:
+        return same_file(connection.filename, path)
+    except apsw.ConnectionClosedError:  # by another thread, this very moment
+        return False
+
+
 def in_use_through_python(path: str) -> bool:
     """Whether this process, which has not opened the file for itself yet, seems to have it open through Python's library."""
     return (
         "sqlite3" in sys.modules
-        and not any(same_file(connection.filename, path) for connection in apsw.connections())
+        and not any(_is_open_at(connection, path) for connection in apsw.connections())
         and any(_is_open_as(descriptor, path) for descriptor in _descriptors())
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from tenure.job import NewJob, RunStep, State, Writes
-from tenure.lifecycle import Finish, Transition
+from tenure.lifecycle import Finish, Park, Transition
 from tenure.testing.machine.comparing import Comparison
 from tenure.testing.machine.wishes import GONE, NextWish, Wish
 
@@ -66,6 +66,8 @@ class Making(Comparison):
         written: Writes | None,
     ) -> Transition:
         """An end with all that it brings; to a step of a run, if it succeeds, a successor of its own."""
+        if isinstance(step, Park) and run is None:
+            return replace(step, on_timeout=None)  # only a step has others to go to
         if not isinstance(step, Finish):
             return step
         step = replace(step, children=tuple(children))
