@@ -327,12 +327,16 @@ class PostgresStore(Store):
         caller = next(self._callers)
         woken = self._waits[caller] = asyncio.Event()
         begins = had_work = True
+        listed = False
         try:
             while (left := deadline - asyncio.get_running_loop().time()) > 0 and not self._closed:
                 hears = self._ear.hears
                 pause = LOOK_SOON if begins else LOOK_EVERY
                 stays = pause + LATE if hears else None
+                listed = True
                 work = await self._value("go_idle", self._channel, caller, *expressions(patterns), stays)
+                if woken.is_set():
+                    return  # and who woke it has taken it off the list perhaps before it came there once more
                 # What is new has woken somebody, who is on the way to it: that is left for the next look.
                 if work and (had_work or not hears):
                     return
@@ -341,10 +345,11 @@ class PostgresStore(Store):
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(left, pause if hears else LOOK_DEAF)):
                         await woken.wait()
+                        listed = False
                         return
         finally:
             del self._waits[caller]
-            if not woken.is_set() or self._closed:
+            if listed or self._closed:
                 self._later(self._value("get_busy", self._channel, caller))
 
     # The registry.
