@@ -9,6 +9,7 @@ join     so many runs of a step that waits for 1,000 no-op jobs
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 import time
@@ -107,4 +108,5 @@ async def main(kind: str, number: int) -> None:
 
 
 if __name__ == "__main__":
+    logging.disable()  # what it thinks of the servers under measurement
     uvloop.run(main(sys.argv[1], int(sys.argv[2])))
