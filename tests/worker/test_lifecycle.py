@@ -11,7 +11,7 @@ import pytest
 
 from tenure.app import App
 from tenure.context import Context
-from tenure.job import State
+from tenure.job import JobRecord, State
 from tenure.lease import AbortReason
 from tenure.stores.base import Store
 from tenure.worker.worker import Status
@@ -90,30 +90,42 @@ async def test_no_job_is_leased_after_stop(app: App, store: Store) -> None:  # G
 async def test_jobs_leased_ahead_are_released_to_the_front_when_the_worker_stops(
     app: App, store: Store
 ) -> None:  # Q9, I9
-    started, finish = asyncio.Event(), asyncio.Event()
+    gates: list[tuple[asyncio.Event, asyncio.Event]] = []
 
     @app.task
     async def quick(number: int) -> None: ...
 
     @app.task
     async def gate() -> None:
+        started, finish = gates[-1]
         started.set()
         await finish.wait()
 
-    worker = app.worker()
-    await quick.aenqueue_many([(n,) for n in range(500)])  # short jobs make the worker look ahead
-    await gate.aenqueue()
-    behind = await quick.aenqueue_many([(n,) for n in range(5)])
-    await worker.start()
-    await started.wait()
-    stopping = asyncio.create_task(worker.stop())
-    later = await quick.aenqueue(99)
-    finish.set()
-    await stopping
-    waiting = [await record_of(store, job.id) for job in [*behind, later]]
-    assert [(job.state, job.attempt, job.losses) for job in waiting] == [(State.WAITING, 0, 0)] * 6
-    assert [job.seq for job in waiting] == sorted(job.seq for job in waiting)
-    assert any(job.fence for job in waiting), "none was leased ahead: this shows nothing"
+    async def stopped_in_the_middle() -> list[JobRecord]:
+        """The jobs behind one in whose midst the worker was stopped."""
+        started, finish = asyncio.Event(), asyncio.Event()
+        gates.append((started, finish))
+        worker = app.worker()
+        await quick.aenqueue_many([(n,) for n in range(500)])  # short jobs make the worker look ahead
+        await gate.aenqueue()
+        behind = await quick.aenqueue_many([(n,) for n in range(5)])
+        await worker.start()
+        await started.wait()
+        stopping = asyncio.create_task(worker.stop())
+        later = await quick.aenqueue(99)
+        finish.set()
+        await stopping
+        return [await record_of(store, job.id) for job in [*behind, later]]
+
+    for _ in range(5):  # a busy machine may make short jobs long
+        waiting = await stopped_in_the_middle()
+        assert [(job.state, job.attempt, job.losses) for job in waiting] == [(State.WAITING, 0, 0)] * 6
+        assert [job.seq for job in waiting] == sorted(job.seq for job in waiting)
+        if any(job.fence for job in waiting):
+            break
+        await app.apurge("default")
+    else:
+        pytest.fail("none was leased ahead: this shows nothing")
 
 
 async def test_leases_that_arrive_after_stop_are_released(make_app: MakeApp, store: Store, wire: Wire) -> None:  # I18
