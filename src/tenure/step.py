@@ -16,7 +16,6 @@ from tenure.codec import decoder_of, read
 from tenure.context import Context
 from tenure.errors import InvalidOption, MissingAttribute, PayloadError
 from tenure.job import JobRecord, NewJob, RunStep, new_id
-from tenure.lifecycle import Finish
 from tenure.options import UNSET, TaskOptions, Unset
 from tenure.outcome import Done, NamedStep, Next, Succeeded
 from tenure.task import AsyncTask, Call, Nobody, Task
@@ -156,10 +155,6 @@ class Step(Task[P, R_co]):
                 raise InvalidOption(f"a step of run {job.run_id} cannot wait for that very run")
             children = (*children, *coming)
         return Succeeded("null", children, step.following(job, fields), self.flow.writes(chosen.attributes))
-
-    def finish(self, job: JobRecord, value: Any, children: tuple[NewJob, ...] = ()) -> Finish:
-        """The end of this step's job with this value, returned by its function or given from outside; as `succeeded`."""
-        return super().finish(job, value, children)
 
     def following(self, job: JobRecord, fields: Mapping[str, Any] | None = None) -> NewJob:
         """The job of this step that comes after that one, which saying nothing else inherits its priority, keep and tags."""
