@@ -11,6 +11,9 @@ import msgspec
 
 __all__ = [
     "FINAL",
+    "HISTORY",
+    "AttemptEnd",
+    "AttemptRecord",
     "BlockerPolicy",
     "ErrorInfo",
     "JobRecord",
@@ -19,6 +22,8 @@ __all__ = [
     "RunStep",
     "State",
     "Writes",
+    "attempts_of",
+    "in_brief",
     "new_id",
 ]
 
@@ -64,6 +69,48 @@ class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     traceback: str | None = None
     output: str | None = None
     """The end of what the attempt wrote to stdout and stderr, if its task keeps that."""
+
+
+HISTORY = 10
+"""Attempts of a job that are remembered: the latest."""
+
+BRIEF = 1_500
+"""Characters of a traceback that are remembered with an attempt: its end."""
+
+
+class AttemptEnd(StrEnum):
+    """How an attempt came to its end."""
+
+    RETRIED = "retried"
+    FAILED = "failed"
+    BROKEN = "broken"
+    LOST = "lost"
+    CANCELLED = "cancelled"
+    """The job was, while it ran."""
+
+    COMPLETED = "completed"
+    """From outside, while it ran."""
+
+    SUCCEEDED = "succeeded"
+
+
+class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An attempt that is over, or the one that runs. Times are seconds since the epoch by the store's clock."""
+
+    number: int
+    """The how-manieth attempt it was; an operator's retry begins anew with the first."""
+
+    fence: int
+    """That of its lease: no two attempts of a job have the same."""
+
+    started_at: float
+    ended_at: float | None = None
+    worker: str | None = None
+    outcome: AttemptEnd | None = None
+    """None while it runs."""
+
+    error: ErrorInfo | None = None
+    """What it failed of, or how its worker was lost; in brief."""
 
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -238,6 +285,9 @@ class JobRecord(msgspec.Struct, frozen=True):
     attributes: dict[str, str] | None = None
     """Of a step that came with a lease: those of the run that it reads, as JSON by name."""
 
+    attempts: tuple[AttemptRecord, ...] = ()
+    """Those that have ended without success, and those before an operator's retry; the latest `HISTORY`, the first first."""
+
     @property
     def suspect(self) -> bool:
         """Whether it has been lost often enough to be handed out only alone."""
@@ -251,6 +301,32 @@ class JobRecord(msgspec.Struct, frozen=True):
                 return "scheduled" if self.attempt == 0 else "retrying"
             return "retrying" if self.attempt else "waiting"
         return self.state.value
+
+
+def in_brief(error: ErrorInfo | None) -> ErrorInfo | None:
+    """An error as it is remembered with an attempt: without what it wrote, and of its traceback the end."""
+    if error is None or (error.output is None and len(error.traceback or "") <= BRIEF):
+        return error
+    return ErrorInfo(error.type, error.message, error.traceback and error.traceback[-BRIEF:])
+
+
+def attempts_of(job: JobRecord) -> list[AttemptRecord]:
+    """All attempts that are known of a job which was read whole: those remembered, and the one that runs or has succeeded."""
+    known = list(job.attempts)
+    latest = job.state in {State.RUNNING, State.SUCCEEDED} and job.attempt > 0 and job.started_at is not None
+    if latest and not any(past.fence == job.fence for past in known):
+        ended = None if job.state is State.RUNNING else AttemptEnd.SUCCEEDED
+        known.append(
+            AttemptRecord(
+                number=job.attempt,
+                fence=job.fence,
+                started_at=job.started_at or 0.0,
+                ended_at=job.ended_at,
+                worker=job.worker,
+                outcome=ended,
+            )
+        )
+    return known
 
 
 def new_id() -> str:

@@ -154,13 +154,13 @@ def the_attempt_is_not_counted_at_the_lease(patch: pytest.MonkeyPatch) -> None:
 def the_second_blocker_loses_the_dependent(patch: pytest.MonkeyPatch) -> None:
     original = ending._close
 
-    def close(space: Space, edge: Edge, result: str | None) -> None:
+    def close(space: Space, edge: Edge, result: str | None, *, noted: bool) -> None:
         if len(edge.dependent.edges) > 1 and edge.dependent.blocked_by == 1:
             edge.open = False
             edge.result = result
             space.unlink(edge)
         else:
-            original(space, edge, result)
+            original(space, edge, result, noted=noted)
 
     patch.setattr(ending, "_close", close)
 

@@ -71,7 +71,7 @@ def who_waits_for_a_run_waits_for_its_first_step(patch: pytest.MonkeyPatch) -> N
     def follow(space: Space, blocker: StoredJob, ended: str, **more: Any) -> list[StoredJob]:
         failed = followed(space, blocker, ended, **more)
         for edge in original(space, [blocker]) if blocker.begins and blocker.successor is not None else ():
-            ending._close(space, edge, blocker.result)
+            ending._close(space, edge, blocker.result, noted=True)
         return failed
 
     followed = ending.follow

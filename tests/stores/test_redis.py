@@ -20,7 +20,18 @@ from tenure.stores.redis.records import id_of, ref_of
 from tenure.stores.redis.store import LAYOUT, RedisStore
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance import MakeStore, PutIn, StoreConformance
-from tenure.testing.conformance.scene import SUCCEED, a_job, counts, enqueue, everything, lease, lease_one, line
+from tenure.testing.conformance.scene import (
+    FAIL,
+    RETRY,
+    SUCCEED,
+    a_job,
+    counts,
+    enqueue,
+    everything,
+    lease,
+    lease_one,
+    line,
+)
 from tenure.testing.conformance.scene import settle as settle_one
 
 
@@ -112,6 +123,43 @@ async def test_nothing_is_left_of_jobs_that_are_gone(
     assert not [
         key for key in ("jobs", "records", "order", "uniques", "holding", "kept") if server.exists(prefix + key)
     ]
+
+
+@pytest.mark.parametrize("way", ["pruned", "deleted", "never kept"])
+async def test_nothing_is_left_of_the_history_of_jobs_that_are_gone(
+    store: Store, server: redis.Redis, prefix: str, way: str
+) -> None:  # I16
+    ids = await enqueue(store, *[a_job(keep=0.0 if way == "never kept" else None) for _ in range(20)])
+    await store.settle([(each, RETRY) for each in await lease(store, limit=20)])
+    [last, *others] = await lease(store, limit=20)
+    assert server.hlen(f"{prefix}history") == 20
+    await store.settle([(last, FAIL), *((each, SUCCEED) for each in others)])
+    if way == "deleted":
+        await store.delete(ids)
+    elif way == "pruned":
+        assert await store.prune(NOTHING, {}) == 20
+
+    assert await store.get(ids) == [None] * 20
+    assert not server.exists(f"{prefix}history")
+
+
+async def test_what_others_say_on_the_channel_of_notes_is_passed_over(
+    store: Store, server: redis.Redis, prefix: str
+) -> None:
+    async with store.watch() as notes, asyncio.timeout(10):
+        for said in (b"not MessagePack", b"\xc1", b"\x91\x01"):
+            server.publish(f"{prefix}notes", said)
+        await store.publish(["ours"])
+        assert await anext(notes) == "ours"
+
+
+async def test_who_watches_does_so_again_after_its_connection_was_killed(store: Store, server: redis.Redis) -> None:
+    async with store.watch() as notes, asyncio.timeout(20):
+        server.client_kill_filter(_type="pubsub")
+        while not await store.watched():
+            await asyncio.sleep(0.01)
+        await store.publish(["again"])
+        assert await anext(notes) == "again"
 
 
 async def test_all_jobs_are_listed_by_age_although_many_between_them_have_gone(store: Store) -> None:

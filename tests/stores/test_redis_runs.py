@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from tenure.errors import InvalidOption, StoreFull
-from tenure.job import State, Writes
+from tenure.job import BlockerPolicy, State, Writes
 from tenure.options import Retention
 from tenure.stores.base import OK, RunSearch
 from tenure.stores.redis.address import Address
@@ -116,6 +116,59 @@ async def test_many_runs_that_come_and_go_leave_nothing(
 
     assert contents(server, prefix) == set()
     assert server.llen(f"{prefix}recent") < 2_000
+
+
+@pytest.mark.parametrize("claim", ["awaited", "waited for", "unique"])
+async def test_a_run_that_somebody_has_a_claim_on_stays_while_those_around_it_are_pruned(
+    timed: RedisStore, server: redis.Redis, prefix: str, claim: str
+) -> None:
+    claimed = a_start(unique="k", window=1000.0) if claim == "unique" else a_start()
+    await enqueue(timed, a_start(), claimed, a_start())
+    for _ in range(2):
+        held = await lease(timed)
+        await timed.settle([(one, handing_over(a_successor(one.job.run_id or ""))) for one in held])
+    if claim == "awaited":
+        await timed.wait([claimed.id])
+    elif claim == "waited for":
+        await enqueue(timed, a_job(queue="d", after=(claimed.id,), if_blocker_fails=BlockerPolicy.WAIT))
+    ends = (success(), FAIL if claim == "waited for" else success(), FAIL)
+    await timed.settle(list(zip(await lease(timed), ends, strict=True)))
+
+    assert await timed.prune(NOTHING, {}) == 2
+
+    assert [run.id for run in (await timed.runs(RunSearch())).runs] == [claimed.id]
+    assert len((await timed.steps(claimed.id)).jobs) == 3
+    assert server.hlen(f"{prefix}current") == 1
+
+
+async def test_a_hundred_runs_are_pruned_by_few_commands(store: RedisStore, server: redis.Redis, prefix: str) -> None:
+    await enqueue(store, *(a_start({"n": str(n)}, {"n": (str(n),)}) for n in range(100)))
+    for _ in range(3):
+        held = await lease(store, limit=100)
+        await store.settle([(one, handing_over(a_successor(one.job.run_id or ""))) for one in held])
+    await store.settle([(one, success()) for one in await lease(store, limit=100)])
+    before = commands(server)
+
+    assert await store.prune(NOTHING, {}) == 100
+
+    assert commands(server) - before < 200  # one for each lookup among them
+    assert contents(server, prefix) == set()
+
+
+async def test_long_runs_are_pruned_by_several_calls_none_of_which_takes_long(
+    store: RedisStore, server: redis.Redis, prefix: str
+) -> None:
+    await enqueue(store, *(a_start() for _ in range(60)))
+    for _ in range(199):
+        held = await lease(store, limit=60)
+        await store.settle([(one, handing_over(a_successor(one.job.run_id or ""))) for one in held])
+    await store.settle([(one, success()) for one in await lease(store, limit=60)])
+    calls = server.info("commandstats")["cmdstat_evalsha"]["calls"]
+
+    assert await store.prune(NOTHING, {}) == 60
+
+    assert server.info("commandstats")["cmdstat_evalsha"]["calls"] - calls >= 3  # 12,000 jobs, 5,000 at a time
+    assert contents(server, prefix) == set()
 
 
 # What runs cost.

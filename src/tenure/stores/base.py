@@ -72,6 +72,17 @@ first of the window's end and cancel or delete.
 as the jobs do, equal a recount at any time, and totals survive retention. A worker's totals are what its settles and its
 losses did. A due job that `lease` has not promoted yet counts as scheduled.
 
+**History.** An attempt that ends otherwise than by success leaves an entry in its job's `attempts`, in the step that ends it: by a
+settle that retries, fails or breaks the job, by a loss, by a cancel or a completion from outside while it runs. An attempt that is
+given back leaves none. An operator's retry of a job that was settled as succeeded enters that attempt. The latest `HISTORY` entries
+are kept, and come with `get`.
+
+**Consequences.** A step may change jobs that its caller did not name: the end of one unblocks another or fails it, a lease cancels
+those that have expired, `reap` ends the parking of others, `take_in` makes jobs. Who has set `on_consequences` is told of each.
+
+**Notes.** Whoever does something may `publish` notes about it, and whoever `watch`es hears them, in whatever process: short texts
+of which the store knows nothing more. They are hints, kept nowhere.
+
 **Failure.** Driver exceptions never leave a store: `StoreUnavailable` does (surely not done), `OutcomeUnknown` (perhaps
 done) or `StoreFull`. Steps over many jobs are bounded by their `limit` and safe to repeat; the caller loops.
 
@@ -81,7 +92,8 @@ A store object belongs to one event loop. `tenure.testing.conformance` is this c
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 from typing import Any, ClassVar, Final, Literal
 
@@ -98,10 +110,13 @@ __all__ = [
     "JOBS_SHOWN",
     "LEASE_LOST",
     "MISSING_AFTER",
+    "NOTE",
     "NOT_FOUND",
     "OK",
     "STEP",
     "UNCHANGED",
+    "Change",
+    "Consequence",
     "Enqueued",
     "Fact",
     "Health",
@@ -139,6 +154,9 @@ MISSING_AFTER = 10.0
 
 JOBS_SHOWN = 20
 """Jobs that a worker names with a beat, at most."""
+
+NOTE = 2_000
+"""Bytes of UTF-8 that a note may have."""
 
 Settlement = tuple[Lease, Transition]
 
@@ -430,6 +448,35 @@ class Signal(msgspec.Struct, frozen=True):
     job_id: str
 
 
+class Change(StrEnum):
+    """What has become of a job that nobody named."""
+
+    ENQUEUED = "enqueued"
+    """It was taken in from an inbox."""
+
+    BROKEN = "broken"
+    """It was taken in, and cannot be read."""
+
+    UNBLOCKED = "unblocked"
+    """The last that it waited for has ended; it is in line, or scheduled. Not of one that comes to exist in this step."""
+
+    FAILED = "failed"
+    """One that it waited for has ended without success, perhaps before it came to exist, or nobody completed it in time."""
+
+    EXPIRED = "expired"
+    OVERDUE = "overdue"
+    """Nobody has completed it in time, and it is in line to hand over to the step for that case."""
+
+
+class Consequence(msgspec.Struct, frozen=True):
+    """What a step did to a job that its caller did not name."""
+
+    change: Change
+    job_id: str
+    task: str
+    queue: str
+
+
 class Layout(msgspec.Struct, frozen=True):
     """The version of the store's layout: as found (None if the store is still empty), and the newest that this Tenure knows."""
 
@@ -508,6 +555,13 @@ class OwnTransaction(ABC):
 
 class Store(ABC):
     """Where jobs live. See the module for what holds for every method."""
+
+    on_consequences: Callable[[Sequence[Consequence]], None] | None = None
+    """Called on the store's event loop after a step, with what it did to jobs that its caller did not name.
+
+    None: nobody wants to know. A hint: nobody is told of what a transaction of the caller's brought about, or of a step whose
+    answer was lost.
+    """
 
     @abstractmethod
     async def open(self) -> None:
@@ -776,6 +830,10 @@ class Store(ABC):
         """Read attributes of a run, as JSON by name: these, as far as it has them, or all; {} if there is no such run."""
 
     @abstractmethod
+    async def blockers(self, job_id: str, limit: int = 50) -> list[str]:
+        """Ids of what a blocked job still waits for, in the order of `after`, no more than `limit`; [] if that is only its completion."""
+
+    @abstractmethod
     async def queues(self) -> list[QueueInfo]:
         """List every queue that has ever had a job or was paused, by name; where the store can tell, those with an inbox too."""
 
@@ -796,4 +854,21 @@ class Store(ABC):
         """Hear of what happens to jobs that this store object waits for, or that workers registered with it hold.
 
         Ends when the store is closed. One listener at a time.
+        """
+
+    # Telling others.
+
+    @abstractmethod
+    async def watched(self) -> bool:
+        """Whether anybody may be watching; one that has died without leaving counts for no more than a minute."""
+
+    @abstractmethod
+    async def publish(self, notes: Sequence[str]) -> None:
+        """Let those who watch now hear these notes, in this order, each no longer than `NOTE`."""
+
+    @abstractmethod
+    def watch(self) -> AbstractAsyncContextManager[AsyncIterator[str]]:
+        """Hear, inside the block, of every note that is published by anybody from its beginning on.
+
+        The notes end when the store is closed. While its connection is away they are missed.
         """

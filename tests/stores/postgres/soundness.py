@@ -79,6 +79,11 @@ _NEVER = {
         SELECT run::text FROM (SELECT run FROM attributes UNION SELECT run FROM lookups) AS known
         WHERE NOT EXISTS (SELECT FROM jobs j WHERE j.n = known.run AND j.run = j.n)
     """,
+    "more attempts than are remembered, or one twice": """
+        SELECT n::text FROM (SELECT n, attempts FROM live UNION ALL SELECT n, attempts FROM ended) AS both_states
+        WHERE cardinality(attempts) > 10
+           OR cardinality(attempts) <> (SELECT count(DISTINCT attempt::json ->> 1) FROM unnest(attempts) AS attempt)
+    """,
     "a counter that is no recount": """
         SELECT format('%s %s is %s, not %s', queue, place, counted, recounted) FROM (
             SELECT queue, what AS place, sum(number) AS counted FROM tallies

@@ -248,14 +248,15 @@ async def test_a_key_that_is_freed_goes_to_who_asks_or_names_its_holder(race: Ra
 
 
 async def test_the_same_enqueue_twice_at_once_is_one_job(race: Race) -> None:  # I2
-    for unique in (None, "key"):
+    for number, unique in ((1, None), (1, "key"), (2, None)):
         async for order in race.orders():
-            job = a_job(queue=new_id(), unique=unique and new_id())
+            queue = new_id()
+            jobs = [a_job(queue=queue, unique=unique and new_id()) for _ in range(number)]
 
-            answers = await race.run(order, *[calling(PostgresStore.enqueue, [job])] * 2)
+            answers = await race.run(order, *[calling(PostgresStore.enqueue, jobs)] * 2)
 
-            assert answers == [[Enqueued(job.id, State.WAITING)]] * 2
-            assert (await counts(race.store, job.queue)).waiting == 1
+            assert answers == [[Enqueued(job.id, State.WAITING) for job in jobs]] * 2
+            assert (await counts(race.store, queue)).waiting == number
 
 
 # Edges.
@@ -282,6 +283,23 @@ async def test_when_all_blockers_end_at_once_the_dependents_go_on_once(
         ] * 2
         totals = (await counts(race.store, queue)).totals
         assert (totals.failed, len(await lease(race.store, queue))) == ((2, 0) if failed else (0, 2))
+
+
+async def test_batches_that_end_what_the_same_jobs_wait_for_pass_each_other(race: Race) -> None:  # F25, I13
+    async for order in race.orders():
+        held = [await a_lease(race.store) for _ in range(4)]
+        one, two, three, four = (each.job.id for each in held)
+        queue = new_id()
+        await enqueue(race.store, a_job(queue=queue, after=(one, four)), a_job(queue=queue, after=(three, two)))
+
+        answers = await race.run(
+            order,
+            settling((held[1], SUCCEED), (held[0], SUCCEED)),
+            settling((held[2], SUCCEED), (held[3], SUCCEED)),
+        )
+
+        assert answers == [["ok", "ok"], ["ok", "ok"]]
+        assert len(await lease(race.store, queue)) == 2
 
 
 @pytest.mark.parametrize("end", ["settle", "cancel", "delete"])

@@ -97,37 +97,45 @@ async def test_the_printed_migration_is_the_layout(make_store: MakeStore, sql: A
     assert await store.migration() == ""
 
 
-async def test_jobs_of_the_layout_before_are_there_after_the_migration(
-    make_store: MakeStore, sql: Any, postgres_url: str
+@pytest.mark.parametrize("layout", [1, 2])
+async def test_jobs_of_the_layouts_before_are_there_after_the_migration(
+    make_store: MakeStore, sql: Any, postgres_url: str, layout: int
 ) -> None:
     await sql.execute(f"CREATE SCHEMA {Address.from_url(postgres_url).schema}")
-    first = (Path(schema.__file__).parent / "migrations" / "0001_tables.sql").read_text()
-    await sql.execute(f"{first}; UPDATE layout SET version = 1; {JOBS_OF_LAYOUT_1}")
+    migrations = sorted((Path(schema.__file__).parent / "migrations").iterdir())
+    made = "".join(file.read_text() for file in migrations[:layout])
+    await sql.execute(f"{made}; UPDATE layout SET version = {layout}; {JOBS_OF_LAYOUT_1}")
     store = make_store()
 
-    assert await store.layout() == Layout(1, schema.KNOWN)
+    assert await store.layout() == Layout(layout, schema.KNOWN)
+    assert await store.blockers("blocked") == ["waiting"]
     waiting, final = await store.get(["waiting", "final"])
 
     assert waiting is not None
     assert final is not None
     assert (final.state, final.result, final.successor, final.run_id) == (State.SUCCEEDED, "7", None, None)
+    assert final.attempts == ()
     assert (await settle(store, await lease_one(store), SUCCEED)).kind == "ok"
     assert [job.id for job in (await store.search(Search(state=State.SUCCEEDED))).jobs] == ["waiting", "final"]
+    assert (await lease_one(store)).job.results == ("42", "8")
     assert await store.prune(Retention(succeeded=0.0), {}) == 2
 
 
 JOBS_OF_LAYOUT_1 = """
 INSERT INTO jobs (n, id, task, queue, payload, raw, priority, created_at, max_losses, edges)
-VALUES (nextval('places'), 'waiting', 't', 'q', '{}', false, 0, 1, 3, 0), (nextval('places'), 'final', 't', 'q', '{}', false, 0, 1, 3, 0);
-INSERT INTO live (n, queue, task, state, priority, seq, keyed) VALUES (1, 'q', 't', 'waiting', 0, 1, false);
+VALUES (nextval('places'), 'waiting', 't', 'q', '{}', false, 0, 1, 3, 0), (nextval('places'), 'final', 't', 'q', '{}', false, 0, 1, 3, 0),
+       (nextval('places'), 'blocked', 't', 'q', '{}', false, 0, 1, 3, 2);
+INSERT INTO live (n, queue, task, state, priority, seq, keyed, blocked_by)
+VALUES (1, 'q', 't', 'waiting', 0, 1, false, 0), (3, 'q', 't', 'blocked', 0, 3, false, 1);
+INSERT INTO edges (dependent, position, blocker, open, result) VALUES (3, 1, 'waiting', true, NULL), (3, 2, 'gone', false, '8');
 INSERT INTO ended (n, queue, task, state, ended_at, seq, attempt, losses, fence, misses, result)
 VALUES (2, 'q', 't', 'succeeded', 2, 2, 1, 0, 1, 0, '7');
-INSERT INTO tallies (queue, what, number) VALUES ('q', 'waiting', 1), ('q', 'succeeded', 1);
+INSERT INTO tallies (queue, what, number) VALUES ('q', 'waiting', 1), ('q', 'blocked', 1), ('q', 'succeeded', 1);
 """
 
 
-async def test_programs_of_the_layout_before_go_on(make_store: MakeStore, sql: Any) -> None:
-    """By what those of layout 1 ask of the schema and this version does not: `git log` has the rest."""
+async def test_programs_of_the_layouts_before_go_on(make_store: MakeStore, sql: Any) -> None:
+    """By what those of layouts 1 and 2 ask of the schema and this version does not: `git log` has the rest."""
     store = make_store()
     completed, child = a_job(), a_job(queue="c")
     await store.enqueue([a_job(), child])
@@ -156,7 +164,10 @@ async def test_programs_of_the_layout_before_go_on(make_store: MakeStore, sql: A
     assert await sql.fetchval("SELECT complete(NULL, $1, $2)", completed.id, '"by hand"') == ["ok"]
     waiting, final = await sql.fetch("SELECT * FROM wait_for($1, 'c')", [child.id, completed.id])
 
+    [read] = await sql.fetch("SELECT *, clock(NULL) AS now FROM get_jobs($1)", [completed.id])
+
     assert verdicts == ["ok"]
+    assert (read["id"], read["state"], read["reads"]) == (completed.id, "succeeded", None)
     assert (await store.get(["1st"]))[0] is not None
     assert (waiting["id"], waiting["state"]) == (child.id, None)
     assert (final["id"], final["result"]) == (completed.id, '"by hand"')

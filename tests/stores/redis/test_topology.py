@@ -12,9 +12,11 @@ import pytest
 from redis.crc import key_slot
 
 from tenure.errors import OutcomeUnknown, StoreUnavailable
+from tenure.stores.redis import link as link_module
 from tenure.stores.redis.address import Address
 from tenure.stores.redis.link import Link
 from tenure.stores.redis.scripts import Script
+from tenure.stores.redis.store import RedisStore
 from tests.servers.topologies import Cluster, Watched, eventually
 
 SLOT = key_slot(b"{tenure}")
@@ -108,6 +110,28 @@ async def test_a_slot_that_moves_is_followed_and_no_script_runs_while_it_does(
 
     assert [await run() for run in runs] == [3, 4]
     assert target.do("GET", KEYS[0]) == b"4"
+
+
+async def test_who_watches_follows_a_slot_that_moves(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link_module, "SILENCE", 0.1)
+    source = cluster.holder_of(SLOT)
+    target = next(master for master in cluster.masters if master is not source)
+    stores = watching, telling = [RedisStore.from_url(cluster.url) for _ in range(2)]
+    async with watching.watch() as notes, asyncio.timeout(30):
+        assert await telling.watched()
+        await telling.publish(["before"])
+
+        cluster.begin_to_move(SLOT, source, target)
+        cluster.move_keys(SLOT, source, target)
+        cluster.end_move(SLOT, target)
+
+        await telling.queues()  # where it is told that the slot has moved
+        while not await telling.watched():
+            await asyncio.sleep(0.01)
+        await telling.publish(["behind"])
+        assert [await anext(notes), await anext(notes)] == ["before", "behind"]
+    for store in stores:
+        await store.close()
 
 
 async def test_the_replica_of_a_master_that_dies_is_found(tmp_path: Path, links: list[Link]) -> None:  # F13

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 
 from tenure.job import BlockerPolicy, ErrorInfo, State
 from tenure.lifecycle import blocker_failed, failure_value
-from tenure.stores.base import SignalKind
+from tenure.stores.base import Change, SignalKind
 from tenure.stores.memory.shelves import Edge, StoredJob
 from tenure.stores.memory.space import Space
 
@@ -76,11 +76,12 @@ def follow(space: Space, blocker: StoredJob, ended: str, *, only: StoredJob | No
                 continue
             policy = dependent.new.if_blocker_fails
             if ended == State.SUCCEEDED:
-                _close(space, edge, blocker.result)
+                _close(space, edge, blocker.result, noted=told is None)
             elif policy is BlockerPolicy.PROCEED:
-                _close(space, edge, failure_value(edge.blocker, ended, blocker.error))
+                _close(space, edge, failure_value(edge.blocker, ended, blocker.error), noted=told is None)
             elif dependent.state is State.BLOCKED and (policy is BlockerPolicy.FAIL or ended == DELETED):
                 finish(space, dependent, State.FAILED, error=blocker_failed(edge.blocker, ended))
+                space.note(Change.FAILED, dependent)
                 following.append((dependent, State.FAILED))
                 failed.append(dependent)
     return failed
@@ -106,8 +107,8 @@ def doomed(space: Space, job: StoredJob, state: State) -> list[StoredJob]:
     return list(found)
 
 
-def _close(space: Space, edge: Edge, result: str | None) -> None:
-    """Close one edge; with the last one the dependent comes in line, if it still waits."""
+def _close(space: Space, edge: Edge, result: str | None, *, noted: bool) -> None:
+    """Close one edge; with the last one the dependent comes in line, if it still waits. Of a job that just comes that is not `noted`."""
     edge.open = False
     edge.result = result
     space.unlink(edge)
@@ -115,6 +116,8 @@ def _close(space: Space, edge: Edge, result: str | None) -> None:
     dependent.open_edges -= 1
     if dependent.state is State.BLOCKED and not dependent.blocked_by:
         space.join(dependent, dependent.run_at)
+        if noted:
+            space.note(Change.UNBLOCKED, dependent)
 
 
 def drop_unkept(space: Space, jobs: Iterable[StoredJob]) -> None:

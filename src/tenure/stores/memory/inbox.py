@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tenure.checks import name as checked_name
 from tenure.inbox import read
 from tenure.job import State
+from tenure.stores.base import Change
 from tenure.stores.memory.ending import end
 from tenure.stores.memory.enqueueing import enqueue
 from tenure.stores.memory.space import Space
@@ -26,8 +27,12 @@ def take_in(space: Space, names: Sequence[str], limit: int, entry_limit: int) ->
     for queue in space.existing(names):
         while queue.inbox and taken < limit:
             new, error = read(queue.name, queue.inbox.popleft(), entry_limit)
-            enqueue(space, [new])
+            known = new.id in space.jobs
+            [answer] = enqueue(space, [new])
             if error is not None:
                 end(space, space.jobs[new.id], State.BROKEN, error=error)
+            if not known and not answer.duplicate:
+                job = space.jobs[new.id]
+                space.note(Change.ENQUEUED if error is None else Change.BROKEN, job)
             taken += 1
     return taken

@@ -7,10 +7,10 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from tenure.job import State
+from tenure.job import AttemptEnd, State
 from tenure.lease import AbortReason, Lease, Token
 from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, after_loss, kept_reason, lost
-from tenure.stores.base import STEP, Leased, LeaseRequest, Reaped, Renewal, SignalKind
+from tenure.stores.base import STEP, Change, Leased, LeaseRequest, Reaped, Renewal, SignalKind
 from tenure.stores.memory.ending import end
 from tenure.stores.memory.shelves import Queue, Shelf, StoredJob
 from tenure.stores.memory.space import Space
@@ -40,6 +40,7 @@ def _cancel_expired(space: Space, queue: Queue) -> None:
         # The end of one may have been the end of the next, which waited for it.
         job = space.jobs.get(id_)
         if job is not None and not job.state.final:
+            space.note(Change.EXPIRED, job)
             end(space, job, State.CANCELLED, error=EXPIRED)
 
 
@@ -126,11 +127,13 @@ def reap(space: Space, names: Sequence[str], limit: int) -> list[Reaped]:
 def _unpark(space: Space, job: StoredJob) -> None:
     """End the wait of a job that nobody has completed in time."""
     if job.on_timeout is None:
+        space.note(Change.FAILED, job)
         end(space, job, State.FAILED, error=WAIT_TIMEOUT)
         return
     with space.changing(job):
         job.parked_until = None
     space.join(job)
+    space.note(Change.OVERDUE, job)
 
 
 def retire(space: Space, worker_id: str, limit: int, reason: str | None) -> list[Reaped]:
@@ -147,10 +150,12 @@ def _lose(space: Space, job: StoredJob, reason: str = "") -> Reaped:
     loss = after_loss(job.losses, job.new.max_losses, job.solo)
     space.count("lost", job.new.queue, job.worker)
     space.revoke(job, SignalKind.TAKEN)
+    error = lost(loss.losses, reason)
+    space.remember(job, AttemptEnd.LOST, error)
     with space.changing(job):
         job.state = State.WAITING
         job.losses = loss.losses
-        job.error = lost(loss.losses, reason)
+        job.error = error
     if loss.failed:
         end(space, job, State.FAILED, by=job.worker)
     else:

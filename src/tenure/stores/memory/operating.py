@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tenure.checks import seconds
 from tenure.errors import BlockerNotFound, HasDependents, MissingAttribute, UniqueConflict
-from tenure.job import State
+from tenure.job import AttemptEnd, State
 from tenure.lifecycle import Finish
 from tenure.options import Retention
 from tenure.stores.base import NOT_FOUND, OK, SignalKind, Verdict, refused
@@ -31,6 +31,8 @@ def cancel(space: Space, ids: Sequence[str]) -> list[Verdict]:
 def _cancel(space: Space, job: StoredJob) -> Verdict:
     if job.state.final:
         return refused("it is final already", state=job.state)
+    if job.state is State.RUNNING:
+        space.remember(job, AttemptEnd.CANCELLED)
     space.revoke(job, SignalKind.CANCELLED)
     ending.end(space, job, State.CANCELLED)
     return OK
@@ -47,6 +49,8 @@ def complete(space: Space, job_id: str, step: Finish) -> Verdict:
         planned = planned_for(space, job, step)
     except (UniqueConflict, BlockerNotFound, MissingAttribute) as refusal:
         return refusal_of(refusal)
+    if job.state is State.RUNNING:
+        space.remember(job, AttemptEnd.COMPLETED)
     space.revoke(job, SignalKind.COMPLETED)
     carry_out(space, job, step, planned, settled=False)
     return OK
@@ -74,6 +78,8 @@ def _retry(space: Space, job: StoredJob) -> Verdict:
         space.keys[each.new.task, each.new.unique or ""] = each
     for each in job.over:
         each.awaited = False
+    if job.state is State.SUCCEEDED and job.token is not None:
+        space.remember(job, AttemptEnd.SUCCEEDED)
     with space.changing(job):
         job.state = State.BLOCKED
         job.attempt = job.losses = job.misses = 0

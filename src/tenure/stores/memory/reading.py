@@ -8,12 +8,12 @@ from itertools import islice
 import msgspec
 
 from tenure.job import JobRecord, State
-from tenure.stores.base import Page, QueueInfo, RunPage, RunRecord, RunSearch, Search, Totals, WorkerInfo
+from tenure.stores.base import Page, QueueInfo, RunPage, RunRecord, RunSearch, Search, Signal, Totals, WorkerInfo
 from tenure.stores.memory.shelves import Run, StoredJob
 from tenure.stores.memory.space import Space
 from tenure.stores.memory.wakeup import Mailbox
 
-__all__ = ["attributes", "get", "queues", "run", "runs", "search", "steps", "wait", "workers"]
+__all__ = ["attributes", "blockers", "get", "queues", "run", "runs", "search", "steps", "wait", "workers"]
 
 ROWS = 2000
 """Jobs that one page looks at, at most."""
@@ -21,7 +21,20 @@ ROWS = 2000
 
 def get(space: Space, ids: Sequence[str]) -> list[JobRecord | None]:
     """Read jobs, None for each that does not exist."""
-    return [space.record(space.jobs[id_]) if id_ in space.jobs else None for id_ in ids]
+    return [_whole(space, space.jobs[id_]) if id_ in space.jobs else None for id_ in ids]
+
+
+def _whole(space: Space, job: StoredJob) -> JobRecord:
+    record = space.record(job)
+    return msgspec.structs.replace(record, attempts=job.attempts) if job.attempts else record
+
+
+def blockers(space: Space, job_id: str, limit: int) -> list[str]:
+    """What a blocked job still waits for."""
+    job = space.jobs.get(job_id)
+    if job is None or job.state is not State.BLOCKED:
+        return []
+    return [edge.blocker for edge in job.edges if edge.open][:limit]
 
 
 def queues(space: Space) -> list[QueueInfo]:
@@ -38,7 +51,7 @@ def workers(space: Space) -> list[WorkerInfo]:
     ]
 
 
-def wait(space: Space, ids: Sequence[str], mailbox: Mailbox) -> dict[str, JobRecord | None]:
+def wait(space: Space, ids: Sequence[str], mailbox: Mailbox[Signal]) -> dict[str, JobRecord | None]:
     """Give what is final or does not exist, and have the rest announced to this mailbox."""
     found: dict[str, JobRecord | None] = {}
     for id_ in ids:

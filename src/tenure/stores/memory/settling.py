@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from tenure.errors import BlockerNotFound, MissingAttribute, UniqueConflict
-from tenure.job import State
+from tenure.job import AttemptEnd, State
 from tenure.lease import Lease
 from tenure.lifecycle import Finish, Park, Requeue, Transition
 from tenure.stores.base import LEASE_LOST, NOT_FOUND, OK, Settlement, Verdict, refused
@@ -48,6 +48,8 @@ def _finish(space: Space, job: StoredJob, step: Finish) -> Verdict:
         return refusal_of(refusal)
     if step.state is not State.BROKEN:  # A broken job never ran.
         space.count("processed", job.new.queue, job.worker)
+    if step.state is not State.SUCCEEDED:
+        space.remember(job, AttemptEnd(step.state.value), step.error)
     carry_out(space, job, step, planned, settled=True)
     return OK
 
@@ -86,6 +88,7 @@ def _requeue(space: Space, job: StoredJob, step: Requeue) -> None:
     if step.counts:
         space.count("processed", job.new.queue, job.worker)
         space.count("retried", job.new.queue, job.worker)
+        space.remember(job, AttemptEnd.RETRIED, step.error)
     with space.changing(job):
         job.state = State.WAITING
         job.error = step.error or job.error

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice, takewhile
 
-from tenure.job import ErrorInfo, JobRecord, NewJob, Progress, State, Writes
+from tenure.job import AttemptRecord, ErrorInfo, JobRecord, NewJob, Progress, State, Writes
 from tenure.lease import Token
 from tenure.stores.base import QueueInfo, Totals
 
@@ -88,6 +88,7 @@ class StoredJob:
 
     result: str | None = None
     error: ErrorInfo | None = None
+    attempts: tuple[AttemptRecord, ...] = ()
     progress: Progress | None = None
     edges: list[Edge] = field(default_factory=list)
     open_edges: int = 0

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from tenure.clock import Clock, SystemClock
-from tenure.job import JobRecord, State
-from tenure.stores.base import Signal, SignalKind, WorkerInfo
+from tenure.job import HISTORY, AttemptEnd, AttemptRecord, ErrorInfo, JobRecord, State, in_brief
+from tenure.stores.base import Change, Consequence, Signal, SignalKind, WorkerInfo
 from tenure.stores.memory.shelves import Edge, Queue, Run, StoredJob
 from tenure.stores.memory.wakeup import IdleCaller, Mailbox
 
@@ -27,7 +27,7 @@ os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_
 @dataclass(slots=True, eq=False)
 class RegisteredWorker:
     info: WorkerInfo
-    mailbox: Mailbox
+    mailbox: Mailbox[Signal]
     beat: float
     totals: Counter[str] = field(default_factory=Counter)
 
@@ -47,7 +47,11 @@ class Space:
         """The open edges that wait for each job."""
 
         self.runs: dict[str, Run] = {}
-        self.waiters: defaultdict[str, set[Mailbox]] = defaultdict(set)
+        self.waiters: defaultdict[str, set[Mailbox[Signal]]] = defaultdict(set)
+        self.watchers: set[Mailbox[str]] = set()
+        self.consequences: list[Consequence] = []
+        """What the step under way has done to jobs that its caller did not name."""
+
         self.turns: dict[str, float] = {}
         """When somebody last took the turn at each chore."""
 
@@ -98,6 +102,23 @@ class Space:
         self.queues[queue].totals[what] += 1
         if worker in self.workers:
             self.workers[worker].totals[what] += 1
+
+    def note(self, change: Change, job: StoredJob) -> None:
+        """Note what has become of a job that the caller did not name."""
+        self.consequences.append(Consequence(change, job.new.id, job.new.task, job.new.queue))
+
+    def remember(self, job: StoredJob, outcome: AttemptEnd, error: ErrorInfo | None = None) -> None:
+        """Enter the attempt that is over, or was with the job's end, in the history of the job."""
+        past = AttemptRecord(
+            number=job.attempt,
+            fence=job.fence,
+            started_at=job.started_at or 0.0,
+            ended_at=self.clock.wall() if job.ended_at is None else job.ended_at,
+            worker=job.worker,
+            outcome=outcome,
+            error=in_brief(error),
+        )
+        job.attempts = (*job.attempts, past)[-HISTORY:]
 
     # Keys.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 import msgspec
 
@@ -56,7 +56,8 @@ class MemoryStore(Store):
     def __init__(self, space: Space | None = None, clock: Clock | None = None) -> None:
         """Open a door to this space, or to a new one that goes by this clock."""
         self._space = Space(clock) if space is None else space
-        self._mailbox = Mailbox()
+        self._mailbox = Mailbox[Signal]()
+        self._watching: set[Mailbox[str]] = set()
         self._callers: set[IdleCaller] = set()
         self._looked = 0
         """How many jobs had come in line, in the whole space, when this object last asked for leases."""
@@ -76,7 +77,10 @@ class MemoryStore(Store):
         if self._closed:
             raise StoreUnavailable("this store object is closed: open another one")
         with LOCK:
+            happened = self._space.consequences = []
             yield self._space
+        if happened and self.on_consequences is not None:
+            self.on_consequences(happened)
 
     async def open(self) -> None:
         with self._step():
@@ -87,7 +91,10 @@ class MemoryStore(Store):
             self._closed = True
             for mailboxes in self._space.waiters.values():
                 mailboxes.discard(self._mailbox)
+            self._space.watchers -= self._watching
         self._mailbox.close()
+        for mailbox in self._watching:
+            mailbox.close()
         for caller in self._callers:
             caller.ring()
 
@@ -106,7 +113,9 @@ class MemoryStore(Store):
         with self._step() as space:
             return enqueueing.enqueue(space, jobs)
 
-    def enqueue_now(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    def enqueue_now(self, jobs: Sequence[NewJob]) -> list[Enqueued] | None:
+        if self.on_consequences is not None and any(job.after for job in jobs):
+            return None  # what comes of these is told on the event loop
         with self._step() as space:
             return enqueueing.enqueue(space, jobs)
 
@@ -255,6 +264,10 @@ class MemoryStore(Store):
         with self._step() as space:
             return reading.attributes(space, run_id, names)
 
+    async def blockers(self, job_id: str, limit: int = 50) -> list[str]:
+        with self._step() as space:
+            return reading.blockers(space, job_id, limit)
+
     async def queues(self) -> list[QueueInfo]:
         with self._step() as space:
             return reading.queues(space)
@@ -265,3 +278,26 @@ class MemoryStore(Store):
 
     def signals(self) -> AsyncIterator[Signal]:
         return self._mailbox.listen()
+
+    async def watched(self) -> bool:
+        with self._step() as space:
+            return bool(space.watchers)
+
+    async def publish(self, notes: Sequence[str]) -> None:
+        with self._step() as space:
+            for mailbox in space.watchers:
+                for note in notes:
+                    mailbox.post(note)
+
+    @asynccontextmanager
+    async def watch(self) -> AsyncIterator[AsyncIterator[str]]:
+        mailbox = Mailbox[str]()
+        with self._step() as space:
+            space.watchers.add(mailbox)
+            self._watching.add(mailbox)
+        try:
+            yield mailbox.listen()
+        finally:
+            self._watching.discard(mailbox)
+            with LOCK:
+                self._space.watchers.discard(mailbox)

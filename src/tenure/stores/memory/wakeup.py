@@ -6,11 +6,13 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from typing import Generic, TypeVar
 
 from tenure import patterns
-from tenure.stores.base import Signal
 
 __all__ = ["Bell", "IdleCaller", "Mailbox"]
+
+T = TypeVar("T")
 
 
 class Bell:
@@ -41,29 +43,29 @@ class IdleCaller(Bell):
         return patterns.serves(self._served, queue)
 
 
-class Mailbox:
-    """The signals for one store object. They are hints, so the oldest go when nobody listens."""
+class Mailbox(Generic[T]):
+    """What one store object is to hear. They are hints, so the oldest go when nobody listens."""
 
     def __init__(self) -> None:
-        self._signals: deque[Signal] = deque(maxlen=10_000)
+        self._hints: deque[T] = deque(maxlen=10_000)
         self._bell: Bell | None = None
         self._closed = False
 
-    def post(self, signal: Signal) -> None:
-        self._signals.append(signal)
+    def post(self, hint: T) -> None:
+        self._hints.append(hint)
         self._ring()
 
     def close(self) -> None:
         self._closed = True
         self._ring()
 
-    async def listen(self) -> AsyncIterator[Signal]:
-        """Give the signals as they come, those that waited here first, until the mailbox is closed."""
+    async def listen(self) -> AsyncIterator[T]:
+        """Give the hints as they come, those that waited here first, until the mailbox is closed."""
         # The bell hangs before the box is emptied: what is posted in between rings it.
         bell = self._bell = Bell()
         while not self._closed:
-            while self._signals:
-                yield self._signals.popleft()
+            while self._hints:
+                yield self._hints.popleft()
             await bell.wait()
 
     def _ring(self) -> None:

@@ -36,6 +36,10 @@ _FULL: Final = {"53100": "its disk is full", "53200": "it is out of memory"}
 _AWAY: Final = {"57P03", "53300", "53400", "25006", "55000", "55P03", "57014"}
 """Not now: it starts, has no connection left, is a replica, or has given up waiting for a lock."""
 
+_NOTED: Final = "TN010"
+_UNDONE: Final = "TN011"
+"""How many of those that came before still count."""
+
 _CUT: Final = ("08", "57P01", "57P02", "57P05")
 """The connection was ended, perhaps just after the commit."""
 
@@ -50,6 +54,9 @@ class Link:
 
     def __init__(self, address: Address) -> None:
         self.address = address
+        self.on_notes: Callable[[list[str]], None] | None = None
+        """Given what a step has told besides its answer, once it has been done: `parts/note.sql`."""
+
         self._closed = False
         self._begin()
         _links.add(self)
@@ -57,6 +64,7 @@ class Link:
     def _begin(self) -> None:
         self._idle: list[Connection] = []
         self._lent: set[Connection] = set()
+        self._notes: dict[Connection, list[str]] = {}
         self._room = asyncio.Semaphore(self.address.connections)
 
     async def fetch(self, statement: str, *values: object) -> list[Any]:
@@ -143,7 +151,7 @@ class Link:
         self._refuse_if_closed()
         try:
             async with asyncio.timeout(self.address.connect_timeout):
-                return await asyncpg.connect(
+                connection = await asyncpg.connect(
                     self.address.dsn,
                     timeout=self.address.connect_timeout + 1,  # ours comes first
                     statement_cache_size=0 if self.address.pooled else 100,
@@ -156,6 +164,14 @@ class Link:
             raise StoreUnavailable(self._said(refusal)) from refusal
         except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
             raise StoreUnavailable(self._said(error)) from error
+        connection.add_log_listener(self._note)
+        return connection
+
+    def _note(self, connection: Connection, message: Any) -> None:
+        if message.sqlstate == _NOTED:
+            self._notes.setdefault(connection, []).append(message.detail)
+        elif message.sqlstate == _UNDONE:
+            del self._notes.get(connection, [])[int(message.detail) :]
 
     async def close(self) -> None:
         """Let calls under way end, and then go of all connections; those that are lent are ended under the borrower's hands."""
@@ -191,12 +207,14 @@ class Link:
         try:
             answer = await action(connection)
         except Refusal as refusal:
+            self._notes.pop(connection, None)
             if connection.is_closed() or connection.is_in_transaction():
                 connection.terminate()
             else:
                 self._idle.append(connection)
             raise self._meaning(refusal) from refusal
         except BaseException as error:
+            self._notes.pop(connection, None)
             # Cancelled, too: an answer that nobody has read must not meet the next statement.
             connection.terminate()
             if isinstance(error, asyncpg.DataError):
@@ -207,6 +225,8 @@ class Link:
                 raise OutcomeUnknown(self._said(error)) from error
             raise
         self._idle.append(connection)
+        if self._notes and (notes := self._notes.pop(connection, None)) and self.on_notes is not None:
+            self.on_notes(notes)
         return answer
 
     def _meaning(self, refusal: Any) -> Exception:

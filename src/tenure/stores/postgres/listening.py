@@ -44,14 +44,14 @@ class Ear:
         """Whether notifications come through at the moment."""
         return self._probed.is_set()
 
-    async def open(self) -> None:
-        """Begin to listen, and wait until it is known whether that works; not for long."""
+    async def open(self, within: float = PROBE_WITHIN) -> None:
+        """Begin to listen, and wait until it is known whether that works; no longer than so many seconds."""
         if self._task is None:
             if self._link.address.pooled:
                 self._decided.set()
             self._task = asyncio.create_task(self._run(), name="tenure-listen")
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(PROBE_WITHIN):
+            async with asyncio.timeout(within):
                 await self._decided.wait()
 
     async def close(self) -> None:

@@ -11,14 +11,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import astuple, replace
 
 from tenure.errors import MissingAttribute
-from tenure.job import ErrorInfo, JobRecord, NewJob, Progress, State, Writes
+from tenure.job import AttemptEnd, AttemptRecord, ErrorInfo, JobRecord, NewJob, Progress, State, Writes
 from tenure.lease import Lease, Token
 from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, blocker_failed, failure_value, lost
 from tenure.stores.base import Enqueued, LeaseRequest, Totals
 
 __all__ = [
+    "are_alike",
     "check_starts",
     "dumps",
     "enqueued",
@@ -29,12 +31,14 @@ __all__ = [
     "stored",
     "text_of",
     "totals",
+    "whole",
     "written",
 ]
 
 _encode = msgspec.json.Encoder().encode
 _error = msgspec.json.Decoder(ErrorInfo).decode
 _progress = msgspec.json.Decoder(Progress).decode
+_attempt = msgspec.json.Decoder(tuple[int, int, float, float, str | None, AttemptEnd, str | None]).decode
 
 
 def dumps(value: object) -> str:
@@ -112,7 +116,20 @@ def written(writes: Writes | None) -> dict[str, Any]:
 
 def is_special(jobs: Sequence[NewJob]) -> bool:
     """Whether one of these jobs has a unique key, waits for others, or is a later step of a run."""
-    return any(job.unique is not None or job.after or job.run_id not in {None, job.id} for job in jobs)
+    return any(
+        job.unique is not None or job.after or (job.step is not None and job.step.run_id != job.id) for job in jobs
+    )
+
+
+def are_alike(jobs: Sequence[NewJob]) -> bool:
+    """Whether these jobs, of which none is special, differ in nothing but id and payload."""
+    first = astuple(jobs[0])
+    before, after = first[_AFTER_ID], first[_AFTER_PAYLOAD]
+    return all(fields[_AFTER_ID] == before and fields[_AFTER_PAYLOAD] == after for fields in map(astuple, jobs))
+
+
+_AFTER_ID = slice(1, NewJob.__struct_fields__.index("payload"))
+_AFTER_PAYLOAD = slice(_AFTER_ID.stop + 1, None)
 
 
 def check_starts(jobs: Sequence[NewJob]) -> None:
@@ -143,6 +160,20 @@ def record(row: Sequence[Any], now: float) -> JobRecord:
         ended_at, worker, None if lease_until is None else lease_until - now, _result(result), error_of(error),
         _progress(progress) if progress else None, blocked_by, _results(results), successor, on_timeout,
         tuple(reads) if reads else (),
+    )  # fmt: skip
+
+
+def whole(row: Any, now: float) -> JobRecord:
+    """Make the record of a row of the view `records`, with the attempts that come after it."""
+    job = record(row, now)
+    return replace(job, attempts=tuple(map(_remembered, row["attempts"]))) if row["attempts"] else job
+
+
+def _remembered(text: str) -> AttemptRecord:
+    """Read what `remembered` wrote."""
+    number, fence, started_at, ended_at, worker, outcome, error = _attempt(text)
+    return AttemptRecord(
+        number=number, fence=fence, started_at=started_at, ended_at=ended_at, worker=worker, outcome=outcome, error=error_of(error)
     )  # fmt: skip
 
 

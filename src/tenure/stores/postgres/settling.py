@@ -11,7 +11,7 @@ from tenure.errors import BlockerNotFound, MissingAttribute, UniqueConflict
 from tenure.job import NewJob, State, Writes
 from tenure.lifecycle import Finish, Park, Requeue
 from tenure.stores.base import LEASE_LOST, NOT_FOUND, OK, Settlement, Verdict, refused
-from tenure.stores.postgres.records import dumps, is_special, new_fields, stored, text_of, written
+from tenure.stores.postgres.records import are_alike, dumps, is_special, new_fields, stored, text_of, written
 
 __all__ = ["AGAIN", "completed", "ending", "in_words", "operated", "refusal", "values", "verdicts"]
 
@@ -127,14 +127,26 @@ def ending(step: Finish, payloads: list[bytes], *, known: bool = False) -> str:
             0 if known or is_special(step.children) or any(job.step for job in step.children) else len(step.children)
         )
         words["first"] = len(payloads) + 1
-        if plain:
-            words["plain"] = [new_fields(job) for job in coming[:plain]]
-        if coming[plain:]:
-            words["jobs"] = [new_fields(job) for job in coming[plain:]]
+        if plain and are_alike(step.children):
+            words |= {"alike": new_fields(step.children[0]), "ids": [job.id for job in step.children]}
+        elif plain:
+            words["plain"] = [new_fields(job) for job in step.children]
         payloads += [job.payload for job in coming]
+        if others := [new_fields(job) for job in coming[plain:]]:
+            words["jobs"] = others
+        if plain and step.successor is not None and _awaits(step.successor, step.children):
+            after = list(others[-1].pop("after"))
+            words["awaits"] = [] if after == words.get("ids") else after  # none: all that have come
     if step.successor is not None:
         words |= {"hands": True, "needs": _needed(step.successor, step.writes)}
     return dumps(words)
+
+
+def _awaits(successor: NewJob, children: Sequence[NewJob]) -> bool:
+    """Whether it waits, and for nothing but these."""
+    return (
+        bool(successor.after) and successor.unique is None and {job.id for job in children}.issuperset(successor.after)
+    )
 
 
 def _words(step: Requeue | Park) -> str:

@@ -8,7 +8,7 @@ import itertools
 import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from contextvars import Context
 from typing import Any
 
@@ -26,6 +26,8 @@ from tenure.options import Retention
 from tenure.stores.base import (
     STEP,
     UNCHANGED,
+    Change,
+    Consequence,
     Enqueued,
     Fact,
     Holding,
@@ -59,7 +61,9 @@ from tenure.stores.postgres.errands import Errands
 from tenure.stores.postgres.expressions import expressions
 from tenure.stores.postgres.link import Connection, KnownAlready, Link, Refusal
 from tenure.stores.postgres.listening import Ear
+from tenure.stores.postgres.notes import KIND, Notes
 from tenure.stores.postgres.records import (
+    are_alike,
     check_starts,
     dumps,
     enqueued,
@@ -70,6 +74,7 @@ from tenure.stores.postgres.records import (
     stored,
     text_of,
     totals,
+    whole,
 )
 from tenure.stores.postgres.transaction import JobsTransaction
 
@@ -101,6 +106,7 @@ ANSWERS: dict[str, AbortReason | Unchanged] = {
 _loads = msgspec.json.Decoder().decode
 _place = msgspec.json.Decoder(tuple[float, float, float]).decode
 _pulse = msgspec.json.Decoder(Pulse).decode
+_told = msgspec.json.Decoder(list[tuple[Change, str, str, str]]).decode
 
 
 class PostgresStore(Store):
@@ -123,6 +129,8 @@ class PostgresStore(Store):
         self._joiner = Joiner(self._enqueue)
         self._channel = f"tenure_{secrets.token_hex(8)}"
         self._ear = Ear(self._link, self._channel, self._heard)
+        self._notes = Notes(self._ear, self._channel, self._value)
+        self._link.on_notes = self._happened
         self._signals: deque[Signal] = deque(maxlen=10_000)
         self._signalled = asyncio.Event()
         self._waits: dict[int, asyncio.Event] = {}
@@ -158,6 +166,7 @@ class PostgresStore(Store):
     async def close(self) -> None:
         if self._closed:
             return
+        await self._notes.close()
         self._closed = True
         self._signalled.set()
         for woken in self._waits.values():
@@ -193,11 +202,18 @@ class PostgresStore(Store):
             with suppress(KnownAlready):
                 await self._fetch(single.ENQUEUE, self._now(), *single.values(jobs[0]))
                 return [Enqueued(jobs[0].id, State.WAITING)]
-        values = (self._now(), dumps([new_fields(job) for job in jobs]), [job.payload for job in jobs])
         special = is_special(jobs)
+        payloads = [job.payload for job in jobs]
+        starts = any(job.step for job in jobs)
+        if not special and not starts and are_alike(jobs):
+            with suppress(KnownAlready):
+                ids = [job.id for job in jobs]
+                await self._step("enqueue_alike", self._now(), dumps(new_fields(jobs[0])), ids, payloads)
+                return [Enqueued(id_, State.WAITING) for id_ in ids]
+        values = (self._now(), dumps([new_fields(job) for job in jobs]), payloads)
         if not special:
             with suppress(KnownAlready):
-                await self._step("enqueue_starts" if any(job.step for job in jobs) else "enqueue_new", *values)
+                await self._step("enqueue_starts" if starts else "enqueue_new", *values)
                 return [Enqueued(job.id, State.WAITING) for job in jobs]
         try:
             told = await self._step("enqueue_jobs", *values, special)
@@ -436,7 +452,7 @@ class PostgresStore(Store):
             self._check_open()
             return []
         rows = await self._fetch(_GET, self._now(), _ids(ids))
-        found = {job.id: job for row in rows if (job := record(row, row["now"]))}
+        found = {job.id: job for row in rows if (job := whole(row, row["now"]))}
         return [found.get(id_) for id_ in ids]
 
     async def search(self, search: Search) -> Page:
@@ -466,6 +482,9 @@ class PostgresStore(Store):
         asked = None if names is None else _ids(names)
         return dict(await self._step("get_attributes", *_ids([run_id]), asked))
 
+    async def blockers(self, job_id: str, limit: int = 50) -> list[str]:
+        return [row[0] for row in await self._step("get_blockers", *_ids([job_id]), limit)]
+
     async def queues(self) -> list[QueueInfo]:
         return [_queue_info(*row) for row in await self._step("list_queues")]
 
@@ -492,9 +511,33 @@ class PostgresStore(Store):
         await self._ready()
         await self._ear.open()
 
+    async def watched(self) -> bool:
+        return bool(await self._value("is_watched"))
+
+    async def publish(self, notes: Sequence[str]) -> None:
+        self._check_open()
+        await self._notes.publish(notes)
+
+    @asynccontextmanager
+    async def watch(self) -> AsyncIterator[AsyncIterator[str]]:
+        if self._address.pooled:
+            raise StoreError(
+                "nothing can be heard through a pooler: watch with the URL of the server itself, without pooled=true"
+            )
+        await self._ready()
+        async with self._notes.watch() as notes:
+            yield notes
+
+    def _happened(self, notes: Sequence[str]) -> None:
+        """Say what a step has told of jobs that nobody named."""
+        if self.on_consequences is not None:
+            self.on_consequences([Consequence(*told) for note in notes for told in _told(note)])
+
     def _heard(self, said: str) -> None:
         kind, _, rest = said.partition(" ")
-        if kind == "work":
+        if kind == KIND:
+            self._notes.heard(rest)
+        elif kind == "work":
             if (woken := self._waits.get(int(rest))) is not None:
                 woken.set()
         else:
@@ -540,7 +583,7 @@ class PostgresStore(Store):
             raise StoreUnavailable(f"the store at {self._address} has been closed")
 
 
-_GET = "SELECT *, {schema}.clock($1) AS now FROM {schema}.get_jobs($2)"
+_GET = "SELECT (w.job).*, w.attempts, {schema}.clock($1) AS now FROM {schema}.get_whole($2) AS w"
 # Tables are read inside the steps alone, which have their settings: to this statement they are two lists.
 _SEARCH = """
 WITH w AS MATERIALIZED (SELECT * FROM {schema}.walk($2, $3, $4, $5, $6, $7))

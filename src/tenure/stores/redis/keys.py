@@ -53,7 +53,9 @@ their seqs do, and every sorted set below that has places for members breaks its
 |----------------|------|---|
 | `worker:ID`    | hash | a worker as it described itself, its start, beat, pulse, channel and totals |
 | `failures:TASK`| zset | places of failed jobs of a task, by their end |
+| `history`      | hash | ref → the latest attempts of a job that did not succeed |
 | `signals:ID`   | –    | the channel of one store object |
+| `notes`        | –    | the channel of all who watch |
 """
 
 from __future__ import annotations
@@ -68,8 +70,8 @@ FAMILIES = ("line", "suspects", "scheduled", "blocked", "held", "expiring", "par
             "inbox", "worker", "failures", "signals", "flow", "attributes")  # fmt: skip
 """Keys of which there are many: of each queue, worker, task, flow or run one."""
 
-OF_FLOWS = ("flows", "current", "lookups", "found_by")
-"""Whole keys too, but not declared: a call that has nothing to do with flows would pay for it."""
+UNDECLARED = ("flows", "current", "lookups", "found_by", "history")
+"""Whole keys too: a call that has nothing to do with flows and failures would pay for declaring them."""
 
 
 class Keys:
@@ -82,6 +84,7 @@ class Keys:
 
         self.meta = self._prefix + "meta"
         self.arrivals = self._prefix + "arrivals"
+        self.notes = self._prefix + "notes"
 
     def marker(self, queue: str) -> str:
         return f"{self._prefix}marker:{queue}"
@@ -109,6 +112,6 @@ def _spell(name: re.Match[str]) -> str:
         return f"KEYS[{FIXED.index(name[1]) + 1}]"
     if name[1] in FAMILIES:
         return f"prefix .. '{name[1]}:'"
-    if name[1] in OF_FLOWS:
+    if name[1] in UNDECLARED:
         return f"prefix .. '{name[1]}'"
     raise ValueError(f"a script names a key that there is not: {name[0]}")

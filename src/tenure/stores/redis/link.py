@@ -134,6 +134,8 @@ class Link:
                 if said is None and asked:
                     raise StoreUnavailable(f"Redis at {wire.node} has said nothing for a while, not even when asked")
                 if asked := said is None:
+                    if await self._waiting.is_left(wire):
+                        raise StoreUnavailable(f"Redis at {wire.node} is no longer the master")
                     await wire.tell(packed("PING"))
                 elif said[0] == b"message":
                     yield said[2]

@@ -66,6 +66,10 @@ class Pool(Generic[W]):
             raise
         return wire, True
 
+    async def is_left(self, wire: W) -> bool:
+        """Whether the server of a connection, which still answers, is no longer the master."""
+        return await self._topology.has_left(wire.node, self._kind)
+
     async def give_back(self, wire: W) -> None:
         """Keep a connection whose last answer has been read for the next caller, or drop it if there are enough."""
         self._busy.discard(wire)

@@ -9,11 +9,26 @@ import msgspec
 
 from tenure.errors import InvalidOption
 from tenure.job import State
-from tenure.stores.base import Page, Pulse, QueueInfo, RunPage, RunRecord, RunSearch, Search, Totals, WorkerInfo
+from tenure.stores.base import (
+    Change,
+    Consequence,
+    Page,
+    Pulse,
+    QueueInfo,
+    RunPage,
+    RunRecord,
+    RunSearch,
+    Search,
+    Signal,
+    SignalKind,
+    Totals,
+    WorkerInfo,
+)
 from tenure.stores.redis.records import NUMBERS, described, id_of, ref_of
 from tenure.stores.redis.words import Word
 
 __all__ = [
+    "answer",
     "attributes",
     "page",
     "queue_info",
@@ -21,6 +36,7 @@ __all__ = [
     "run_record",
     "runs_words",
     "search_words",
+    "signals",
     "steps_page",
     "steps_words",
     "worker_info",
@@ -28,6 +44,26 @@ __all__ = [
 
 _worker = msgspec.json.Decoder(WorkerInfo).decode
 _pulse = msgspec.json.Decoder(Pulse).decode
+
+
+_TOLD = b"\0told"
+
+
+def answer(told: Any) -> tuple[Any, Sequence[Consequence]]:
+    """What a script has answered, and what it did to jobs that nobody named to it."""
+    if type(told) is not list or len(told) != 3 or told[0] != _TOLD:
+        return told, ()
+    _, asked, happened = told
+    each = zip(happened[::4], happened[1::4], happened[2::4], happened[3::4], strict=True)
+    return asked, [
+        Consequence(Change(how.decode()), id_of(ref), task.decode(), queue.decode()) for how, ref, task, queue in each
+    ]
+
+
+def signals(message: bytes) -> list[Signal]:
+    """What a message on the channel of a store object says."""
+    kind, _, ref = message.partition(b" ")
+    return [Signal(SignalKind(kind.decode()), id_of(ref))]
 
 
 def search_words(search: Search) -> list[Word]:

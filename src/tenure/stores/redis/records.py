@@ -22,12 +22,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from tenure.job import BlockerPolicy, ErrorInfo, JobRecord, Progress, State
+from tenure.job import AttemptEnd, AttemptRecord, BlockerPolicy, ErrorInfo, JobRecord, Progress, State
 from tenure.lease import Lease, Token
 from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, blocker_failed, failure_value, lost
 from tenure.stores.base import LeaseRequest
@@ -39,12 +38,13 @@ __all__ = [
     "STATES",
     "STEP",
     "Options",
+    "as_text",
     "described",
     "error_word",
     "id_of",
     "leased",
     "ref_of",
-    "ref_text",
+    "whole",
 ]
 
 STATES = (
@@ -91,15 +91,17 @@ def id_of(ref: bytes) -> str:
 _NIL = msgspec.Raw(b"\xc0")
 
 
-def ref_text(ref: bytes) -> msgspec.Raw:
-    """A ref in MessagePack, as text, which it is not: Lua knows no bytes there."""
-    size = len(ref)
-    head = (0xA0 | size).to_bytes() if size < 32 else b"\xda" + size.to_bytes(2)
-    return msgspec.Raw(head + ref)
+def as_text(data: bytes) -> msgspec.Raw:
+    """A ref, or other bytes, in MessagePack as text, which it is not: Lua knows no bytes there."""
+    size = len(data)
+    if size < 32:
+        return msgspec.Raw((0xA0 | size).to_bytes() + data)
+    head = b"\xda" + size.to_bytes(2) if size < 1 << 16 else b"\xdb" + size.to_bytes(4)
+    return msgspec.Raw(head + data)
 
 
 def _ref_in(text: bytes) -> bytes:
-    """The ref that is such a text, however long Lua or `ref_text` has made its head."""
+    """The ref that is such a text, however long Lua or `as_text` has made its head."""
     head = text[0]
     return text[1 if head < 0xC0 else 2 if head == 0xD9 else 3 :]
 
@@ -123,17 +125,11 @@ class Options(msgspec.Struct, omit_defaults=True):
     run: msgspec.Raw = _NIL
     """The ref of the run that the job is a step of, unless it begins that."""
 
-    def run_id(self, ref: bytes) -> str | None:
-        """The run that the job of this ref is a step of."""
+    def run_id(self, job_id: str) -> str | None:
+        """The run that the job of this id is a step of."""
         if self.flow is None:
             return None
-        return id_of(ref) if self.run is _NIL else _run_id(bytes(self.run))
-
-
-@lru_cache(maxsize=2048)
-def _run_id(text: bytes) -> str:
-    """The id of a run. A worker meets the same one again and again."""
-    return id_of(_ref_in(text))
+        return job_id if self.run is _NIL else id_of(_ref_in(bytes(self.run)))
 
 
 # Records.
@@ -173,6 +169,7 @@ _record = msgspec.msgpack.Decoder(Record).decode
 _error = msgspec.json.Decoder(ErrorInfo).decode
 _progress = msgspec.json.Decoder(Progress).decode
 _failure = msgspec.msgpack.Decoder(list[str]).decode
+_past = msgspec.msgpack.Decoder(list[tuple[int, int, float, float, str | None, str, str | None]]).decode
 _json = msgspec.json.Encoder().encode
 
 
@@ -182,6 +179,28 @@ def described(told: Sequence[Any] | None) -> JobRecord | None:
         return None
     ref, stored, record, left, open_edges, edges = told
     return _job(ref, stored, record, None if left is None else float(left), int(open_edges), edges)
+
+
+def whole(told: Sequence[Any] | None, history: bytes | None) -> JobRecord | None:
+    """The same with the attempts that are remembered of it."""
+    job = described(told)
+    if job is None or history is None:
+        return job
+    return msgspec.structs.replace(job, attempts=tuple(_attempt(*entry) for entry in _past(history)))
+
+
+def _attempt(
+    number: int, fence: int, started_at: float, ended_at: float, worker: str | None, how: str, error: str | None
+) -> AttemptRecord:
+    return AttemptRecord(
+        number=number,
+        fence=fence,
+        started_at=started_at,
+        ended_at=ended_at,
+        worker=worker,
+        outcome=AttemptEnd(how),
+        error=None if error is None else _error_of(error),
+    )
 
 
 def leased(
@@ -201,14 +220,17 @@ def leased(
     new = _stored(stored)
     options = new.options
     number = 0 if ref.startswith(_TEXT) else int.from_bytes(ref)
-    attributes = None
+    job_id, attributes = id_of(ref), None
     if options.flow is not None:
-        attributes = {name: text.decode() for name, text in zip(options.reads, given, strict=False) if text is not None}
+        attributes = {}
+        if given:
+            read = zip(options.reads, given, strict=True)
+            attributes = {name: value.decode() for name, value in read if value is not None}
     if record is None:
         job = JobRecord(
-            id_of(ref), new.task, new.queue, State.RUNNING, new.payload, options.raw, new.priority, new.number, None,
+            job_id, new.task, new.queue, State.RUNNING, new.payload, options.raw, new.priority, new.number, None,
             new.created_at, 1, 0, 1, 0, options.max_attempts, options.max_losses, None, None, None, options.tags, None,
-            None if attributes is None else options.run_id(ref), now, None, request.worker, request.ttl, None, None,
+            None if attributes is None else options.run_id(job_id), now, None, request.worker, request.ttl, None, None,
             None, 0, (), None, None, options.reads, attributes,
         )  # fmt: skip
         return Lease(job, Token(1, request.nonce), request.ttl, solo=False, number=number)
@@ -247,11 +269,12 @@ def _joined(
         result = None
     parked, on_timeout, successor = _parking(state, bytes(record.parked))
     blocked_by = open_edges + parked if state is State.BLOCKED else 0
+    job_id = id_of(ref)
     return JobRecord(
-        id_of(ref), new.task, new.queue, state, new.payload, options.raw, new.priority, record.seq, record.run_at,
+        job_id, new.task, new.queue, state, new.payload, options.raw, new.priority, record.seq, record.run_at,
         new.created_at, record.attempt, record.losses, record.fence, record.misses, options.max_attempts,
         options.max_losses, options.lease, options.keep, expires_at, options.tags, options.unique,
-        options.run_id(ref), record.started_at, record.ended_at, record.worker, lease_left, result,
+        options.run_id(job_id), record.started_at, record.ended_at, record.worker, lease_left, result,
         None if record.error is None else _error_of(record.error), progress, blocked_by,
         tuple(map(_given, edges)) if edges else (), successor, on_timeout, options.reads, attributes,
     )  # fmt: skip

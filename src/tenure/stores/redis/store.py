@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -39,27 +37,24 @@ from tenure.stores.base import (
     Search,
     Settlement,
     Signal,
-    SignalKind,
     Store,
     Verdict,
     WorkerInfo,
 )
 from tenure.stores.joining import Joiner
-from tenure.stores.redis import enqueueing, health, reading, settling
+from tenure.stores.redis import enqueueing, health, noting, reading, settling
 from tenure.stores.redis.address import Address
+from tenure.stores.redis.ear import Ear
 from tenure.stores.redis.keys import Keys
 from tenure.stores.redis.link import Link
-from tenure.stores.redis.records import described, error_word, id_of, leased, ref_of
+from tenure.stores.redis.records import described, error_word, id_of, leased, ref_of, whole
 from tenure.stores.redis.scripts import scripts
 from tenure.stores.redis.words import Word, new_words, nonce_word, token_word
 
 __all__ = ["RedisStore"]
 
-LAYOUT = 2
+LAYOUT = 3
 """The newest version of `keys.py` and `records.py` that this Tenure knows."""
-
-LISTENING_WITHIN = 1.0
-"""Seconds that a call waits for its channel to be open. Without it the call still does what it says, and hints are lost."""
 
 REASONS = {-1: AbortReason.NOT_FOUND, 5: AbortReason.CANCELLED, 3: AbortReason.COMPLETED, 4: AbortReason.COMPLETED, 6: AbortReason.COMPLETED}  # fmt: skip
 """Why a holder must let its job go, by the state that the job is in now; in any other it is taken."""
@@ -83,11 +78,8 @@ class RedisStore(Store):
         self._closed = False
         self._joiner = Joiner(self._enqueue)
         self._channel = secrets.token_hex(8)
-        self._listening: asyncio.Task[None] | None = None
-        self._hearing = asyncio.Event()
-        self._hearings = 0
-        self._signals: deque[Signal] = deque(maxlen=10_000)
-        self._signalled = asyncio.Event()
+        self._ear = Ear(self._link, self._keys.channel(self._channel), reading.signals)
+        self._watching: set[Ear[str]] = set()
 
     @classmethod
     def from_url(cls, url: str) -> RedisStore:
@@ -116,10 +108,9 @@ class RedisStore(Store):
         if self._closed:
             return
         self._closed = True
-        self._signalled.set()
-        if self._listening is not None:
-            self._listening.cancel()
-            await asyncio.gather(self._listening, return_exceptions=True)
+        await self._ear.close()
+        for ear in tuple(self._watching):
+            await ear.close()
         await self._link.close()
 
     async def layout(self) -> Layout:
@@ -144,12 +135,14 @@ class RedisStore(Store):
     async def _enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         return enqueueing.answers(jobs, await self._run("enqueue", enqueueing.words(jobs)))
 
-    def enqueue_now(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    def enqueue_now(self, jobs: Sequence[NewJob]) -> list[Enqueued] | None:
         self._check_open()
+        if self.on_consequences is not None and any(job.after for job in jobs):
+            return None  # whose blockers may have failed: that is told on the loop
         if not self._opened:
             self._check(self._link.run_now(scripts["open"], self._words(LAYOUT)))
         told = self._link.run_now(scripts["enqueue"], self._words(*enqueueing.words(jobs)))
-        return enqueueing.answers(jobs, told)
+        return enqueueing.answers(jobs, reading.answer(told)[0])
 
     async def take_in(self, queues: Sequence[str], limit: int = STEP, *, entry_limit: int = ENTRY_LIMIT) -> int:
         taken = 0
@@ -275,16 +268,20 @@ class RedisStore(Store):
         return purged
 
     async def prune(self, default: Retention, queues: Mapping[str, Retention], limit: int = STEP) -> int:
-        words: list[Word] = [limit, *_retention(default)]
+        words: list[Word] = [*_retention(default)]
         for queue, retention in queues.items():
             words += (queue, *_retention(retention))
-        pruned: int = await self._run("prune", words)
+        pruned, more = 0, 1
+        while more and pruned < limit:
+            went, more = await self._run("prune", (limit - pruned, *words))
+            pruned += went
         return pruned
 
     # Readers.
 
     async def get(self, ids: Sequence[str]) -> list[JobRecord | None]:
-        return [described(told) for told in await self._run("get", [ref_of(id_) for id_ in ids])]
+        told, histories = await self._run("get", [ref_of(id_) for id_ in ids])
+        return list(map(whole, told, histories))
 
     async def search(self, search: Search) -> Page:
         return reading.page(await self._run("search", reading.search_words(search)))
@@ -307,6 +304,9 @@ class RedisStore(Store):
         found = await self._link.command("HMGET", key, *names) if names else ()
         return reading.attributes([word for pair in zip(names, found, strict=True) for word in pair])
 
+    async def blockers(self, job_id: str, limit: int = 50) -> list[str]:
+        return [id_of(ref) for ref in await self._run("blockers", (ref_of(job_id), limit))]
+
     async def queues(self) -> list[QueueInfo]:
         found = [reading.queue_info(*told) for told in await self._run("queues", ())]
         return sorted(found, key=lambda queue: queue.name)
@@ -318,34 +318,39 @@ class RedisStore(Store):
 
     @property
     def hearing(self) -> int:
-        return self._hearings
+        return self._ear.begun
 
     async def signals(self) -> AsyncIterator[Signal]:
         await self._listen()
-        while not self._closed:
-            while self._signals:
-                yield self._signals.popleft()
-            self._signalled.clear()
-            await self._signalled.wait()
+        async for signal in self._ear.heard():
+            yield signal
 
     async def _listen(self) -> None:
         """Let this object's channel be open, so that what happens from now on is heard."""
         self._check_open()
-        if self._listening is None:
-            self._listening = asyncio.create_task(self._hear(), name="tenure-signals")
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LISTENING_WITHIN):
-                await self._hearing.wait()
+        await self._ear.listen()
 
-    async def _hear(self) -> None:
-        async for message in self._link.listen(self._keys.channel(self._channel)):
-            if message is None:
-                self._hearings += 1
-                self._hearing.set()
-                continue
-            kind, _, ref = message.partition(b" ")
-            self._signals.append(Signal(SignalKind(kind.decode()), id_of(ref)))
-            self._signalled.set()
+    # Telling others.
+
+    async def watched(self) -> bool:
+        self._check_open()
+        return await noting.watched(self._link, self._keys.notes)
+
+    async def publish(self, notes: Sequence[str]) -> None:
+        self._check_open()
+        await noting.publish(self._link, self._keys.notes, notes)
+
+    @asynccontextmanager
+    async def watch(self) -> AsyncIterator[AsyncIterator[str]]:
+        self._check_open()
+        ear = Ear(self._link, self._keys.notes, noting.read)
+        self._watching.add(ear)
+        try:
+            await ear.listen()
+            yield ear.heard()
+        finally:
+            self._watching.discard(ear)
+            await ear.close()
 
     # Scripts.
 
@@ -353,7 +358,10 @@ class RedisStore(Store):
         self._check_open()
         if not self._opened:
             await self.open()
-        return await self._link.run(scripts[script], self._words(*words))
+        answer, consequences = reading.answer(await self._link.run(scripts[script], self._words(*words)))
+        if consequences and self.on_consequences is not None:
+            self.on_consequences(consequences)
+        return answer
 
     def _words(self, *words: Word) -> tuple[Word, ...]:
         return ("" if self._clock is None else repr(self._clock.wall()), *words)

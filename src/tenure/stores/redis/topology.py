@@ -49,6 +49,16 @@ class Topology:
         if self._master == node:
             self._master = None
 
+    async def has_left(self, node: Node, connect: Callable[[Address, Node], Wire]) -> bool:
+        """Whether somebody knows another master than this one by now; for those who ask it nothing, and so are never refused."""
+        try:
+            found = node if self.fixed else await self._ask(connect)
+        except StoreUnavailable:
+            return False
+        if found != node and self._master == node:
+            self._master = found
+        return found != node
+
     async def _ask(self, connect: Callable[[Address, Node], Wire]) -> Node:
         reasons = []
         for guide in self._guides:

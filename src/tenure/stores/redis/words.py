@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 
 import msgspec
 
-from tenure.job import NewJob, RunStep, State, Writes
+from tenure.job import ErrorInfo, NewJob, RunStep, State, Writes, in_brief
 from tenure.lease import Lease, Token
 from tenure.lifecycle import Finish, Park, Requeue, Transition
-from tenure.stores.redis.records import NUMBERS, READS, SPECIAL, STEP, Options, error_word, ref_of, ref_text
+from tenure.stores.redis.records import NUMBERS, READS, SPECIAL, STEP, Options, as_text, error_word, ref_of
 
 __all__ = ["Word", "new_words", "nonce_word", "ref_of_lease", "step_words", "token_word"]
 
@@ -62,29 +62,29 @@ def _new_step_words(job: NewJob, step: RunStep, written: Collection[str] = ()) -
     """
     writes, begins = step.writes or _NO_WRITES, step.run_id == job.id
     names, values = _written(writes) if step.writes is not None else (None, [])
-    needs = step.needs and (*[name for name in step.needs if name not in written and name not in writes.attributes],)
-    run = [] if begins else [_ref_of_run(step.run_id)]
-    if (
-        _special(job)
-        or job.raw
-        or job.delay
-        or job.run_at is not None
-        or job.unique_raises
-        or values
-        or len(job.payload) > 2
-    ):
-        before, after, head = _step_shape(job, step, needs, names, begins)
-    else:
+    needs = _unwritten(step.needs, {*written, *writes.attributes})
+    run = [] if begins else [ref_of(step.run_id)]
+    if not values and _is_plain_step(job):
         before, after, head = _plain_step_shape(
             job.task, job.queue, job.priority, job.payload, job.tags, job.max_attempts, job.max_losses,
             step.flow, step.reads, needs, begins,
         )  # fmt: skip
-    stored = before if begins else before + ref_text(run[0]) + after
+    else:
+        before, after, head = _step_shape(job, step, needs, names, begins)
+    stored = before if begins else before + as_text(run[0]) + after
     return [ref_of(job.id), stored, head, *map(ref_of, job.after), *run, *values]
 
 
-_ref_of_run = lru_cache(maxsize=2048)(ref_of)
-"""Those who hand over do so for the same run again and again."""
+def _is_plain_step(job: NewJob) -> bool:
+    """Whether there is no more to it than to many others."""
+    return not (
+        _special(job) or job.raw or job.delay or job.run_at is not None or job.unique_raises or len(job.payload) > 2
+    )
+
+
+def _unwritten(needs: tuple[str, ...], written: Collection[str]) -> tuple[str, ...]:
+    """Of the attributes that a step needs those that do not come with it."""
+    return needs and (*[name for name in needs if name not in written],)
 
 
 def _step_shape(
@@ -167,24 +167,58 @@ def step_words(step: Transition) -> list[Word]:
         return _hand_over_words(step)
     match step:
         case Finish(state, result, error, children):
-            word = _FINISH + b"".join(map(_pack, (NUMBERS[state], result, error_word(error), len(children))))
+            about = (NUMBERS[state], result, error_word(error), len(children), _brief_word(error))
+            word = _FINISH + b"".join(map(_pack, about))
             return [word, *(word for child in children for word in new_words(child))]
         case Requeue(delay, run_at, counts, front, missed, error):
-            return [_REQUEUE + b"".join(map(_pack, (delay, run_at, counts, front, missed, error_word(error))))]
+            why = (error_word(error), _brief_word(error))
+            return [_REQUEUE + b"".join(map(_pack, (delay, run_at, counts, front, missed, *why)))]
         case Park(timeout, on_timeout):
             return [_PARK + _pack(timeout) + _pack(on_timeout)]
+
+
+def _brief_word(error: ErrorInfo | None) -> str | None:
+    """An error as it is remembered with the attempt, if that is another than the job has."""
+    brief = in_brief(error)
+    return None if brief is error else error_word(brief)
 
 
 def _hand_over_words(step: Finish) -> list[Word]:
     """A success that writes to its run or hands over. Of those that are alike the first word is."""
     writes, successor = step.writes or _NO_WRITES, step.successor
+    if successor is not None and not step.children and not writes.lookups and _is_plain_step(successor):
+        return _plain_hand_over_words(step.result, writes.attributes, successor)
     names, values = _written(writes)
-    about = _pack((step.result, len(step.children), names, bool(writes.lookups), successor is not None))
     # As it stands in the array, behind the byte that says how long that is.
-    words: list[Word] = [_HAND_OVER + about[1:], *values]
+    about = _pack((step.result, len(step.children), names, bool(writes.lookups), successor is not None))[1:]
+    words: list[Word] = [_HAND_OVER + about, *values]
     for child in step.children:
         words += new_words(child)
     if successor is not None:
         assert successor.step is not None, "a successor is a step of its run"
         words += _new_step_words(successor, successor.step, writes.attributes)
     return words
+
+
+def _plain_hand_over_words(result: str | None, attributes: Mapping[str, str], successor: NewJob) -> list[Word]:
+    """A hand-over as nearly all of them are: all but the values, the successor's ref and its run is in the first word."""
+    step = successor.step
+    assert step is not None, "a successor is a step of its run"
+    word = _plain_hand_over(
+        result, (*attributes,), successor.task, successor.queue, successor.priority, successor.payload, successor.tags,
+        successor.max_attempts, successor.max_losses, step.flow, step.reads, step.needs,
+    )  # fmt: skip
+    return [word, *attributes.values(), ref_of(successor.id), ref_of(step.run_id)]
+
+
+@lru_cache(maxsize=1000)
+def _plain_hand_over(
+    result: str | None, names: tuple[str, ...], task: str, queue: str, priority: int, payload: bytes, tags: tuple[str, ...],
+    max_attempts: int | None, max_losses: int, flow: str, reads: tuple[str, ...], needs: tuple[str, ...],
+) -> bytes:  # fmt: skip
+    """That word."""
+    missing = _unwritten(needs, names)
+    shape = _plain_step_shape(
+        task, queue, priority, payload, tags, max_attempts, max_losses, flow, reads, missing, begins=False
+    )
+    return _HAND_OVER + _pack((result, 0, names or None, False, True, *map(as_text, shape)))[1:]

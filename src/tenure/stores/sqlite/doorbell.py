@@ -17,6 +17,7 @@ import random
 import secrets
 import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import Enum
 from itertools import count
 from pathlib import Path
 
@@ -26,13 +27,24 @@ from tenure.patterns import serves
 from tenure.stores.base import Signal
 from tenure.stores.sqlite.transaction import Transaction
 
-__all__ = ["Doorbell", "Doorbells"]
+__all__ = ["Delivery", "Doorbell", "Doorbells"]
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[Signal]).decode
 
 SIGNALS_EACH = 500
 """Signals in one datagram: well below the smallest limit of a Unix socket (200 kB)."""
+
+
+class Delivery(Enum):
+    """What became of a message."""
+
+    DONE = "done"
+    FULL = "full"
+    """Its receiver does not keep up."""
+
+    LOST = "lost"
+    """There is no receiver, or no way to it."""
 
 
 class Doorbells:
@@ -52,6 +64,14 @@ class Doorbells:
         if os.path.isdir("/proc/self/fd"):
             return f"/proc/self/fd/{self._folder_descriptor}/{name}"
         return str(self.folder / name)
+
+    def put_up(self, bell: socket.socket, name: str) -> None:
+        """Let a bell be rung under this name."""
+        try:
+            bell.bind(self.address(name))
+        except FileNotFoundError:
+            self.renew()
+            bell.bind(self.address(name))
 
     def renew(self) -> None:
         """Make the folder again, which somebody has deleted."""
@@ -75,7 +95,7 @@ class Doorbells:
             told.setdefault(bell, []).append(signal)
         for bell, signals in told.items():
             for start in range(0, len(signals), SIGNALS_EACH):
-                self._send(bell, _encode(signals[start : start + SIGNALS_EACH]))
+                self.send(bell, _encode(signals[start : start + SIGNALS_EACH]))
 
     def _wake(self, queue: str, number: int) -> None:
         try:
@@ -90,7 +110,7 @@ class Doorbells:
             if (
                 serves(patterns.split(","), queue)
                 and self._take(mark)
-                and self._send(waiter.partition(".")[0], os.fsencode(waiter))
+                and self.send(waiter.partition(".")[0], os.fsencode(waiter)) is Delivery.DONE
             ):
                 number -= 1
 
@@ -101,30 +121,44 @@ class Doorbells:
             return False  # somebody else woke it, it found work by itself, or it is not ours to take
         return True
 
-    def _send(self, bell: str, message: bytes) -> bool:
+    def send(self, bell: str, message: bytes) -> Delivery:
+        """Ring a bell, with a message; nothing is waited for."""
         if self._socket is None:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
-            self._socket.sendto(message, self.address(bell))
-        except (ConnectionRefusedError, FileNotFoundError):
-            with contextlib.suppress(OSError):
-                os.unlink(self.folder / bell)  # its owner died without taking it down
-            return False
+            try:
+                self._socket.sendto(message, self.address(bell))
+            except FileNotFoundError:
+                if not os.path.lexists(self.folder / bell):
+                    return Delivery.LOST
+                self.renew()  # the folder that we hold open was deleted, and another made
+                self._socket.sendto(message, self.address(bell))
+        except ConnectionRefusedError:
+            self.take_down(bell)  # its owner died
+            return Delivery.LOST
+        except BlockingIOError:
+            return Delivery.FULL
         except OSError:
-            return False  # full, or no folder: the change counter is beneath
-        return True
+            return Delivery.LOST  # no folder: the change counter is beneath
+        return Delivery.DONE
+
+    def take_down(self, bell: str) -> None:
+        """Remove a bell, unless somebody has done so."""
+        with contextlib.suppress(OSError):
+            os.unlink(self.folder / bell)
 
     def sweep(self) -> None:
         """Take down the doorbells of processes that died."""
         with contextlib.suppress(OSError):
-            dead = {name for name in os.listdir(self.folder) if name != "idle" and not self._lives(name)}
+            dead = {name for name in os.listdir(self.folder) if name != "idle" and not self.lives(name)}
             for name in dead:
-                os.unlink(self.folder / name)
+                self.take_down(name)
             for mark in os.listdir(self.idle):
                 if mark.partition(".")[0] in dead:
                     self._take(mark)
 
-    def _lives(self, bell: str) -> bool:
+    def lives(self, bell: str) -> bool:
+        """Whether the owner of a bell does."""
         # To connect says no more than that: a message could fill the queue of one who is busy.
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as probe:
             try:
@@ -165,11 +199,7 @@ class Doorbell:
 
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         with contextlib.suppress(OSError):
-            try:
-                self._socket.bind(bells.address(self.name))
-            except FileNotFoundError:
-                bells.renew()
-                self._socket.bind(bells.address(self.name))
+            bells.put_up(self._socket, self.name)
             self._loop.add_reader(self._socket, self._rung)
             self.works = True
             bells.sweep()
@@ -202,8 +232,7 @@ class Doorbell:
         """Take the bell down."""
         self._loop.remove_reader(self._socket)
         self._socket.close()
-        with contextlib.suppress(OSError):
-            os.unlink(self._bells.folder / self.name)
+        self._bells.take_down(self.name)
 
     def _rung(self) -> None:
         with contextlib.suppress(BlockingIOError):

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from tenure.job import BlockerPolicy, ErrorInfo, State
 from tenure.lifecycle import blocker_failed, failure_value
-from tenure.stores.base import SignalKind
+from tenure.stores.base import Change, SignalKind
 from tenure.stores.sqlite.rows import Facts, dumps, error_of, facts, whole
 from tenure.stores.sqlite.transaction import Transaction
 
@@ -152,6 +152,7 @@ def follow(
         for job in facts(tx, failing).values() if failing else ():
             why = blocker_failed(failing[job.id], how)
             following.append((_finish(tx, job, State.FAILED, None, why), State.FAILED, None, why))
+            tx.note(Change.FAILED, job.id, job.task, job.queue)
             failed.append(job)
     return failed
 
@@ -171,13 +172,15 @@ def _unblock(tx: Transaction, dependents: Sequence[str], *, new: bool = False) -
     closed = Counter(reversed(dependents))
     left = {row[0]: row for row in tx.all("unblock", dumps(list(closed.items())))}
     for dependent in reversed(closed):
-        _, state, blocked_by, run_at, queue = left[dependent]
+        _, state, blocked_by, run_at, queue, task = left[dependent]
         if blocked_by or state != State.BLOCKED:
             continue
         due = run_at is None or run_at <= tx.wall
         tx.run("join_line", dependent, tx.seq(1) if due and not new else None, None if due else run_at)
         tx.moved(queue, "blocked", "waiting" if due else "scheduled")
         tx.came_in_line(queue)
+        if not new:
+            tx.note(Change.UNBLOCKED, dependent, task, queue)
 
 
 def drop_unkept(tx: Transaction, jobs: Sequence[Facts]) -> None:

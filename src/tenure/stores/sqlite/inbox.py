@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from tenure.inbox import read
 from tenure.job import ErrorInfo, NewJob, State
+from tenure.stores.base import Change
 from tenure.stores.sqlite.ending import end
 from tenure.stores.sqlite.enqueueing import enqueue
-from tenure.stores.sqlite.rows import facts
+from tenure.stores.sqlite.rows import dumps, facts
 from tenure.stores.sqlite.transaction import Transaction
 
 __all__ = ["take_in"]
@@ -33,11 +34,13 @@ def take_in(tx: Transaction, queues: Sequence[str], limit: int, entry_limit: int
 
 
 def _enqueue(tx: Transaction, entries: Sequence[tuple[NewJob, ErrorInfo | None]]) -> None:
-    jobs = [job for job, _ in entries]
     # Entries of one id may differ in all else: the second has to find what the first has become.
-    together = len({job.id for job in jobs}) == len(jobs)
-    for batch in [jobs] if together else [[job] for job in jobs]:
-        enqueue(tx, batch)
-    for job, error in entries:
-        if error is not None:
-            end(tx, facts(tx, [job.id])[job.id], State.BROKEN, error=error)
+    together = len({job.id for job, _ in entries}) == len(entries)
+    for batch in [entries] if together else [[entry] for entry in entries]:
+        known = set(tx.array("known_jobs", dumps([job.id for job, _ in batch])))
+        answers = enqueue(tx, [job for job, _ in batch])
+        for (job, error), answer in zip(batch, answers, strict=True):
+            if error is not None:
+                end(tx, facts(tx, [job.id])[job.id], State.BROKEN, error=error)
+            if job.id not in known and not answer.duplicate:
+                tx.note(Change.ENQUEUED if error is None else Change.BROKEN, job.id, job.task, job.queue)

@@ -8,10 +8,11 @@ from typing import Any
 
 import msgspec
 
-from tenure.job import ErrorInfo, JobRecord, State
+from tenure.job import AttemptEnd, ErrorInfo, JobRecord, State
 from tenure.lease import AbortReason, Lease, Token
 from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, after_loss, kept_reason, lost
-from tenure.stores.base import Leased, LeaseRequest, Reaped, Renewal, SignalKind
+from tenure.stores.base import Change, Leased, LeaseRequest, Reaped, Renewal, SignalKind
+from tenure.stores.sqlite.attempts import remember
 from tenure.stores.sqlite.ending import end
 from tenure.stores.sqlite.rows import Facts, dumps, facts, loads
 from tenure.stores.sqlite.transaction import Transaction
@@ -122,6 +123,7 @@ def _cancel_expired(tx: Transaction, queue: str) -> None:
         # The end of one may have been the end of the next, which waited for it.
         job = facts(tx, [expired]).get(expired)
         if job is not None and not State(job.state).final:
+            tx.note(Change.EXPIRED, job.id, job.task, job.queue)
             end(tx, job, State.CANCELLED, error=EXPIRED)
 
 
@@ -179,11 +181,13 @@ def reap(tx: Transaction, queues: Sequence[str], limit: int) -> list[Reaped]:
 def _unpark(tx: Transaction, job: Facts) -> None:
     """End the wait of a job that nobody has completed in time."""
     if job.on_timeout is None:
+        tx.note(Change.FAILED, job.id, job.task, job.queue)
         end(tx, job, State.FAILED, error=WAIT_TIMEOUT)
         return
     tx.run("unpark_job", job.id, tx.seq(1))
     tx.moved(job.queue, "blocked", "waiting")
     tx.came_in_line(job.queue)
+    tx.note(Change.OVERDUE, job.id, job.task, job.queue)
 
 
 def retire(tx: Transaction, worker: str, limit: int, reason: str | None) -> list[Reaped]:
@@ -199,11 +203,13 @@ def _lose(tx: Transaction, job: Facts, reason: str = "") -> Reaped:
     loss = after_loss(job.losses, job.max_losses, bool(job.solo))
     tx.total("lost", job.queue, job.worker)
     tx.tell_holder(job.worker, SignalKind.TAKEN, job.id)
+    error = lost(loss.losses, reason)
+    remember(tx, [(job.number, job.fence, AttemptEnd.LOST, error)])
     if loss.failed:
         tx.run("note_loss", job.id, loss.losses)
-        end(tx, job, State.FAILED, error=lost(loss.losses, reason), by=job.worker)
+        end(tx, job, State.FAILED, error=error, by=job.worker)
     else:
-        tx.run("lose_job", job.id, loss.losses, dumps(lost(loss.losses, reason)))
+        tx.run("lose_job", job.id, loss.losses, dumps(error))
         tx.moved(job.queue, "running", "waiting")
         tx.came_in_line(job.queue)
     return Reaped(job.id, job.queue, job.task, job.worker, loss.losses, loss.failed)

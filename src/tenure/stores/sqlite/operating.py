@@ -8,11 +8,12 @@ from typing import Any
 
 from tenure.checks import Duration, seconds
 from tenure.errors import HasDependents
-from tenure.job import State
+from tenure.job import AttemptEnd, State
 from tenure.lifecycle import Finish
 from tenure.options import Retention
 from tenure.stores.base import NOT_FOUND, OK, SignalKind, Verdict, refused
 from tenure.stores.sqlite import ending, settling
+from tenure.stores.sqlite.attempts import remember
 from tenure.stores.sqlite.ending import end
 from tenure.stores.sqlite.rows import Facts, dumps, facts, meant, whole
 from tenure.stores.sqlite.transaction import Transaction
@@ -38,6 +39,7 @@ def _cancel(tx: Transaction, job: Facts) -> Verdict:
     if state.final:
         return refused("it is final already", state=state)
     if state is State.RUNNING:
+        remember(tx, [(job.number, job.fence, AttemptEnd.CANCELLED, None)])
         tx.tell_holder(job.worker, SignalKind.CANCELLED, job.id)
     end(tx, job, State.CANCELLED)
     return OK
@@ -79,6 +81,8 @@ def _retry(tx: Transaction, job: Facts) -> Verdict:
     for each in reopened:
         if each.waited:
             tx.run("forget_waited", each.id)
+    if state is State.SUCCEEDED and job.nonce is not None:
+        remember(tx, [(job.number, job.fence, AttemptEnd.SUCCEEDED, None)])
     tx.run("revive_job", job.id, len(blockers), None if blockers else tx.seq(1))
     tx.moved(job.queue, state, "blocked" if blockers else "waiting")
     if not blockers:

@@ -12,10 +12,11 @@ import msgspec
 from tenure.errors import InvalidOption
 from tenure.job import JobRecord, State
 from tenure.stores.base import Page, Pulse, QueueInfo, Search, WorkerInfo
+from tenure.stores.sqlite.attempts import histories
 from tenure.stores.sqlite.rows import RECORD_COLUMNS, dumps, loads, records, totals
 from tenure.stores.sqlite.transaction import Row, Transaction
 
-__all__ = ["get", "queues", "search", "wait", "workers"]
+__all__ = ["blockers", "get", "queues", "search", "wait", "workers"]
 
 _pulse = msgspec.json.Decoder(Pulse).decode
 _decode_place = msgspec.json.Decoder(tuple[float, ...]).decode
@@ -26,8 +27,19 @@ LOOK_AT = 2000
 
 def get(tx: Transaction, ids: Sequence[str]) -> list[JobRecord | None]:
     """Read jobs whole."""
-    found = {job.id: job for job in records(tx, tx.all("get_jobs", dumps(ids)))}
+    found = _read(tx, ids)
+    for id_, attempts in histories(tx, ids).items():
+        found[id_] = msgspec.structs.replace(found[id_], attempts=tuple(attempts))
     return [found.get(id_) for id_ in ids]
+
+
+def _read(tx: Transaction, ids: Sequence[str]) -> dict[str, JobRecord]:
+    return {job.id: job for job in records(tx, tx.all("get_jobs", dumps(ids)))}
+
+
+def blockers(tx: Transaction, job_id: str, limit: int) -> list[str]:
+    """What a blocked job still waits for."""
+    return [blocker for (blocker,) in tx.all("blockers", job_id, limit)]
 
 
 def wait(tx: Transaction, ids: Sequence[str], bell: str) -> dict[str, JobRecord | None]:
@@ -44,12 +56,12 @@ def wait(tx: Transaction, ids: Sequence[str], bell: str) -> dict[str, JobRecord 
 
 def _meant(tx: Transaction, ids: Sequence[str]) -> list[JobRecord | None]:
     """Read the jobs that these ids mean: a run's id, its current step."""
-    jobs = get(tx, ids)
-    passed = [job.id for job in jobs if job is not None and job.successor is not None and job.run_id == job.id]
-    if not passed:
-        return jobs
-    last: dict[str, str] = dict(tx.all("last_steps", dumps(passed)))
-    return get(tx, [last.get(id_, id_) for id_ in ids])
+    jobs = _read(tx, ids)
+    last: dict[str, str] = {}
+    if passed := [job.id for job in jobs.values() if job.successor is not None and job.run_id == job.id]:
+        last = dict(tx.all("last_steps", dumps(passed)))
+        jobs |= _read(tx, list(last.values()))
+    return [jobs.get(last.get(id_, id_)) for id_ in ids]
 
 
 def queues(tx: Transaction) -> list[QueueInfo]:

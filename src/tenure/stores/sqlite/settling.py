@@ -8,11 +8,12 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import groupby
 
 from tenure.errors import BlockerNotFound, MissingAttribute, TenureError, UniqueConflict
-from tenure.job import NewJob, State
+from tenure.job import AttemptEnd, NewJob, State
 from tenure.lease import Lease
 from tenure.lifecycle import RELEASE, Finish, Park, Requeue, Transition
 from tenure.stores.base import LEASE_LOST, NOT_FOUND, OK, Holding, Settlement, SignalKind, Verdict, refused
 from tenure.stores.sqlite import runs
+from tenure.stores.sqlite.attempts import Ended, remember
 from tenure.stores.sqlite.ending import close_for_all, conclude, drop_unkept
 from tenure.stores.sqlite.enqueueing import enqueue
 from tenure.stores.sqlite.rows import Facts, dumps, facts
@@ -77,7 +78,10 @@ def _act_on_all(tx: Transaction, act: _Act | None, settlements: Sequence[Settlem
         with contextlib.suppress(TenureError, NotPlain), tx.attempt():
             act(tx, settlements)
             return [OK] * len(settlements)
-    return [_settle_one(tx, item) for item in settlements]
+    retried: list[Ended] = []
+    verdicts = [_settle_one(tx, item, retried) for item in settlements]
+    remember(tx, retried)
+    return verdicts
 
 
 def _is_plain(step: Transition) -> bool:
@@ -111,6 +115,8 @@ def _end_plainly(tx: Transaction, settlements: Sequence[Settlement], *, alone: b
             raise NotPlain
         close_for_all(tx, [(lease.job.id, step.result) for lease, step in settlements])  # type: ignore[union-attr]
     _count_ends(tx, settlements)
+    bad = [item for item in settlements if item[1].state is not State.SUCCEEDED]  # type: ignore[union-attr]
+    remember(tx, [_ended(lease.number, lease.token.fence, step) for lease, step in bad])  # type: ignore[arg-type]
 
 
 def _end_blockers(tx: Transaction, settlements: Sequence[Settlement]) -> None:
@@ -173,7 +179,10 @@ def _item(lease: Lease, step: Transition) -> tuple[object, ...]:
 
 def settle_held(tx: Transaction, settlement: Settlement) -> Verdict:
     """Apply a step under its token, which must not have settled the job before."""
-    return LEASE_LOST if holding(tx, settlement[0]) is Holding.SETTLED else _settle_one(tx, settlement)
+    if holding(tx, settlement[0]) is Holding.SETTLED:
+        return LEASE_LOST
+    [verdict] = _act_on_all(tx, None, [settlement])
+    return verdict
 
 
 def holding(tx: Transaction, lease: Lease) -> Holding:
@@ -189,7 +198,8 @@ def _worth(lease: Lease, job: Facts | None) -> Holding:
     return Holding.HELD if job.state == State.RUNNING else Holding.SETTLED
 
 
-def _settle_one(tx: Transaction, settlement: Settlement) -> Verdict:
+def _settle_one(tx: Transaction, settlement: Settlement, retried: list[Ended]) -> Verdict:
+    """Apply a step under its token; if it retries the job, the attempt is left to the caller to remember, with others."""
     lease, step = settlement
     job = facts(tx, [lease.job.id]).get(lease.job.id)
     match _worth(lease, job):
@@ -205,6 +215,8 @@ def _settle_one(tx: Transaction, settlement: Settlement) -> Verdict:
             return _finish(tx, job, step)
         case Requeue():
             _requeue(tx, job, step)
+            if step.counts:
+                retried.append((job.number, job.fence, AttemptEnd.RETRIED, step.error))
         case Park(timeout, on_timeout):
             until = float("inf") if timeout is None else tx.wall + timeout
             tx.run("park_job", job.id, until, on_timeout)
@@ -215,6 +227,8 @@ def _settle_one(tx: Transaction, settlement: Settlement) -> Verdict:
 def _finish(tx: Transaction, job: Facts, step: Finish) -> Verdict:
     def finish() -> None:
         _count_processed(tx, step.state, job.queue, job.worker)
+        if step.state is not State.SUCCEEDED:
+            remember(tx, [_ended(job.number, job.fence, step)])
         _carry_out(tx, job, step, settled=True)
 
     return _unless_refused(tx, step, finish)
@@ -225,10 +239,15 @@ def complete(tx: Transaction, job: Facts, step: Finish) -> Verdict:
 
     def complete() -> None:
         if job.state == State.RUNNING:
+            remember(tx, [(job.number, job.fence, AttemptEnd.COMPLETED, None)])
             tx.tell_holder(job.worker, SignalKind.COMPLETED, job.id)
         _carry_out(tx, job, step, settled=False)
 
     return _unless_refused(tx, step, complete)
+
+
+def _ended(job: int, fence: int, step: Finish) -> Ended:
+    return job, fence, AttemptEnd(step.state.value), step.error
 
 
 def _unless_refused(tx: Transaction, step: Finish, act: Callable[[], None]) -> Verdict:

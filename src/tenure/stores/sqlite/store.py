@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -51,6 +52,7 @@ from tenure.stores.sqlite.own import LiteTransaction, refuse_inside
 from tenure.stores.sqlite.queries import sql
 from tenure.stores.sqlite.rows import dumps
 from tenure.stores.sqlite.transaction import Transaction
+from tenure.stores.sqlite.watching import Publisher, Watcher
 
 __all__ = ["SqliteStore"]
 
@@ -74,6 +76,8 @@ class SqliteStore(Store):
         self._waiting: set[Callable[[], None]] = set()
         self._signals: deque[Signal] = deque()
         self._signalled = asyncio.Event()
+        self._publisher = Publisher(self._engine.path)
+        self._watchers: set[Watcher] = set()
 
     @classmethod
     def from_url(cls, url: str) -> SqliteStore:
@@ -100,6 +104,9 @@ class SqliteStore(Store):
         for wake in tuple(self._waiting):
             wake()
         self._signalled.set()
+        self._publisher.close()
+        for watcher in self._watchers:
+            watcher.close()
         if self._bell is not None:
             self._bell.close()
         await asyncio.get_running_loop().run_in_executor(None, self._engine.release)
@@ -124,7 +131,9 @@ class SqliteStore(Store):
         self._check_outside()
         return await self._engine.write_batch(enqueueing.enqueue, jobs)
 
-    def enqueue_now(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    def enqueue_now(self, jobs: Sequence[NewJob]) -> list[Enqueued] | None:
+        if self.on_consequences is not None and any(job.after for job in jobs):
+            return None  # what comes of these is told on the event loop
         self._check_outside()
         return self._engine.write_now(lambda tx: enqueueing.enqueue(tx, jobs), durable=True)
 
@@ -263,6 +272,9 @@ class SqliteStore(Store):
     async def attributes(self, run_id: str, names: Sequence[str] | None = None) -> dict[str, str]:
         return await self._read(lambda tx: runs.attributes(tx, run_id, names))
 
+    async def blockers(self, job_id: str, limit: int = 50) -> list[str]:
+        return await self._read(lambda tx: reading.blockers(tx, job_id, limit))
+
     async def queues(self) -> list[QueueInfo]:
         return await self._read(reading.queues)
 
@@ -277,10 +289,30 @@ class SqliteStore(Store):
     async def signals(self) -> AsyncIterator[Signal]:
         self._open_bell()
         while not self._closed:
-            while self._signals:
+            if self._signals:
                 yield self._signals.popleft()
+                continue
             self._signalled.clear()
             await self._signalled.wait()
+
+    async def watched(self) -> bool:
+        self._check_open()
+        return self._publisher.watched()
+
+    async def publish(self, notes: Sequence[str]) -> None:
+        self._check_open()
+        self._publisher.publish(notes)
+
+    @asynccontextmanager
+    async def watch(self) -> AsyncIterator[AsyncIterator[str]]:
+        self._check_open()
+        watcher = Watcher(self._engine.bells)
+        self._watchers.add(watcher)
+        try:
+            yield watcher.notes()
+        finally:
+            self._watchers.discard(watcher)
+            watcher.close()
 
     async def wait_for_work(self, patterns: Sequence[str], timeout: float) -> None:
         bell = self._open_bell()
@@ -317,7 +349,12 @@ class SqliteStore(Store):
 
     async def _write(self, action: Callable[[Transaction], T], *, durable: bool = False) -> T:
         self._check_outside()
-        return await self._engine.write(action, durable=durable)
+        if self.on_consequences is None:
+            return await self._engine.write(action, durable=durable)
+        answer, happened = await self._engine.write(lambda tx: (action(tx), tx.consequences), durable=durable)
+        if happened:
+            self.on_consequences(happened)
+        return answer
 
     async def _read(self, action: Callable[[Transaction], T]) -> T:
         self._check_open()

@@ -13,7 +13,7 @@ import msgspec
 
 from tenure.clock import Clock
 from tenure.errors import TenureError
-from tenure.stores.base import Signal, SignalKind
+from tenure.stores.base import Change, Consequence, Signal, SignalKind
 from tenure.stores.guests.guest import LiteConnection
 from tenure.stores.sqlite.queries import sql
 
@@ -45,7 +45,9 @@ class NotPlain(Exception):
 class Transaction:
     """What the operations work with. Counter changes are gathered and written once, by `flush`."""
 
-    __slots__ = ("_connection", "_queues", "_workers", "boot", "edges", "plainly", "signals", "wall", "work")
+    __slots__ = (
+        "_connection", "_queues", "_workers", "boot", "consequences", "edges", "plainly", "signals", "wall", "work",
+    )  # fmt: skip
 
     def __init__(self, connection: LiteConnection, clock: Clock, *, plainly: bool = True) -> None:
         self._connection = connection
@@ -64,6 +66,9 @@ class Transaction:
 
         self.signals: list[tuple[str, Signal]] = []
         """Doorbells to ring after the commit, and what to tell them."""
+
+        self.consequences: list[Consequence] = []
+        """What became of jobs that the caller did not name."""
 
     def all(self, query: str, *values: object) -> list[Row]:
         """Run a query of `queries/` and give its rows."""
@@ -103,6 +108,7 @@ class Transaction:
     def attempt(self) -> Iterator[None]:
         """Take back all that a block did, and what was to follow from it, if it raises an error of the contract or `NotPlain`."""
         before = deepcopy((self._queues, self._workers, self.work, self.signals))
+        noted = len(self.consequences)
         self._connection.execute("SAVEPOINT attempt")
         try:
             yield
@@ -110,6 +116,7 @@ class Transaction:
             self._connection.execute("ROLLBACK TO attempt")
             self._connection.execute("RELEASE attempt")
             self._queues, self._workers, self.work, self.signals = before
+            del self.consequences[noted:]
             raise
         self._connection.execute("RELEASE attempt")
 
@@ -164,6 +171,10 @@ class Transaction:
         return last
 
     # Telling.
+
+    def note(self, change: Change, job_id: str, task: str, queue: str) -> None:
+        """Note what has become of a job that the caller did not name."""
+        self.consequences.append(Consequence(change, job_id, task, queue))
 
     def came_in_line(self, queue: str, number: int = 1) -> None:
         """Wake as many idle workers of this queue after the commit."""

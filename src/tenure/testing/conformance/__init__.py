@@ -21,6 +21,7 @@ import pytest
 from tenure.stores.base import Store
 from tenure.testing.conformance.edges import Edges
 from tenure.testing.conformance.enqueueing import Enqueueing
+from tenure.testing.conformance.history import History
 from tenure.testing.conformance.inbox import Inbox
 from tenure.testing.conformance.leasing import Leasing
 from tenure.testing.conformance.listing import Listing
@@ -31,6 +32,7 @@ from tenure.testing.conformance.retention import Keeping
 from tenure.testing.conformance.runs import Runs
 from tenure.testing.conformance.scene import MakeStore, PutIn
 from tenure.testing.conformance.settling import Settling
+from tenure.testing.conformance.telling import Telling
 from tenure.testing.conformance.transactions import Transactions
 from tenure.testing.conformance.unique import Unique
 from tenure.testing.conformance.waiting import Waiting
@@ -53,6 +55,8 @@ class StoreConformance(
     Listing,
     Inbox,
     Runs,
+    History,
+    Telling,
 ):
     """Everything that a store promises. Subclass it, and say where `clock`, `make_store` and `put_in` come from."""
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from tenure.errors import BlockerNotFound, HasDependents, UniqueConflict
-from tenure.stores.base import Store
+from tenure.stores.base import Change, Consequence, Store
 from tenure.testing.clock import ManualClock
 from tenure.testing.machine.sights import close_view, difference, found, snapshot
 from tenure.testing.machine.wishes import FLOWS, LOOKUP, VALUES
@@ -48,14 +48,25 @@ class Comparison(RuleBasedStateMachine):
         self.model = Model(self.clock)
         self.parties = self.open()
         self.runner = asyncio.Runner()
-        self.stores = {name: party.make() for name, party in self.parties.items()}
+        self.told: dict[str, list[Consequence]] = {}
+        """What each store has told, since it was last looked at, of jobs that nobody named."""
+
+        self.stores = {name: self.opened(name, party) for name, party in self.parties.items()}
         self.ids: list[str] = []
         """Of every job that there may be or have been."""
 
         self.run_ids: list[str] = []
+        self.there: set[str] = set()
+        """The jobs that there were before the step under way."""
+
         self.looks = 0
         self.seen: dict[Any, Any] = {}
         """What the model showed at the last closer look, of each thing that can be looked at."""
+
+    def opened(self, name: str, party: Party) -> Store:
+        store = party.make()
+        store.on_consequences = self.told.setdefault(name, []).extend
+        return store
 
     def teardown(self) -> None:
         for store in self.stores.values():
@@ -95,6 +106,23 @@ class Comparison(RuleBasedStateMachine):
                 assert shown[part] == value, f"{part} of {name}: {difference(shown[part], value)}"
 
     @invariant()
+    def every_store_tells_what_the_model_tells(self) -> None:
+        expected = self._to_be_told(self.model.told)
+        for name, told in self.told.items():
+            assert self._to_be_told(told) == expected, f"{name}: {self._to_be_told(told)}, not {expected}"
+            told.clear()
+        self.model.told.clear()
+        self.there = {job.id for job in self.model.jobs}
+
+    def _to_be_told(self, told: Sequence[Consequence]) -> list[tuple[str, ...]]:
+        """In no order; but whether one that comes in this very step has waited for a moment is the store's choice."""
+        return sorted(
+            (each.change, each.job_id, each.task, each.queue)
+            for each in told
+            if each.change is not Change.UNBLOCKED or each.job_id in self.there
+        )
+
+    @invariant()
     def runs_are_the_same_at_a_closer_look(self) -> None:
         """To look closely at everything each time would take too long: at what has changed, and by turns at something else."""
         for run_id in self._look_at(self.run_ids, self.model.close_view):
@@ -106,12 +134,19 @@ class Comparison(RuleBasedStateMachine):
             for name, store in self.stores.items():
                 assert self.run(found(store, *lookup)) == self.model.found(*lookup), f"{lookup} in {name}"
 
+    @invariant()
+    def blocked_jobs_wait_for_the_same(self) -> None:
+        waiting = [("blockers", job.id) for job in self.model.jobs if job.new.after]
+        for _, job_id in self._look_at(waiting, lambda each: self.model.blockers(each[1])):
+            for name, store in self.stores.items():
+                assert self.run(store.blockers(job_id)) == self.model.blockers(job_id), f"{job_id} of {name}"
+
     def _look_at(self, things: Sequence[T], view: Callable[[T], Any]) -> list[T]:
         views = {thing: view(thing) for thing in things}
         chosen = [thing for thing in things if self.seen.get(thing) != views[thing]]
         self.seen |= views
         self.looks += 1
-        turn, over = divmod(self.looks, 3)
+        turn, over = divmod(self.looks, 4)
         if things and not over and things[turn % len(things)] not in chosen:
             chosen.append(things[turn % len(things)])
         return chosen

@@ -13,7 +13,7 @@ from tenure.testing.machine.wishes import KEYS
 __all__ = ["close_view", "difference", "found", "snapshot"]
 
 SHOWN = ("state", "attempt", "losses", "fence", "misses", "run_at", "expires_at", "worker", "started_at", "ended_at",
-         "lease_left", "result", "error", "progress", "blocked_by", "results", "run_id", "successor", "on_timeout")  # fmt: skip
+         "lease_left", "result", "error", "progress", "attempts", "blocked_by", "results", "run_id", "successor", "on_timeout")  # fmt: skip
 """What is compared of each job."""
 
 

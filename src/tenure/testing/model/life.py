@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from tenure.clock import Clock
 from tenure.job import BlockerPolicy, ErrorInfo, NewJob, State
 from tenure.lifecycle import Finish, blocker_failed, failure_value
+from tenure.stores.base import Change
 from tenure.testing.model.world import Job, Refusal, Run, World
 
 __all__ = ["Life"]
@@ -176,9 +177,12 @@ class Life(World):
                 )
             elif job.state is State.BLOCKED and (policy is BlockerPolicy.FAIL or how == "deleted"):
                 self.finish(job, State.FAILED, error=blocker_failed(waited_for, how))
+                self.note(Change.FAILED, job)
                 return True
         if job.state is State.BLOCKED and not any(job.open) and job.parked_until is None:
             self.to_the_back(job, job.run_at)
+            if not job.fresh:
+                self.note(Change.UNBLOCKED, job)
         return False
 
     # Going.

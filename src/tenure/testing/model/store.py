@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tenure.job import NewJob, Progress, State
+from tenure.job import AttemptEnd, NewJob, Progress, State
 from tenure.lease import AbortReason, Lease, Token
 from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, Finish, Park, Requeue, Transition, lost
-from tenure.stores.base import LeaseRequest
+from tenure.stores.base import Change, LeaseRequest
 from tenure.testing.model.life import Life
 from tenure.testing.model.world import Job, Refusal, Worker
 
@@ -48,7 +48,10 @@ class Model(Life):
         entries = [new for queue in dict.fromkeys(queues) for new in self.inbox if new.queue == queue][:limit]
         for new in entries:
             self.inbox.remove(new)
-            self.add([new])
+            known = self.find(new.id)
+            [(_, _, duplicate)] = self.add([new])
+            if (job := self.find(new.id)) and not known and not duplicate:
+                self.note(Change.ENQUEUED, job)
         return len(entries)
 
     # Lease.
@@ -58,6 +61,7 @@ class Model(Life):
         for queue in queues:
             for job in self._expired(queue):
                 if not job.state.final:  # by the end of one that it waited for
+                    self.note(Change.EXPIRED, job)
                     self.end(job, State.CANCELLED, EXPIRED)
         for queue in queues:
             due_now = [job for job in self.scheduled(queue) if job.run_at is not None and job.run_at <= self.now]
@@ -133,11 +137,14 @@ class Model(Life):
             case Finish():
                 if step.state is not State.BROKEN:
                     self.count("processed", queue, worker)
+                if step.state is not State.SUCCEEDED:
+                    self.remember(job, AttemptEnd(step.state.value), step.error)
                 self.carry_out(job, step, worker, remember=True)
             case Requeue():
                 if step.counts:
                     self.count("processed", queue, worker)
                     self.count("retried", queue, worker)
+                    self.remember(job, AttemptEnd.RETRIED, step.error)
                 else:
                     job.attempt -= 1
                 job.misses = job.misses + 1 if step.missed else job.misses if step.front else 0
@@ -184,10 +191,12 @@ class Model(Life):
             in_order = sorted(parked, key=lambda job: (queues.index(job.new.queue), job.parked_until or 0, job.seq))
             for job in in_order[:limit]:
                 if job.on_timeout is None:
+                    self.note(Change.FAILED, job)
                     self.end(job, State.FAILED, WAIT_TIMEOUT)
                 else:
                     job.parked_until = None
                     self.to_the_back(job)
+                    self.note(Change.OVERDUE, job)
         return reaped
 
     def retire(self, worker_id: str, reason: str | None = None) -> list[tuple[str, int, bool]]:
@@ -204,6 +213,7 @@ class Model(Life):
         self.let_go(job)
         job.state = State.WAITING
         job.error = lost(job.losses, reason)
+        self.remember(job, AttemptEnd.LOST, job.error)
         if failed:
             self.end(job, State.FAILED, worker=job.worker)
         return job.id, job.losses, failed
@@ -211,17 +221,19 @@ class Model(Life):
     # Operators.
 
     def cancel(self, job_id: str) -> str:
-        return self._end_from_outside(self.meant(job_id), Finish(State.CANCELLED))
+        return self._end_from_outside(self.meant(job_id), Finish(State.CANCELLED), AttemptEnd.CANCELLED)
 
     def complete(self, job_id: str, step: Finish) -> str:
-        return self._end_from_outside(self.find(job_id), step)
+        return self._end_from_outside(self.find(job_id), step, AttemptEnd.COMPLETED)
 
-    def _end_from_outside(self, job: Job | None, step: Finish) -> str:
+    def _end_from_outside(self, job: Job | None, step: Finish, of_attempt: AttemptEnd) -> str:
         if job is None:
             return "not_found"
         if job.state.final:
             return "refused"
         before = self.save()
+        if job.state is State.RUNNING:
+            self.remember(job, of_attempt)
         try:
             self.carry_out(job, step, None, remember=False)
         except Refusal:
@@ -246,6 +258,8 @@ class Model(Life):
             each.holds_key = True
         for each in reopened:
             each.awaited = False
+        if job.state is State.SUCCEEDED and job.token is not None:
+            self.remember(job, AttemptEnd.SUCCEEDED)
         job.state = State.BLOCKED
         job.attempt = job.losses = job.misses = 0
         job.token = job.ended_at = job.expires_at = job.result = None

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tenure.clock import Clock
-from tenure.job import ErrorInfo, NewJob, Progress, State, Writes
+from tenure.job import HISTORY, AttemptEnd, AttemptRecord, ErrorInfo, NewJob, Progress, State, Writes
 from tenure.lease import Token
+from tenure.stores.base import Change, Consequence
 
 __all__ = ["Job", "Refusal", "Run", "Worker", "World"]
 
@@ -45,6 +46,7 @@ class Job:
     result: str | None = None
     error: ErrorInfo | None = None
     progress: Progress | None = None
+    attempts: tuple[AttemptRecord, ...] = ()
     successor: str | None = None
     awaited: bool = False
     fresh: bool = True
@@ -97,6 +99,8 @@ class World:
         self.workers: dict[str, Worker] = {}
         self.drawn = 0
         self.made = 0
+        self.told: list[Consequence] = []
+        """What became of jobs that nobody named; whoever has seen it clears it."""
 
     @property
     def now(self) -> float:
@@ -110,6 +114,22 @@ class World:
         self.known[queue][what] += 1
         if worker in self.workers:
             self.workers[worker].totals[what] += 1
+
+    def note(self, change: Change, job: Job) -> None:
+        self.told.append(Consequence(change, job.id, job.new.task, job.new.queue))
+
+    def remember(self, job: Job, outcome: AttemptEnd, error: ErrorInfo | None = None) -> None:
+        """The attempt that a job is at is over, or was with the job."""
+        past = AttemptRecord(
+            number=job.attempt,
+            fence=job.fence,
+            started_at=job.started_at or 0.0,
+            ended_at=self.now if job.ended_at is None else job.ended_at,
+            worker=job.worker,
+            outcome=outcome,
+            error=error,
+        )
+        job.attempts = (*job.attempts, past)[-HISTORY:]
 
     # Who is who.
 
@@ -203,6 +223,7 @@ class World:
             "result": job.result,
             "error": job.error,
             "progress": job.progress,
+            "attempts": job.attempts,
             "blocked_by": sum(job.open) + (job.parked_until is not None) if job.state is State.BLOCKED else 0,
             "results": tuple(job.results),
             "run_id": job.new.run_id,
@@ -229,6 +250,13 @@ class World:
         runs = [run_id for run_id, run in self.runs.items() if run.flow == flow and value in run.lookups.get(name, ())]
         return self._newest_first(runs)
 
+    def blockers(self, job_id: str) -> list[str]:
+        """What a blocked job still waits for."""
+        job = self.find(job_id)
+        if job is None or job.state is not State.BLOCKED:
+            return []
+        return [blocker for blocker, is_open in zip(job.new.after, job.open, strict=True) if is_open]
+
     def _counts(self, queue: str) -> dict[str, int]:
         places = Counter(job.place for job in self.jobs if job.new.queue == queue)
         return {place: places[place] for place in ("scheduled", *State)}
@@ -242,7 +270,7 @@ class World:
         workers = {
             worker_id: replace(worker, totals=Counter(worker.totals)) for worker_id, worker in self.workers.items()
         }
-        return copies, runs, known, workers, self.drawn, self.made
+        return copies, runs, known, workers, self.drawn, self.made, list(self.told)
 
     def restore(self, saved: tuple[Any, ...]) -> None:
-        self.jobs, self.runs, self.known, self.workers, self.drawn, self.made = saved
+        self.jobs, self.runs, self.known, self.workers, self.drawn, self.made, self.told = saved

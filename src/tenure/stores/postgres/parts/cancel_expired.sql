@@ -10,6 +10,7 @@ BEGIN
     ) LOOP
         -- The end of one may have been the end of the next, which waited for it.
         IF EXISTS (SELECT FROM live WHERE n = _n) THEN
+            PERFORM note('{expired}', ARRAY[_n]);
             PERFORM finish(_now, _n, 'cancelled', NULL, 'expired');
         END IF;
     END LOOP;

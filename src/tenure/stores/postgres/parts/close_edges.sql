@@ -1,27 +1,33 @@
 -- close_edges: these jobs have succeeded with these results, in this order: whoever waits for them, by any of these ids, has one thing
--- less to wait for. What `follow` does for one, for many at once. Locks as it does.
+-- less to wait for. What `follow` does for one, for many at once. Locks as it does: by changing them in that order.
+-- (`blocked_by > 0` is what `state = 'blocked'` means here; said so, it would let the planner go through all that are.)
 CREATE OR REPLACE FUNCTION close_edges(_now float8, _blockers text[], _results text[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     _free bigint[];
     _n bigint;
 BEGIN
-    PERFORM FROM edges WHERE blocker = ANY (_blockers) AND open ORDER BY dependent, position FOR UPDATE;
-    PERFORM FROM live WHERE n IN (SELECT dependent FROM edges WHERE blocker = ANY (_blockers) AND open) ORDER BY n FOR UPDATE;
     WITH closed AS (
         UPDATE edges d SET open = false, result = ended.result
-        FROM unnest(_blockers, _results) WITH ORDINALITY AS ended (id, result, at)
-        WHERE d.blocker = ANY (ARRAY[ended.id]) AND d.open
+        FROM (
+            SELECT e.dependent, e.position, over.result, over.at
+            FROM unnest(_blockers, _results) WITH ORDINALITY AS over (id, result, at) JOIN edges e ON e.blocker = ANY (ARRAY[over.id])
+            WHERE e.open ORDER BY e.dependent, e.position
+        ) AS ended
+        WHERE d.dependent = ANY (ARRAY[ended.dependent]) AND d.position = ANY (ARRAY[ended.position]) AND d.open
         RETURNING d.dependent, ended.at
     ), counted AS MATERIALIZED (
-        SELECT dependent, count(*) AS number, max(at) AS last FROM closed GROUP BY dependent
+        SELECT dependent, count(*) AS number, max(at) AS last FROM closed GROUP BY dependent ORDER BY dependent
     ), less AS (
         UPDATE live l SET blocked_by = l.blocked_by - counted.number FROM counted
-        WHERE l.n = ANY (ARRAY[counted.dependent]) AND l.state = 'blocked'
+        WHERE l.n = ANY (ARRAY[counted.dependent]) AND l.blocked_by > 0
         RETURNING l.n, l.blocked_by, l.seq, counted.last
     )
     SELECT array_agg(n ORDER BY last, seq) FILTER (WHERE blocked_by = 0) INTO _free FROM less;
-    FOREACH _n IN ARRAY coalesce(_free, '{}') LOOP
-        PERFORM join_line(_now, _n);
-    END LOOP;
+    IF _free IS NOT NULL THEN
+        FOREACH _n IN ARRAY _free LOOP
+            PERFORM join_line(_now, _n);
+        END LOOP;
+        PERFORM note(array_fill('unblocked'::text, ARRAY[cardinality(_free)]), _free);
+    END IF;
 END
 $$;

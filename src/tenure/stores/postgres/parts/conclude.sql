@@ -12,11 +12,15 @@ BEGIN
     DELETE FROM live WHERE n = _n RETURNING * INTO STRICT _job;
     INSERT INTO ended (
         n, queue, task, state, ended_at, keep_until, seq, attempt, losses, fence, misses, expires_at, worker, nonce,
-        started_at, result, error, successor
+        started_at, result, error, successor, attempts
     ) VALUES (
         _n, _job.queue, _job.task, _state, _now, CASE WHEN _successor IS NULL THEN _now + _job.keep END, _job.seq, _job.attempt,
         _job.losses, _job.fence, _job.misses, _job.expires_at, _job.worker, CASE WHEN _settled THEN _job.nonce END,
-        _job.started_at, _result, CASE WHEN _state <> 'succeeded' THEN coalesce(_error, _job.error) END, _successor
+        _job.started_at, _result, CASE WHEN _state <> 'succeeded' THEN coalesce(_error, _job.error) END, _successor,
+        CASE WHEN _job.state <> 'running' OR (_settled AND _state = 'succeeded') THEN _job.attempts ELSE remembered(
+            _job.attempts, _job.attempt, _job.fence, _job.started_at, _now, _job.worker,
+            CASE WHEN _state = 'succeeded' THEN 'completed' ELSE _state END, CASE WHEN _settled THEN _error END
+        ) END
     );
     PERFORM moved(_job.queue, place(_job.state, _job.run_at), _state);
     PERFORM happened(_state, _job.queue, _by);

@@ -11,6 +11,8 @@ DECLARE
     _at integer := 0;
     _dependent record;
     _left integer;
+    _changes text[] := '{}';
+    _changed bigint[] := '{}';
 BEGIN
     LOOP
         PERFORM FROM edges
@@ -40,10 +42,16 @@ BEGIN
                     WHERE n = _dependent.n AND state = 'blocked' RETURNING blocked_by INTO _left;
                     IF FOUND AND _left = 0 THEN
                         PERFORM join_line(_now, _dependent.n, _only IS NOT NULL);
+                        IF _only IS NULL THEN
+                            _changes := _changes || 'unblocked'::text;
+                            _changed := _changed || _dependent.n;
+                        END IF;
                     END IF;
                 ELSIF _dependent.state = 'blocked' AND (_dependent.if_blocker_fails = 'fail' OR _ended = 'deleted') THEN
                     PERFORM conclude(_now, _dependent.n, 'failed', NULL, 'blocker ' || _ended || ' ' || _dependent.blocker);
                     _failed := _failed || _dependent.n;
+                    _changes := _changes || 'failed'::text;
+                    _changed := _changed || _dependent.n;
                 END IF;
             END LOOP;
         END IF;
@@ -52,6 +60,7 @@ BEGIN
         _only := NULL;
         SELECT ends_as, 'failed', NULL, error INTO _blockers, _ended, _result, _error FROM ending(_failed[_at]);
     END LOOP;
+    PERFORM note(_changes, _changed);
     RETURN _failed;
 END
 $$;

@@ -5,6 +5,7 @@ DECLARE
     _lost reaped;
     _most integer;
     _solo boolean;
+    _error text;
 BEGIN
     SELECT j.id, j.queue, j.task, l.worker, l.losses + 1, j.max_losses, l.solo
     INTO _lost.id, _lost.queue, _lost.task, _lost.worker, _lost.losses, _most, _solo
@@ -12,9 +13,10 @@ BEGIN
     _lost.failed := _most > 0 AND _lost.losses >= _most AND (_solo OR _most = 1);
     PERFORM happened('lost', _lost.queue, _lost.worker);
     PERFORM tell_holder(_n, _lost.worker, 'taken');
+    _error := rtrim('lost ' || _lost.losses || ' ' || _reason);
     UPDATE live SET
         state = 'waiting', losses = _lost.losses, suspect = _lost.losses >= 2, nonce = NULL, lease_until = NULL, progress = NULL,
-        error = rtrim('lost ' || _lost.losses || ' ' || _reason)
+        error = _error, attempts = remembered(attempts, attempt, fence, started_at, _now, worker, 'lost', _error)
     WHERE n = _n;
     PERFORM moved(_lost.queue, 'running', 'waiting');
     IF _lost.failed THEN

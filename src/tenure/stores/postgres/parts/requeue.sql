@@ -14,7 +14,9 @@ BEGIN
         seq = CASE WHEN _front OR _run_at IS NOT NULL THEN seq ELSE nextval('places') END,
         attempt = CASE WHEN _counts THEN attempt ELSE attempt - 1 END,
         misses = CASE WHEN (_step ->> 'missed')::boolean THEN misses + 1 WHEN _front THEN misses ELSE 0 END,
-        error = coalesce(_error, error), lease_until = NULL, progress = NULL
+        error = coalesce(_error, error), lease_until = NULL, progress = NULL,
+        attempts = CASE WHEN _counts THEN remembered(attempts, attempt, fence, started_at, _now, worker, 'retried', _error)
+                        ELSE attempts END
     WHERE n = _job.n;
     PERFORM moved(_job.queue, 'running', place('waiting', _run_at));
     IF _counts THEN

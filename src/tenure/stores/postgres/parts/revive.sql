@@ -40,11 +40,16 @@ BEGIN
     DELETE FROM ended WHERE n = _job.n;
     UPDATE ended SET waited = false WHERE n = _job.run AND waited;
     INSERT INTO live (
-        n, queue, task, state, priority, seq, fence, lease, keep, keyed, blocked_by, worker, started_at, error, run
+        n, queue, task, state, priority, seq, fence, lease, keep, keyed, blocked_by, worker, started_at, error, run,
+        attempts
     ) VALUES (
         _job.n, _job.queue, _job.task, 'blocked', _job.priority, _kept.seq, _kept.fence, _job.lease, _job.keep,
         EXISTS (SELECT FROM jobs WHERE n IN (_job.n, _job.run) AND unique_key IS NOT NULL), _open, _kept.worker, _kept.started_at,
-        _kept.error, _job.run
+        _kept.error, _job.run,
+        -- One that was completed from outside has no token: that was no attempt's doing.
+        CASE WHEN _kept.state <> 'succeeded' OR _kept.nonce IS NULL THEN _kept.attempts ELSE remembered(
+            _kept.attempts, _kept.attempt, _kept.fence, _kept.started_at, _kept.ended_at, _kept.worker, 'succeeded', NULL
+        ) END
     );
     PERFORM moved(_job.queue, _kept.state, 'blocked');
     IF _open = 0 THEN

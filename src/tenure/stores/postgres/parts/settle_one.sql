@@ -35,10 +35,11 @@ BEGIN
             PERFORM moved(_job.queue, 'running', 'blocked');
         ELSE
             BEGIN
-                PERFORM end_with(_now, _job, coalesce(_state, _step ->> 'state'), _result, _error, true, _step, _payloads);
+                PERFORM end_with(_now, _job, _state, _result, _error, true, _step, _payloads);
             EXCEPTION WHEN SQLSTATE 'TN001' OR SQLSTATE 'TN002' OR SQLSTATE 'TN004' THEN
                 -- What was done in this block is undone.
                 GET STACKED DIAGNOSTICS _refusal = PG_EXCEPTION_DETAIL;
+                PERFORM unnote();
                 RETURN _refusal;
             END;
     END CASE;

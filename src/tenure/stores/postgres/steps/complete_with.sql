@@ -25,6 +25,7 @@ BEGIN
     EXCEPTION WHEN SQLSTATE 'TN001' OR SQLSTATE 'TN002' OR SQLSTATE 'TN004' THEN
         -- What was done in this block is undone.
         GET STACKED DIAGNOSTICS _refusal = PG_EXCEPTION_DETAIL;
+        PERFORM unnote();
         RETURN _refusal;
     END;
     RETURN 'ok';

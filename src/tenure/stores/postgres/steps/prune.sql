@@ -14,6 +14,7 @@ BEGIN
     _now := clock(_now);
     DELETE FROM uniques WHERE ctid = ANY (ARRAY(SELECT ctid FROM uniques WHERE until <= _now FOR UPDATE SKIP LOCKED));
     DELETE FROM idle WHERE until < clock(NULL) - 60;
+    DELETE FROM watchers WHERE until < clock(NULL) - 60;
     PERFORM fold();
     _pruned := remove_unclaimed(_now, ARRAY(
         SELECT n FROM unclaimed(_now) WHERE keep_until <= _now ORDER BY keep_until LIMIT _limit

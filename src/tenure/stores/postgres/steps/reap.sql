@@ -27,9 +27,11 @@ BEGIN
                 _left := _left - 1;
                 -- The end of one may have been the end of the next, which waited for it.
                 IF EXISTS (SELECT FROM live WHERE n = _n AND on_timeout IS NULL) THEN
+                    PERFORM note('{failed}', ARRAY[_n]);
                     PERFORM finish(_now, _n, 'failed', NULL, 'wait timeout');
-                ELSE
-                    PERFORM join_line(_now, _n) FROM live WHERE n = _n;
+                ELSIF EXISTS (SELECT FROM live WHERE n = _n) THEN
+                    PERFORM join_line(_now, _n);
+                    PERFORM note('{overdue}', ARRAY[_n]);
                 END IF;
             END LOOP;
         END LOOP;

@@ -9,9 +9,9 @@
 -- by what its run can be found from then on (with a NULL: by nothing of that name) stand in lists of their own, with the positions in
 -- the batch that they belong to. If one of these cannot be done with the others, its verdict is `again`: by JSON.
 --
--- Nearly every job simply ends, or hands over: all of these go in one statement, whose DELETE, in order, is the lock. What is blocked by
--- them is looked for before, to lock them all beforehand in order, as also if not all can go so; and again after it, for an edge
--- that came in between. Then whatever else there is to be done is done in the order of the batch, as much as possible at once.
+-- Nearly every job simply ends, or hands over: all of these go in one statement, whose DELETE, in order, is the lock; if not all can go so,
+-- they are locked beforehand. What is blocked by them is looked for after it: nobody can come to wait for them any more. Then whatever
+-- else there is to be done is done in the order of the batch, as much as possible at once.
 -- (`lease_until IS NOT NULL` is what `state = 'running'` means; said so, it would let the planner go through all that run.)
 CREATE OR REPLACE FUNCTION settle_all(
     _now float8, _ns bigint[], _ids text[], _fences integer[], _nonces bigint[], _states text[], _results text[], _errors text[],
@@ -19,7 +19,6 @@ CREATE OR REPLACE FUNCTION settle_all(
     _written_by integer[], _names text[], _values text[], _found_by integer[], _found_names text[], _found_values text[]
 ) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
-    _locked boolean := cardinality(_ns) = 1;
     _held bigint[];
     _lacking integer[];
     _ended integer[];
@@ -36,12 +35,7 @@ DECLARE
     _verdicts text[];
 BEGIN
     _now := clock(_now);
-    IF NOT _locked AND (
-        array_position(_states, NULL) IS NOT NULL OR EXISTS (
-            SELECT FROM edges d
-            WHERE d.blocker = ANY (_ids || _runs) AND d.open
-        )
-    ) THEN
+    IF cardinality(_ns) > 1 AND array_position(_states, NULL) IS NOT NULL THEN
         -- Only what is still held: a lease passes over what is locked, and would hand out what stands behind it.
         _held := ARRAY(
             SELECT wanted.n FROM unnest(_ns, _fences, _nonces) AS wanted (n, fence, nonce) JOIN live l ON l.n = ANY (ARRAY[wanted.n])
@@ -49,7 +43,6 @@ BEGIN
         );
         PERFORM FROM live WHERE n = ANY (_held) ORDER BY n FOR UPDATE;
         PERFORM lock_keys(_held || ARRAY(SELECT run FROM live WHERE n = ANY (_held) AND run <> n AND keyed));
-        _locked := true;
     END IF;
     IF cardinality(_needs) > 0 THEN
         SELECT array_agg(needed.at) INTO _lacking FROM unnest(_needed_by, _needs) AS needed (at, name)
@@ -65,23 +58,19 @@ BEGIN
             WHERE state IS NOT NULL ORDER BY n
         ) AS wanted
         WHERE l.n = ANY (ARRAY[wanted.n]) AND l.lease_until IS NOT NULL AND l.fence = wanted.fence AND l.nonce = wanted.nonce
-          AND (_locked OR (
-              NOT EXISTS (SELECT FROM edges d WHERE d.blocker = wanted.id AND d.open)
-              AND (l.run IS NULL OR l.run = l.n OR wanted.successor IS NOT NULL OR NOT EXISTS (
-                  SELECT FROM jobs r JOIN edges d ON d.blocker = ANY (ARRAY[r.id]) WHERE r.n = l.run AND d.open
-              ))
-          ))
           AND (_lacking IS NULL OR wanted.at <> ALL (_lacking))
         RETURNING wanted.at, wanted.id, wanted.state AS final, wanted.result, wanted.error AS last_error,
                   wanted.successor, l.*
     ), filed AS (
         INSERT INTO ended (
             n, queue, task, state, ended_at, keep_until, seq, attempt, losses, fence, misses, expires_at, worker, nonce,
-            started_at, result, error, successor
+            started_at, result, error, successor, attempts
         )
         SELECT n, queue, task, final, _now, CASE WHEN successor IS NULL THEN _now + keep END, seq, attempt, losses, fence, misses,
                expires_at, worker, nonce, started_at, result, CASE WHEN final <> 'succeeded' THEN coalesce(last_error, error) END,
-               successor
+               successor,
+               CASE WHEN final = 'succeeded' THEN attempts
+                    ELSE remembered(attempts, attempt, fence, started_at, _now, worker, final, last_error) END
         FROM gone
     ), ends AS MATERIALIZED (
         SELECT queue, worker, final, count(*) AS number, nullif(count(successor), 0) AS handed
@@ -128,6 +117,15 @@ BEGIN
         _coming := (SELECT json_agg(new ORDER BY at) FROM (
             SELECT new, (new ->> 'at')::integer AS at FROM json_array_elements(_coming) AS new
         ) AS each WHERE at = ANY (_handing));
+    END IF;
+    IF _handing IS NULL AND _ended_runs IS NULL AND cardinality(_ended) = cardinality(_ns) AND 'succeeded' = ALL (_states) THEN
+        IF EXISTS (SELECT FROM edges d WHERE d.blocker = ANY (_ids) AND d.open) THEN
+            PERFORM close_edges(_now, _ids, _results);
+        END IF;
+        IF _unkept IS NOT NULL THEN
+            PERFORM drop_unkept(_now, _unkept);
+        END IF;
+        RETURN NULL;
     END IF;
     SELECT array_agg(DISTINCT d.blocker) INTO _blocking FROM edges d
     WHERE d.blocker = ANY (

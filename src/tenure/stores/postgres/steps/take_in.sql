@@ -5,6 +5,8 @@ LANGUAGE plpgsql AS $$
 DECLARE
     _taken bigint[];
     _n bigint;
+    _known text[];
+    _told json;
 BEGIN
     _now := clock(_now);
     -- Those that another is about to take go with its transaction: this waits for it, and finds them gone.
@@ -19,7 +21,17 @@ BEGIN
         _payloads := ARRAY(SELECT _payloads[at] FROM unnest(_taken) AS at ORDER BY at);
         _errors := ARRAY(SELECT _errors[at] FROM unnest(_taken) AS at ORDER BY at);
     END IF;
-    PERFORM FROM enqueue_jobs(_now, _jobs, _payloads, true);
+    _known := ARRAY(SELECT j.id FROM new_jobs(_jobs, _payloads) AS new JOIN jobs j ON j.id = ANY (ARRAY[new.id]));
+    SELECT json_agg(json_build_array(
+        CASE WHEN _errors[told.at] IS NULL THEN 'enqueued' ELSE 'broken' END, told.id, new ->> 'task', new ->> 'queue'
+    ) ORDER BY told.at) INTO _told
+    FROM (
+        SELECT DISTINCT ON (id) at, id FROM enqueue_jobs(_now, _jobs, _payloads, true) AS told
+        WHERE NOT duplicate AND NOT id = ANY (_known) ORDER BY id, at
+    ) AS told, LATERAL (SELECT _jobs -> (told.at - 1)) AS entry (new);
+    IF _told IS NOT NULL THEN
+        PERFORM note_all(_told);
+    END IF;
     FOR _at IN 1 .. cardinality(_errors) LOOP
         IF _errors[_at] IS NOT NULL THEN
             SELECT l.n INTO _n FROM jobs j JOIN live l ON l.n = ANY (ARRAY[j.n]) WHERE j.id = _jobs -> (_at - 1) ->> 'id';

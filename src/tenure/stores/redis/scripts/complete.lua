@@ -2,7 +2,7 @@
 -- job, though its id may be a run's. A holder is told and loses its token.
 -- Arguments: a ref, and a step with what comes with it. Answers: as those of `cancel`, or as `settle` if it is refused for what
 -- was to come.
--- include: step, draining, totals, jobs, flows, runs, unique, edges, ending, adding, enqueueing, settlements, handing, closing, settling, operating, recent, done
+-- include: step, draining, totals, jobs, flows, runs, unique, edges, history, ending, adding, enqueueing, settlements, handing, closing, settling, operating, recent, done
 
 local ref, step = Step.arg(), Step.arg()
 local coming, job = Settlements.read_coming(step), Jobs.load(ref)

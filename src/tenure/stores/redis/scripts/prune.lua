@@ -1,8 +1,8 @@
--- prune: delete up to so many finished jobs that retention does not keep; how many went. Also drops unique keys past their
--- window.
+-- prune: delete up to so many finished jobs that retention does not keep; how many went, a run counting once, and 1 if it stopped
+-- only because it had removed enough jobs for one step. Also drops unique keys past their window.
 -- Arguments: limit; the default retention (seconds for succeeded and cancelled, for failed and broken, count); then for
 -- each queue that has its own: name and retention.
--- include: step, draining, totals, jobs, flows, runs, unique, edges, ending, recent, done
+-- include: step, draining, totals, jobs, flows, runs, unique, edges, ending, removing, recent, done
 
 local limit = tonumber(Step.arg())
 local function read_retention()
@@ -18,42 +18,58 @@ local lapsed = redis.call('ZRANGEBYSCORE', Key.windows, '-inf', Step.score_of(St
 Step.each_chunk('HDEL', Key.uniques, lapsed)
 Step.each_chunk('ZREM', Key.windows, lapsed)
 
-local pruned = 0
+local MOST = 5000  -- jobs that a step removes, those of runs among them, unless one run has more
 
--- Remove as many of these jobs as there is room for, passing over those that somebody has a claim on.
-local function drop(refs)
-  local records, plain = Step.fields_of(Key.records, refs), {}
-  for i, ref in ipairs(refs) do
-    if pruned >= limit then break end
-    local record = records[i]
-    if string.byte(record, 3) == 0 and string.byte(record, 2) ~= is.failed then
-      plain[ref] = record
-      pruned = pruned + 1
-    else
-      local going = Ending.removable(Jobs.load(ref))
-      if going then
-        Ending.remove_all(going)
-        pruned = pruned + 1
-      end
-    end
-  end
-  return plain
+local pruned, gone = 0, 0
+
+local function done()
+  return pruned >= limit or gone >= MOST
 end
 
--- Jobs that have nothing about them but their record, and where they stand, go together.
-local function drop_plainly(plain, key_of)
-  local refs, places = {}, {}
-  for ref, record in pairs(plain) do
-    refs[#refs + 1] = ref
-    local key = key_of[string.byte(record, 2)]
-    places[key] = places[key] or {}
-    table.insert(places[key], string.sub(record, -6) .. ref)
+-- Remove as many of these jobs as there is room for, passing over those that somebody has a claim on. Most have nothing about
+-- them but their record and where they stand, by their state: they go together, and so do runs of such.
+local function drop(refs, key_of)
+  local records, removing, lasts, ended = Step.fields_of(Key.records, refs), Removing.begin(), {}, {}
+  local function drop_singly(ref)
+    local going = Ending.removable(Jobs.load(ref))
+    if going then
+      Ending.remove_all(going)
+      pruned, gone = pruned + 1, gone + #going
+    end
   end
-  Step.each_chunk('HDEL', Key.jobs, refs)
-  Step.each_chunk('HDEL', Key.records, refs)
-  Step.each_chunk('ZREM', Key.order, refs)
-  Step.to_sweep = Step.to_sweep + 2 * #refs
-  for key, some in pairs(places) do Step.each_chunk('ZREM', key, some) end
+  for i, ref in ipairs(refs) do
+    if pruned + #lasts >= limit or gone >= MOST then break end
+    local record = records[i]
+    local state, flags = string.byte(record, 2, 3)
+    if state == is.failed or not key_of then
+      drop_singly(ref)
+    elseif flags == 0 then
+      Removing.add(removing, ref, record, key_of[state])
+      pruned, gone = pruned + 1, gone + 1
+    elseif flags == flag.step then
+      lasts[#lasts + 1], ended[#ended + 1] = ref, record
+    else
+      drop_singly(ref)
+    end
+  end
+  local first, size = 1, 10
+  while lasts[first] and gone < MOST do
+    local some, before = { unpack(lasts, first, math.min(first + size - 1, #lasts)) }, gone
+    for n, run in ipairs(Removing.runs_of(some)) do
+      if run then
+        local record = ended[first + n - 1]
+        Removing.add_run(removing, run)
+        Removing.add(removing, run.last, record, key_of[string.byte(record, 2)])
+        pruned, gone = pruned + 1, gone + #run.steps + 1
+      else
+        drop_singly(some[n])
+      end
+    end
+    -- How long runs are only these tell.
+    first, size = first + #some, (MOST - gone) * #some / math.max(gone - before, #some)
+    size = math.min(math.max(math.floor(size), 1), Step.CHUNK)
+  end
+  Removing.go(removing)
 end
 
 -- A call looks past so many jobs that somebody has a claim on, no further.
@@ -61,7 +77,7 @@ local LOOK_AT = 10000
 
 local function drop_outlived()
   local looked_at = 0
-  while pruned < limit and looked_at < LOOK_AT do
+  while not done() and looked_at < LOOK_AT do
     local refs = redis.call('ZRANGEBYSCORE', Key.kept, '-inf', Step.score_of(Step.now), 'LIMIT', looked_at, Step.CHUNK)
     if #refs == 0 then return end
     local before = pruned
@@ -100,7 +116,7 @@ local function drop_oldest(queue, states, age, most)
       if i > 2 * (number - most) and tonumber(found[i + 1]) > (Step.now - age) * 1000000 then break end
       refs[#refs + 1] = string.sub(found[i], 7)
     end
-    drop_plainly(drop(refs), { [states[1]] = one, [states[2]] = other })
+    drop(refs, { [states[1]] = one, [states[2]] = other })
     if #refs < size or size >= LOOK_AT then return end
     size = size * 4  -- all of them are claimed: look behind them
   end
@@ -109,7 +125,7 @@ end
 drop_outlived()
 for _, queue in ipairs(redis.call('SMEMBERS', Key.queues)) do
   local retention = own[queue] or default
-  if pruned < limit then drop_oldest(queue, { is.succeeded, is.cancelled }, retention.short, retention.count) end
-  if pruned < limit then drop_oldest(queue, { is.failed, is.broken }, retention.long, retention.count) end
+  if not done() then drop_oldest(queue, { is.succeeded, is.cancelled }, retention.short, retention.count) end
+  if not done() then drop_oldest(queue, { is.failed, is.broken }, retention.long, retention.count) end
 end
-return Step.done(pruned)
+return Step.done({ pruned, gone >= MOST and 1 or 0 })

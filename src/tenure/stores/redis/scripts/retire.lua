@@ -1,6 +1,6 @@
 -- retire: remove a worker that is known to be dead and take up to so many of its jobs, as reap does and with its answer.
 -- Arguments: the worker, limit, the reason (or nothing).
--- include: step, draining, totals, jobs, flows, runs, unique, edges, ending, losing, recent, done
+-- include: step, draining, totals, jobs, flows, runs, unique, edges, history, ending, losing, recent, done
 
 local worker, limit, reason = Step.arg(), tonumber(Step.arg()), Step.arg()
 local wanted = math.min(limit, tonumber(redis.call('HGET', Key.holding, worker)) or 0)

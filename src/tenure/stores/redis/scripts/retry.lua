@@ -2,7 +2,7 @@
 -- Refused if it is not final, if it has handed over, if its unique key is held by another, or if the blocker of an open edge is
 -- gone.
 -- Arguments: refs.
--- include: step, draining, totals, jobs, flows, runs, unique, edges, operating, recent, done
+-- include: step, draining, totals, jobs, flows, runs, unique, edges, history, operating, recent, done
 
 -- The refs of those that a job still waits for; nil, and the first that is gone.
 local function open_blockers(job)
@@ -39,6 +39,8 @@ return Step.done(Operating.on_each(function(job)
   local holders, other = keyed(reopened)
   if not holders then return { Operating.REFUSED, 'unique', job.state, other } end
   for _, each in ipairs(holders) do Unique.hold(each) end
+  -- Who succeeded by a settle has its token still.
+  if job.state == is.succeeded and job.nonce ~= no_nonce then History.enter(job, 'succeeded') end
   Jobs.take(job)
   job.state, job.attempt, job.losses, job.misses = is.blocked, 0, 0, 0
   job.nonce, job.ended, job.result = no_nonce, nil, nil

@@ -12,6 +12,10 @@ for i = 1, tonumber(Step.arg()) do
   if error ~= '' then broken[new.ref] = error end
 end
 local added = New.add_all(New.plan(taken))
+for _, new in ipairs(taken) do
+  local task = not new.known and select(3, cmsgpack.unpack_limit(new.stored, 2, 10))
+  if task then Step.tell(broken[new.ref] and 'broken' or 'enqueued', { ref = new.ref, task = task, queue = new.head.queue }) end
+end
 for ref, error in pairs(broken) do Ending.finish_whole(Jobs.load(ref), is.broken, nil, error) end
 Ending.drop_unkept(added)
 return Step.done(#taken)

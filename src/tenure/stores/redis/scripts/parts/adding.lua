@@ -6,32 +6,36 @@ local heads = {}
 
 local STEP = 64  -- kinds from here on are of steps of a run
 
--- The next of a step's new jobs from its arguments: ref, what is stored of it, its head, which jobs that are alike share, and
--- the refs of those that it waits for; of a step of a run that, unless it begins it, and what it begins with.
+-- What a head says, which jobs that are alike share.
+function Adding.head(packed)
+  local head = heads[packed]
+  if head then return head end
+  local more, queue, priority, kind, delay, run_at, edges, raises = cmsgpack.unpack_limit(packed, 7, 1)
+  run_at = run_at or (delay > 0 and Step.now + delay) or nil
+  head = { queue = queue, priority = tostring(priority), run_at = run_at and run_at > Step.now and run_at or nil,
+           edges = edges, raises = raises, plain = kind % 2 == 0 }
+  if kind >= STEP then
+    local _
+    _, head.flow, head.begins, head.needs, head.names, head.lookups = cmsgpack.unpack_limit(packed, 5, more)
+  end
+  heads[packed] = head
+  return head
+end
+
+-- The next of a step's new jobs from its arguments: ref, what is stored of it, its head, and the refs of those that it waits for;
+-- of a step of a run that, unless it begins it, and what it begins with.
 function Adding.read()
   local at = Step.read_so_far
   Step.read_so_far = at + 3
-  local new, head = { ref = ARGV[at + 1], stored = ARGV[at + 2] }, ARGV[at + 3]
-  local known = heads[head]
-  if not known then
-    local more, queue, priority, kind, delay, run_at, edges, raises = cmsgpack.unpack_limit(head, 7, 1)
-    run_at = run_at or (delay > 0 and Step.now + delay) or nil
-    known = { queue = queue, priority = tostring(priority), run_at = run_at and run_at > Step.now and run_at or nil,
-              edges = edges, raises = raises, plain = kind % 2 == 0 }
-    if kind >= STEP then
-      local _
-      _, known.flow, known.begins, known.needs, known.names, known.lookups = cmsgpack.unpack_limit(head, 5, more)
-    end
-    heads[head] = known
-  end
-  new.head = known
-  if known.edges > 0 then
+  local head = Adding.head(ARGV[at + 3])
+  local new = { ref = ARGV[at + 1], stored = ARGV[at + 2], head = head }
+  if head.edges > 0 then
     new.after = {}
-    for position = 1, known.edges do new.after[position] = Step.arg() end
+    for position = 1, head.edges do new.after[position] = Step.arg() end
   end
-  if known.flow then
-    new.run = known.begins and new.ref or Step.arg()
-    new.writes = Flows.read(known.names, known.lookups)
+  if head.flow then
+    new.run = head.begins and new.ref or Step.arg()
+    new.writes = Flows.read(head.names, head.lookups)
   end
   return new
 end

@@ -23,7 +23,10 @@ function Closing.close(closing, ref, result)
     closing.open[dependent] = open
     if open == 0 then
       local job = Jobs.load(dependent)
-      if job.state == is.blocked then Jobs.join(job, job.run_at) end
+      if job.state == is.blocked then
+        Jobs.join(job, job.run_at)
+        Step.tell('unblocked', job)
+      end
     end
   end
 end

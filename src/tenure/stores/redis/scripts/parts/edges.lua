@@ -68,7 +68,10 @@ function Edges.close(blocker, dependent, position, given)
   redis.call('HSET', Key.edges, Edges.field(dependent.ref, position), given)
   redis.call('ZREM', Key.dependents, Edges.name(blocker, dependent, position))
   local open = redis.call('HINCRBY', Key.edges, Edges.open_field(dependent.ref), -1)
-  if open == 0 and dependent.state == is.blocked then Jobs.join(dependent, dependent.run_at) end
+  if open == 0 and dependent.state == is.blocked then
+    Jobs.join(dependent, dependent.run_at)
+    if not dependent.coming then Step.tell('unblocked', dependent) end
+  end
 end
 
 -- The ref of the blocker if an edge is open.

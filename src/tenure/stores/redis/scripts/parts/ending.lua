@@ -59,6 +59,7 @@ function Ending.tell_dependent(blocker, ended, dependent, position, ref)
     Edges.close(ref, dependent, position, 'F' .. cmsgpack.pack({ Ending.id_of(ref), ended, blocker.error }))
   elseif dependent.state == is.blocked and (policy ~= 'wait' or ended == 'deleted') then
     Ending.finish(dependent, is.failed, nil, 'blocker_failed ' .. ended .. ' ' .. Ending.id_of(ref))
+    Step.tell('failed', dependent)
     return true
   end
 end
@@ -131,6 +132,7 @@ function Ending.remove(job)
   Jobs.take(job)
   redis.call('HDEL', Key.jobs, job.ref)
   redis.call('HDEL', Key.records, job.ref)
+  redis.call('HDEL', Key.history, job.ref)
   redis.call('ZREM', Key.order, job.ref)
   Step.to_sweep = Step.to_sweep + 2
   Step.loaded[job.ref] = false
@@ -141,7 +143,7 @@ function Ending.remove(job)
     redis.call('HDEL', Key.edges, Edges.field(job.ref, position), Edges.open_field(job.ref))
   end
   if Jobs.has(job, flag.awaited) then Ending.tell_waiters(job, 'deleted') end
-  if Runs.begins(job) then Flows.remove(job.ref, job.options.flow, struct.unpack('>I6', job.number)) end
+  if Runs.begins(job) then Flows.remove_all({ { ref = job.ref, flow = job.options.flow, number = job.number } }) end
 end
 
 -- Remove those of these jobs that have ended and are not kept at all.

@@ -54,8 +54,8 @@ end
 function New.mark_blockers(coming)
   local by_ref = {}
   for _, new in ipairs(coming) do
-    for _, ref in ipairs(new.after or {}) do
-      local blocker = by_ref[ref]
+    for position = 1, new.after and #new.after or 0 do
+      local blocker = by_ref[new.after[position]]
       if blocker and not blocker.blocks then
         blocker.stored = string.char(string.byte(blocker.stored) + flag.blocks) .. string.sub(blocker.stored, 2)
         blocker.blocks = true

@@ -88,17 +88,29 @@ function Flows.current(run)
   return string.sub(found, #queue + 2), queue
 end
 
--- Take a run out of everything but its steps.
-function Flows.remove(run, flow, number)
-  redis.call('DEL', Key.attributes .. run)
-  redis.call('HDEL', Key.current, run)
-  local had = redis.call('HGET', Key.found_by, run)
-  if had then
-    Step.each_chunk('ZREM', Key.lookups, Flows.entries(run, flow, number, cmsgpack.unpack(had)))
-    redis.call('HDEL', Key.found_by, run)
+-- Take runs out of everything but their steps: of each its ref, flow and number.
+function Flows.remove_all(runs)
+  local refs, keys, of_flow = {}, {}, {}
+  for i, run in ipairs(runs) do
+    refs[i], keys[i] = run.ref, Key.attributes .. run.ref
+    of_flow[run.flow] = of_flow[run.flow] or {}
+    table.insert(of_flow[run.flow], run.ref)
   end
-  redis.call('ZREM', Key.flow .. flow, run)
-  if redis.call('EXISTS', Key.flow .. flow) == 0 then redis.call('SREM', Key.flows, flow) end
+  for first = 1, #keys, Step.CHUNK do
+    redis.call('DEL', unpack(keys, first, math.min(first + Step.CHUNK - 1, #keys)))
+  end
+  Step.each_chunk('HDEL', Key.current, refs)
+  for i, had in ipairs(Step.fields_of(Key.found_by, refs)) do
+    if had then
+      local number = struct.unpack('>I6', runs[i].number)
+      Step.each_chunk('ZREM', Key.lookups, Flows.entries(refs[i], runs[i].flow, number, cmsgpack.unpack(had)))
+    end
+  end
+  Step.each_chunk('HDEL', Key.found_by, refs)
+  for flow, some in pairs(of_flow) do
+    Step.each_chunk('ZREM', Key.flow .. flow, some)
+    if redis.call('EXISTS', Key.flow .. flow) == 0 then redis.call('SREM', Key.flows, flow) end
+  end
 end
 
 end)

@@ -13,11 +13,16 @@ function Leasing.over(key)
   return refs
 end
 
+function Leasing.expire(job)
+  Step.tell('expired', job)
+  Ending.finish_whole(job, is.cancelled, nil, 'expired')
+end
+
 function Leasing.cancel_expired(queue)
   for _, ref in ipairs(Leasing.over(Key.expiring .. queue)) do
     local job = Jobs.load(ref)
     -- The end of one may have been the end of the next, which waited for it.
-    if job and not Jobs.final(job.state) then Ending.finish_whole(job, is.cancelled, nil, 'expired') end
+    if job and not Jobs.final(job.state) then Leasing.expire(job) end
   end
 end
 
@@ -83,7 +88,7 @@ function Leasing.hand_out_all(request, queue, popped)
       local job = loaded[ref] or Jobs.parse(ref, stored[i], known[i])
       local expiry = job.attempt == 0 and Jobs.expires_at(job)
       if expiry and expiry <= Step.now then
-        Ending.finish_whole(job, is.cancelled, nil, 'expired')
+        Leasing.expire(job)
       else
         Leasing.hand_out(request, job, stored[i])
       end

@@ -10,9 +10,10 @@ function Losing.one(job, reason)
   local worker = job.worker
   Totals.count('lost', job.queue, worker)
   Ending.revoke(job, 'taken')
+  local error = 'lost ' .. losses .. ((reason or '') ~= '' and ' ' .. reason or '')
+  History.enter(job, 'lost', error)
   Jobs.take(job)
-  job.state, job.losses, job.result = is.waiting, losses, nil
-  job.error = 'lost ' .. losses .. ((reason or '') ~= '' and ' ' .. reason or '')
+  job.state, job.losses, job.result, job.error = is.waiting, losses, nil, error
   Jobs.put(job)
   if failed then
     Ending.finish_whole(job, is.failed, nil, nil, worker)

@@ -4,7 +4,9 @@ local Reaping = {}
 
 -- End the wait of a job that nobody has completed in time: it has failed, or a step follows, which its holder will see to.
 function Reaping.unpark(job)
-  if type(job.parked) ~= 'table' then return Ending.finish_whole(job, is.failed, nil, 'wait_timeout') end
+  local goes_on = type(job.parked) == 'table'
+  Step.tell(goes_on and 'overdue' or 'failed', job)
+  if not goes_on then return Ending.finish_whole(job, is.failed, nil, 'wait_timeout') end
   Jobs.take(job)
   job.state, job.parked = is.waiting, job.parked[2]
   Jobs.put(job)

@@ -8,28 +8,49 @@ local Settlements = {
 
 local hand_overs = {}  -- what the step of one says, which those that are alike share
 
+-- What the first word of a hand-over says.
+function Settlements.hand_over(step)
+  local says = hand_overs[step]
+  if says then return says end
+  local at, more, head, _
+  at = cmsgpack.unpack_limit(step, 1, 1)
+  says = { result = string.sub(step, 2, at) }
+  more, says.children, says.names, says.lookups, says.hands_over = cmsgpack.unpack_limit(step, 4, at)
+  if more > 0 then
+    _, says.before, says.behind, head = cmsgpack.unpack_limit(step, 3, more)
+    says.head = Adding.head(head)
+  end
+  -- If it does no more than write attributes: the plain finish that it is besides.
+  local other = says.hands_over or says.children > 0 or says.lookups
+  says.plain = not other and string.char(is.succeeded) .. says.result
+  hand_overs[step] = says
+  return says
+end
+
 -- The jobs that come with a step, from its arguments; nil if none do. A finish with children goes on with these; a hand-over,
--- which is a success of a step of a run, with what it writes, its children and its successor, if it has them.
+-- which is a success of a step of a run, with what it writes, its children and its successor, if it has them. If the first word
+-- says all of the successor that others share, only its ref and its run are left.
 function Settlements.read_coming(step)
   local kind = string.byte(step)
   if kind == Settlements.FINISH then
     return { jobs = Adding.read_all((select(5, cmsgpack.unpack_limit(step, 4, 1)))) }
   elseif kind == Settlements.HAND_OVER then
-    local says = hand_overs[step]
-    if not says then
-      local at, _ = cmsgpack.unpack_limit(step, 1, 1)
-      says = { result = string.sub(step, 2, at) }
-      _, says.children, says.names, says.lookups, says.hands_over = cmsgpack.unpack_limit(step, 4, at)
-      -- If it does no more than write attributes: the plain finish that it is besides.
-      local more = says.hands_over or says.children > 0 or says.lookups
-      says.plain = not more and string.char(is.succeeded) .. says.result
-      hand_overs[step] = says
-    end
+    local says = Settlements.hand_over(step)
     local coming = { result = says.result, plain = says.plain, writes = Flows.read(says.names, says.lookups) }
-    coming.jobs = Adding.read_all(says.children)
-    if says.hands_over then
-      coming.successor = Adding.read()
-      coming.jobs[says.children + 1] = coming.successor
+    if says.before then
+      local at = Step.read_so_far
+      Step.read_so_far = at + 2
+      local ref, run = ARGV[at + 1], ARGV[at + 2]
+      local before, behind = says.before, says.behind
+      local stored = #run == 16 and before .. '\176' .. run .. behind or before .. cmsgpack.pack(run) .. behind
+      coming.successor = { ref = ref, stored = stored, head = says.head, run = run }
+      coming.jobs = { coming.successor }
+    else
+      coming.jobs = Adding.read_all(says.children)
+      if says.hands_over then
+        coming.successor = Adding.read()
+        coming.jobs[says.children + 1] = coming.successor
+      end
     end
     return coming
   end

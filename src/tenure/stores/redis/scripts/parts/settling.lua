@@ -2,31 +2,31 @@
 
 local Settling = {}
 
--- Nearly every job simply finishes: those that have nothing else about them go together, and change no more than their
--- record and where they stand. The others are left for `Handing` and `Singly`, those that fail among them: they stand in one
--- place more. So do successes that others wait for; their edges are left for `Closing`. Gives the records as they were, by ref
--- the index of the first settlement of each, and by index whose edges are to be closed, nil if there are none.
+-- Nearly every job simply succeeds: those that have nothing else about them go together, and change no more than their
+-- record and where they stand. The others are left for `Handing` and `Singly`. So do successes that others wait for; their edges
+-- are left for `Closing`. Gives the records as they were, by ref the index of the first settlement of each, and by index whose
+-- edges are to be closed, nil if there are none.
 function Settling.finish_plainly(items, verdicts)
-  local sub, byte, running = string.sub, string.byte, is.running
+  local sub, byte, running, succeeded = string.sub, string.byte, is.running, is.succeeded
   local refs, tokens, steps, ended = items.refs, items.tokens, items.steps, cmsgpack.pack(Step.now)
   local records, firsts, changed, n = Step.fields_of(Key.records, refs), {}, {}, 0
-  local heads, tails, unnoticed, closing = {}, {}, nil, nil
+  local head, tails, unnoticed, closing = '\159' .. string.char(succeeded), {}, nil, nil
   local coming = next(items.coming) and items.coming
   for _, group in ipairs(items.groups) do
-    local gone = { [is.succeeded] = {}, [is.cancelled] = {}, [is.broken] = {} }
+    local places = {}
     for i = group.first, group.last do
       local record, ref, step = records[i], refs[i], steps[i]
       local with = coming and coming[i]
       if with and with.plain then step = with.plain end
-      local state = byte(step)
-      local places = gone[state]
-      local plain = places and record and byte(record, 2) == running and byte(record, 3) == 0
-      local flags = not plain and places and record and byte(record, 2) == running and byte(record, 3)
-      if flags == flag.step then
-        unnoticed = unnoticed or Handing.unnoticed(items, records)
-        plain = unnoticed[i]
-      elseif flags == flag.blocks then
-        plain = state == is.succeeded
+      local plain, state, flags = false, nil, nil
+      if record and byte(step) == succeeded then
+        state, flags = byte(record, 2, 3)
+        if flags == flag.step then
+          unnoticed = unnoticed or Handing.unnoticed(items, records)
+          plain = state == running and unnoticed[i]
+        else
+          plain = state == running and (flags == 0 or flags == flag.blocks)
+        end
       end
       if firsts[ref] then plain = false else firsts[ref] = i end
       if plain and sub(record, 4, 25) == tokens[i] then
@@ -36,19 +36,16 @@ function Settling.finish_plainly(items, verdicts)
         elseif flags == flag.step and with and with.writes then
           Step.each_chunk('HSET', Key.attributes .. unnoticed[i], with.writes.attributes)
         end
-        if not tails[step] then
-          heads[step] = '\159' .. string.char(state)
-          tails[step] = ended .. sub(step, 2) .. '\192\207\0\0'
-        end
+        if not tails[step] then tails[step] = ended .. sub(step, 2) .. '\192\207\0\0' end
         local seq = sub(record, -6)
         places[#places + 1] = seq .. ref
         verdicts[i] = Settlements.OK
         -- Replaced are the state, and the last fields before the seq: end, result and error, all nil so far.
-        changed[n + 1], changed[n + 2] = ref, heads[step] .. sub(record, 3, -13) .. tails[step] .. seq
+        changed[n + 1], changed[n + 2] = ref, head .. sub(record, 3, -13) .. tails[step] .. seq
         n = n + 2
       end
     end
-    for state, places in pairs(gone) do Settlements.move(group, state, places, Key.ended) end
+    Settlements.move(group, succeeded, places, Key.ended)
   end
   Step.each_chunk('HSET', Key.records, changed)
   return records, firsts, closing
@@ -58,8 +55,9 @@ end
 local Singly = later(function(Singly)
 
 function Singly.requeue(job, step)
-  local _, delay, run_at, counts, front, missed, error = cmsgpack.unpack_limit(step, 6, 1)
+  local _, delay, run_at, counts, front, missed, error, brief = cmsgpack.unpack_limit(step, 7, 1)
   if counts then
+    History.enter(job, 'retried', brief or error)
     Totals.count('processed', job.queue, job.worker)
     Totals.count('retried', job.queue, job.worker)
   end
@@ -91,6 +89,11 @@ function Singly.end_of(step)
   return kind, cmsgpack.unpack(string.sub(step, 2))
 end
 
+-- The error as it is remembered with the attempt, if that is another.
+function Singly.brief_of(step)
+  return string.byte(step) == Settlements.FINISH and select(6, cmsgpack.unpack_limit(step, 5, 1)) or nil
+end
+
 -- Whose keys are free to take once the job has ended, by ref.
 function Singly.ending(job, state, successor)
   job.successor = successor and successor.ref
@@ -106,7 +109,13 @@ function Singly.finish(job, step, with, outside)
   local coming, refusal = {}, nil
   if with then coming, refusal = New.plan(with.jobs, Singly.ending(job, state, successor)) end
   if not coming then return { Settlements.REFUSED, unpack(refusal) } end
-  if outside then Ending.revoke(job, 'completed') else Settlements.count_processed(state, job.queue, job.worker) end
+  if not outside then
+    if state ~= is.succeeded then History.enter(job, name_of[state], Singly.brief_of(step) or error) end
+    Settlements.count_processed(state, job.queue, job.worker)
+  else
+    if job.state == is.running then History.enter(job, 'completed') end
+    Ending.revoke(job, 'completed')
+  end
   if with and with.writes and job.options.flow then Runs.write(job, with.writes) end
   if successor then job.successor, successor.before = successor.ref, job.queue end
   Ending.finish(job, state, result, error, not outside and job.worker or nil, not outside)

@@ -21,6 +21,7 @@ local Step = {
   by_workers = {},    -- and by worker
   woken = {},         -- how much there is new in a queue, for idle workers to be woken at the end
   to_sweep = 0,       -- entries of `recent` to be looked at at the end
+  told = false,       -- what has become of jobs that the caller did not name: how, ref, task and queue, one after the other
   CHUNK = 1000,       -- values that a command gets at most: Lua's stack holds some thousands
 }
 if not Step.now then
@@ -77,6 +78,14 @@ end
 -- There is so much new in a queue: as many idle workers may be woken.
 function Step.wake(queue, number)
   Step.woken[queue] = (Step.woken[queue] or 0) + (number or 1)
+end
+
+-- Let the caller know what has become of a job that it did not name.
+function Step.tell(how, job)
+  local told = Step.told or {}
+  local n = #told
+  told[n + 1], told[n + 2], told[n + 3], told[n + 4] = how, job.ref, job.task, job.queue
+  Step.told = told
 end
 
 -- Let a list of markers have so many, up to a hundred. Those who wait at it take them at once, one each.

@@ -1,0 +1,20 @@
+-- Which attempts a job has had that did not succeed: `history` has by ref an array of the latest.
+
+local History = later(function(History)
+
+local MOST = 10  -- tenure.job.HISTORY
+
+-- Enter the latest attempt of a job, which ends now or did so when it says, and what it failed of. An entry is an array:
+-- number, fence, start, end, worker, how it ended, error.
+function History.enter(job, how, error)
+  local entry = '\151' .. cmsgpack.pack(job.attempt, job.fence, job.started, job.ended or Step.now, job.worker, how, error)
+  local had = redis.call('HGET', Key.history, job.ref)
+  local number, before = had and string.byte(had) - 144 or 0, had and string.sub(had, 2) or ''
+  if number == MOST then
+    local first = cmsgpack.unpack_limit(before, 1, 0)
+    number, before = number - 1, string.sub(before, first + 1)
+  end
+  redis.call('HSET', Key.history, job.ref, string.char(144 + number + 1) .. before .. entry)
+end
+
+end)
