@@ -21,6 +21,7 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from tenure.enqueueing import allowed
 from tenure.errors import (
     Aborted,
     InvalidOption,
@@ -31,6 +32,7 @@ from tenure.errors import (
     StoreUnavailable,
     WrongState,
 )
+from tenure.hooks import Steps, awaiting, waiting
 from tenure.job import State
 from tenure.lease import AbortReason, Lease
 from tenure.lifecycle import Finish
@@ -189,6 +191,11 @@ class Completion:
         self.check()
         self.step = self._task.finish(self.lease.job, result, self._ctx.children)
         return self.transactions.store.settling((self.lease, self.step))
+
+    def allowed(self) -> Steps[None]:
+        """Ask the hooks about jobs that come to exist because the next step is to wait for them; `EnqueueRefused` if one says no."""
+        if self._task.app.hooks.enqueues:
+            yield from allowed(self._task.app, self.step.children[len(self._ctx.children) :])
 
     def judge(self, verdict: Verdict) -> None:
         """Raise unless the settle was accepted."""
@@ -459,7 +466,9 @@ class Completing(_Own):
         completion = self._completion
         try:
             try:
-                completion.judge(await own.guest.arun(completion.settling(self._tx.result)))
+                errand = completion.settling(self._tx.result)
+                await awaiting(completion.allowed())
+                completion.judge(await own.guest.arun(errand))
             except BaseException:
                 await own.rollback()
                 raise
@@ -518,7 +527,10 @@ class CompletingJoined(_WithConnection):
         if error is not None:
             self._completion.stage = Stage.RUNNING
         else:
-            self._judge(await self._guest.arun(self._settling()))
+            with self._reset_if_it_raises():
+                errand = self._completion.settling(self._tx.result)
+                await awaiting(self._completion.allowed())
+            self._judge(await self._guest.arun(self._joined(errand)))
 
     def __enter__(self) -> Joined:
         refuse_on_loop(self._name, "use async with")
@@ -537,15 +549,16 @@ class CompletingJoined(_WithConnection):
         if error is not None:
             self._completion.stage = Stage.RUNNING
         else:
-            self._judge(self._guest.run(self._settling()))
+            with self._reset_if_it_raises():
+                errand = self._completion.settling(self._tx.result)
+                waiting(self._completion.allowed())
+            self._judge(self._guest.run(self._joined(errand)))
 
     def _nothing(self) -> Errand[list[Enqueued]]:
         """An errand that does nothing, and tells whether the connection will do before the caller has written there."""
         return self._transactions.store.enqueueing(())
 
-    def _settling(self) -> Errand[Verdict]:
-        with self._reset_if_it_raises():
-            errand = self._completion.settling(self._tx.result)
+    def _joined(self, errand: Errand[Verdict]) -> Errand[Verdict]:
         # Before it is sent: should it be cut off there, only the store can tell what came of it.
         self._completion.stage = Stage.JOINED
         return errand

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import threading
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
@@ -20,7 +21,9 @@ from tenure.completion import (
     PreparingJoined,
     Transactions,
 )
+from tenure.enqueueing import allowed, in_job
 from tenure.errors import Aborted, InvalidOption
+from tenure.hooks import awaiting, name_of, waiting
 from tenure.job import JobRecord, NewJob, Progress
 from tenure.lease import AbortReason, Lease, Token
 
@@ -173,13 +176,36 @@ class Context:
     @overload
     def enqueue(self, *calls: Call[Any] | Start) -> list[Job[Any] | FlowRun]: ...
     def enqueue(self, *calls: Call[Any] | Start) -> Sequence[Job[Any] | FlowRun]:
-        """Enqueue jobs, and start runs, that come to exist if, and in the same step as, this one succeeds."""
+        """Enqueue jobs, and start runs, that come to exist if, and in the same step as, this one succeeds.
+
+        Waits for nothing, unless there is an async `before_enqueue` hook: a coroutine then needs `await ctx.aenqueue(…)`.
+        """
         coming = Coming()
         jobs = [coming.add(call) for call in calls]
+        if calls and calls[0].caller.app.hooks.enqueues:
+            waiting(allowed(calls[0].caller.app, coming.jobs), in_job)
+        self._adopt(coming.jobs)
+        return [call.handle(job) for call, job in zip(calls, jobs, strict=True)]
+
+    @overload
+    async def aenqueue(self, *calls: Call[R]) -> list[Job[R]]: ...
+    @overload
+    async def aenqueue(self, *calls: Start) -> list[FlowRun]: ...
+    @overload
+    async def aenqueue(self, *calls: Call[Any] | Start) -> list[Job[Any] | FlowRun]: ...
+    async def aenqueue(self, *calls: Call[Any] | Start) -> Sequence[Job[Any] | FlowRun]:
+        """The async twin of `enqueue`, which waits for async hooks."""
+        coming = Coming()
+        jobs = [coming.add(call) for call in calls]
+        if calls and calls[0].caller.app.hooks.enqueues:
+            await awaiting(allowed(calls[0].caller.app, coming.jobs))
+        self._adopt(coming.jobs)
+        return [call.handle(job) for call, job in zip(calls, jobs, strict=True)]
+
+    def _adopt(self, jobs: list[NewJob]) -> None:
         if self._children is None:
             self._children = []
-        self._children += coming.jobs
-        return [call.handle(job) for call, job in zip(calls, jobs, strict=True)]
+        self._children += jobs
 
     @overload
     def prepare(self) -> Preparing: ...
@@ -245,6 +271,21 @@ class _JobLog(logging.LoggerAdapter[logging.Logger]):
 
 Middleware = Callable[[Context, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 """Wraps each attempt: gets its context and what to call next, and returns, or changes, what that returns."""
+
+
+def checked_middleware(layer: Any) -> Any:
+    """The same, if it can be one."""
+    if not callable(layer):
+        raise InvalidOption(f"middleware is an async function of (ctx, call_next), got {layer!r:.80}")
+    if inspect.isfunction(layer):
+        try:
+            inspect.signature(layer).bind("ctx", "call_next")
+        except TypeError:
+            raise InvalidOption(
+                f"middleware is called with (ctx, call_next), and {name_of(layer)}{inspect.signature(layer)} does not take that"
+            ) from None
+    return layer
+
 
 running: ContextVar[Context] = ContextVar("tenure_context")
 """The context of the job that is running here; set by the executor."""

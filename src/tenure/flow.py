@@ -176,6 +176,7 @@ class Flow(Starter):
         self.lookup = tuple(dict.fromkeys(lookup))
         self.step = StepRegistrar(self, {})
         self._steps: dict[str, Step[..., Any]] = {}
+        self._former: dict[str, str] = {}  # what steps are called now, by names that they had
         self._hints: dict[str, list[Any]] = {}
         self._decoders: dict[str, list[Decode]] = {}
         self._checked = False
@@ -240,6 +241,7 @@ class Flow(Starter):
         """Add a step."""
         self.app.register(step)
         self._steps[step.step_name] = step
+        self._former |= dict.fromkeys(step.options.aliases, step.step_name)
         self._checked = False
         for name, hint in step.hints.items():
             hints = self._hints.setdefault(name, [])
@@ -248,8 +250,8 @@ class Flow(Starter):
                 self._decoders.setdefault(name, []).append(decoder_of(hint))
 
     def step_named(self, name: str) -> Step[..., Any]:
-        """The step of this name; `InvalidOption` if there is none."""
-        step = self._steps.get(name)
+        """The step that has this name, or had it before; `InvalidOption` if there is none."""
+        step = self._steps.get(self._former.get(name, name))
         if step is None:
             raise InvalidOption(f"flow {self.name!r} has no step {name!r:.80}{_meant(name, self._steps)}")
         return step

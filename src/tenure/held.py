@@ -8,11 +8,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from tenure.checks import Duration
+from tenure.enqueueing import allowed, come_to_exist
 from tenure.errors import JobError, LeaseLost, UnknownTask
 from tenure.holder import Holder
+from tenure.hooks import awaiting
 from tenure.job import JobRecord
 from tenure.lease import AbortReason, Lease
-from tenure.lifecycle import next_step
+from tenure.lifecycle import Finish, next_step
 from tenure.outcome import Answer, Done, Fail, Next, Outcome, Raised, Released, Reschedule, Retry, Succeeded, Wait
 from tenure.step import Step
 from tenure.stores.base import UNCHANGED, Renewal, VerdictKind
@@ -143,6 +145,9 @@ class Held:
 
     async def _settle(self, outcome: Outcome) -> None:
         step = next_step(self.job, outcome, self._settings.policy)
+        coming = step.children if isinstance(step, Finish) else ()
+        if coming and self._app.hooks.enqueues:
+            await awaiting(allowed(self._app, coming))
         [verdict] = await self._app.session.store.settle([(self._lease, step)])
         if verdict.kind is VerdictKind.REFUSED:
             raise JobError(f"job {self.job.id} does not end like this, and is still held: {verdict.reason}")
@@ -150,7 +155,8 @@ class Held:
         self._holder.drop(self._kept)
         match verdict.kind:
             case VerdictKind.OK:
-                return
+                if coming and self._app.hooks.enqueues:
+                    await awaiting(come_to_exist(self._app, coming))
             case VerdictKind.NOT_FOUND:
                 raise LeaseLost(self.job.id, AbortReason.NOT_FOUND)
             case _:

@@ -8,11 +8,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from tenure.context import AbortSignal, Context
-from tenure.errors import UnknownTask
+from tenure.enqueueing import come_to_exist
+from tenure.errors import JobError, UnknownTask
 from tenure.handle import Handle
+from tenure.hooks import awaiting
 from tenure.job import ErrorInfo, State
 from tenure.lease import Lease, new_nonce
-from tenure.lifecycle import Finish, next_step
+from tenure.lifecycle import Finish, Transition, next_step
+from tenure.observe.observed import observed
 from tenure.outcome import Next, Outcome, Reschedule, Unknown
 from tenure.run import FlowRun
 from tenure.session import Session
@@ -21,6 +24,7 @@ from tenure.sync import PerLoop, refuse_on_loop, run
 
 if TYPE_CHECKING:
     from tenure.app import App
+    from tenure.worker.settings import Settings
     from tenure.worker.threads import Threads
 
 __all__ = ["Inline"]
@@ -40,7 +44,7 @@ class Inline:
         from tenure.stores.memory import MemoryStore, Space
 
         space = Space()
-        self.sessions = PerLoop(lambda: Session(MemoryStore(space), app.options))
+        self.sessions = PerLoop(lambda: Session(observed(MemoryStore(space), app.audience), app.options))
         self._app = app
         self._resting: set[str] = set()
 
@@ -66,6 +70,7 @@ class Inline:
 
     async def work_off(self, handles: Sequence[Handle]) -> None:
         """Run whatever waits, until nothing does, and let these handles know how it ended."""
+        from tenure.worker.performing import error_of, has_failed
         from tenure.worker.threads import Threads
 
         store = self.sessions.here().store
@@ -75,11 +80,19 @@ class Inline:
                 outcome = await self._outcome(lease, threads)
                 if isinstance(outcome, Reschedule | Unknown):
                     self._resting.add(lease.job.id)
-                step = next_step(lease.job, outcome, self._app.settings(lease.job.task).policy)
+                settings = self._app.settings(lease.job.task)
+                step = next_step(lease.job, outcome, settings.policy)
+                if settings.failing and has_failed(step):
+                    await self._tell(settings, lease, error_of(outcome), step, threads)
                 [verdict] = await store.settle([(lease, step)])
                 if verdict.kind is VerdictKind.REFUSED:
                     error = ErrorInfo("MissingAttribute" if verdict.other is None else "EnqueueRefused", verdict.reason)
-                    await store.settle([(lease, Finish(State.FAILED, error=error))])
+                    step = Finish(State.FAILED, error=error)
+                    await store.settle([(lease, step)])
+                    if settings.failing:
+                        await self._tell(settings, lease, JobError(verdict.reason), step, threads)
+                elif isinstance(step, Finish) and step.children and self._app.hooks.enqueues:
+                    await awaiting(come_to_exist(self._app, step.children))
         finally:
             threads.close()
         for handle, record in zip(handles, await store.get([handle.id for handle in handles]), strict=True):
@@ -96,6 +109,15 @@ class Inline:
         request = LeaseRequest(queues=queues, limit=1, worker=WORKER, ttl=60, nonce=new_nonce(), solo=True)
         return next(iter((await store.lease(request)).leases), None)
 
+    async def _tell(
+        self, settings: Settings, lease: Lease, error: BaseException, step: Transition, threads: Threads
+    ) -> None:
+        from tenure.worker.performing import tell_failure
+
+        assert settings.task is not None
+        context = Context(lease, WORKER, AbortSignal())
+        await tell_failure(settings.task, settings.failing, context, error, step, threads)
+
     async def _outcome(self, lease: Lease, threads: Threads) -> Outcome:
         from tenure.worker.executor import answered, perform
 
@@ -105,7 +127,9 @@ class Inline:
             return Unknown(ErrorInfo("UnknownTask", str(unknown)), known_elsewhere=False)
         if lease.job.on_timeout is not None:
             return answered(Next(lease.job.on_timeout), task, lease.job)
-        outcome = await perform(task, Context(lease, WORKER, AbortSignal()), self._app.middlewares, threads)
+        context = Context(lease, WORKER, AbortSignal())
+        hooks = self._app.settings(task.name).performing
+        outcome = await perform(task, context, self._app.middlewares, threads, hooks)
         if (caller := asyncio.current_task()) is not None and caller.cancelling():
             raise asyncio.CancelledError  # whoever enqueued has been cancelled, not the job
         return outcome

@@ -184,6 +184,7 @@ class Undecodable:
     """The payload cannot be read, or does not fit the task's signature."""
 
     error: ErrorInfo
+    exception: BaseException | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,8 @@ class Step(Task[P, R_co]):
         self.needs = tuple(needs)
         """Those of them without which it cannot begin."""
 
-        self._decoders = [(each, decoder_of(hint)) for each, hint in self.hints.items()]
+        self._needed = frozenset(needs)
+        self._decoders = [(each, decoder_of(hint), f"attribute {each!r}") for each, hint in self.hints.items()]
         self._inherits_priority = "priority" not in own
         self._inherits_keep = "keep" not in own
 
@@ -101,6 +102,10 @@ class Step(Task[P, R_co]):
 
     # For whoever runs jobs, and completes them.
 
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        return tuple(f"{self.flow.name}.{alias}" for alias in super().aliases)
+
     def arguments(self, payload: bytes, ctx: Context | None) -> tuple[tuple[Any, ...], dict[str, Any]]:  # noqa: ARG002
         """The attributes that it reads, converted by annotation; the context and the results of what it waited for, if it takes them."""
         assert ctx is not None
@@ -116,10 +121,10 @@ class Step(Task[P, R_co]):
             raise PayloadError(
                 f"the job is of step {self.name!r} and of no run: start one with {self.flow.name}.start(...)"
             )
-        kwargs = {
-            name: read(decode, given[name], f"attribute {name!r}") for name, decode in self._decoders if name in given
-        }
-        if len(kwargs) < len(self.needs) or not kwargs.keys() >= set(self.needs):
+        kwargs = {}
+        if self._decoders:
+            kwargs = {name: read(decode, given[name], what) for name, decode, what in self._decoders if name in given}
+        if len(kwargs) < len(self.reads) and not self._needed <= kwargs.keys():
             raise MissingAttribute(self.name, next(name for name in self.needs if name not in kwargs))
         if self._joins is not None:
             self._joins.fill_in((), kwargs, job.results)
@@ -127,26 +132,26 @@ class Step(Task[P, R_co]):
 
     def succeeded(self, job: JobRecord, value: Any, children: tuple[NewJob, ...] = ()) -> Succeeded:
         """What it means that this step, of this job, has given this value; `TypeError` or `PayloadError` if it means nothing."""
-        if isinstance(value, Next):
-            return self._chosen(job, value, children)
-        if isinstance(value, Done):
-            return Succeeded(self.encode_result(value.value), children)
         writes = None
-        is_mapping = value is not None and isinstance(value, Mapping)
-        if is_mapping:
-            writes = self.flow.writes(value)
+        if value is not None:
+            if isinstance(value, Next):
+                return self._chosen(job, value, children)
+            if isinstance(value, Done):
+                return Succeeded(self.encode_result(value.value), children)
+            if isinstance(value, Mapping):
+                writes = self.flow.writes(value)
+            elif self.then is not None:
+                raise TypeError(
+                    f"step {self.name!r}, which {self.then!r} follows, gave {_a(value)}: "
+                    "give a mapping of attributes, None, Next(step) or Done(value)"
+                )
         if self.then is None:
             return Succeeded(self.encode_result(value), children, None, writes)
-        if value is not None and not is_mapping:
-            raise TypeError(
-                f"step {self.name!r}, which {self.then!r} follows, gave {_a(value)}: "
-                "give a mapping of attributes, None, Next(step) or Done(value)"
-            )
         return Succeeded("null", children, self.flow.step_named(self.then).following(job), writes)
 
     def _chosen(self, job: JobRecord, chosen: Next, children: tuple[NewJob, ...]) -> Succeeded:
         step = self.flow.step_named(chosen.step)
-        if self.leads_to is not None and chosen.step not in self.leads_to and chosen.step != self.then:
+        if self.leads_to is not None and step.step_name not in (*self.leads_to, self.then):
             raise TypeError(f"step {self.name!r} gave Next({chosen.step!r}), which its next= does not name")
         fields = dict(chosen.fields)
         if chosen.after:
@@ -223,6 +228,7 @@ class StepRegistrar:
         isolation: Literal["process"] | Unset | None = UNSET,
         memory_limit: int | None = None,
         output: int = 0,
+        aliases: Iterable[str] = (),
     ) -> StepRegistrar: ...
     def __call__(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         if function is None:

@@ -18,6 +18,7 @@ from tenure.codec import Arguments, JoinArguments, JsonArguments, RawArguments, 
 from tenure.context import Context, current
 from tenure.errors import InvalidOption
 from tenure.handle import Job
+from tenure.hooks import Hooks, JobHooks
 from tenure.job import JobRecord, NewJob, State, new_id
 from tenure.lifecycle import Finish
 from tenure.options import UNSET, TaskOptions, Unset
@@ -182,7 +183,7 @@ class Caller(Generic[P, R_co]):
         ]
 
 
-class Task(Caller[P, R_co]):
+class Task(Caller[P, R_co], JobHooks):
     """A function that jobs call. Called like a function it runs here and now, as a function does."""
 
     is_step: ClassVar[bool] = False
@@ -195,6 +196,7 @@ class Task(Caller[P, R_co]):
         functools.update_wrapper(self, function, updated=())
         self.function = function
         self.options = options
+        self.hooks = Hooks(app.hooks)
         self.is_async = inspect.iscoroutinefunction(function)
         self._signature = signature = Signature(function)
         self._joins = signature.joins
@@ -220,6 +222,11 @@ class Task(Caller[P, R_co]):
         return self.function(*args, **kwargs)  # type: ignore[no-any-return]
 
     # For whoever runs jobs, and completes them.
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """Names of tasks whose jobs it runs beside its own: those that it had before."""
+        return tuple(self.options.aliases)
 
     def arguments(self, payload: bytes, ctx: Context | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """What to call the function with: the payload decoded and converted by annotation, and the context if it takes one.
@@ -313,6 +320,7 @@ class Registrar:
         isolation: Literal["process"] | Unset | None = UNSET,
         memory_limit: int | None = None,
         output: int = 0,
+        aliases: Iterable[str] = (),
     ) -> Registrar: ...
     def __call__(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         if function is None:

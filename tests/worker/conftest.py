@@ -153,5 +153,5 @@ def wire(url: str) -> Wire:
 @pytest.fixture
 def lines(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[str], list[str]]]:
     """What the worker has logged so far that contains a text."""
-    caplog.set_level(logging.DEBUG, logger="tenure.worker")
+    caplog.set_level(logging.DEBUG, logger="tenure")
     yield lambda text: [message for message in caplog.messages if text in message]

@@ -255,3 +255,34 @@ async def test_entries_wait_their_turn_in_a_paused_queue_as_jobs_do(
     await eventually(waiting)
     request = LeaseRequest(queues=("q",), limit=1, worker="w", ttl=30.0, nonce=1)
     assert (await store.lease(request)).leases == []
+
+
+async def test_an_entry_that_could_not_be_read_becomes_its_job_once_that_is_mended_and_it_is_retried(
+    make_app: MakeApp, store: Store, start: Start, put_in: PutIn
+) -> None:  # H14
+    entry = b'{"task": "length", "kwargs": {"text": "' + 100 * b"x" + b'"}}'
+    strict, lenient = make_app(payload_limit=100), make_app()
+
+    @lenient.task
+    async def length(text: str) -> int:
+        return len(text)
+
+    worker = await start(strict)
+    put_in("default", entry)
+    [broken] = await eventually(lambda: strict.ajobs(state="broken"))
+    await broken.aretry()
+    await eventually(lambda: _attempts(store, broken.id, 1))
+    [again] = await strict.ajobs(state="broken")
+    assert (again.id, again.record and again.record.payload) == (broken.id, entry), "it is as unreadable as before"
+    await worker.stop()
+
+    await start(lenient)
+    await again.aretry()
+    job = await lenient.ajob(await again.aresult(timeout=10))
+
+    assert (job.task, await job.aresult(timeout=10)) == ("length", 100)
+
+
+async def _attempts(store: Store, job_id: str, number: int) -> bool:
+    [job] = await store.get([job_id])
+    return job is not None and job.attempt == number and job.state.final

@@ -25,7 +25,8 @@ class Attempt:
     """A leased job from the moment it arrives until it is settled or lost; the worker's loop and its keeper share it."""
 
     __slots__ = (
-        "child", "context", "ended", "lease", "leased_at", "output", "renewed_at", "settings", "signal", "slot", "ttl",
+        "began", "child", "context", "ended", "lease", "leased_at", "output", "renewed_at", "settings", "signal", "slot", "told",
+        "ttl",
     )  # fmt: skip
 
     def __init__(self, lease: Lease, settings: Settings, leased_at: float) -> None:
@@ -34,6 +35,9 @@ class Attempt:
         self.signal = AbortSignal()
         self.context: Context | None = None
         """Once its function has been started."""
+
+        self.began = 0.0
+        """When a slot took it, by `perf_counter`; 0 if none has."""
 
         self.slot: Slot | None = None
         self.child: Child | None = None
@@ -44,6 +48,9 @@ class Attempt:
 
         self.ended = False
         """Whether its outcome is known: a second one (of a function that was given up) is dropped."""
+
+        self.told = False
+        """Whether hooks have heard, or are hearing, that it has failed."""
 
         # When the store was asked, on a monotonic clock: it counts from later than that.
         self.leased_at = leased_at
@@ -109,8 +116,13 @@ class Attempt:
         return self.renewed_at + self.ttl - max(self.ttl / 10, 0.1)
 
     def interrupt(self) -> None:
-        """Stop what runs it; on the worker's loop. A coroutine is cancelled, a process told; a thread only sees its signal."""
+        """Stop what runs it; on the worker's loop. A coroutine is cancelled, a process told; a thread only sees its signal.
+
+        Hooks that are told of its failure may end.
+        """
         task = self.settings.task
+        if self.told:
+            return
         if self.child is not None:
             self.child.stop()
         elif self.context is not None and task is not None and (task.is_async or self.settings.isolated):

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from tenure.completion import Completion, Stage, Transactions, to_the_end
 from tenure.context import Context, Middleware, running
+from tenure.enqueueing import allowed
 from tenure.errors import JobError, PayloadTooLarge, UnknownTask
+from tenure.hooks import awaiting, name_of
+from tenure.inbox import UNREAD
 from tenure.job import ErrorInfo, JobRecord, NewJob, State
 from tenure.lease import AbortReason
 from tenure.lifecycle import Finish, Park, Requeue, Transition, next_step
@@ -37,7 +41,9 @@ from tenure.stores.base import Store
 from tenure.task import Task
 from tenure.worker.attempt import Attempt
 from tenure.worker.failure import bounded, error_info
+from tenure.worker.inbox import read_again
 from tenure.worker.outage import GONE
+from tenure.worker.performing import Blocking, Performing, error_of, has_failed, tell_failure
 from tenure.worker.settings import SettingsOf
 from tenure.worker.settler import Settler
 from tenure.worker.threads import Threads
@@ -45,7 +51,7 @@ from tenure.worker.threads import Threads
 if TYPE_CHECKING:
     from tenure.worker.isolation.lane import Isolation
 
-__all__ = ["Blocking", "Executor", "after_completion", "answered", "perform", "timed_out"]
+__all__ = ["Executor", "after_completion", "answered", "perform", "timed_out"]
 
 LIVE = 60.0
 """Seconds of silence up to which a worker counts as somebody who knows a task."""
@@ -82,23 +88,36 @@ class Executor:
     async def execute(self, attempt: Attempt) -> None:
         """Run one attempt. Raises nothing: whatever happens is the job's outcome, or is dropped with a lost lease."""
         job, settings = attempt.lease.job, attempt.settings
+        failed: BaseException | None = None
         try:
             outcome = await self._outcome(attempt)
             if isinstance(outcome, Finish | Requeue | Park):
-                step: Transition = outcome  # a child has run it, and decided
+                step: Transition = outcome  # a child has run it, decided, and called the hooks
             else:
                 if attempt.completion is not None and not settings.isolated:
                     outcome = await after_completion(attempt.completion, outcome)
                 step = next_step(job, outcome, settings.policy)
+                if settings.failing and has_failed(step):
+                    failed = error_of(outcome)
             if attempt.output:
                 step = _with_output(attempt, step)
         except Exception as error:
             log.exception("job %s of task %s could not be judged, it fails", job.id, job.task)
-            step = Finish(State.FAILED, error=error_info(error))
+            step, failed = Finish(State.FAILED, error=error_info(error)), error
+        if failed is not None:
+            await self._tell(attempt, failed, step)
         if attempt.lost and attempt.completed is None:
             self._settler.lost(attempt)
         else:
             self._settler.add(attempt, step)
+
+    async def _tell(self, attempt: Attempt, error: BaseException, step: Transition) -> None:
+        """Let hooks know that it has failed, unless it is no longer the worker's, or had ended before by itself."""
+        settings, context = attempt.settings, attempt.context
+        if attempt.ended or attempt.lost or attempt.completed is not None or context is None or settings.task is None:
+            return
+        attempt.told = True
+        await tell_failure(settings.task, settings.failing, context, error, step, self._threads)
 
     async def _outcome(self, attempt: Attempt) -> Outcome | Transition:
         job, settings = attempt.lease.job, attempt.settings
@@ -106,11 +125,12 @@ class Executor:
             return Released()  # it was lost in the buffer
         if settings.task is None:
             return await self._unknown(attempt)
-        if len(job.payload) > self._payload_limit:
-            return Undecodable(error_info(PayloadTooLarge(len(job.payload), self._payload_limit)))
         attempt.context = context = Context(
             attempt.lease, job.worker or "", attempt.signal, settings.task, self._transactions
         )
+        if len(job.payload) > self._payload_limit:
+            too_large = PayloadTooLarge(len(job.payload), self._payload_limit)
+            return Undecodable(error_info(too_large), too_large)
         if settings.task.is_step and (job.on_timeout is not None or job.reads != settings.task.reads):
             outcome = await self._before_step(attempt)
             if outcome is not None:
@@ -118,10 +138,10 @@ class Executor:
         if settings.isolated and self._isolation is not None:
             return await self._isolation.run(attempt)
         if settings.timeout is None:
-            return await perform(settings.task, context, self._middleware, self._threads)
+            return await perform(settings.task, context, self._middleware, self._threads, settings.performing)
         timer = asyncio.get_running_loop().call_later(settings.timeout, self._time_is_over, attempt)
         try:
-            return await perform(settings.task, context, self._middleware, self._threads)
+            return await perform(settings.task, context, self._middleware, self._threads, settings.performing)
         finally:
             timer.cancel()
 
@@ -147,7 +167,7 @@ class Executor:
 
     def _go_on_without(self, attempt: Attempt) -> None:
         """Take the slot back from a thread that does not stop; cancel a coroutine that caught its cancellation once more."""
-        if attempt.running:
+        if attempt.running and not attempt.told:
             job = attempt.lease.job
             log.warning(
                 "job %s of task %s has not stopped %g s after its timeout: going on without it", job.id, job.task, STRAY
@@ -157,6 +177,8 @@ class Executor:
 
     async def _unknown(self, attempt: Attempt) -> Outcome:
         job, policy = attempt.lease.job, attempt.settings.policy
+        if job.task == UNREAD:
+            return read_again(job, self._payload_limit)
         outcome = Unknown(error_info(UnknownTask(job.task, self._settings.known)), known_elsewhere=False)
         if not isinstance(next_step(job, outcome, policy), Finish):
             return outcome
@@ -210,46 +232,76 @@ def _late(outcome: Outcome, step: Finish) -> str | None:
             return f"its answer {type(outcome).__name__} came afterwards"
 
 
-class Blocking(Protocol):
-    """Where blocking functions are called."""
-
-    async def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any: ...
-
-
-async def perform(task: Task[..., Any], ctx: Context, middleware: Sequence[Middleware], threads: Blocking) -> Outcome:
-    """Call a task and turn whatever happens into an outcome. Raises nothing.
+async def perform(
+    task: Task[..., Any],
+    ctx: Context,
+    middleware: Sequence[Middleware],
+    threads: Blocking,
+    hooks: Performing | None = None,
+) -> Outcome:
+    """Call a task, its hooks around it and the middleware around those, and turn whatever happens into an outcome. Raises nothing.
 
     A cancellation that nobody has announced by the signal is the job's own doing: it may cancel the task that it runs in.
     """
     try:
         args, kwargs = task.arguments(ctx.job.payload, ctx)
     except Exception as error:  # noqa: BLE001  (a PayloadError, or whatever a converter of the user's raises)
-        return Undecodable(error_info(error))
+        return Undecodable(error_info(error), error)
     outside = running.set(ctx)
     try:
         if middleware:
-            value = await _through(middleware, ctx, functools.partial(_call, task, args, kwargs, threads))
+            value = await _through(middleware, ctx, functools.partial(_call, task, args, kwargs, threads, ctx, hooks))
         else:
-            value = await _call(task, args, kwargs, threads)
+            value = await _call(task, args, kwargs, threads, ctx, hooks)
         if isinstance(value, Answer):
-            return _answer(value, task, ctx)
+            return await _allowed(_answer(value, task, ctx), task, ctx)
         if ctx.signal.reason is AbortReason.TIMEOUT:
             return timed_out(task)
         return task.succeeded(ctx.job, value, ctx.children)
     except BaseException as error:  # noqa: BLE001  (nothing that a job raises may end the worker)
-        return _outcome_of(error, task, ctx)
+        outcome = _outcome_of(error, task, ctx)
+        return await _allowed(outcome, task, ctx) if isinstance(error, Answer) else outcome
     finally:
         running.reset(outside)
 
 
-def _call(task: Task[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], threads: Blocking) -> Awaitable[Any]:
-    return task.function(*args, **kwargs) if task.is_async else threads.run(task.function, args, kwargs)
+def _call(
+    task: Task[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    threads: Blocking,
+    ctx: Context,
+    hooks: Performing | None,
+) -> Awaitable[Any]:
+    if hooks is None:
+        return task.function(*args, **kwargs) if task.is_async else threads.run(task.function, args, kwargs)
+    function = functools.partial(task.function, *args, **kwargs)
+    if task.is_async:
+        return hooks.on_loop(ctx, function)
+    return threads.run(hooks.in_thread, (ctx, function, asyncio._get_running_loop()), {})  # noqa: SLF001
+
+
+async def _allowed(outcome: Outcome, task: Task[..., Any], ctx: Context) -> Outcome:
+    """The same, if hooks have nothing against the jobs that come to exist because the next step is to wait for them."""
+    if isinstance(outcome, Succeeded) and task.app.hooks.enqueues:
+        try:
+            await awaiting(allowed(task.app, outcome.children[len(ctx.children) :]))
+        except BaseException as error:  # noqa: BLE001  (the outcome of the job, whatever it is)
+            return _outcome_of(error, task, ctx)
+    return outcome
 
 
 async def _through(middleware: Sequence[Middleware], ctx: Context, call: Callable[[], Awaitable[Any]]) -> Any:
     for layer in reversed(middleware):
-        call = functools.partial(layer, ctx, call)
+        call = functools.partial(_wrapped, layer, ctx, call)
     return await call()
+
+
+async def _wrapped(layer: Middleware, ctx: Context, call: Callable[[], Awaitable[Any]]) -> Any:
+    given = layer(ctx, call)
+    if not inspect.isawaitable(given):
+        raise TypeError(f"middleware {name_of(layer)} has given what cannot be awaited: write it as async def")
+    return await given
 
 
 def _outcome_of(error: BaseException, task: Task[..., Any], ctx: Context) -> Outcome:

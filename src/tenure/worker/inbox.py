@@ -5,10 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+import msgspec
+
+from tenure.inbox import read
+from tenure.job import JobRecord
+from tenure.outcome import Outcome, Succeeded, Undecodable
 from tenure.stores.base import Store
 from tenure.worker.outage import GONE
 
-__all__ = ["Inbox"]
+__all__ = ["Inbox", "read_again"]
+
+
+def read_again(job: JobRecord, limit: int) -> Outcome:
+    """What becomes of an entry that could not be read, once somebody has put it back in line: the job that it makes now, or nothing."""
+    made, error = read(job.queue, job.payload, limit)
+    return Succeeded(msgspec.json.encode(made.id).decode(), (made,)) if error is None else Undecodable(error)
 
 
 class Inbox:

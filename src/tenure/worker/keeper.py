@@ -67,6 +67,7 @@ class Keeper:
         listening: tuple[str, int] | None = None,
         on_loop: Callable[[], Attempt | None],
         gave_back: Callable[[int], None],
+        gave_up: Callable[[Attempt], None],
         wake: Callable[[], None],
     ) -> None:
         self._new_store = new_store
@@ -81,6 +82,7 @@ class Keeper:
         self._listening: socket.socket | None = None
         self._on_loop = on_loop
         self._gave_back = gave_back
+        self._gave_up = gave_up
         self._wake = wake
         self._presence = Presence(
             beat,
@@ -367,6 +369,7 @@ class Keeper:
         overdue = [attempt for attempt in held if attempt.give_up_at <= now]
         for attempt in overdue:
             self._abort(attempt, AbortReason.ERROR)
+            self._gave_up(attempt)
         if overdue:
             job = overdue[0].lease.job
             log.warning(

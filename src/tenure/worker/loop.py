@@ -6,18 +6,21 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
-from time import monotonic
+from time import monotonic, time
 from typing import TYPE_CHECKING
 
 from tenure.checks import seconds
 from tenure.completion import Transactions
 from tenure.context import Middleware
+from tenure.errors import Aborted
+from tenure.events import LeaseLost
 from tenure.lease import AbortReason, new_nonce
 from tenure.lifecycle import RELEASE, next_step
 from tenure.options import Unset, WorkerOptions
 from tenure.outcome import Interrupted
 from tenure.patterns import serves
 from tenure.stores.base import STEP, Leased, LeaseRequest, Settlement, Verdict, WorkerInfo
+from tenure.worker.aftermath import Aftermath
 from tenure.worker.attempt import Attempt
 from tenure.worker.buffer import Buffer
 from tenure.worker.executor import Executor
@@ -112,9 +115,15 @@ class Loop:
             listening=None if options.health_port is None else (options.health_host, options.health_port),
             on_loop=lambda: self._slots.on_loop,
             gave_back=self._pace.stalled,
+            gave_up=self._gave_up,
             wake=self._wakeup.set,
         )
-        self._settler = Settler(self.keeper, self._wakeup)
+        self.aftermath = Aftermath(app, self._threads)
+        self._queue_empty = app.hooks.of("queue_empty")
+        self._worked = False
+        """Whether it has had jobs since it last found nothing to do."""
+
+        self._settler = Settler(self.keeper, self._wakeup, self.aftermath, app.audience)
         executor = Executor(
             self.store,
             settings,
@@ -189,7 +198,10 @@ class Loop:
         """Wait no longer for running jobs: kill those in processes, and release or fail all of them."""
         self._isolation.kill(attempts)
         for attempt in attempts:
-            self._settler.add(attempt, next_step(attempt.lease.job, Interrupted(), attempt.settings.policy))
+            step = next_step(attempt.lease.job, Interrupted(), attempt.settings.policy)
+            if not attempt.may_be_complete:
+                self.aftermath.failed(attempt, Aborted(AbortReason.SHUTDOWN), step)
+            self._settler.add(attempt, step)
 
     def unsettled(self) -> list[Settlement]:
         """What the store has not been told, running jobs as interrupted ones; for when this loop no longer moves."""
@@ -233,6 +245,7 @@ class Loop:
         """Take the slots from jobs that have not ended, and let go of the threads."""
         self._bell.disarm()
         await self._slots.close()
+        await self.aftermath.close()
         self._threads.close()
 
     # One round.
@@ -255,9 +268,13 @@ class Loop:
             self._on_limit()
         if leased.inbox:
             self.inbox.notice()
-        elif idle and room and not leased.leases and self._on_empty and not await self._queues_changed():
+        elif idle and room and not leased.leases:
             # Held nothing when it asked, and got nothing: whatever its own last jobs have enqueued was there to be leased.
-            self._on_empty()
+            if self._worked:
+                self._worked = False
+                self.aftermath.call("queue_empty", self._queue_empty)
+            if self._on_empty and not await self._queues_changed():
+                self._on_empty()
         return await self._rest(leased, room)
 
     def _room(self) -> int:
@@ -314,6 +331,7 @@ class Loop:
         elif served is not self.queues.patterns:
             attempts = self._released(attempts, self._unserved)
         if attempts:
+            self._worked = True
             self._alone = attempts[0].lease.solo
             self.keeper.hold(attempts)
             self._slots.wake()
@@ -359,6 +377,13 @@ class Loop:
             else:
                 wanted.append(attempt)
         return wanted
+
+    def _gave_up(self, attempt: Attempt) -> None:
+        """The keeper has let go of a job that it could not renew in time."""
+        job = attempt.lease.job
+        self._app.audience.happened(
+            LeaseLost(time(), job.id, job.task, job.queue, job.run_id, job.attempt, job.worker, AbortReason.ERROR)
+        )
 
     def _unserved(self, attempt: Attempt) -> bool:
         return not serves(self.queues.patterns, attempt.lease.job.queue)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 
 from tenure.stores.base import STEP, Store
@@ -12,8 +11,6 @@ __all__ = ["Reaper"]
 
 INTERVAL = 1.0
 """Seconds between looks, about: an expired lease is noticed within this time, and a new queue."""
-
-log = logging.getLogger("tenure.worker")
 
 
 class Reaper:
@@ -33,10 +30,5 @@ class Reaper:
             self._queues.found(existing)
         else:
             reaped = await self._store.reap(self._queues.names)
-        for job in reaped:
-            log.warning(
-                "job %s of task %s was lost by worker %s, %s",
-                job.id, job.task, job.worker, "it fails" if job.failed else f"loss {job.losses}, back to the front",
-            )  # fmt: skip
         # Jitter keeps many workers from looking in step.
         return 0.0 if len(reaped) >= STEP else INTERVAL * random.uniform(0.9, 1.1)  # noqa: S311

@@ -10,6 +10,7 @@ from tenure.checks import seconds
 from tenure.lifecycle import Policy
 from tenure.options import AppOptions, Unset, WorkerOptions
 from tenure.task import Task
+from tenure.worker.performing import Failing, Performing, failing_of, performing_of
 
 __all__ = ["Settings", "SettingsOf", "resolve"]
 
@@ -36,6 +37,11 @@ class Settings:
 
     memory_limit: int | None = None
     output: int = 0
+    performing: Performing | None = None
+    """What hooks want done before, around and after its function; None: nothing."""
+
+    failing: Failing = ()
+    """Which of them want to hear of attempts that have failed."""
 
 
 class SettingsOf(dict[str, Settings]):
@@ -49,9 +55,8 @@ class SettingsOf(dict[str, Settings]):
 
     @property
     def known(self) -> tuple[str, ...]:
-        """Names of the tasks that this worker runs."""
-        only = self._worker.tasks
-        return tuple(sorted(name for name in self._tasks if only is None or name in only))
+        """Names of the tasks that this worker runs, and those that they had before."""
+        return tuple(sorted(name for name in self._tasks if self._served(name) is not None))
 
     @property
     def lanes(self) -> tuple[str, ...]:
@@ -65,13 +70,17 @@ class SettingsOf(dict[str, Settings]):
         return "loop" if self._tasks[name].is_async else "thread"
 
     def __missing__(self, name: str) -> Settings:
-        only = self._worker.tasks
-        task = self._tasks.get(name) if only is None or name in only else None
+        task = self._served(name)
         settings = resolve(task, self._worker, self._app)
         # What is unknown is not remembered: its module may be imported later, and strangers could fill the memory with names.
         if task is not None:
             self[name] = settings
         return settings
+
+    def _served(self, name: str) -> Task[..., Any] | None:
+        """The task that runs jobs stored under this name, if this worker is to run them."""
+        only, task = self._worker.tasks, self._tasks.get(name)
+        return task if only is None or task is None or name in only or task.name in only else None
 
 
 def resolve(task: Task[..., Any] | None, worker: WorkerOptions, app: AppOptions) -> Settings:
@@ -92,7 +101,10 @@ def resolve(task: Task[..., Any] | None, worker: WorkerOptions, app: AppOptions)
     )
     timeout = None if options.timeout is None else seconds(options.timeout, "timeout")
     isolated = _first(options.isolation, worker.isolation) == "process"
-    return Settings(task, policy, lease, renew, timeout, isolated, options.memory_limit, options.output)
+    return Settings(
+        task, policy, lease, renew, timeout, isolated, options.memory_limit, options.output,
+        performing_of(task), failing_of(task),
+    )  # fmt: skip
 
 
 def _first(*places: Any) -> Any:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from tenure.errors import JobError
 from tenure.job import ErrorInfo, State
-from tenure.lifecycle import Finish, Park, Requeue, Transition, next_step
+from tenure.lifecycle import Finish, Transition, next_step
+from tenure.observe.audience import Audience
+from tenure.observe.deriving import ENDS
 from tenure.outcome import Raised
 from tenure.stores.base import LEASE_LOST, OK, STEP, Settlement, Store, Verdict, VerdictKind
+from tenure.worker.aftermath import Aftermath
 from tenure.worker.attempt import Attempt
 from tenure.worker.failure import error_info
 from tenure.worker.outage import GONE
@@ -32,8 +36,10 @@ class Settler:
     What it has taken in stays until the store has answered, through any outage.
     """
 
-    def __init__(self, keeper: Keeper, wakeup: Wakeup) -> None:
+    def __init__(self, keeper: Keeper, wakeup: Wakeup, aftermath: Aftermath, audience: Audience) -> None:
         self._keeper = keeper
+        self._audience = audience
+        self._aftermath = aftermath
         self._wakeup = wakeup
         self._ended: list[Ended] = []
         self.finished = 0
@@ -51,9 +57,12 @@ class Settler:
         if attempt.ended:
             return
         attempt.ended = True
+        if attempt.began and self._audience.wants & ENDS:
+            self._audience.took[attempt.lease.job.id] = perf_counter() - attempt.began
         if attempt.completion is None or not attempt.completing:
             self._ended.append((attempt, step))
         elif (completed := attempt.completed) is not None:
+            self._audience.settled((attempt.lease, completed))
             self.settled([(attempt, completed)], [OK])
         else:
             self.lost(attempt)
@@ -76,7 +85,6 @@ class Settler:
 
     def settled(self, batch: Sequence[Ended], verdicts: Sequence[Verdict]) -> None:
         """Let go of what the store has answered."""
-        told = log.isEnabledFor(logging.INFO)
         refused = []
         for (attempt, step), verdict in zip(batch, verdicts, strict=True):
             if verdict.kind is VerdictKind.REFUSED:
@@ -87,10 +95,8 @@ class Settler:
                 log.debug("job %s of task %s lost its lease before it was settled", job.id, job.task)
             elif isinstance(step, Finish):
                 self.finished += 1
-                if told or step.state is not State.SUCCEEDED:
-                    _tell(attempt, step)
-            elif told or isinstance(step, Requeue):
-                _tell(attempt, step)
+                if step.children:
+                    self._aftermath.enqueued(step.children)
         self._keeper.drop(attempt for attempt, _ in batch if attempt not in refused)
 
     async def settle_apart(self, store: Store, batch: Sequence[Ended]) -> list[Verdict]:
@@ -111,48 +117,25 @@ class Settler:
             log.exception("job %s of task %s cannot be settled, it fails", job.id, job.task)
             if isinstance(step, Finish) and step.state is State.FAILED:
                 return [LEASE_LOST]  # not even that can be said: its lease will expire
-            return await self.settle_apart(store, [(attempt, Finish(State.FAILED, error=error_info(error)))])
+            failed = Finish(State.FAILED, error=error_info(error))
+            self._aftermath.failed(attempt, error, failed)
+            return await self.settle_apart(store, [(attempt, failed)])
 
     def _refused(self, attempt: Attempt, verdict: Verdict) -> None:
         """The children cannot be enqueued: a failure of the attempt, under the task's policy.
 
         A step that hands over without an attribute that the next one needs would do so again: it has failed.
         """
+        error = JobError(verdict.reason)
         if verdict.other is None:
             step: Transition = Finish(State.FAILED, error=ErrorInfo("MissingAttribute", verdict.reason))
         else:
             why = ErrorInfo("EnqueueRefused", verdict.reason)
-            step = next_step(attempt.lease.job, Raised(JobError(verdict.reason), why), attempt.settings.policy)
+            step = next_step(attempt.lease.job, Raised(error, why), attempt.settings.policy)
+        self._aftermath.failed(attempt, error, step)
         attempt.ended = False
         self.add(attempt, step)
 
 
 def settlements(batch: Sequence[Ended]) -> list[Settlement]:
     return [(attempt.lease, step) for attempt, step in batch]
-
-
-def _tell(attempt: Attempt, step: Transition) -> None:
-    job = attempt.lease.job
-    match step:
-        case Finish(State.SUCCEEDED):
-            log.info("job %s of task %s succeeded, attempt %d", job.id, job.task, job.attempt)
-        case Finish(state, _, error):
-            log.error(
-                "job %s of task %s ended as %s, attempt %d: %s", job.id, job.task, state, job.attempt, _why(error)
-            )
-        case Requeue(front=True):
-            log.info("job %s of task %s is released", job.id, job.task)
-        case Requeue(error=ErrorInfo() as error, delay=delay):
-            log.warning(
-                "job %s of task %s runs again in %.3g s, attempt %d: %s",
-                job.id, job.task, delay, job.attempt, _why(error),
-            )  # fmt: skip
-        case Requeue():
-            log.info("job %s of task %s is rescheduled", job.id, job.task)
-        case Park():
-            log.info("job %s of task %s waits to be completed", job.id, job.task)
-
-
-def _why(error: ErrorInfo | None) -> str:
-    # The repr keeps line breaks and escape codes of a message out of the log: one job, one line.
-    return "no reason given" if error is None else f"{error.type}: {error.message[:200]!r}"

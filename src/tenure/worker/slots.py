@@ -111,7 +111,7 @@ class Slot:
             self.attempt = attempt
             attempt.slot = self
             self._waited = False
-            started = perf_counter()
+            started = attempt.began = perf_counter()
             await self._drive(attempt)
             ended = perf_counter()
             self.attempt = None

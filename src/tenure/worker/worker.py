@@ -6,27 +6,28 @@ import asyncio
 import contextlib
 import logging
 import os
-import threading
 from collections.abc import Callable, Coroutine, Sequence
 from enum import StrEnum
 from signal import Signals
-from time import monotonic
+from time import monotonic, time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from tenure import hooks
 from tenure.checks import Duration, seconds
 from tenure.context import Middleware
+from tenure.events import WorkerStopping
 from tenure.lease import AbortReason
 from tenure.options import WorkerOptions
 from tenure.patterns import checked
 from tenure.stores.base import WorkerInfo
 from tenure.worker.chores import Chores
+from tenure.worker.farewell import Farewell
 from tenure.worker.identity import Identity
 from tenure.worker.isolation.lane import Isolation
 from tenure.worker.loop import Loop, event_loops
 from tenure.worker.memory import occupied
 from tenure.worker.outage import GONE
+from tenure.worker.pausing import Pausing
 from tenure.worker.recycling import Recycling
 from tenure.worker.settings import SettingsOf
 from tenure.worker.signals import Caught
@@ -74,7 +75,8 @@ class Worker:
         self._work: asyncio.Task[None] | None = None
         self._background: list[asyncio.Task[None]] = []
         self._stops: set[asyncio.Task[None]] = set()
-        self._said_goodbye = threading.Lock()
+        self._farewell = Farewell(app.hooks, self._identity.stem)
+        self._resourceful = False
         self.tether: Tether | None = None
         """To the supervisor that has started this process, if one has: set before the worker runs."""
 
@@ -102,6 +104,7 @@ class Worker:
             raise RuntimeError(f"a worker starts once, and this one is {self.status}: make another with app.worker()")
         self._app.check_flows()
         self._loop = self._assembled()
+        self._pausing = Pausing(self._loop, self._app.hooks)
         self.status = Status.RUNNING
         self._life = asyncio.create_task(self._live(), name="tenure-worker")
         opened = asyncio.create_task(self._opened.wait())
@@ -154,8 +157,18 @@ class Worker:
                 ):
                     runner.run(self._run(watchdog))
         finally:
-            self._say_goodbye()
+            self._farewell.say_here()
         return Exit.RECYCLED if self._recycled else Exit.STOPPED
+
+    async def pause(self) -> None:
+        """Take no new jobs until `resume`, as USR2 asks; those in hand are finished, those leased ahead released."""
+        self._must_run()
+        await self._pausing.begin(paused=True)
+
+    async def resume(self) -> None:
+        """Take jobs again, as CONT asks."""
+        self._must_run()
+        await self._pausing.begin(paused=False)
 
     async def serve(self, queue: str) -> None:
         """Serve this queue, or pattern of queues, too: after the others. `InvalidOption` if a pattern excludes it."""
@@ -178,7 +191,7 @@ class Worker:
 
     def _must_run(self) -> None:
         if self.status is not Status.RUNNING:
-            raise RuntimeError(f"queues are joined and left by a running worker, and this one is {self.status}")
+            raise RuntimeError(f"this can be asked of a running worker, and this one is {self.status}")
 
     # Its life.
 
@@ -210,6 +223,8 @@ class Worker:
         """The beginning, in its order, and then the work."""
         loop, keeper = self._loop, self._loop.keeper
         self._isolation.start()
+        await self._app.resources.begin()
+        self._resourceful = True
         try:
             await loop.store.open()
         except GONE as error:
@@ -245,11 +260,14 @@ class Worker:
         keeper = self._loop.keeper
         # The keeper after the jobs: one still finishing needs its lease until the moment it settles.
         for step in (
+            self._pausing.close,
             self._loop.close,
             self._isolation.close,
             keeper.stop,
             self._leave_for_keeper,
+            self._close_resources,
             self._loop.store.close,
+            self._app.audience.listeners.aflush,
         ):
             try:
                 await step()
@@ -258,7 +276,11 @@ class Worker:
                     "worker %s: something could not be ended, it goes on to end the rest", self._identity.stem
                 )
         self.status = Status.STOPPED
-        self._say_goodbye()
+        await self._farewell.say()
+
+    async def _close_resources(self) -> None:
+        if self._resourceful:
+            await self._app.resources.end()
 
     async def _leave_for_keeper(self) -> None:
         """Leave the registry, if the keeper has died and could not."""
@@ -271,6 +293,8 @@ class Worker:
         """Take no more jobs; a beginning that is not over is given up."""
         if self.status is Status.RUNNING:
             self.status = Status.STOPPING
+            if self.id is not None:
+                self._app.audience.happened(WorkerStopping(time(), self.id))
             self._loop.finish()
             if self._beginning and self._work is not None:
                 self._work.cancel()
@@ -299,14 +323,6 @@ class Worker:
         if not self._life.cancelled():
             self._life.result()
 
-    def _say_goodbye(self) -> None:
-        """Call `worker_exit`, once."""
-        if self._said_goodbye.acquire(blocking=False):
-            try:
-                hooks.call(self._app.hooks.worker_exit)
-            except Exception:
-                log.exception("worker %s: a function for worker_exit failed", self._identity.stem)
-
     # Signals, and limits of its own.
 
     def heed(self, signum: Signals, asked: Stop | Command) -> None:
@@ -324,11 +340,11 @@ class Worker:
                 self._isolation.kill(running)
             case Command.PAUSE:
                 log.warning("worker %s takes no new jobs: %s", self.id, signum.name)
-                self._loop.pause()
+                self._pausing.begin(paused=True)
             case Command.RESUME:
                 if self._loop.paused:
                     log.warning("worker %s takes jobs again: %s", self.id, signum.name)
-                self._loop.resume()
+                self._pausing.begin(paused=False)
 
     @property
     def ended(self) -> bool:
@@ -349,7 +365,8 @@ class Worker:
         else:
             log.warning("worker %s ends without its event loop, which does not move: its jobs are released", self.id)
             self._loop.keeper.abandon(self._loop.unsettled())
-        self._say_goodbye()
+        self._farewell.say_here()
+        self._app.audience.listeners.flush()
         logging.shutdown()
         os._exit(Exit.STOPPED)
 

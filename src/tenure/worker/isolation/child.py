@@ -21,9 +21,10 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tenure.checks import seconds
+from tenure.completion import Stage
 from tenure.context import AbortSignal, Context, Middleware, running
 from tenure.errors import Aborted
-from tenure.hooks import call
+from tenure.hooks import awaiting, moment, waiting
 from tenure.job import JobRecord, State
 from tenure.lease import AbortReason, Lease, Token
 from tenure.lifecycle import Finish, Transition, next_step
@@ -32,13 +33,14 @@ from tenure.outcome import Outcome, Raised, Released
 from tenure.sync import loop_factory, private_loop, run, stop
 from tenure.worker.executor import after_completion, perform
 from tenure.worker.failure import error_info
-from tenure.worker.isolation.frames import Begin, Ended, packed
+from tenure.worker.isolation.frames import Begin, Ended, Failing, packed
 from tenure.worker.isolation.limits import limited_memory
 from tenure.worker.isolation.link import Link
 from tenure.worker.isolation.reaching import Reach
 from tenure.worker.isolation.records import SendRecords
 from tenure.worker.isolation.template import NOT_OURS
 from tenure.worker.isolation.told import ToldContext, ToldTransactions
+from tenure.worker.performing import error_of, has_failed, tell_failure, tell_failure_here
 from tenure.worker.settings import Settings, SettingsOf, resolve
 
 if TYPE_CHECKING:
@@ -119,6 +121,7 @@ class Children:
             step = attempt.step()
             if os.getpid() == link.pid:  # else it is a process that the job has forked, and returned from
                 _flush()
+                self._app.audience.listeners.flush()
                 link.send(Ended.of(step))
                 attempt.close()
                 if self._run_atexit:
@@ -160,19 +163,17 @@ class Run:
         job = self._context.job
         try:
             running.set(self._context)
-            try:
-                call(self._app.hooks.after_fork)
-            except BaseException as error:  # noqa: BLE001  (the outcome of the job, whatever it is)
-                self._outcome = Raised(error, error_info(error))
-            else:
-                self._perform()
+            self._perform()
             if self._reach.failed and isinstance(self._outcome, Raised):
                 log.warning(
                     "job %s of task %s is released: it could not reach the store, %r",
                     job.id, job.task, self._outcome.error.message[:200],
                 )  # fmt: skip
                 self._outcome = Released()
-            return next_step(job, self._outcome, self._settings.policy)
+            step = next_step(job, self._outcome, self._settings.policy)
+            if self._settings.failing and has_failed(step) and not self._complete_already:
+                self._tell(step)
+            return step
         except Exception as error:
             log.exception("job %s of task %s could not be judged, it fails", job.id, job.task)
             return Finish(State.FAILED, error=error_info(error))
@@ -183,13 +184,34 @@ class Run:
             self._runner.close()
         stop()
 
+    @property
+    def _complete_already(self) -> bool:
+        completion = self._context.completion
+        return completion is not None and completion.stage is Stage.FINAL
+
+    def _tell(self, step: Transition) -> None:
+        """Let hooks know that it has failed; the worker knows what follows from that, should they end this process."""
+        self.link.send(Failing(Ended.of(step)))
+        failing, error = self._settings.failing, error_of(self._outcome)
+        if self._runner is not None:
+            telling = tell_failure(self._task, failing, self._context, error, step, self.main)
+            self._runner.get_loop().run_until_complete(telling)
+        else:
+            tell_failure_here(failing, self._context, error, step)
+
     def _perform(self) -> None:
         layers = self._middleware
         if self._settings.memory_limit is not None:
             layers = (*layers, limited_memory(self._settings.memory_limit))
         if self._task.is_async:
             self._on_loop(layers)
-        elif self._middleware:
+            return
+        try:
+            waiting(moment(self._app.hooks.of("after_fork")))
+        except BaseException as error:  # noqa: BLE001  (the outcome of the job, whatever it is)
+            self._outcome = Raised(error, error_info(error))
+            return
+        if self._middleware or (self._task.is_step and self._app.hooks.enqueues):
             self._beside_loop(layers)
         else:
             self._without_loop(layers)
@@ -199,7 +221,12 @@ class Run:
 
         async def performed() -> None:
             self._transactions.on_loop(asyncio.get_running_loop())
-            self._outcome = await perform(self._task, self._context, layers, self.main)
+            try:
+                await awaiting(moment(self._app.hooks.of("after_fork")))
+            except BaseException as error:  # noqa: BLE001  (the outcome of the job, whatever it is)
+                self._outcome = Raised(error, error_info(error))
+                return
+            self._outcome = await perform(self._task, self._context, layers, self.main, self._settings.performing)
             self._cancel = None
             await self._complete()
 
@@ -214,7 +241,8 @@ class Run:
 
     def _beside_loop(self, layers: Sequence[Middleware]) -> None:
         """A function on this thread, its middleware on the loop of blocking code."""
-        ended = asyncio.run_coroutine_threadsafe(perform(self._task, self._context, layers, self.main), private_loop())
+        performing = perform(self._task, self._context, layers, self.main, self._settings.performing)
+        ended = asyncio.run_coroutine_threadsafe(performing, private_loop())
         self.main.serve(ended)
         self._outcome = ended.result()
         if self._context.completion is not None:
@@ -222,7 +250,7 @@ class Run:
 
     def _without_loop(self, layers: Sequence[Middleware]) -> None:
         """A function on this thread, without a loop unless it asks for something that needs one."""
-        performing = perform(self._task, self._context, layers, self.main)
+        performing = perform(self._task, self._context, layers, self.main, self._settings.performing)
         try:
             performing.send(None)
         except StopIteration as ended:

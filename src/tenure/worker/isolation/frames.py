@@ -20,6 +20,7 @@ __all__ = [
     "Begin",
     "Ended",
     "Exited",
+    "Failing",
     "Fork",
     "Frames",
     "Granted",
@@ -128,6 +129,12 @@ class Ended(msgspec.Struct, tag=5):
         return step
 
 
+class Failing(msgspec.Struct, tag=6):
+    """The attempt has failed, which leads to this, and now hooks are told: whatever becomes of the child meanwhile."""
+
+    ended: Ended
+
+
 # To the template.
 
 
@@ -173,7 +180,7 @@ class Prepared(msgspec.Struct, tag=14):
     error: ErrorInfo | None = None
 
 
-FromChild = Said | Logged | Opening | Staged | Ended
+FromChild = Said | Logged | Opening | Staged | Ended | Failing
 FromTemplate = Logged | Refused | Exited | Prepared
 
 TO_CHILD: msgspec.msgpack.Decoder[Begin | Abort | Granted] = msgspec.msgpack.Decoder(Begin | Abort | Granted)

@@ -96,6 +96,9 @@ class Isolation:
         self._known: tuple[str, ...] = ()
         self._prepared: asyncio.Future[ErrorInfo | None] | None = None
         self._heard_from = False
+        self._state: dict[str, object] | None = None
+        """What was in `app.state` before `on_start` put there what is of the worker's process only."""
+
         _all_of_them.add(self)
 
     @property
@@ -113,6 +116,8 @@ class Isolation:
     def fork_template(self) -> None:
         """Fork the process that forks, if there is none yet."""
         if self._control is None:
+            if self._state is None:
+                self._state = dict(vars(self._app.state))
             self._pid, self._control = template.fork(self._app.hooks, self._for_children, _abandon_all)
             self._frames = Frames(FROM_TEMPLATE)
             self._known = self._settings.known
@@ -224,6 +229,8 @@ class Isolation:
     # The template.
 
     def _for_children(self) -> template.Run:
+        vars(self._app.state).clear()
+        vars(self._app.state).update(self._state or {})
         return Children(self._app, self._options, self._settings, self._middleware()).run
 
     def _have_template(self) -> socket.socket:

@@ -28,6 +28,7 @@ from tenure.worker.isolation.frames import (
     Begin,
     Ended,
     Exited,
+    Failing,
     Frames,
     FromChild,
     Granted,
@@ -81,6 +82,8 @@ class Child:
         self._timer: asyncio.TimerHandle | None = None
         self._reminder: asyncio.TimerHandle | None = None
         self._granting: asyncio.Task[None] | None = None
+        self._failed: Transition | None = None
+        """What becomes of the job, once it has said that it tells hooks of a failure."""
 
     # Its beginning.
 
@@ -171,7 +174,7 @@ class Child:
         """The process has ended."""
         self._hear(math.inf)
         if not self.ended.done():
-            self._end(self._death(exited))
+            self._end(self._failed or self._death(exited))
         self.forget()
 
     def refused(self, outcome: Outcome) -> None:
@@ -241,6 +244,8 @@ class Child:
                     self._timer.cancel()
                 self._end(self._judged(frame.step))
                 self._timer = self._loop.call_later(LINGER, self._lingers)
+            case Failing(ended):
+                self._failed = ended.step
             case Said(progress):
                 context.said = progress
             case Logged():

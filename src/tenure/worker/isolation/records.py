@@ -14,24 +14,31 @@ __all__ = ["SendRecords", "log_here"]
 TEXT = 100_000
 """Characters of a message or a traceback that are sent at most."""
 
-_KNOWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-"""Attributes that every record has; any other was given as `extra`."""
+_KNOWN = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName"}
+"""Attributes that every record has; any other was given as `extra`, or by a record factory of the user's."""
 
 
 class SendRecords(logging.Handler):
-    """Sends records to the worker, whose handlers are the ones that the user has set up."""
+    """Sends records to the worker, whose handlers are the ones that the user has set up.
+
+    The filters of those are asked here too, for what they add to a record from context variables, which are not sent.
+    """
 
     def __init__(self, send: Callable[[Logged], None]) -> None:
         super().__init__()
         self.send = send
         self.pid = os.getpid()
+        self._adds: list[tuple[str, Any]] = []
+        """Filters, and the loggers from which on they are asked."""
 
     def install(self) -> None:
         """Be the only handler that there is; levels stay as they are."""
         for logger in logging.root.manager.loggerDict.values():
             if isinstance(logger, logging.Logger) and logger.handlers:
+                self._adds += [(f"{logger.name}.", each) for handler in logger.handlers for each in handler.filters]
                 logger.handlers = []
                 logger.propagate = True
+        self._adds += [("", each) for handler in logging.root.handlers for each in handler.filters]
         logging.root.handlers = [self]
 
     def redirect(self, send: Callable[[Logged], None]) -> None:
@@ -42,6 +49,10 @@ class SendRecords(logging.Handler):
         if os.getpid() != self.pid:
             return _to_stderr(record)  # a process that the job has forked: the socket is not its own
         try:
+            for name, adds in self._adds:
+                if f"{record.name}.".startswith(name):
+                    # Whether a record is dropped, the handlers decide.
+                    (adds.filter if hasattr(adds, "filter") else adds)(record)
             self.send(_logged(record))
         except Exception:  # noqa: BLE001  (as all handlers do)
             self.handleError(record)
@@ -58,8 +69,20 @@ def log_here(logged: Logged) -> None:
         record.created = logged.created
         record.msecs = (logged.created - int(logged.created)) * 1000
         record.process, record.threadName, record.exc_text = logged.pid, logged.thread, logged.trace
-        vars(record).update((name, value) for name, value in logged.extra.items() if name not in _KNOWN)
+        extra = {name: value for name, value in logged.extra.items() if name not in _KNOWN}
+        vars(record).update(extra)
+        if extra and type(record) is logging.LogRecord:
+            record.__class__ = _Told
+            vars(record)["_told"] = extra.keys()
         logger.handle(record)
+
+
+class _Told(logging.LogRecord):
+    """A record that keeps what was added to it in the other process, whatever filters find in the context variables of this one."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in vars(self).get("_told", ()):
+            super().__setattr__(name, value)
 
 
 def _logged(record: logging.LogRecord) -> Logged:

@@ -152,7 +152,7 @@ class Template:
         if self._prepared:
             return None
         try:
-            call(self._hooks.before_first_fork)
+            call(self._hooks.of("before_first_fork"))
         except Exception as error:  # noqa: BLE001  (told to the worker)
             return error_info(error)
         self._prepared = True
@@ -179,7 +179,7 @@ class Template:
 
     def _before_fork(self) -> ErrorInfo | None:
         try:
-            call(self._hooks.before_fork)
+            call(self._hooks.of("before_fork"))
         except Exception as error:  # noqa: BLE001  (told to the worker)
             return error_info(error)
         return None

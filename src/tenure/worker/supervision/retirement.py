@@ -20,6 +20,7 @@ log = logging.getLogger("tenure.supervisor")
 
 def prepare(url: str) -> None:
     """Load what it takes to reach this store: when somebody has died there is no time for it."""
+    import tenure.observe.observed  # noqa: F401
     from tenure.stores import open_store
 
     open_store(url)
@@ -50,9 +51,11 @@ async def retire(url: str, worker_id: str, reason: str) -> None:
 
 
 async def _retire(url: str, worker_id: str, reason: str) -> None:
+    from tenure.observe.audience import Audience
+    from tenure.observe.observed import observed
     from tenure.stores import open_store
 
-    store = open_store(url)
+    store = observed(open_store(url), Audience())
     try:
         taken = 0
         while reaped := await store.retire(worker_id, reason=reason):
