@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from tenure.errors import InvalidOption, PayloadError
 from tenure.job import JobRecord, State
-from tenure.stores.base import STEP, Search, Store, VerdictKind
+from tenure.stores.base import Search, Store
 from tenure.task import Call
+from tenure.walking import act, pages
 
 __all__ = ["UNFINISHED", "cancel", "cancel_equal", "cancel_found"]
 
@@ -21,11 +22,7 @@ UNFINISHED = (State.BLOCKED, State.WAITING, State.RUNNING)
 
 async def cancel(store: Store, ids: Sequence[str]) -> int:
     """Cancel these jobs, in steps that are each atomic; how many were not final before."""
-    cancelled = 0
-    for start in range(0, len(ids), STEP):
-        verdicts = await store.cancel(ids[start : start + STEP])
-        cancelled += sum(verdict.kind is VerdictKind.OK for verdict in verdicts)
-    return cancelled
+    return await act(store.cancel, ids)
 
 
 async def cancel_equal(store: Store, call: Call[Any]) -> int:
@@ -37,7 +34,9 @@ async def cancel_equal(store: Store, call: Call[Any]) -> int:
             return job.payload == call.payload or call.caller.key(job.payload) == key
         return False
 
-    return await cancel_found(store, Search(task=call.caller.name), equal)
+    task = call.caller.app.tasks.get(call.caller.name)
+    names = dict.fromkeys((call.caller.name, *(task.aliases if task is not None else ())))
+    return sum([await cancel_found(store, Search(task=name), equal) for name in names])
 
 
 async def cancel_found(store: Store, search: Search, wanted: Callable[[JobRecord], bool] = lambda _: True) -> int:
@@ -53,18 +52,9 @@ async def cancel_found(store: Store, search: Search, wanted: Callable[[JobRecord
 async def _unfinished(store: Store, search: Search) -> AsyncIterator[list[JobRecord]]:
     """Pages of jobs that are not final. One that moves on meanwhile may come twice, but is not missed."""
     for state in UNFINISHED if search.state is None else (search.state,):
-        async for jobs in _pages(store, replace(search, state=state)):
+        async for jobs in pages(store, replace(search, state=state)):
             yield jobs
     if search.state is None:
         # What ran until just now may wait again. What has never run came later than the first look, and is no part of this.
-        async for jobs in _pages(store, replace(search, state=State.WAITING)):
+        async for jobs in pages(store, replace(search, state=State.WAITING)):
             yield [job for job in jobs if job.fence]
-
-
-async def _pages(store: Store, search: Search) -> AsyncIterator[list[JobRecord]]:
-    cursor: str | None = None
-    while True:
-        page = await store.search(replace(search, limit=STEP, cursor=cursor))
-        yield page.jobs
-        if (cursor := page.cursor) is None:
-            return

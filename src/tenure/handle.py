@@ -21,7 +21,8 @@ from tenure.errors import (
     UnknownTask,
     WrongState,
 )
-from tenure.job import ErrorInfo, JobRecord, State
+from tenure.hooks import awaiting
+from tenure.job import AttemptRecord, ErrorInfo, JobRecord, State, attempts_of
 from tenure.lifecycle import Finish
 from tenure.stores.base import Enqueued, Verdict, VerdictKind
 from tenure.sync import blocking
@@ -181,13 +182,19 @@ class Handle:
 
     async def _complete(self, record: JobRecord, value: Any) -> Finish | None:
         """End a step with this value, as if its function had given it; None if it has ended by itself meanwhile."""
+        from tenure.enqueueing import allowed, come_to_exist
+
         step = self._app.tasks.get(record.task)
         if step is None or not step.is_step:
             raise UnknownTask(record.task, self._app.tasks)
         finish = step.finish(record, value, ())
+        if finish.children and self._app.hooks.enqueues:
+            await awaiting(allowed(self._app, finish.children))
         verdict = await self._app.session.store.complete(record.id, finish)
         match verdict.kind:
             case VerdictKind.OK:
+                if finish.children and self._app.hooks.enqueues:
+                    await awaiting(come_to_exist(self._app, finish.children))
                 return finish
             case VerdictKind.NOT_FOUND:
                 raise self._not_found()
@@ -250,6 +257,12 @@ class Job(Handle, Generic[R_co]):
         self.note(record)
         return self
 
+    async def aattempts(self) -> list[AttemptRecord]:
+        """What has become of each attempt, the first first, the one that runs included; the latest ten or so. `JobNotFound` if it is gone."""
+        await self.arefresh()
+        assert self._record is not None
+        return attempts_of(self._record)
+
     async def aresult(self, timeout: Duration | None = None) -> R_co:
         """Wait until the job is final and give its result; of the first step of a run, that of the run.
 
@@ -284,6 +297,7 @@ class Job(Handle, Generic[R_co]):
         await self._go_on()
 
     refresh = blocking(arefresh)
+    attempts = blocking(aattempts)
     result = blocking(aresult)
     complete = blocking(acomplete)
 

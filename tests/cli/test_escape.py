@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from tenure.cli.escape import escaped
-from tenure.cli.logs import OneLine
+from tenure.escape import escaped
+from tenure.observe.lines import Human
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_what_a_terminal_would_obey_is_shown_as_an_escape(hostile: str, shown: s
 def test_one_event_is_one_log_line_whatever_is_in_it() -> None:
     record = logging.LogRecord("tenure.job", logging.INFO, "", 0, "job %s", ("x\nERROR tenure: \x1b[2Jforged",), None)
 
-    line = OneLine("%(levelname)s %(message)s").format(record)
+    line = Human("%(levelname)s %(message)s").format(record)
 
     assert line == r"INFO job x\nERROR tenure: \x1b[2Jforged"
 
@@ -42,7 +42,7 @@ def test_a_traceback_cannot_pass_for_another_event() -> None:
     except ValueError:
         record = logging.LogRecord("tenure.job", logging.ERROR, "", 0, "failed", (), sys.exc_info())
 
-    first, *rest = OneLine("%(levelname)s %(message)s").format(record).split("\n")
+    first, *rest = Human("%(levelname)s %(message)s").format(record).split("\n")
 
     assert first == "ERROR failed"
     assert all(line.startswith("    ") for line in rest)

@@ -52,6 +52,17 @@ def test_one_job_shows_hostile_text_as_escapes(tenure: Tenure, hostile: str) -> 
     assert "[bold red]x[/]" in shown
 
 
+@pytest.mark.parametrize("command", [("explain",), ("failed", "show")])
+def test_what_became_of_it_shows_hostile_text_as_escapes(
+    tenure: Tenure, hostile: str, command: tuple[str, ...]
+) -> None:
+    shown = tenure(*command, hostile).stdout
+
+    assert OBEYED.isdisjoint(shown)
+    assert r"Evil: \x1b[2J\x1b]0;owned\x07" in shown
+    assert "\nroot: all is well" not in shown
+
+
 @pytest.mark.parametrize("arguments", [("jobs",), ("job",)])
 def test_json_is_ascii_and_gives_hostile_text_back_exactly(tenure: Tenure, hostile: str, arguments: tuple[str]) -> None:
     result = tenure(*arguments, *([hostile] if arguments == ("job",) else []), "--json")

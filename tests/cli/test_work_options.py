@@ -47,6 +47,7 @@ SAME: Mapping[str, tuple[str, list[str], Any]] = {
     "health_host": ("0.0.0.0", ["--health-host", "0.0.0.0"], "0.0.0.0"),
     "verbose": ("2", ["-vv"], 2),
     "log_level": ("error", ["--log-level", "error"], "error"),
+    "log_format": ("json", ["--log-format", "json"], "json"),
 }
 
 

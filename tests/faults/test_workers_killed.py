@@ -66,7 +66,9 @@ def test_nothing_is_lost_when_workers_are_killed_again_and_again(cluster: Cluste
     records = cluster.records().values()
     # One that is alone with its worker when it is lost for the third time is to blame, as far as anybody can tell.
     assert [record for record in records if record.state != "succeeded" and record.losses < 3] == []
-    assert sum(record.losses for record in records) > 0
+    totals = cluster.app.stats().totals  # T20
+    assert totals.lost == sum(record.losses for record in records) > 0
+    assert totals.succeeded == totals.processed == sum(record.state == "succeeded" for record in records)
 
 
 @on_one

@@ -13,30 +13,34 @@ from tenure.errors import TenureError
 __all__ = ["main"]
 
 COMMANDS = {
-    "work": "work",
-    "demo": "demo",
-    "enqueue": "enqueue",
-    "jobs": "jobs",
-    "job": "jobs",
-    "flows": "flows",
-    "run": "flows",
-    "cancel": "actions",
-    "retry": "actions",
-    "trigger": "actions",
-    "delete": "actions",
-    "complete": "actions",
-    "queues": "queues",
-    "pause": "queues",
-    "resume": "queues",
-    "purge": "queues",
-    "workers": "workers",
-    "retire": "workers",
-    "health": "health",
-    "stats": "stats",
-    "schema": "schema",
-    "doctor": "doctor",
+    "work": ("work", "Run the jobs of an app."),
+    "demo": ("demo", "Watch jobs run, fail, retry and survive a kill -9."),
+    "enqueue": ("enqueue", "Put a job of a task in its queue and print its id."),
+    "jobs": ("jobs", "List jobs: the newest first, or in line."),
+    "job": ("jobs", "Show everything about one job, and its timeline."),
+    "explain": ("explain", "Say why a job does not run, and what to do about it."),
+    "failed": ("failed", "List, show, retry and delete jobs that have failed."),
+    "broken": ("failed", "The same for jobs that nobody could read."),
+    "flows": ("flows", "List runs of flows, the newest first."),
+    "run": ("flows", "Show everything about one run, and its steps so far."),
+    "cancel": ("actions", "End jobs as cancelled: some, or all that fit."),
+    "retry": ("actions", "Put finished jobs back in line, as if never tried."),
+    "trigger": ("actions", "Put scheduled jobs in line now."),
+    "delete": ("actions", "Remove jobs, and runs with all their steps."),
+    "complete": ("actions", "End a job, or a step, as if its function had returned."),
+    "queues": ("queues", "List the queues and how many jobs each has."),
+    "pause": ("queues", "Hand out no more jobs of a queue; those that run go on."),
+    "resume": ("queues", "Hand out the jobs of a queue again."),
+    "purge": ("queues", "Delete all jobs of a queue that have not started."),
+    "workers": ("workers", "List the workers, what they serve and what they run."),
+    "retire": ("workers", "Give the jobs of dead workers to others at once."),
+    "health": ("health", "Tell whether the workers work, and what is stuck."),
+    "stats": ("stats", "Show what has happened, in all, by queue and by worker."),
+    "watch": ("watch", "Show what happens, as it happens."),
+    "schema": ("schema", "Show the layout of the store, or bring it up to date."),
+    "doctor": ("doctor", "Examine the store, and say what to do about it."),
 }
-"""Which module of this package has which command, in the order of the help."""
+"""Which module of this package has which command, and what it does, in the order of the help: that imports none of them."""
 
 
 class Commands(click.Group):
@@ -50,9 +54,13 @@ class Commands(click.Group):
             close = difflib.get_close_matches(cmd_name, COMMANDS, n=1)
             hint = f"did you mean {close[0]!r}?" if close else "tenure --help lists them all."
             raise Refusal(f"there is no command {cmd_name!r}: {hint}")
-        module = importlib.import_module(f"tenure.cli.{COMMANDS[cmd_name]}")
+        module = importlib.import_module(f"tenure.cli.{COMMANDS[cmd_name][0]}")
         command: click.Command = getattr(module, cmd_name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> object:
         try:

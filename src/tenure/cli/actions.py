@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tenure.stores.base import Verdict
     from tenure.task import Call
 
-__all__ = ["cancel", "complete", "delete", "retry", "trigger"]
+__all__ = ["cancel", "complete", "delete", "each", "report", "retry", "trigger"]
 
 _ids = click.argument("ids", metavar="ID...", nargs=-1, required=True)
 
@@ -46,14 +46,14 @@ async def cancel(app: App, ids: tuple[str, ...], arguments: Any, as_json: bool, 
     if bool(ids) == bool(given):
         raise Refusal("say which jobs to cancel: by their ids, or by --queue, --task, --tag and --state")
     if ids and not as_json:
-        return await _each(app.session.store.cancel, ids, "cancelled")
+        return await each(app.session.store.cancel, ids, "cancelled")
     if arguments is not None:
         if given.keys() != {"task"}:
             raise Refusal("--arguments goes with --task, and with nothing else")
         cancelled = await app.acancel(_call(app, given["task"], arguments))
     else:
         cancelled = await app.acancel(*ids, **given)
-    return emit({"cancelled": cancelled}) if as_json else _report("cancelled", cancelled, ())
+    return emit({"cancelled": cancelled}) if as_json else report("cancelled", cancelled, ())
 
 
 def _call(app: App, task: str, arguments: Any) -> Call[Any]:
@@ -70,7 +70,7 @@ def _call(app: App, task: str, arguments: Any) -> Call[Any]:
 @with_app()
 async def retry(app: App, ids: tuple[str, ...]) -> None:
     """Put finished jobs back in line, as if never tried; a run from the step that it ended with."""
-    await _each(app.session.store.retry, ids, "put back")
+    await each(app.session.store.retry, ids, "put back")
 
 
 @click.command()
@@ -78,7 +78,7 @@ async def retry(app: App, ids: tuple[str, ...]) -> None:
 @with_app()
 async def trigger(app: App, ids: tuple[str, ...]) -> None:
     """Put scheduled jobs in line now."""
-    await _each(app.session.store.trigger, ids, "put in line")
+    await each(app.session.store.trigger, ids, "put in line")
 
 
 @click.command()
@@ -91,7 +91,7 @@ async def delete(app: App, ids: tuple[str, ...], cascade: bool) -> None:
     A worker that runs one is told to stop.
     """
     gone = await app.session.store.delete(ids, cascade=cascade)
-    _report("deleted", len(gone), [f"there is no job {job}" for job in ids if job not in gone])
+    report("deleted", len(gone), [f"there is no job {job}" for job in ids if job not in gone])
 
 
 @click.command()
@@ -135,7 +135,8 @@ def _converted(app: App, job: JobRecord, value: Any) -> Any:
     return app.caller_of(job).results.decode(json.dumps(value))
 
 
-async def _each(act: Callable[[Sequence[str]], Awaitable[list[Verdict]]], ids: Sequence[str], done: str) -> None:
+async def each(act: Callable[[Sequence[str]], Awaitable[list[Verdict]]], ids: Sequence[str], done: str) -> None:
+    """Do this to each of these jobs, and say how many it was done to."""
     from tenure.errors import JobNotFound
     from tenure.stores.base import STEP, VerdictKind
 
@@ -150,10 +151,10 @@ async def _each(act: Callable[[Sequence[str]], Awaitable[list[Verdict]]], ids: S
                     refused.append(str(JobNotFound(job)))
                 case _:
                     refused.append(f"job {job}: {verdict.reason}")
-    _report(done, len(ids) - len(refused), refused)
+    report(done, len(ids) - len(refused), refused)
 
 
-def _report(done: str, count: int, refused: Sequence[str]) -> None:
+def report(done: str, count: int, refused: Sequence[str]) -> None:
     """Say how many jobs it was done to, and why not to the others; exit code 2 if there are any."""
     if count or not refused:
         click.echo(f"{done}: {count:,} {'job' if count == 1 else 'jobs'}")

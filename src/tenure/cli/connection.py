@@ -51,7 +51,10 @@ def with_app(*, empty: bool = False) -> Callable[[AsyncCommand], Command]:
         @functools.wraps(function)
         def command(url: str | None, target: str | None, **arguments: Any) -> None:
             import asyncio  # not before it is needed: help has none of it
+            import logging
 
+            # What a command does it says itself; without a handler, warnings would be written beside that.
+            logging.getLogger("tenure.jobs").addHandler(logging.NullHandler())
             asyncio.run(run(_chosen(url, target), arguments))
 
         return command

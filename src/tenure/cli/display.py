@@ -6,7 +6,7 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
-from tenure.cli.escape import escaped
+from tenure.escape import escaped
 
 if TYPE_CHECKING:
     from rich.console import Console

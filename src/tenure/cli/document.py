@@ -13,11 +13,22 @@ import click
 from tenure.cli.display import LAST_DAY
 
 if TYPE_CHECKING:
-    from tenure.job import ErrorInfo, JobRecord
+    from tenure.explain import Explanation
+    from tenure.job import AttemptRecord, ErrorInfo, JobRecord
     from tenure.run import FlowRun, StepInfo
     from tenure.stores.base import WorkerInfo
 
-__all__ = ["emit", "job_document", "json_option", "json_value", "run_document", "step_document", "worker_document"]
+__all__ = [
+    "attempt_document",
+    "emit",
+    "explanation_document",
+    "job_document",
+    "json_option",
+    "json_value",
+    "run_document",
+    "step_document",
+    "worker_document",
+]
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
@@ -59,6 +70,29 @@ def job_document(job: JobRecord) -> dict[str, Any]:
         "blocked_by": job.blocked_by,
         "run_id": job.run_id,
     }
+
+
+def attempt_document(attempt: AttemptRecord) -> dict[str, Any]:
+    """An attempt in the history of a job."""
+    return {
+        "number": attempt.number,
+        "started_at": _instant(attempt.started_at),
+        "ended_at": _instant(attempt.ended_at),
+        "worker": attempt.worker,
+        "outcome": None if attempt.outcome is None else attempt.outcome.value,
+        "error": _error(attempt.error),
+    }
+
+
+def explanation_document(explanation: Explanation) -> dict[str, Any]:
+    """Why a job does not run: each reason with its facts, its sentence and what to do."""
+    import msgspec
+
+    document: dict[str, Any] = msgspec.to_builtins(explanation)
+    for reason, told in zip(explanation.reasons, document["reasons"], strict=True):
+        told |= {instant: _instant(told[instant]) for instant in ("at", "started_at") if instant in told}
+        told |= {"sentence": reason.sentence, "advice": reason.advice}
+    return document
 
 
 def run_document(run: FlowRun) -> dict[str, Any]:

@@ -1,61 +1,80 @@
-"""Jobs: finding them, and looking at one."""
+"""Jobs: finding them, and looking at one and what has become of it so far."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from tenure.cli.connection import with_app
-from tenure.cli.document import emit, job_document, json_option
+from tenure.cli.document import attempt_document, emit, job_document, json_option
 from tenure.cli.refusal import note
-from tenure.job import State
+from tenure.job import State, attempts_of
 
 if TYPE_CHECKING:
-    from tenure.app import App
-    from tenure.job import JobRecord, Progress
+    from rich.table import Table
 
-__all__ = ["job", "jobs"]
+    from tenure.app import App
+    from tenure.job import ErrorInfo, JobRecord, Progress
+
+__all__ = ["filters", "job", "jobs", "list_jobs", "paging", "show_job"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def filters(command: Command) -> Command:
+    """Let a command be told which jobs are meant."""
+    for option in (
+        click.option("--tag", help="Only jobs with this tag."),
+        click.option("--task", help="Only jobs of this task."),
+        click.option("-q", "--queue", help="Only jobs of this queue."),
+    ):
+        command = option(command)
+    return command
+
+
+def paging(command: Command) -> Command:
+    """Let a command be told which part of a listing is wanted, and how to print it."""
+    for option in (
+        json_option,
+        click.option("--cursor", help="Go on where an earlier listing ended."),
+        click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many."),
+    ):
+        command = option(command)
+    return command
 
 
 @click.command()
 @click.option("--state", type=click.Choice([state.value for state in State]), help="Only jobs in this state.")
-@click.option("-q", "--queue", help="Only jobs of this queue.")
-@click.option("--task", help="Only jobs of this task.")
-@click.option("--tag", help="Only jobs with this tag.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
-@click.option("--cursor", help="Go on where an earlier listing ended.")
-@json_option
+@filters
+@paging
 @with_app()
-async def jobs(
-    app: App,
-    state: str | None,
-    queue: str | None,
-    task: str | None,
-    tag: str | None,
-    limit: int,
-    cursor: str | None,
-    as_json: bool,
-) -> None:
+async def jobs(app: App, as_json: bool, **search: Any) -> None:
     """List jobs: the newest first, or in line with --state waiting."""
+    await list_jobs(app, as_json, **search)
+
+
+async def list_jobs(app: App, as_json: bool, **search: Any) -> None:
+    """Print a page of what this search finds."""
     from tenure.cli import display
 
-    page = await app.ajobs(state=state, queue=queue, task=task, tag=tag, limit=limit, cursor=cursor)
+    page = await app.ajobs(**search)
     records = [job.record for job in page if job.record is not None]
     if as_json:
         return emit({"jobs": [job_document(record) for record in records], "cursor": page.cursor})
     if records:
+        ended = search["state"] is not None and State(search["state"]).final
         listing = display.table(
-            "id", ("task", "gives"), ("queue", "gives"), "state", ("created", "right"), ("", "gives")
-        )
+            "id", ("task", "gives"), ("queue", "gives"), "state", ("ended" if ended else "created", "right"), ("", "gives")
+        )  # fmt: skip
         for job in records:
             listing.add_row(
                 display.text(job.id),
                 display.text(job.task),
                 display.text(job.queue),
                 display.state(job.label),
-                display.text(display.distance(job.created_at)),
+                display.text(display.distance((job.ended_at if ended else None) or job.created_at)),
                 display.remark(_remark(job)),
             )
         display.console().print(listing)
@@ -71,25 +90,58 @@ async def jobs(
 @json_option
 @with_app()
 async def job(app: App, job_id: str, as_json: bool) -> None:
-    """Show everything about one job."""
-    from tenure.cli import display
-
+    """Show everything about one job: what is known of it, and its timeline."""
     found = (await app.ajob(job_id)).record
     assert found is not None
+    show_job(found, as_json)
+
+
+def show_job(found: JobRecord, as_json: bool) -> None:
+    """Print everything about a job that was read whole."""
+    from tenure.cli import display
+
     if as_json:
-        return emit(job_document(found))
+        return emit({**job_document(found), "attempts": [attempt_document(each) for each in attempts_of(found)]})
     facts = display.table("", "")
     facts.show_header = False
     facts.add_row(display.text("job", "bold"), display.text(found.id))
     facts.add_row(display.text("state", "bold"), display.state(found.label))
     for name, value in _facts(found):
         facts.add_row(display.text(name, "bold"), display.lines(value))
-    return display.console().print(facts)
+    display.console().print(facts)
+    click.echo()
+    return display.console().print(_timeline(found))
+
+
+def _timeline(job: JobRecord) -> Table:
+    """What has happened to a job, and is to happen, in the order of time."""
+    from tenure.cli import display
+
+    listing = display.table(("when", "gives"), "", ("took", "right"), ("worker", "gives"), ("", "gives"))
+
+    def add(at: float, what: str, took: float | None = None, worker: str = "", error: ErrorInfo | None = None) -> None:
+        said = "" if error is None else f"{error.type}: {error.message}"
+        spent = "" if took is None else display.duration(max(took, 0.0))
+        moment = display.text(display.moment(at))
+        listing.add_row(moment, display.text(what), display.text(spent), display.text(worker), display.remark(said))
+
+    add(job.created_at, "enqueued")
+    for each in attempts_of(job):
+        took = None if each.ended_at is None else each.ended_at - each.started_at
+        outcome = "running" if each.outcome is None else each.outcome.value
+        add(each.started_at, f"attempt {each.number}: {outcome}", took, each.worker or "", each.error)
+    if job.run_at is not None:
+        add(job.run_at, "due")
+    if job.expires_at is not None and not job.state.final and job.attempt == 0:
+        add(job.expires_at, "expires")
+    if job.ended_at is not None:
+        add(job.ended_at, f"ended: {job.state}")
+    return listing
 
 
 def _facts(job: JobRecord) -> Iterator[tuple[str, str]]:
     """What there is to say about a job, most wanted first; nothing about what it does not have."""
-    from tenure.cli.display import duration, moment
+    from tenure.cli.display import duration
 
     yield "task", job.task
     yield "queue", job.queue + (f", priority {job.priority}" if job.priority else "")
@@ -101,15 +153,6 @@ def _facts(job: JobRecord) -> Iterator[tuple[str, str]]:
         yield "unique", job.unique
     limit = f" of {job.max_attempts}" if job.max_attempts else ""
     yield "attempt", f"{job.attempt}{limit}" + (f", {job.losses} lost" if job.losses else "")
-    yield "created", moment(job.created_at)
-    if job.run_at is not None:
-        yield "due", moment(job.run_at)
-    if job.expires_at is not None and not job.state.final:
-        yield "expires", moment(job.expires_at)
-    if job.started_at is not None:
-        yield "started", moment(job.started_at)
-    if job.ended_at is not None:
-        yield "ended", moment(job.ended_at)
     if job.worker is not None:
         yield "worker", job.worker
     if job.lease_left is not None:
@@ -117,7 +160,7 @@ def _facts(job: JobRecord) -> Iterator[tuple[str, str]]:
     if job.progress is not None:
         yield "progress", _progress(job.progress)
     if job.blocked_by:
-        yield "waits for", f"{job.blocked_by} jobs"
+        yield "waits for", f"{job.blocked_by} jobs, or to be completed"
     yield "payload", repr(job.payload) if job.raw else job.payload.decode(errors="backslashreplace")
     if job.result is not None:
         yield "result", job.result

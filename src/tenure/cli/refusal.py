@@ -6,7 +6,7 @@ from typing import IO, Any
 
 import click
 
-from tenure.cli.escape import escaped
+from tenure.escape import escaped
 
 __all__ = ["Refusal", "note"]
 

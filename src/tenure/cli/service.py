@@ -63,7 +63,7 @@ def _supervise(given: Given, options: WorkerOptions, arguments: Sequence[str]) -
     with contextlib.ExitStack() as stack:
         background = stack.enter_context(Background()) if given["background"] else None
         stack.enter_context(pidfile(given["pidfile"]))
-        log_to_stderr(_level(given))
+        log_to_stderr(_level(given), given["log_format"])
 
         def begun(url: str) -> None:
             note(_at_work(url, given))
@@ -153,7 +153,7 @@ def _app(given: Given) -> App:
         if task not in app.tasks:
             raise UnknownTask(task, app.tasks)
     app.check_flows()
-    log_to_stderr(_level(given))
+    log_to_stderr(_level(given), given["log_format"])
     return app
 
 

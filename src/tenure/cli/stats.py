@@ -19,7 +19,7 @@ __all__ = ["stats"]
 @json_option
 @with_app()
 async def stats(app: App, as_json: bool) -> None:
-    """Show what has happened, in all and by queue."""
+    """Show what has happened: by queue, in all, and by each worker that is registered now."""
     import msgspec
 
     from tenure.cli.display import console, number, table, text
@@ -29,7 +29,13 @@ async def stats(app: App, as_json: bool) -> None:
     if as_json:
         return emit(msgspec.to_builtins(found))
     counts = Totals.__struct_fields__
-    listing = table("queue", *((count, "right") for count in counts))
-    for name, totals in [*found.queues.items(), ("all", found.totals)]:
-        listing.add_row(text(name), *(number(getattr(totals, count)) for count in counts))
-    return console().print(listing)
+    out = console()
+    for title, rows in (("queue", {**found.queues, "": found.totals}), ("worker", found.workers)):
+        listing = table(title, *((count, "right") for count in counts))
+        for name, totals in rows.items():
+            listing.add_row(text(name or "all"), *(number(getattr(totals, count)) for count in counts))
+        if rows:
+            out.print(listing)
+        if title == "queue" and found.workers:
+            out.print()
+    return None

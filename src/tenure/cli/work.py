@@ -124,6 +124,13 @@ def _names(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ..
 @option("--health-host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Answer at this address.")
 @option("-v", "--verbose", count=True, help="Log every job; twice, whatever there is.")
 @option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="In place of -v.")
+@option(
+    "--log-format",
+    type=click.Choice(["human", "json"]),
+    default="human",
+    show_default=True,
+    help="Write log lines for people, or as JSON.",
+)
 @click.option("--supervised", type=int, hidden=True, allow_from_autoenv=False)
 @click.pass_context
 def work(ctx: click.Context, /, supervised: int | None, **given: Any) -> None:

@@ -1,0 +1,43 @@
+"""What people look at while a store is full: pages of jobs, counts, one job and why it does not run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tenure import App, State
+from tenure.job import ErrorInfo
+from tenure.lease import new_nonce
+from tenure.lifecycle import Finish
+from tenure.stores import open_store
+from tenure.stores.base import LeaseRequest
+
+__all__ = ["fail", "listings"]
+
+
+async def fail(url: str, number: int) -> None:
+    """Let the first jobs in line fail, so many thousands of them."""
+    store = open_store(url)
+    for _ in range(number // 1000):
+        request = LeaseRequest(queues=("default",), limit=1000, worker="bench", ttl=60, nonce=new_nonce())
+        leases = (await store.lease(request)).leases
+        await store.settle([(lease, Finish(State.FAILED, error=ErrorInfo("Error", "bench"))) for lease in leases])
+    await store.close()
+
+
+def listings(app: App) -> dict[str, Callable[[], object]]:
+    """The looks, by name."""
+    [last] = app.jobs(limit=1)
+    return {
+        "counts": app.queues,
+        "all jobs": app.jobs,
+        "waiting jobs": lambda: app.jobs(state="waiting"),
+        "of a task": lambda: app.jobs(task="noop"),
+        "failed": lambda: app.jobs(state="failed"),
+        "failed of a task": lambda: app.jobs(state="failed", task="noop"),
+        "by a tag that none has": lambda: app.jobs(tag="nobody"),
+        "failed by a tag that none has": lambda: app.jobs(state="failed", tag="nobody"),
+        "runs": app.flows,
+        "totals": app.stats,
+        "one job, whole": lambda: app.job(last.id),
+        "why a job does not run": lambda: app.explain(last),
+    }

@@ -1,0 +1,239 @@
+"""Why a job does not run: what there is to read about it, and what follows from that."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tenure.inbox import UNREAD
+from tenure.job import JobRecord, State
+from tenure.lifecycle import EXPIRED, Policy, exhausted, lost
+from tenure.patterns import serves
+from tenure.reasons import (
+    AttemptsUsedUp,
+    AwaitsCompletion,
+    BlockedBy,
+    Blocker,
+    Broken,
+    Expired,
+    Failed,
+    Finished,
+    HandedOver,
+    Held,
+    HolderMissing,
+    InLine,
+    LossesUsedUp,
+    NotFound,
+    NoWorker,
+    Orphaned,
+    Paused,
+    Reason,
+    Scheduled,
+    Suspect,
+    TaskUnknown,
+    WorkersInTrouble,
+)
+from tenure.stores.base import QueueInfo, Search, Store, WorkerInfo
+
+if TYPE_CHECKING:
+    from tenure.app import App
+
+__all__ = ["Case", "Explanation", "explain", "reasons"]
+
+BLOCKERS = 10
+"""How many of those that a job waits for are looked at."""
+
+AHEAD = 100
+"""How many of those before a job in line are counted."""
+
+ENDED = {State.SUCCEEDED: "has succeeded", State.FAILED: "has failed", State.CANCELLED: "was cancelled"}
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """Why a job does not run, as far as could be seen at one moment."""
+
+    id: str
+    """Of the job; of a run, that of its current step."""
+
+    task: str | None
+    queue: str | None
+    state: State | None
+    """None if there is no such job."""
+
+    summary: str
+    """The state, in one sentence."""
+
+    reasons: tuple[Reason, ...]
+    """The most decisive first."""
+
+    def __str__(self) -> str:
+        told = (f"{each.sentence}. {each.advice}".rstrip() for each in self.reasons)
+        return "\n".join([self.summary, *(f"- {line}" for line in told)])
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """What was read of a job, and of what its running depends on."""
+
+    job: JobRecord
+    now: float
+    """Seconds since the epoch, by whatever clock is nearest to the store's."""
+
+    queue: QueueInfo | None = None
+    workers: tuple[WorkerInfo, ...] = ()
+    blockers: tuple[Blocker, ...] = ()
+    """The first of those that it waits for."""
+
+    ahead: int | None = None
+    """How many jobs are before it in line; None: more than `AHEAD`."""
+
+    policy: Policy | None = None
+    """What holds for its attempts; None if its code is not here."""
+
+    @property
+    def serving(self) -> list[WorkerInfo]:
+        """Live workers that serve its queue. Who leases jobs by hand is registered too, and runs none."""
+        return [worker for worker in self._serving if not worker.missing]
+
+    @property
+    def missing(self) -> list[WorkerInfo]:
+        """Workers that serve its queue and cannot be heard."""
+        return [worker for worker in self._serving if worker.missing]
+
+    @property
+    def _serving(self) -> Iterator[WorkerInfo]:
+        return (
+            worker
+            for worker in self.workers
+            if (worker.lanes or worker.tasks) and serves(worker.queues, self.job.queue)
+        )
+
+
+def reasons(case: Case) -> tuple[Reason, ...]:
+    """Say why the job does not run, the most decisive reason first; of one that runs or has ended, what has become of it."""
+    match case.job.state:
+        case State.WAITING:
+            return tuple(_waiting(case))
+        case State.BLOCKED:
+            return (_blocked(case),)
+        case State.RUNNING:
+            return (_running(case),)
+        case _:
+            return (_ended(case),)
+
+
+def _waiting(case: Case) -> Iterator[Reason]:
+    job = case.job
+    if job.expires_at is not None and job.attempt == 0 and job.expires_at <= case.now:
+        yield Expired(job.id, job.expires_at, cancelled=False)
+    if case.queue is not None and case.queue.paused:
+        yield Paused(job.queue)
+    if not (due := job.run_at is None or job.run_at <= case.now):
+        assert job.run_at is not None
+        yield Scheduled(job.id, job.run_at, job.run_at - case.now, job.attempt, job.error)
+    serving = case.serving
+    knowing = [worker for worker in serving if job.task in worker.tasks or job.task == UNREAD]
+    if not serving:
+        yield NoWorker(job.queue, tuple(worker.id for worker in case.missing))
+    elif not knowing:
+        yield TaskUnknown(job.task, job.queue, tuple(worker.id for worker in serving))
+    elif all(worker.trouble for worker in knowing):
+        yield WorkersInTrouble({worker.id: worker.trouble for worker in knowing})
+    if job.suspect:
+        yield Suspect(job.losses, job.max_losses)
+    if due:
+        more = case.ahead is None
+        yield InLine(AHEAD if case.ahead is None else case.ahead, job.priority, more, tuple(w.id for w in knowing))
+
+
+def _blocked(case: Case) -> Reason:
+    job = case.job
+    if not case.blockers:
+        return AwaitsCompletion(job.id)
+    return BlockedBy(case.blockers, max(job.blocked_by - len(case.blockers), 0))
+
+
+def _running(case: Case) -> Reason:
+    job = case.job
+    holder, left = job.worker or "", job.lease_left or 0.0
+    if left <= 0:
+        return Orphaned(job.queue, holder, -left, tuple(worker.id for worker in case.serving if worker.id != holder))
+    registered = next((worker for worker in case.workers if worker.id == holder), None)
+    if registered is None or registered.missing:
+        return HolderMissing(holder, left, None if registered is None else registered.silent_for)
+    return Held(holder, job.started_at or 0.0, left)
+
+
+def _ended(case: Case) -> Reason:
+    job, error = case.job, case.job.error
+    kind = None if error is None else error.type
+    match job.state:
+        case State.SUCCEEDED if job.successor is not None and job.run_id is not None:
+            return HandedOver(job.run_id, job.successor)
+        case State.CANCELLED if kind == EXPIRED.type and job.attempt == 0:
+            return Expired(job.id, job.expires_at or job.ended_at or 0.0, cancelled=True)
+        case State.BROKEN:
+            return Broken(job.id, error)
+        case State.FAILED if kind == lost(0).type and 0 < job.max_losses <= job.losses:
+            return LossesUsedUp(job.id, job.losses, job.max_losses, error)
+        case State.FAILED if (limit := _limit(case)) is not None:
+            return AttemptsUsedUp(job.id, job.attempt - job.losses, limit, error)
+        case State.FAILED:
+            return Failed(job.id, job.attempt, error)
+        case _:
+            return Finished(job.id, job.state, job.ended_at or 0.0)
+
+
+def _limit(case: Case) -> int | None:
+    """How many attempts the job had, if they are used up."""
+    job, policy = case.job, case.policy or Policy(max_attempts=None)
+    if job.attempt == 0 or not exhausted(job, policy):
+        return None
+    return policy.max_attempts if job.max_attempts is None else job.max_attempts
+
+
+async def explain(app: App, job_id: str) -> Explanation:
+    """Read what there is to read about a job, or the current step of a run, and say what follows from it."""
+    store = app.session.store
+    job = await _meant(store, job_id)
+    queues, workers = await store.queues(), tuple(await store.workers())
+    if job is None:
+        live = [worker for worker in workers if not worker.missing]
+        unserved = tuple(q.name for q in queues if not any(serves(worker.queues, q.name) for worker in live))
+        missing = NotFound(job_id, unserved)
+        return Explanation(job_id, None, None, None, f"No job has the id {job_id}.", (missing,))
+    case = Case(
+        job=job,
+        now=time.time(),
+        queue=next((queue for queue in queues if queue.name == job.queue), None),
+        workers=workers,
+        blockers=await _blockers(store, job) if job.state is State.BLOCKED else (),
+        ahead=await _ahead(store, job) if job.state is State.WAITING else 0,
+        policy=app.settings(job.task).policy if job.task in app.tasks else None,
+    )
+    state = ENDED.get(job.state, f"is {job.label}")
+    summary = f"Job {job.id} of task {job.task} {state} in queue {job.queue}."
+    return Explanation(job.id, job.task, job.queue, job.state, summary, reasons(case))
+
+
+async def _meant(store: Store, job_id: str) -> JobRecord | None:
+    """The job with this id; if that began a run which has gone on, the step that this is at."""
+    [job] = await store.get([job_id])
+    if job is not None and job.run_id == job.id and job.successor is not None:
+        run = await store.run(job.id)
+        return None if run is None else run.step
+    return job
+
+
+async def _blockers(store: Store, job: JobRecord) -> tuple[Blocker, ...]:
+    """What it waits for; a run under its own id, in the state of its current step."""
+    found = [(id_, await _meant(store, id_)) for id_ in await store.blockers(job.id, BLOCKERS)]
+    return tuple(Blocker(id_, each.task, each.queue, each.state) for id_, each in found if each is not None)
+
+
+async def _ahead(store: Store, job: JobRecord) -> int | None:
+    """How many jobs stand before this one, as far as they are counted."""
+    page = await store.search(Search(state=State.WAITING, queue=job.queue, limit=AHEAD + 1))
+    return next((place for place, each in enumerate(page.jobs) if each.id == job.id), None)
