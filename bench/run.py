@@ -33,6 +33,7 @@ from bare_redis import Redis  # noqa: E402
 from bare_sqlite import Sqlite  # noqa: E402
 from comparisons import COMPARISONS, Comparison  # noqa: E402
 from engine import Engine  # noqa: E402
+from listings import fail, listings  # noqa: E402
 from nothing import overhead  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
@@ -158,6 +159,7 @@ class Bench:
     def _enqueue_many(self, number: int, url: str | None = None, task: str = "noop", *arguments: str) -> float:
         with App(url or self.engine.fresh()) as app:
             noop = app.remote(task)
+            app.queues()  # the layout is made, as the tables of the others are
             begun = time.perf_counter()
             for begin in range(0, number, 1000):
                 noop.enqueue_many([arguments] * min(1000, number - begin))
@@ -227,6 +229,39 @@ class Bench:
             for child in children:
                 go(child)
             return [answer(child) for child in children]
+
+    # Those who want to know.
+
+    def events(self) -> None:
+        """Draining while a log or a listener is told of every job, beside draining while nobody is, in turns."""
+        number = self.of(20_000, 200_000)
+        whom = ("nobody", "log", "listener")
+        turns = [[self._drain_told(number, to) for to in whom] for _ in range(self.of(3, TURNS))]
+        nobody, *others = (statistics.median(column) for column in zip(*turns, strict=True))
+        for to, found, bar in zip(whom[1:], others, ("≥ 85 %", ""), strict=True):
+            told = f"drain, every job told to a {to}"
+            self.report.add(told, rate(found), f"{rate(nobody)} told to nobody", share(found, nobody), bar)
+        times = [(uvloop.run(overhead(number, 100, bare=bare))) for _ in range(TURNS) for bare in (True, False)]
+        bare, observed = statistics.median(times[::2]), statistics.median(times[1::2])
+        self.report.add(
+            "a worker's own time, each job, nobody told",
+            f"{observed * 1e6:.2f} µs",
+            f"{bare * 1e6:.2f} µs unobserved",
+            f"{(observed - bare) * 1e6:+.2f} µs",
+            "≤ 1 µs",
+        )
+
+    def _drain_told(self, number: int, to: str) -> float:
+        with tempfile.TemporaryDirectory(prefix="tenure-bench-") as folder:
+            os.environ |= {"BENCH_EVENTS": to, "BENCH_LOG": f"{folder}/jobs.log"}
+            try:
+                found = self._drain(number, "noop", 100)
+                if to == "log":
+                    lines = Path(folder, "jobs.log").read_text(encoding="utf-8").count(" succeeded")
+                    assert lines == number, f"{lines:,} lines for {number:,} jobs"
+                return found
+            finally:
+                del os.environ["BENCH_EVENTS"], os.environ["BENCH_LOG"]
 
     # A process for each job.
 
@@ -323,17 +358,10 @@ class Bench:
         )
 
     def _listing(self, url: str, deep: int) -> None:
+        asyncio.run(fail(url, 5000))
         with App(url) as app:
             app.queues()
-            listings: dict[str, Callable[[], object]] = {
-                "counts": app.queues,
-                "all jobs": app.jobs,
-                "waiting jobs": lambda: app.jobs(state="waiting"),
-                "of a task": lambda: app.jobs(task="noop"),
-                "failed": lambda: app.jobs(state="failed"),
-                "by a tag that none has": lambda: app.jobs(tag="nobody"),
-            }
-            for name, call in listings.items():
+            for name, call in listings(app).items():
                 spent = []
                 for _ in range(5):
                     begun = time.perf_counter()
@@ -493,6 +521,7 @@ CASES = (
     "depth",
     "churn",
     "isolated",
+    "events",
     "flows",
     "peers",
 )

@@ -1,64 +1,31 @@
-"""The documentation is true: its code runs, the tests that it names exist, its links lead somewhere."""
+"""The documentation is true: its code runs, the tests and commands that it names exist, its links lead somewhere."""
 
 from __future__ import annotations
 
-import ast
-import functools
+import configparser
+import json
 import os
 import re
+import shlex
+import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import types
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from tenure import App
 
-ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+from .documentation import PAGES, ROOT, Block, blocks, command_errors, name, option_errors, prose, spans, variables
+from .test_behaviours import missing_tests
+from .test_examples import PRINTED
 
-# What the described systems do, and what Tenure decided where they disagree: docs/behaviours.md has a row for each.
-BEHAVIOURS = re.findall(
-    r"\w+",
-    """
-    G1 G2 G3 G4 G5 G6 G9 G10 G11 G12 G13 G14 G15 G17 G18 G19 G20 G21 G22 G23 G24 G25 G26 G27 G28 G29 G30 G31
-    G32 G33 G34 G35 G36 G37 G38 G39 G40 G41 G42 G44 G45 G46 G47 G48 G49
-    W1 W2 W3 W4 W5 W6 W7 W8 W10 W12 W14 W15 W16 W18 W19 W20 W21 W23 W26 W28 W29 W30
-    Q1 Q2 Q3 Q4 Q5 Q6 Q7 Q8 Q9 Q13 Q15 Q16 Q17 Q18 Q19 Q20 Q21 Q24 Q25 Q26 Q29 Q30 Q33 Q38
-    Q40 Q41 Q42 Q43 Q44 Q45 Q46 Q48 Q49 Q50 Q51 Q52 Q53 Q54 Q55 Q56 Q57 Q58 Q59 Q60 Q61 Q62 Q63
-    R1 R2 R3 R4 R6 R7 R12 R13 R15 R16 R17 R18 R19 R20 R24 R25 R26 R27 R28 R29 R31 R36 R38
-    H1 H2 H3 H4 H5 H6 H7 H8 H9 H10 H11 H12 H13 H14 H15 H16
-    T1 T2 T3 T4 T5 T6 T7 T8 T9 T10 T11 T12 T13 T14 T15 T16 T17 T18 T19 T20 T21 T22 T23
-    """,
-)
-
-TEST = re.compile(r"`([\w/]+\.py)((?:::\w+)+)`")
-
-
-class Block(NamedTuple):
-    """A fenced block of a page."""
-
-    page: Path
-    line: int
-    """Where its code begins."""
-
-    language: str
-    code: str
-
-
-def blocks(page: Path) -> Iterator[Block]:
-    text = page.read_text()
-    for found in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
-        yield Block(page, text.count("\n", 0, found.start()) + 2, found[1], found[2])
-
-
-def name(page: Path) -> str:
-    return page.relative_to(ROOT).as_posix()
-
-
-WITH_CODE = [page for page in PAGES if any(block.language in ("python", "sh") for block in blocks(page))]
+ALL = [block for page in PAGES for block in blocks(page)]
+WITH_CODE = sorted({block.page for block in ALL if block.language in ("python", "sh")})
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=name)
@@ -67,14 +34,18 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TENURE_URL", raising=False)
-    names: dict[str, Any] = {"__name__": "page"}
+    module = types.ModuleType("page")
+    monkeypatch.setitem(sys.modules, "page", module)
+    names = vars(module)
     apps: list[App] = []
     try:
         for block in blocks(page):
+            if block.excuse is not None:
+                continue
             if block.language == "python":
                 run_python(block, names)
                 apps += [value for value in names.values() if isinstance(value, App)]
-            elif block.language == "sh" and "tenure " in block.code:
+            elif block.language == "sh":
                 run_shell(block)
     finally:
         for app in apps:
@@ -86,7 +57,7 @@ def run_python(block: Block, names: dict[str, Any]) -> None:
     if file := re.match(r"# (\w+\.py)\n", block.code):
         Path(file[1]).write_text(block.code)
     # Blank lines before it, so that a traceback tells the line of the page.
-    exec(compile("\n" * (block.line - 1) + block.code, block.page, "exec"), names)
+    exec(compile("\n" * (block.line - 1) + block.code, block.page, "exec", dont_inherit=True), names)
 
 
 def run_shell(block: Block) -> None:
@@ -100,29 +71,135 @@ def run_shell(block: Block) -> None:
         timeout=50,
         check=False,
     )
-    assert ended.returncode == 0, f"{name(block.page)}, line {block.line}:\n{ended.stdout}{ended.stderr}"
+    assert ended.returncode == 0, f"{block}:\n{ended.stdout}{ended.stderr}"
 
 
-@functools.cache
-def functions_of(file: Path) -> frozenset[str]:
-    """The functions of a module, those of classes as Class::name."""
-    found: set[str] = set()
-    for node in ast.parse(file.read_text()).body:
-        inner = node.body if isinstance(node, ast.ClassDef) else [node]
-        prefix = f"{node.name}::" if isinstance(node, ast.ClassDef) else ""
-        found.update(prefix + each.name for each in inner if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
-    return frozenset(found)
+# What is not run is looked at; and nothing is neither.
 
 
-def missing_tests(text: str) -> list[str]:
-    """The tests that a text names and that do not exist."""
-    missing = []
-    for test in TEST.finditer(text):
-        folder = ROOT / "src/tenure/testing" if test[1].startswith("conformance/") else ROOT / "tests"
-        file = folder / test[1]
-        if not file.is_file() or test[2].removeprefix("::") not in functions_of(file):
-            missing.append(test[0])
-    return missing
+def errors(block: Block, folder: Path) -> list[str]:
+    """What is wrong with a block, as far as one can tell without running it."""
+    if block.language in CHECKS:
+        return CHECKS[block.language](block, folder)
+    if block.excuse is None and block.language not in ("python", "sh"):
+        return [f"{block.language or 'a block without a language'} is neither run nor checked"]
+    if block.language == "python":
+        compile(block.code, block.page, "exec")
+    if block.language == "sh":
+        lines = [shlex.split(line, comments=True) for line in block.code.splitlines()]
+        return [error for words in lines if words[:1] == ["tenure"] for error in command_errors(words[1:])]
+    return []
+
+
+def json_errors(block: Block, folder: Path) -> list[str]:
+    json.loads(block.code)
+    return []
+
+
+def text_errors(block: Block, folder: Path) -> list[str]:
+    """Of what is no code: it is printed by an example, or says itself what it is."""
+    printed = [text for text in PRINTED.values() if isinstance(text, str)]
+    return [] if block.excuse is not None or block.code in printed else ["no example prints this"]
+
+
+def unit_errors(block: Block, folder: Path) -> list[str]:
+    """Of a systemd unit: what systemd has against it, if that is here, and what the command line has against its command."""
+    unit = configparser.ConfigParser(interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read_string(block.code)
+    program, *words = shlex.split(unit["Service"]["ExecStart"])
+    found = [] if program.endswith("/bin/tenure") else [f"{program} is not tenure"]
+    if shutil.which("systemd-analyze"):
+        file = folder / "shop.service"
+        file.write_text(block.code.replace(program, "/bin/true"))
+        said = subprocess.run(
+            ["systemd-analyze", "verify", str(file)], capture_output=True, text=True, timeout=20, check=False
+        )
+        found += [line for line in said.stderr.splitlines() if str(file) in line]
+    return [*found, *command_errors(words)]
+
+
+def dockerfile_errors(block: Block, folder: Path) -> list[str]:
+    """Of a Dockerfile: signals that there are not, commands that are no lists, and what the command line has against one."""
+    found = []
+    for instruction, rest in re.findall(r"^(\w+) (.+)$", block.code, re.MULTILINE):
+        if instruction == "STOPSIGNAL" and rest not in signal.Signals.__members__:
+            found.append(f"there is no signal {rest}")
+        if instruction in ("CMD", "ENTRYPOINT", "HEALTHCHECK"):
+            words = json.loads(rest[rest.index("[") :])
+            if words[0] == "tenure":
+                found += command_errors(words[1:])
+            elif words[:2] == ["python", "-c"]:
+                compile(words[2], str(block.page), "exec")
+    return found
+
+
+def compose_errors(block: Block, folder: Path) -> list[str]:
+    """Of services for Compose: each has a command, which is a list that the command line understands."""
+    commands = re.findall(r"^ +command: (.+)$", block.code, re.MULTILINE)
+    return (
+        [error for command in commands for error in command_errors(json.loads(command)[1:])] if commands else ["none"]
+    )
+
+
+CHECKS: dict[str, Callable[[Block, Path], list[str]]] = {
+    "": text_errors,
+    "text": text_errors,
+    "json": json_errors,
+    "ini": unit_errors,
+    "dockerfile": dockerfile_errors,
+    "yaml": compose_errors,
+}
+
+
+@pytest.mark.parametrize("block", ALL, ids=str)
+def test_every_block_is_run_or_checked_or_says_why_not(block: Block, tmp_path: Path) -> None:
+    assert errors(block, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("language", "code", "wrong"),
+    [
+        ("rust", "fn main() {}", "neither run nor checked"),
+        ("", "anything", "no example prints this"),
+        ("sh", "tenure wrok shop:app", "no command 'wrok'"),
+        ("sh", "tenure work shop:app --colour red", "--colour"),
+        ("sh", "tenure work shop:app -c many", "'many' is not a valid integer"),
+        ("ini", "[Service]\nExecStart=/x/bin/tenure work shop:app -z", "-z"),
+        ("dockerfile", 'STOPSIGNAL SIGGONE\nCMD ["tenure", "work", "shop:app", "-z"]', "SIGGONE"),
+        ("yaml", 'services:\n  worker:\n    command: ["tenure", "work", "-z"]', "-z"),
+    ],
+)
+def test_what_is_wrong_with_a_block_would_be_found(language: str, code: str, wrong: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"Text.\n\n```{language}\n{code}\n```\n")
+    [block] = blocks(page)
+
+    assert wrong in "".join(errors(block, tmp_path))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_no_code_hides_from_these_tests(page: Path) -> None:
+    """As an indented block would, or a fence in a list."""
+    assert [line for line in prose(page).splitlines() if re.match(r"\s*```|    (tenure|pip|python|\$) ", line)] == []
+
+
+def test_an_excuse_has_a_block() -> None:
+    excuses = sum(page.read_text().count("<!-- not run: ") for page in PAGES)
+
+    assert excuses == sum(block.excuse is not None for block in ALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_command_and_option_that_a_page_names_exists(page: Path) -> None:
+    named = [span for span in spans(prose(page)) if re.match(r"tenure( |$)", span)]
+
+    assert [error for span in named for error in option_errors(span)] == []
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=name)
+def test_every_variable_that_a_page_names_exists(page: Path) -> None:
+    assert set(re.findall(r"\bTENURE_[A-Z_]*[A-Z]", page.read_text())) - variables() == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -130,27 +207,17 @@ def test_every_test_that_a_page_names_exists(page: Path) -> None:
     assert missing_tests(page.read_text()) == []
 
 
-def test_a_test_that_does_not_exist_would_be_found() -> None:
-    assert missing_tests("`test_docs.py::test_nothing` `nowhere.py::test_x` `test_docs.py::blocks`") == [
-        "`test_docs.py::test_nothing`",
-        "`nowhere.py::test_x`",
-    ]
-
-
-def test_every_behaviour_has_a_row_with_a_test_or_says_that_it_comes_later() -> None:
-    rows = re.findall(
-        r"^\| ([GWQRHT]\d+) \| (.+?) \| (.+) \|$", (ROOT / "docs/behaviours.md").read_text(), re.MULTILINE
-    )
-
-    assert [behaviour for behaviour, _, _ in rows] == BEHAVIOURS
-    assert [behaviour for behaviour, _, proof in rows if not TEST.search(proof) and "later: " not in proof] == []
-
-
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_link_leads_to_a_file(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text())
 
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_readme_leads_to_every_guide() -> None:
+    links = set(re.findall(r"\]\((docs/[^)#/]+\.md)", (ROOT / "README.md").read_text()))
+
+    assert {name(page) for page in PAGES if page.parent.name == "docs"} - links == set()
 
 
 def test_every_make_target_that_the_readme_names_exists() -> None:

@@ -6,10 +6,11 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tenure import errors
+    from tenure import errors, events
     from tenure.app import App
     from tenure.backoff import Backoff
     from tenure.context import Context, current
+    from tenure.enqueueing import Dequeueing, Enqueueing
     from tenure.flow import Flow
     from tenure.handle import Job
     from tenure.job import State
@@ -24,7 +25,9 @@ __all__ = [
     "App",
     "Backoff",
     "Context",
+    "Dequeueing",
     "Done",
+    "Enqueueing",
     "Fail",
     "Flow",
     "FlowRun",
@@ -38,6 +41,7 @@ __all__ = [
     "Wait",
     "current",
     "errors",
+    "events",
 ]
 
 _HOMES = {
@@ -45,7 +49,9 @@ _HOMES = {
     "App": "app",
     "Backoff": "backoff",
     "Context": "context",
+    "Dequeueing": "enqueueing",
     "Done": "outcome",
+    "Enqueueing": "enqueueing",
     "Fail": "outcome",
     "Flow": "flow",
     "FlowRun": "run",
@@ -64,8 +70,8 @@ _HOMES = {
 if not TYPE_CHECKING:  # a type checker that saw this would believe in any name
 
     def __getattr__(name: str) -> object:
-        if name == "errors":
-            return importlib.import_module("tenure.errors")
+        if name in {"errors", "events"}:
+            return importlib.import_module(f"tenure.{name}")
         if name not in _HOMES:
             raise AttributeError(f"module 'tenure' has no attribute {name!r}")
         value = globals()[name] = getattr(importlib.import_module(f"tenure.{_HOMES[name]}"), name)

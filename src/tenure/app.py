@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 import msgspec
@@ -15,21 +16,31 @@ from tenure.cancelling import cancel, cancel_equal, cancel_found
 from tenure.checks import Duration, seconds
 from tenure.checks import name as checked_name
 from tenure.codec import ANY_CALL, RAW_CALL, JsonArguments, RawArguments, ResultCodec
-from tenure.context import Middleware
+from tenure.context import Middleware, checked_middleware
+from tenure.enqueueing import allowed, cancelled, enqueued, may_cancel
 from tenure.errors import InvalidOption, JobNotFound, OutcomeUnknown, StoreUnavailable
+from tenure.events import Event, Kind, kind_of
+from tenure.explain import Explanation, explain
+from tenure.finished import delete, retry
 from tenure.flow import Flow, Start
 from tenure.handle import Job
 from tenure.held import Held
-from tenure.hooks import Hook, Hooks
+from tenure.hooks import Hooks, JobHooks, Steps, WorkerHooks, awaiting, waiting
 from tenure.inline import Inline
-from tenure.job import JobRecord, State
+from tenure.job import JobRecord, NewJob, State
 from tenure.listing import JobPage, Stats, search_of, state_of
+from tenure.observe.audience import Audience
+from tenure.observe.listeners import Listener
+from tenure.observe.logs import Logs
+from tenure.observe.observed import observed
+from tenure.observe.watching import Watch
 from tenure.options import UNSET, AppOptions, Retention, Unset, WorkerOptions
 from tenure.pending import Pending, guest_of, pending_of, tell
+from tenure.resources import Resources
 from tenure.run import FlowRun, RunPage
 from tenure.session import Session
 from tenure.stores import masked, open_store
-from tenure.stores.base import STEP, QueueInfo, Reaped, RunRecord, RunSearch, Search, Store, WorkerInfo
+from tenure.stores.base import STEP, Enqueued, QueueInfo, Reaped, RunRecord, RunSearch, Search, Store, WorkerInfo
 from tenure.stores.guests import Guest
 from tenure.sync import PerLoop, blocking, refuse_on_loop
 from tenure.sync import run as run_blocking
@@ -41,7 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = ["App"]
 
-H = TypeVar("H", bound=Hook)
+L = TypeVar("L", bound=Listener)
 M = TypeVar("M", bound=Middleware)
 R = TypeVar("R")
 
@@ -49,7 +60,7 @@ DEFAULT = AppOptions()
 WORKER = WorkerOptions()
 
 
-class App:
+class App(JobHooks, WorkerHooks):
     """Knows tasks and where their jobs live; enqueues and inspects them.
 
     `store` is a URL (default: the environment's TENURE_URL, else `sqlite:///tenure.db`), or a function that makes a
@@ -73,7 +84,13 @@ class App:
         unknown_for: Duration = DEFAULT.unknown_for,
         wakeup: bool = DEFAULT.wakeup,
         complete_timeout: Duration = DEFAULT.complete_timeout,
+        listeners: Iterable[Listener] = (),
+        log: logging.Logger | Literal[False] | None = None,
     ) -> None:
+        """Make an app. `listeners` are called with every event, see `listen`; `log` is told of every job that has ended, see `Logs`.
+
+        Without a logger that is `tenure.jobs`; False: nobody is told.
+        """
         keep_in = (
             {} if isinstance(keep, Retention) else {checked_name("queue", q): k for q, k in keep.items() if q != "*"}
         )
@@ -97,6 +114,17 @@ class App:
         """What wraps every attempt, the outermost first."""
 
         self.hooks = Hooks()
+        self.state = SimpleNamespace()
+        """Whatever `on_start` opens for the jobs of a worker process, and `on_stop` closes."""
+
+        self.resources = Resources(self.hooks)
+        self.audience = Audience()
+        """Who wants to know what happens; for the other parts of Tenure."""
+
+        if log is not False:
+            self.audience.listeners.add_batched(Logs(log))
+        for listener in listeners:
+            self.listen(listener)
         self.make_store: Callable[[], Store] = (lambda: open_store(given)) if isinstance(given, str) else given
         """Makes every store object of this app; for the other parts of Tenure."""
 
@@ -112,33 +140,60 @@ class App:
 
     @property
     def tasks(self) -> Mapping[str, Task[..., Any]]:
-        """The registered tasks by name."""
+        """The registered tasks by name, and by each name that they had before."""
         return MappingProxyType(self._tasks)
 
     def middleware(self, layer: M) -> M:
         """Wrap every attempt in this function, which gets the context and what to call next; the first registered is outermost."""
-        self.middlewares.append(layer)
+        self.middlewares.append(checked_middleware(layer))
         return layer
 
-    def before_first_fork(self, hook: H) -> H:
-        """Call this once in the process whose memory the children of isolated tasks inherit, before there are any."""
-        self.hooks.before_first_fork.append(hook)
-        return hook
+    @overload
+    def listen(self, *kinds: Kind) -> Callable[[L], L]: ...
+    @overload
+    def listen(self, listener: L, /) -> L: ...
+    def listen(self, *given: Any) -> Any:
+        """Call this function with every event that this app brings about, in this process; `@app.listen(Failed)`: of these kinds alone.
 
-    def before_fork(self, hook: H) -> H:
-        """Call this in that process before each child is forked."""
-        self.hooks.before_fork.append(hook)
-        return hook
+        It is called in a thread of its own, some milliseconds later, and neither slows nor breaks what it is told of. Events come in the
+        order in which they happened on one event loop. If it is too slow for them, some are dropped.
+        """
+        if (
+            len(given) == 1
+            and not isinstance(given[0], str)
+            and not (isinstance(given[0], type) and issubclass(given[0], Event))
+        ):
+            return self._listen(given[0], ())
+        kinds = tuple(kind_of(kind) for kind in given)
+        return lambda listener: self._listen(listener, kinds)
 
-    def after_fork(self, hook: H) -> H:
-        """Call this in each child, before its task; an exception is the attempt's. `tenure.current()` tells which job it is."""
-        self.hooks.after_fork.append(hook)
-        return hook
+    def _listen(self, listener: L, kinds: Sequence[Kind]) -> L:
+        self.audience.listeners.add(listener, kinds)
+        self.audience.refresh()
+        return listener
 
-    def worker_exit(self, hook: H) -> H:
-        """Call this in a worker's process when the worker has ended, or has failed to start."""
-        self.hooks.worker_exit.append(hook)
-        return hook
+    def watch(
+        self,
+        *,
+        queue: str | None = None,
+        task: str | Task[..., Any] | None = None,
+        job: str | Job[Any] | None = None,
+        run: str | FlowRun | None = None,
+        kinds: Kind | Iterable[Kind] = (),
+    ) -> Watch:
+        """The events of all processes, as they come: those of this queue, task, job or run, and of these kinds, as far as these are given.
+
+        `async for event in app.watch():`, or `for` in blocking code, until the loop is left. They are hints; see `Watch`.
+        """
+        return Watch(
+            lambda: self.session.store,
+            lambda: self.audience.answered(watched=True),
+            queue=None if queue is None else checked_name("queue", queue),
+            task=task if isinstance(task, str) or task is None else task.name,
+            job=job if isinstance(job, str) or job is None else job.id,
+            run=run if isinstance(run, str) or run is None else run.id,
+            kinds=[kinds] if isinstance(kinds, str | type) else kinds,
+        )
 
     def flow(self, name: str, *, lookup: Iterable[str] = ()) -> Flow:
         """A flow of this name, whose steps are declared with `@flow.step(...)`; `lookup` names attributes that its runs are found by."""
@@ -176,6 +231,8 @@ class App:
         `connection`: the caller's own, to the store's database and in a transaction. The jobs come to exist, and workers are
         woken, when that commits, and never if it does not; they are no part of a batch that is open. Errors of the
         connection come as its library raises them.
+
+        `EnqueueRefused`, and nothing is stored, if a `before_enqueue` hook refuses one of them.
         """
         handles, pending, coming = pending_of(calls)
         caller = None if self.inlines else guest_of(coming, connection)
@@ -263,6 +320,10 @@ class App:
             )
         )
 
+    async def aexplain(self, job: Job[Any] | FlowRun | str) -> Explanation:
+        """Say why a job does not run, or what has become of it; of a run, its current step. There need be no job with this id."""
+        return await explain(self, _id(job))
+
     async def aqueues(self) -> list[QueueInfo]:
         """Every queue that has ever had a job or was paused, with its counts."""
         return await self.session.store.queues()
@@ -290,27 +351,88 @@ class App:
 
         A bound call means every job of its task with equal arguments. Or, instead of targets, all jobs are cancelled that are of this
         queue and this task, have this tag and are in this state, as far as these are given. Whoever runs one is told to stop.
+
+        A `before_dequeue` hook may veto the cancelling of a bound call: then nothing is cancelled.
         """
-        store = self.session.store
         search = search_of(state, queue, task, tag)
+        calls = [target for target in targets if isinstance(target, Call)]
+        if search == Search() and calls and not await awaiting(may_cancel(self, calls)):
+            return 0
+        count, counts = await self._cancel(targets, search)
+        await awaiting(cancelled(self, counts))
+        return count
+
+    def cancel(
+        self,
+        *targets: Job[Any] | FlowRun | Call[Any] | str,
+        queue: str | None = None,
+        task: str | Task[..., Any] | None = None,
+        tag: str | None = None,
+        state: State | str | None = None,
+    ) -> int:
+        """The blocking twin of `acancel`."""
+        refuse_on_loop("cancel")
+        search = search_of(state, queue, task, tag)
+        calls = [target for target in targets if isinstance(target, Call)]
+        if search == Search() and calls and not waiting(may_cancel(self, calls)):
+            return 0
+        count, counts = run_blocking(self._cancel(targets, search))
+        waiting(cancelled(self, counts))
+        return count
+
+    async def _cancel(
+        self, targets: Sequence[Job[Any] | FlowRun | Call[Any] | str], search: Search
+    ) -> tuple[int, list[tuple[Call[Any], int]]]:
+        """How many were cancelled, and how many of them of each bound call."""
+        store = self.session.store
         if search != Search():
             if targets:
                 raise InvalidOption("say which jobs to cancel either by themselves or by queue, task, tag and state")
-            return await cancel_found(store, search)
+            return await cancel_found(store, search), []
         named = [target if isinstance(target, str) else target.id for target in targets if not isinstance(target, Call)]
-        cancelled = await cancel(store, named)
-        for call in targets:
-            if isinstance(call, Call):
-                cancelled += await cancel_equal(store, call)
-        return cancelled
+        count = await cancel(store, named)
+        counts = [(call, await cancel_equal(store, call)) for call in targets if isinstance(call, Call)]
+        return count + sum(of_call for _, of_call in counts), counts
 
-    async def adelete(self, *targets: Job[Any] | FlowRun | str, cascade: bool = False) -> int:
+    async def aretry(
+        self,
+        *targets: Job[Any] | FlowRun | str,
+        queue: str | None = None,
+        task: str | Task[..., Any] | None = None,
+        tag: str | None = None,
+        state: State | str | None = None,
+        error: str | None = None,
+    ) -> int:
+        """Put finished jobs at the back of their queues again, in steps of 1,000 that are each atomic; how many were.
+
+        Those that cannot be retried (`Job.retry` says why) are left. Or, instead of targets, all jobs that are of this queue and this
+        task, have this tag, ended in this state and with this type of error, as far as these are given; without a state those that
+        failed or are broken. One that ends again while this goes on is not retried again.
+        """
+        ids, search = [_id(target) for target in targets], search_of(state, queue, task, tag)
+        retried = await retry(self.session.store, ids, search, error)
+        if self.inlines:
+            await self.inlines[-1].work_off([target for target in targets if not isinstance(target, str)])
+        return retried
+
+    async def adelete(
+        self,
+        *targets: Job[Any] | FlowRun | str,
+        cascade: bool = False,
+        queue: str | None = None,
+        task: str | Task[..., Any] | None = None,
+        tag: str | None = None,
+        state: State | str | None = None,
+        error: str | None = None,
+    ) -> int:
         """Remove jobs, and runs with all their steps, up to 1,000 in one atomic step: all or none; how many jobs went.
 
         `HasDependents` if others wait for one of them, unless `cascade` removes those too. More than 1,000 go in several steps.
+        Or, instead of targets, finished jobs that every option fits, as with `aretry`; those that others wait for are left,
+        unless `cascade`.
         """
-        ids = [target if isinstance(target, str) else target.id for target in targets]
-        return sum([len(await self.session.store.delete(step, cascade=cascade)) for step in _steps(ids)])
+        ids, search = [_id(target) for target in targets], search_of(state, queue, task, tag)
+        return await delete(self.session.store, ids, search, error, cascade=cascade)
 
     async def apause(self, queue: str) -> bool:
         """Let no worker take jobs of this queue, which need not exist yet; False if it was paused already."""
@@ -423,20 +545,25 @@ class App:
             max_age=max_age,
             max_memory=max_memory,
         )
-        return Worker(self, options, middleware)
+        return Worker(self, options, tuple(checked_middleware(layer) for layer in middleware))
 
     async def aclose(self) -> None:
-        """Let go of the connections of this event loop, and of those that blocking code has used; later calls open others."""
+        """Let go of the connections of this event loop, and of those that blocking code has used; later calls open others.
+
+        Listeners are called with what has happened before, if they do not take more than two seconds.
+        """
         await self._sessions.close()
+        await self.audience.listeners.aflush()
 
     job = blocking(ajob)
     jobs = blocking(ajobs)
     run = blocking(arun)
     flows = blocking(aflows)
+    explain = blocking(aexplain)
     queues = blocking(aqueues)
     workers = blocking(aworkers)
     stats = blocking(astats)
-    cancel = blocking(acancel)
+    retry = blocking(aretry)
     delete = blocking(adelete)
     pause = blocking(apause)
     resume = blocking(aresume)
@@ -466,7 +593,7 @@ class App:
 
     def new_store(self) -> Store:
         """Make a store object of one's own, for the running event loop, and to be closed by whoever asked for it."""
-        return self.make_store()
+        return observed(self.make_store(), self.audience)
 
     def check_flows(self) -> None:
         """Raise `InvalidOption` if the steps of a flow do not fit together."""
@@ -474,10 +601,17 @@ class App:
             flow.check()
 
     def register(self, task: Task[..., Any]) -> None:
-        """Add a task; two of the same name are an error."""
-        if task.name in self._tasks:
-            raise InvalidOption(f"there is a task named {task.name!r} already: give one of them another name=")
-        self._tasks[task.name] = task
+        """Add a task; two of the same name, or alias, are an error."""
+        names = dict.fromkeys((task.name, *task.aliases))
+        for name in names:
+            if (other := self._tasks.get(name)) is None:
+                continue
+            if name == task.name == other.name:
+                raise InvalidOption(f"there is a task named {name!r} already: give one of them another name=")
+            raise InvalidOption(
+                f"tasks {other.name!r} and {task.name!r} would both run jobs of {name!r}: take it out of the aliases= of one of them"
+            )
+        self._tasks |= dict.fromkeys(names, task)
 
     def submit(self, pending: Sequence[Pending]) -> None:
         """Store these jobs together, now or with the batch that is open here, and let their handles know."""
@@ -485,17 +619,30 @@ class App:
             batch.add(pending)
         elif pending:
             refuse_on_loop("enqueue")
-            if not self._send_here(pending):
-                run_blocking(self._send(pending))
+            if self.hooks.enqueues:
+                waiting(self._allowed(pending))
+            answers = self._send_here(pending) or run_blocking(self._send(pending))
+            tell(pending, answers)
+            if self.hooks.enqueues:
+                waiting(self._enqueued(pending, answers))
+            if self.inlines:
+                run_blocking(self._work_off(pending))
 
     async def asubmit(self, pending: Sequence[Pending]) -> None:
         """The async twin of `submit`."""
         if (batch := open_batch(self)) is not None:
             batch.add(pending)
         elif pending:
-            await self._send(pending)
+            if self.hooks.enqueues:
+                await awaiting(self._allowed(pending))
+            answers = await self._send(pending)
+            tell(pending, answers)
+            if self.hooks.enqueues:
+                await awaiting(self._enqueued(pending, answers))
+            if self.inlines:
+                await self._work_off(pending)
 
-    def caller_of(self, record: JobRecord) -> Caller[..., Any]:
+    def caller_of(self, record: JobRecord | NewJob) -> Caller[..., Any]:
         """What reads and writes the payloads and results of this job's task, which need not be registered."""
         task = self._tasks.get(record.task)
         if task is not None:
@@ -509,24 +656,27 @@ class App:
 
         return resolve(self._tasks.get(task), WORKER, self.options)
 
-    def _send_here(self, pending: Sequence[Pending]) -> bool:
-        """Store these jobs on this very thread, sparing two hops to others; False if the store cannot, or is away."""
+    def _allowed(self, pending: Sequence[Pending]) -> Steps[None]:
+        return allowed(self, [new for new, _ in pending])
+
+    def _enqueued(self, pending: Sequence[Pending], answers: Sequence[Enqueued]) -> Steps[None]:
+        return enqueued(self, [new for new, _ in pending], [handle for _, handle in pending], answers)
+
+    def _send_here(self, pending: Sequence[Pending]) -> Sequence[Enqueued] | None:
+        """Store these jobs on this very thread, sparing two hops to others; None if the store cannot, or is away."""
         session = self._sessions.private
         if session is None or self.inlines:
-            return False
+            return None
         try:
-            answers = session.store.enqueue_now([new for new, _ in pending])
+            return session.store.enqueue_now([new for new, _ in pending])
         except (StoreUnavailable, OutcomeUnknown):
-            return False  # the other way rides out a short outage; by their ids they are the same jobs
-        if answers is None:
-            return False
-        tell(pending, answers)
-        return True
+            return None  # the other way rides out a short outage; by their ids they are the same jobs
 
-    async def _send(self, pending: Sequence[Pending]) -> None:
-        tell(pending, await self.session.enqueue([new for new, _ in pending]))
-        if self.inlines:
-            await self.inlines[-1].work_off([handle for _, handle in pending if handle is not None])
+    async def _send(self, pending: Sequence[Pending]) -> Sequence[Enqueued]:
+        return await self.session.enqueue([new for new, _ in pending])
+
+    async def _work_off(self, pending: Sequence[Pending]) -> None:
+        await self.inlines[-1].work_off([handle for _, handle in pending if handle is not None])
 
     def _bring(self, pending: Sequence[Pending], caller: Guest) -> None:
         """Store these jobs in a caller's transaction."""
@@ -535,12 +685,22 @@ class App:
             raise InvalidOption("this connection= is awaited: await aenqueue() instead")
         session = self._sessions.private
         store = session.store if session is not None and session.is_open else run_blocking(self._opened())
-        tell(pending, caller.run(store.enqueueing([new for new, _ in pending])))
+        if self.hooks.enqueues:
+            waiting(self._allowed(pending))
+        answers = caller.run(store.enqueueing([new for new, _ in pending]))
+        tell(pending, answers)
+        if self.hooks.enqueues:
+            waiting(self._enqueued(pending, answers))
 
     async def _abring(self, pending: Sequence[Pending], caller: Guest) -> None:
         """The async twin of `_bring`."""
         store = await self._opened()
-        tell(pending, await caller.arun(store.enqueueing([new for new, _ in pending])))
+        if self.hooks.enqueues:
+            await awaiting(self._allowed(pending))
+        answers = await caller.arun(store.enqueueing([new for new, _ in pending]))
+        tell(pending, answers)
+        if self.hooks.enqueues:
+            await awaiting(self._enqueued(pending, answers))
 
     async def _opened(self) -> Store:
         """The store of the running loop, whose errands can be had."""
@@ -567,5 +727,5 @@ class App:
         return job
 
 
-def _steps(ids: Sequence[str]) -> list[Sequence[str]]:
-    return [ids[start : start + STEP] for start in range(0, len(ids), STEP)]
+def _id(target: Job[Any] | FlowRun | str) -> str:
+    return target if isinstance(target, str) else target.id

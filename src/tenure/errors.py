@@ -5,6 +5,7 @@
     ├── InvalidOption          an option out of range, or two that exclude each other         (also ValueError)
     ├── PayloadError           arguments or a result that cannot be stored exactly            (also ValueError)
     │   └── PayloadTooLarge
+    ├── EnqueueRefused         a `before_enqueue` hook has said no: nothing was stored
     ├── UseAsync               a blocking call on a thread whose event loop is running        (also RuntimeError)
     ├── JobError
     │   ├── JobNotFound        no job has this id                                             (also LookupError)
@@ -42,6 +43,7 @@ __all__ = [
     "Aborted",
     "BlockerNotFound",
     "ChildDied",
+    "EnqueueRefused",
     "HasDependents",
     "InvalidName",
     "InvalidOption",
@@ -103,6 +105,17 @@ class PayloadTooLarge(PayloadError):
         self.limit = limit
         super().__init__(
             f"the payload has {size:,} bytes and the limit is {limit:,}: store the data elsewhere and pass a reference to it"
+        )
+
+
+class EnqueueRefused(TenureError):
+    """A `before_enqueue` hook has returned False: nothing was stored, nobody was woken."""
+
+    def __init__(self, task: str, hook: str) -> None:
+        self.task = task
+        self.hook = hook
+        super().__init__(
+            f"the before_enqueue hook {hook} has refused a job of task {task!r}: nothing of this call was enqueued"
         )
 
 

@@ -41,7 +41,7 @@ ENTRY_LIMIT = 1 << 20
 """Bytes that an entry may have unless the caller says otherwise, as many as a payload may."""
 
 UNREAD = "(inbox)"
-"""The task of a job made of an entry that cannot be read: no task has such a name, so not even an operator's retry runs it."""
+"""The task of a job made of an entry that cannot be read. No task has such a name: after an operator's retry the entry is read again."""
 
 
 class Entry(msgspec.Struct, forbid_unknown_fields=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Literal
@@ -91,8 +91,16 @@ class TaskOptions:
     output: int = 0
     """Bytes kept of what an attempt writes to stdout and stderr, the last ones; needs `isolation="process"`. 0: none."""
 
+    aliases: Iterable[str] = ()
+    """Names that the task had before: jobs that are stored under them are run by it too."""
+
     def __post_init__(self) -> None:
         checked_name("queue", self.queue)
+        if isinstance(self.aliases, str):
+            raise InvalidOption(
+                f"aliases must be several, got the text {self.aliases!r:.80}: write [{self.aliases!r:.80}]"
+            )
+        object.__setattr__(self, "aliases", tuple(checked_name("task", alias) for alias in self.aliases))
         _check_attempts(self.max_attempts)
         if self.max_losses is not None and self.max_losses < 1:
             raise InvalidOption(f"max_losses must be at least 1, or None for never, got {self.max_losses}")

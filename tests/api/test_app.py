@@ -15,8 +15,8 @@ from tenure.errors import InvalidName, InvalidOption, InvalidUrl
 
 def test_the_public_names() -> None:
     assert set(tenure.__all__) == {
-        "AbortReason", "App", "Backoff", "Context", "Done", "Fail", "Flow", "FlowRun", "Job", "Next", "Reschedule",
-        "Retention", "Retry", "State", "Task", "Wait", "current", "errors",
+        "AbortReason", "App", "Backoff", "Context", "Dequeueing", "Done", "Enqueueing", "Fail", "Flow", "FlowRun", "Job",
+        "Next", "Reschedule", "Retention", "Retry", "State", "Task", "Wait", "current", "errors", "events",
     }  # fmt: skip
     assert all(hasattr(tenure, name) for name in tenure.__all__)
 

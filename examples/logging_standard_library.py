@@ -1,0 +1,34 @@
+# logging_standard_library.py
+import logging
+import sys
+
+from tenure import App
+from tenure.observe.logs import bind
+
+app = App("sqlite:///logged.db")
+log = logging.getLogger("shop")  # any logger: of your program, or of a library that knows nothing of jobs
+
+
+@app.task
+async def on_the_loop() -> None:
+    log.info("an async def")
+
+
+@app.task
+def in_a_thread() -> None:
+    log.info("a plain def")
+
+
+@app.task(isolation="process")
+def in_a_process() -> None:
+    log.info("a child process, and the handlers of its worker")
+
+
+if __name__ == "__main__":
+    form = "%(levelname)s %(name)s: %(message)s (job=%(job_id)s task=%(task)s attempt=%(attempt)s)"
+    logging.basicConfig(stream=sys.stdout, level=logging.INFO, format=form)
+    bind()  # every record that goes through the handlers of the root logger says for which job it was made
+    logging.getLogger("tenure").setLevel(logging.ERROR)  # else Tenure's own lines are among them
+    log.info("nothing runs yet")
+    app.enqueue(on_the_loop.bind(), in_a_thread.bind(), in_a_process.bind())
+    app.worker().run(until_empty=True)

@@ -1,0 +1,270 @@
+"""Which events have happened, from what a store was asked and what it has answered. No I/O, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from tenure import events
+from tenure.events import Event
+from tenure.job import JobRecord, NewJob, State
+from tenure.lease import AbortReason
+from tenure.lifecycle import Finish, Park, Requeue, Transition
+from tenure.stores.base import (
+    OK,
+    Change,
+    Consequence,
+    Enqueued,
+    Leased,
+    LeaseRequest,
+    Reaped,
+    Renewal,
+    Settlement,
+    Unchanged,
+    Verdict,
+    VerdictKind,
+    WorkerInfo,
+)
+
+__all__ = [
+    "BY_CHANGE",
+    "COMING",
+    "ENDS",
+    "RUNS",
+    "completed",
+    "enqueued",
+    "failed_without_word",
+    "followed",
+    "leased",
+    "lost",
+    "operated",
+    "renewed",
+    "settled",
+    "settled_and_leased",
+    "started",
+]
+
+RUNS = events.bits_of([events.RunEvent])
+COMING = events.Enqueued.bit | RUNS
+"""What may happen when jobs come to exist."""
+
+ENDS = events.bits_of([events.EndEvent, events.Fenced]) | COMING
+"""What may happen when attempts are settled."""
+
+BY_CHANGE: Mapping[Change, type[events.JobEvent]] = {
+    Change.ENQUEUED: events.Enqueued,
+    Change.BROKEN: events.Broken,
+    Change.UNBLOCKED: events.Unblocked,
+    Change.FAILED: events.Failed,
+    Change.EXPIRED: events.Expired,
+    Change.OVERDUE: events.Overdue,
+}
+
+
+def enqueued(wants: int, at: float, jobs: Iterable[NewJob], answers: Iterable[Enqueued]) -> Iterator[Event]:
+    """These jobs were enqueued."""
+    for job, answer in zip(jobs, answers, strict=True):
+        if not answer.duplicate:
+            yield from _came(wants, at, job, answer.state)
+
+
+def leased(wants: int, at: float, request: LeaseRequest, answer: Leased) -> Iterator[Event]:
+    """Jobs were handed out."""
+    if wants & events.Leased.bit:
+        for lease in answer.leases:
+            job = lease.job
+            yield events.Leased(at, job.id, job.task, job.queue, job.run_id, job.attempt, request.worker)
+
+
+def renewed(
+    wants: int, at: float, renewals: Sequence[Renewal], answers: Sequence[AbortReason | Unchanged | None]
+) -> Iterator[Event]:
+    """Somebody has shown that it lives."""
+    for renewal, answer in zip(renewals, answers, strict=True):
+        job = renewal.lease.job
+        if isinstance(answer, AbortReason):
+            if wants & events.LeaseLost.bit:
+                yield events.LeaseLost(at, job.id, job.task, job.queue, job.run_id, job.attempt, job.worker, answer)
+        elif answer is None and renewal.ttl is not None and wants & events.Renewed.bit:
+            yield events.Renewed(at, job.id, job.task, job.queue, job.run_id, job.attempt, job.worker)
+
+
+def settled(
+    wants: int, at: float, settlements: Sequence[Settlement], verdicts: Sequence[Verdict], took: dict[str, float]
+) -> Iterator[Event]:
+    """Attempts have come to their end. `took` has the seconds that they ran, by the id of the job, and is emptied."""
+    succeeded = events.Succeeded if wants & events.Succeeded.bit else None
+    for (lease, step), verdict in zip(settlements, verdicts, strict=True):
+        job = lease.job
+        duration = took.pop(job.id, None) if took else None
+        if verdict is OK and type(step) is Finish and step.state is State.SUCCEEDED and job.run_id is None:
+            # As below, in a third of the time: that is what most attempts come to.
+            if succeeded is not None:
+                yield succeeded(at, job.id, job.task, job.queue, None, job.attempt, job.worker, duration)
+            if step.children:
+                yield from _followed(wants, at, job, step)
+        elif verdict.kind is VerdictKind.OK:
+            made = _ENDED.get(step.state) if type(step) is Finish else _put_back(step)
+            if made is not None and wants & made.bit:
+                yield _ended(made, at, job, step, duration)
+            if type(step) is Finish and (step.children or job.run_id is not None):
+                yield from _followed(wants, at, job, step)
+        elif verdict.kind is not VerdictKind.REFUSED and wants & events.Fenced.bit:
+            yield events.Fenced(at, job.id, job.task, job.queue, job.run_id, job.attempt, job.worker)
+
+
+def settled_and_leased(
+    wants: int,
+    at: float,
+    settlements: Sequence[Settlement],
+    request: LeaseRequest,
+    answer: tuple[Sequence[Verdict], Leased],
+    took: dict[str, float],
+) -> Iterator[Event]:
+    """Both at once."""
+    verdicts, given = answer
+    if settlements:
+        yield from settled(wants, at, settlements, verdicts, took)
+    yield from leased(wants, at, request, given)
+
+
+_ENDED: Mapping[State, type[events.EndEvent]] = {
+    State.SUCCEEDED: events.Succeeded,
+    State.FAILED: events.Failed,
+    State.BROKEN: events.Broken,
+}
+
+
+def _put_back(step: Transition) -> type[events.EndEvent]:
+    match step:
+        case Requeue(front=True):
+            return events.Released
+        case Requeue(missed=True):
+            return events.Reoffered
+        case Requeue(counts=True):
+            return events.Retried
+        case Requeue():
+            return events.Rescheduled
+        case _:
+            return events.Parked
+
+
+def _ended(
+    made: type[events.EndEvent], at: float, job: JobRecord, step: Transition, duration: float | None
+) -> events.EndEvent:
+    fields = (at, job.id, job.task, job.queue, job.run_id, job.attempt, job.worker, duration)
+    match step:
+        case Finish(error=None):
+            return made(*fields)
+        case Finish(error=error):
+            return made(*fields, events.brief(error))
+        case Park(timeout=timeout):
+            return events.Parked(*fields, None, timeout)
+    error = events.brief(step.error)
+    if made is events.Rescheduled:
+        return events.Rescheduled(*fields, error, step.delay, step.run_at)
+    if made is events.Retried:
+        return events.Retried(*fields, error, step.delay)
+    if made is events.Reoffered:
+        return events.Reoffered(*fields, error, step.delay)
+    return events.Released(*fields)
+
+
+def _followed(wants: int, at: float, job: JobRecord, step: Finish) -> Iterator[Event]:
+    """What came to exist with the end of a job, and what it means for its run."""
+    for child in step.children:
+        yield from _came(wants, at, child, State.BLOCKED if child.after else State.WAITING)
+    if job.run_id is None:
+        return
+    if (after := step.successor) is None:
+        yield from _run_ended(wants, at, job, step.state)
+        return
+    if wants & events.Enqueued.bit:
+        yield events.Enqueued(
+            at, after.id, after.task, after.queue, job.run_id, State.BLOCKED if after.after else State.WAITING
+        )
+    if wants & events.RunAdvanced.bit:
+        yield events.RunAdvanced(at, job.run_id, _flow(job.task), job.id, job.task, after.id, after.task)
+
+
+def _came(wants: int, at: float, job: NewJob, state: State) -> Iterator[Event]:
+    step = job.step
+    if wants & events.Enqueued.bit:
+        yield events.Enqueued(at, job.id, job.task, job.queue, None if step is None else step.run_id, state)
+    if step is not None and step.run_id == job.id and wants & events.RunStarted.bit:
+        yield events.RunStarted(at, step.run_id, step.flow)
+
+
+def _run_ended(wants: int, at: float, job: JobRecord, state: State) -> Iterator[Event]:
+    """A job that has handed over to nobody has ended, and with it the run that it may be a step of."""
+    if job.run_id is not None and wants & events.RunEnded.bit:
+        yield events.RunEnded(at, job.run_id, _flow(job.task), job.id, job.task, state)
+
+
+def lost(wants: int, at: float, jobs: Iterable[Reaped]) -> Iterator[Event]:
+    """Jobs were taken from somebody who is gone. Of those that failed `failed_without_word` knows more."""
+    if wants & events.Lost.bit:
+        for job in jobs:
+            yield events.Lost(at, job.id, job.task, job.queue, None, None, job.worker, job.losses)
+
+
+def failed_without_word(
+    wants: int, at: float, jobs: Sequence[Consequence | Reaped], records: Sequence[JobRecord | None]
+) -> Iterator[Event]:
+    """Jobs have failed without their worker's word; `records` are what the store says of them, as far as it still does."""
+    for told, record in zip(jobs, records, strict=True):
+        job_id = told.id if isinstance(told, Reaped) else told.job_id
+        if wants & events.Failed.bit:
+            yield (
+                events.Failed(at, job_id, told.task, told.queue)
+                if record is None
+                else events.Failed(
+                    at, job_id, told.task, told.queue, record.run_id, record.attempt or None, record.worker, None,
+                    events.brief(record.error),
+                )
+            )  # fmt: skip
+        if record is not None:
+            yield from _run_ended(wants, at, record, State.FAILED)
+
+
+def followed(wants: int, at: float, consequences: Sequence[Consequence]) -> Iterator[Event]:
+    """A step has done this to jobs that nobody named. Of those that failed `failed_without_word` knows more."""
+    for each in consequences:
+        kind = BY_CHANGE[each.change]
+        if each.change is not Change.FAILED and wants & kind.bit:
+            yield kind(at, each.job_id, each.task, each.queue)
+
+
+def completed(wants: int, at: float, job_id: str, step: Finish, record: JobRecord | None) -> Iterator[Event]:
+    """A job was completed from outside."""
+    yield from operated(wants, at, events.Completed, [job_id], [record])
+    if record is not None:
+        yield from _followed(wants, at, record, step)
+    else:
+        for child in step.children:
+            yield from _came(wants, at, child, State.BLOCKED if child.after else State.WAITING)
+
+
+def operated(
+    wants: int,
+    at: float,
+    kind: type[events.JobEvent] | None,
+    ids: Sequence[str],
+    records: Sequence[JobRecord | None],
+    end: State | None = None,
+) -> Iterator[Event]:
+    """Somebody has done this to jobs of which the store says so much; some have ended by it in this state."""
+    for job_id, job in zip(ids, records, strict=True):
+        if kind is not None and wants & kind.bit:
+            yield kind(at, job_id) if job is None else kind(at, job.id, job.task, job.queue, job.run_id)
+        if end is not None and job is not None:
+            yield from _run_ended(wants, at, job, end)
+
+
+def started(at: float, worker: WorkerInfo) -> Event:
+    """A worker has entered the registry."""
+    return events.WorkerStarted(at, worker.id, worker.host, worker.pid, worker.queues)
+
+
+def _flow(task: str) -> str:
+    """The flow that a step is of, by its name."""
+    return task.rpartition(".")[0]

@@ -1,0 +1,210 @@
+"""Log records as lines: for people, and as JSON. One record is one line, whatever is in it, and says which job it is of."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, TextIO
+
+import msgspec
+
+from tenure.escape import escaped
+from tenure.events import Event
+
+__all__ = ["FORMATS", "Bound", "Human", "Json", "Lines", "Said", "bind"]
+
+BOUND = ("job_id", "task", "attempt", "worker")
+"""What a record that was made in a job says of it."""
+
+TEXT = 10_000
+"""Characters of a value that is no plain one, as JSON shows it."""
+
+_KNOWN = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName", *BOUND}
+
+Said = tuple[float, int, str, Event]
+"""A line to be: when, its level, its message, in which nothing is left to be escaped, and the event that it is of."""
+
+
+class Bound(logging.Filter):
+    """Lets every record through, and puts in those that were made in a job which it is: `job_id`, `task`, `attempt`, `worker`.
+
+    In others these are empty, so that a format may name them. The job is known by a context variable, on the loop, in threads and in
+    child processes.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        fields = vars(record)
+        # Without the module there is no job; a supervisor does not load it.
+        context = sys.modules.get("tenure.context")
+        ctx = None if context is None else context.running.get(None)
+        if ctx is not None:
+            job = ctx.job
+            fields.setdefault("job_id", job.id)
+            fields.setdefault("task", job.task)
+            fields.setdefault("attempt", job.attempt)
+            fields.setdefault("worker", ctx.worker_id)
+        else:
+            for name in BOUND:
+                fields.setdefault(name, "")
+        return True
+
+
+def bind(*handlers: logging.Handler) -> None:
+    """Let the records that go through these handlers say which job they are of; without any, through those of the root logger."""
+    for handler in handlers or logging.root.handlers:
+        if not any(isinstance(each, Bound) for each in handler.filters):
+            handler.addFilter(Bound())
+
+
+class Human(logging.Formatter):
+    """For people. Escapes the message and every line of a traceback, which is indented so that it cannot pass for another record."""
+
+    def __init__(
+        self, fmt: str = "%(asctime)s %(levelname)-7s %(name)s  %(message)s", datefmt: str | None = "%H:%M:%S"
+    ) -> None:
+        super().__init__(fmt, datefmt)
+        self._clock = (0, "")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        line = super().formatMessage(record)
+        fields = vars(record)
+        if (job_id := fields.get("job_id")) and str(job_id) not in line:
+            line += f"  [{fields.get('task')} #{fields.get('attempt')} {job_id}]"
+        return escaped(line)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802
+        return "\n".join(f"    {escaped(line)}" for line in super().formatException(ei).split("\n"))
+
+    def formatStack(self, stack_info: str) -> str:  # noqa: N802
+        return "\n".join(f"    {escaped(line)}" for line in stack_info.split("\n"))
+
+    def line(self, name: str, said: Said) -> str:
+        """What `format` gives for a record of this logger with this and nothing else."""
+        at, level, message, _ = said
+        second = int(at)
+        if second != self._clock[0]:
+            self._clock = second, time.strftime("%H:%M:%S", time.localtime(second))
+        return f"{self._clock[1]} {_PADDED[level]} {name}  {message}"
+
+
+_PADDED = {
+    level: f"{logging.getLevelName(level):<7}"
+    for level in (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
+}
+
+
+class Json(logging.Formatter):
+    """For programs: an object a line, with `time`, `level`, `logger`, `message`, which job it is of, and whatever was given as `extra`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._clock = (0, "")
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = vars(record)
+        document = {name: value for name in BOUND if (value := fields.get(name)) not in (None, "")}
+        document |= {name: _plain(value) for name, value in fields.items() if name not in _KNOWN}
+        if record.exc_info or record.exc_text:
+            document["exception"] = record.exc_text or self.formatException(record.exc_info)  # type: ignore[arg-type]
+        if record.stack_info:
+            document["stack"] = record.stack_info
+        head = self._head(record.created, record.levelno, record.name, record.getMessage())
+        return _harmless(_json(head | document))
+
+    def line(self, name: str, said: Said) -> str:
+        """What `format` gives for a record of this logger with this and nothing else."""
+        at, level, message, event = said
+        head = _json(self._head(at, level, name, message))
+        kind, _, fields = _json(event).split(",", 2)  # its time is in the head
+        return _harmless(f"{head[:-1]},{kind[1:]},{fields}")
+
+    def _head(self, at: float, level: int, name: str, message: str) -> dict[str, Any]:
+        second = int(at)
+        if second != self._clock[0]:
+            self._clock = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        return {
+            "time": f"{self._clock[1]}.{int((at - second) * 1000):03d}Z",
+            "level": logging.getLevelName(level).lower(),
+            "logger": name,
+            "message": message,
+        }
+
+
+def _json(document: dict[str, Any] | Event) -> str:
+    try:
+        return _encode(document).decode()
+    except (UnicodeError, msgspec.EncodeError, TypeError, ValueError):  # half of a surrogate pair, for one
+        document = {"event": document.kind, "at": 0, **document.fields()} if isinstance(document, Event) else document
+        return json.dumps(document, default=repr, separators=(",", ":"))
+
+
+_encode = msgspec.json.Encoder(enc_hook=repr).encode
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float | str | dict | list):
+        return value
+    try:
+        return repr(value)[:TEXT]
+    except Exception as error:  # noqa: BLE001  (told in its place)
+        return f"<its repr raised {type(error).__name__}>"
+
+
+def _harmless(text: str) -> str:
+    r"""JSON whose strings show what a terminal would obey as escapes of JSON, `\u202e`: they read the same."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _escape(c) for c in text)
+
+
+def _escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
+FORMATS: dict[str, type[Human | Json]] = {"human": Human, "json": Json}
+
+
+class Lines(logging.StreamHandler[TextIO]):
+    """Writes records as lines, of jobs too; many at once if they come from `tenure.jobs` and nobody else wants them."""
+
+    def __init__(self, form: str = "human", stream: TextIO | None = None) -> None:
+        """`form` is one of `FORMATS`; without a stream they go to stderr."""
+        super().__init__(stream)
+        self.form = FORMATS[form]()
+        self.setFormatter(self.form)
+        self.addFilter(Bound())
+
+    def write(self, name: str, said: Iterable[Said]) -> None:
+        """Write these at once, as records of this logger."""
+        level, line = self.level, self.form.line
+        text = "".join([line(name, each) + "\n" for each in said if each[1] >= level])
+        if text:
+            with self.lock or _unlocked:
+                self.stream.write(text)
+                self.flush()
+
+    @classmethod
+    def only(cls, logger: logging.Logger) -> Lines | None:
+        """The one handler through which all records of a logger go, if that is one of these and nothing else looks at them."""
+        found: Sequence[logging.Handler] = ()
+        at: logging.Logger | None = logger
+        while at is not None:
+            found = [*found, *at.handlers]
+            at = at.parent if at.propagate else None
+        if len(found) != 1 or logger.filters or logging.root.manager.disable or len(found[0].filters) != 1:
+            return None
+        [handler] = found
+        # Not one that is to be another, or to write otherwise.
+        return handler if type(handler) is cls and handler.formatter is handler.form else None
+
+
+class _Unlocked:
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
+
+
+_unlocked = _Unlocked()

@@ -1,0 +1,211 @@
+"""Functions that are called with events, in a thread of their own, so that none of them slows or breaks what it is told of."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import inspect
+import itertools
+import logging
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from time import monotonic
+from typing import Any, Protocol
+
+from tenure.errors import InvalidOption
+from tenure.events import ALL, Event, Kind, bits_of
+
+__all__ = ["Batched", "Listener", "Listeners", "checked_listener"]
+
+Listener = Callable[[Any], object]
+"""Called with one event."""
+
+BACKLOG = 20_000
+"""Events that wait for listeners at most; what comes then is dropped."""
+
+JOIN = 0.02
+"""Seconds between two rounds of calls, in which events gather: to wake a thread for each would cost more than the calls."""
+
+PATIENCE = 2.0
+"""Seconds that the end of an app, or of the process, waits for listeners."""
+
+log = logging.getLogger("tenure")
+
+
+class Batched(Protocol):
+    """A listener that takes many events at once."""
+
+    def wants(self) -> int:
+        """The bits of the kinds that it takes at this time."""
+        ...
+
+    def take(self, events: Sequence[Event]) -> None:
+        """Have these, in order; others may be among them."""
+        ...
+
+
+def checked_listener(listener: Listener) -> Listener:
+    """The same; `InvalidOption` if it cannot be called as listeners are."""
+    if not callable(listener):
+        raise InvalidOption(f"a listener is a function of one event, got {listener!r:.80}")
+    if inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(getattr(listener, "__call__", None)):  # noqa: B004
+        raise InvalidOption(
+            f"listener {_name(listener)} is async, and listeners are called in a thread: make it a plain def, "
+            "or use async for event in app.watch()"
+        )
+    return listener
+
+
+class _Function:
+    """A function of the user's. What it raises is logged, once for each type of error, and costs that event alone."""
+
+    def __init__(self, function: Listener, kinds: Sequence[Kind]) -> None:
+        self._function = checked_listener(function)
+        self._bits = bits_of(kinds) if kinds else ALL
+        self._raised: set[type[BaseException]] = set()
+
+    def wants(self) -> int:
+        return self._bits
+
+    def take(self, events: Sequence[Event]) -> None:
+        bits, function = self._bits, self._function
+        for event in events:
+            if event.bit & bits:
+                try:
+                    function(event)
+                except BaseException as error:  # noqa: BLE001  (nothing that a listener raises may end the others)
+                    self._tell(event, error)
+
+    def _tell(self, event: Event, error: BaseException) -> None:
+        if type(error) not in self._raised:
+            self._raised.add(type(error))
+            log.error(
+                "listener %s has failed with %r of %s, and is called on; this is said once",
+                _name(self._function), type(error).__name__, event.kind, exc_info=error,
+            )  # fmt: skip
+
+
+class Listeners:
+    """All listeners of an app, and the thread that calls them, which begins with the first event."""
+
+    def __init__(self) -> None:
+        self._all: list[Batched] = []
+        self._lock = threading.Lock()
+        self._begin()
+        _all_of_them.add(self)
+
+    def _begin(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._batches: deque[Sequence[Event]] = deque()
+        self._filled = threading.Event()
+        self._hurry = threading.Event()
+        self._taken = 0
+        self._done = 0
+        self._dropping = False
+        self.dropped = 0
+        """Events that no listener was called with, because they were too slow."""
+
+    def add(self, function: Listener, kinds: Sequence[Kind] = ()) -> None:
+        """Call this with every event of these kinds; without any, with all."""
+        self.add_batched(_Function(function, kinds))
+
+    def add_batched(self, listener: Batched) -> None:
+        self._all = [*self._all, listener]
+
+    def wants(self) -> int:
+        """The bits of the kinds that anybody takes at this time."""
+        found = 0
+        for listener in self._all:
+            found |= listener.wants()
+        return found
+
+    def tell(self, events: Sequence[Event]) -> None:
+        """Have listeners called with these, soon; from any thread. Never waits."""
+        with self._lock:
+            if self._taken - self._done + len(events) > BACKLOG:
+                self._drop(len(events))
+                return
+            self._batches.append(events)
+            self._taken += len(events)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._serve, name="tenure-events", daemon=True)
+                self._thread.start()
+        if not self._filled.is_set():
+            self._filled.set()
+
+    def _drop(self, number: int) -> None:
+        self.dropped += number
+        if not self._dropping:
+            self._dropping = True
+            log.warning(
+                "listeners are slower than events come: from here on some are dropped, until they have caught up"
+            )
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until listeners were called with all that was told before; no longer than so many seconds, or two."""
+        for pause in self._flushing(timeout):
+            threading.Event().wait(pause)
+
+    async def aflush(self, timeout: float | None = None) -> None:
+        """The async twin of `flush`."""
+        for pause in self._flushing(timeout):
+            await asyncio.sleep(pause)
+
+    def _flushing(self, timeout: float | None) -> Iterable[float]:
+        until, ends_at = self._taken, monotonic() + (PATIENCE if timeout is None else timeout)
+        self._hurry.set()
+        while self._done < until and threading.current_thread() is not self._thread and monotonic() < ends_at:
+            yield 0.002
+            self._hurry.set()
+
+    def _serve(self) -> None:
+        while True:
+            self._filled.wait()
+            self._filled.clear()
+            while self._batches:
+                batch = list(itertools.chain.from_iterable(self._take()))
+                for listener in self._all:
+                    try:
+                        listener.take(batch)
+                    except Exception:
+                        log.exception("events could not be told")
+                self._done += len(batch)
+                self._hurry.wait(JOIN)
+                self._hurry.clear()
+            if self._dropping:
+                self._dropping = False
+                log.warning("listeners have caught up: %d events were dropped in all", self.dropped)
+
+    def _take(self) -> Iterable[Sequence[Event]]:
+        for _ in range(len(self._batches)):
+            yield self._batches.popleft()
+
+    def forget(self) -> None:
+        """In the child of a fork, which has not the thread: begin anew, what the parent was told is the parent's."""
+        self._lock = threading.Lock()
+        self._begin()
+
+
+def _name(listener: Listener) -> str:
+    return str(getattr(listener, "__qualname__", None) or repr(listener))[:200]
+
+
+_all_of_them: weakref.WeakSet[Listeners] = weakref.WeakSet()
+
+
+@atexit.register
+def _flush_all() -> None:
+    ends_at = monotonic() + PATIENCE
+    for listeners in list(_all_of_them):
+        listeners.flush(max(ends_at - monotonic(), 0.0))
+
+
+def _forget_all() -> None:
+    for listeners in _all_of_them:
+        listeners.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)

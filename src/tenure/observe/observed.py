@@ -1,0 +1,360 @@
+"""The one place where events come from: between the store objects of an app and whoever calls them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from time import monotonic
+from typing import Any, TypeVar, cast
+
+from tenure import events
+from tenure.events import Event
+from tenure.job import JobRecord, NewJob, State
+from tenure.lease import AbortReason
+from tenure.lifecycle import Finish
+from tenure.observe import deriving
+from tenure.observe.audience import Audience
+from tenure.observe.voice import Voice
+from tenure.stores.base import (
+    STEP,
+    Change,
+    Consequence,
+    Enqueued,
+    Leased,
+    LeaseRequest,
+    Reaped,
+    Renewal,
+    Settlement,
+    Store,
+    Unchanged,
+    Verdict,
+    VerdictKind,
+    WorkerInfo,
+)
+from tenure.stores.guests import Errand
+
+__all__ = ["observed"]
+
+T = TypeVar("T")
+Call = Coroutine[Any, Any, T]
+
+COMMITTED = 60.0
+"""Seconds that a transaction of a caller's has to commit before its jobs are no longer looked for."""
+
+PROBE = 10
+"""Jobs of such a transaction that are looked for: if one is there, all are."""
+
+log = logging.getLogger("tenure")
+
+# What may happen with each call.
+CHANGES = events.bits_of(deriving.BY_CHANGE.values()) | events.RunEnded.bit
+ENQUEUES = deriving.COMING | CHANGES
+LEASES = events.Leased.bit | CHANGES
+SETTLES = deriving.ENDS | CHANGES
+BOTH = SETTLES | LEASES
+RENEWS = events.Renewed.bit | events.LeaseLost.bit
+LOSSES = events.Lost.bit | events.Failed.bit | events.RunEnded.bit
+
+
+def observed(store: Store, audience: Audience) -> Store:
+    """The same store for the running event loop, whose calls are events for this audience."""
+    return cast("Store", Observed(store, audience))
+
+
+class Observed:
+    """Passes everything on, and tells what has happened by what was asked and answered.
+
+    While nobody wants to know, a call costs one comparison more. A call that is observed costs no round trip more, but for a deletion;
+    what an event needs to say beyond that is read afterwards, in the background.
+    """
+
+    __slots__ = ("_audience", "_store", "_voice")
+
+    def __init__(self, store: Store, audience: Audience) -> None:
+        self._store = store
+        self._audience = audience
+        self._voice = Voice(store, audience, self._attend)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def _deaf(self, kinds: int) -> bool:
+        """Whether nobody wants events of these kinds, and it is not time to ask."""
+        audience = self._audience
+        return not audience.wants & kinds and monotonic() < audience.ask_at
+
+    # Producers.
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> Call[list[Enqueued]]:
+        if self._deaf(ENQUEUES):
+            return self._store.enqueue(jobs)
+        return self._enqueue(jobs)
+
+    async def _enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        self._attend()
+        answers = await self._store.enqueue(jobs)
+        self._tell(deriving.enqueued, jobs, answers)
+        return answers
+
+    def enqueue_now(self, jobs: Sequence[NewJob]) -> list[Enqueued] | None:
+        answers = self._store.enqueue_now(jobs)
+        if answers is not None and not self._deaf(deriving.COMING):
+            self._tell(deriving.enqueued, jobs, answers, soon=self._voice.tell_soon)
+        return answers
+
+    def enqueueing(self, jobs: Sequence[NewJob]) -> Errand[list[Enqueued]]:
+        """The errand; whether the transaction of the caller's commits is found out afterwards, for nobody tells."""
+        errand = self._store.enqueueing(jobs)
+        if jobs and not self._deaf(deriving.COMING):
+            self._voice.begin_there(self._committed, list(jobs))
+        return errand
+
+    async def _committed(self, jobs: Sequence[NewJob]) -> None:
+        """Tell of jobs once they exist; never, if they do not within a minute."""
+        begun, pause = monotonic(), 0.05
+        first = [job.id for job in jobs[:PROBE]]
+        await self._voice.ask()
+        while self._audience.wants & deriving.COMING and not any(await self._store.get(first)):
+            if self._voice.closing or monotonic() - begun > COMMITTED:
+                return
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, 1.0)
+        if not self._audience.wants & deriving.COMING:
+            return
+        ids = [job.id for job in jobs]
+        records = [
+            found for begin in range(0, len(ids), STEP) for found in await self._store.get(ids[begin : begin + STEP])
+        ]
+        there = [(job, Enqueued(job.id, found.state)) for job, found in zip(jobs, records, strict=True) if found]
+        self._tell(deriving.enqueued, *zip(*there, strict=True))
+
+    # Workers.
+
+    def lease(self, request: LeaseRequest) -> Call[Leased]:
+        if self._deaf(LEASES):
+            return self._store.lease(request)
+        return self._lease(request)
+
+    async def _lease(self, request: LeaseRequest) -> Leased:
+        self._attend()
+        leased = await self._store.lease(request)
+        self._tell(deriving.leased, request, leased)
+        return leased
+
+    def settle(self, settlements: Sequence[Settlement]) -> Call[list[Verdict]]:
+        if self._deaf(SETTLES):
+            return self._store.settle(settlements)
+        return self._settle(settlements)
+
+    async def _settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
+        self._attend()
+        verdicts = await self._store.settle(settlements)
+        self._tell(deriving.settled, settlements, verdicts, self._audience.took)
+        return verdicts
+
+    def settle_and_lease(
+        self, settlements: Sequence[Settlement], request: LeaseRequest
+    ) -> Call[tuple[list[Verdict], Leased]]:
+        audience = self._audience
+        if audience.wants & BOTH or monotonic() >= audience.ask_at:  # `_deaf`, without a call: all work comes by here
+            return self._settle_and_lease(settlements, request)
+        return self._store.settle_and_lease(settlements, request)
+
+    async def _settle_and_lease(
+        self, settlements: Sequence[Settlement], request: LeaseRequest
+    ) -> tuple[list[Verdict], Leased]:
+        self._attend()
+        answer = await self._store.settle_and_lease(settlements, request)
+        self._tell(deriving.settled_and_leased, settlements, request, answer, self._audience.took)
+        return answer
+
+    def renew(self, renewals: Sequence[Renewal]) -> Call[Sequence[AbortReason | Unchanged | None]]:
+        if self._deaf(RENEWS):
+            return self._store.renew(renewals)
+        return self._renew(renewals)
+
+    async def _renew(self, renewals: Sequence[Renewal]) -> Sequence[AbortReason | Unchanged | None]:
+        answers = await self._store.renew(renewals)
+        self._tell(deriving.renewed, renewals, answers)
+        return answers
+
+    async def reap(self, queues: Sequence[str], limit: int = STEP) -> list[Reaped]:
+        self._attend()
+        reaped = await self._store.reap(queues, limit)
+        self._lost(reaped)
+        return reaped
+
+    async def tend(self, queues: Sequence[str], limit: int = STEP) -> tuple[list[Reaped], list[str]]:
+        self._attend()
+        reaped, names = await self._store.tend(queues, limit)
+        self._lost(reaped)
+        return reaped, names
+
+    def _lost(self, reaped: Sequence[Reaped]) -> None:
+        if not reaped or self._deaf(LOSSES):
+            return
+        self._tell(deriving.lost, reaped)
+        self._failed_without_word({job.id: job for job in reaped if job.failed})
+
+    async def take_in(self, queues: Sequence[str], limit: int = STEP, **options: Any) -> int:
+        self._attend()
+        return await self._store.take_in(queues, limit, **options)
+
+    # The registry.
+
+    async def register(self, worker: WorkerInfo) -> None:
+        await self._store.register(worker)
+        self._happened(deriving.started(time.time(), worker))
+
+    async def leave(self, worker_id: str) -> None:
+        await self._store.leave(worker_id)
+        self._happened(events.WorkerStopped(time.time(), worker_id))
+
+    async def retire(self, worker_id: str, limit: int = STEP, reason: str | None = None) -> list[Reaped]:
+        self._attend()
+        reaped = await self._store.retire(worker_id, limit, reason)
+        if len(reaped) < limit:  # else the caller asks again
+            self._happened(events.WorkerRetired(time.time(), worker_id, reason or ""))
+        self._lost(reaped)
+        return reaped
+
+    async def forget(self, silences: Mapping[str, float]) -> list[str]:
+        gone = await self._store.forget(silences)
+        for worker_id in gone:
+            self._happened(events.WorkerPruned(time.time(), worker_id))
+        return gone
+
+    async def workers(self) -> list[WorkerInfo]:
+        found = await self._store.workers()
+        known = self._audience.missing
+        for worker in found:
+            if worker.missing and worker.id not in known:
+                known.add(worker.id)
+                self._happened(events.WorkerMissing(time.time(), worker.id, worker.silent_for))
+        if known:
+            known.intersection_update(worker.id for worker in found if worker.missing)
+        return found
+
+    def _happened(self, event: Event) -> None:
+        self._audience.happened(event, self._voice.soon)
+
+    # Operators.
+
+    async def cancel(self, ids: Sequence[str]) -> list[Verdict]:
+        return await self._operate(events.Cancelled, self._store.cancel, ids, State.CANCELLED)
+
+    async def retry(self, ids: Sequence[str]) -> list[Verdict]:
+        return await self._operate(events.Revived, self._store.retry, ids)
+
+    async def trigger(self, ids: Sequence[str]) -> list[Verdict]:
+        return await self._operate(events.Triggered, self._store.trigger, ids)
+
+    async def _operate(
+        self,
+        kind: type[events.JobEvent],
+        action: Callable[[Sequence[str]], Awaitable[list[Verdict]]],
+        ids: Sequence[str],
+        end: State | None = None,
+    ) -> list[Verdict]:
+        self._attend()
+        verdicts = await action(ids)
+        done = [job_id for job_id, verdict in zip(ids, verdicts, strict=True) if verdict.kind is VerdictKind.OK]
+        if done and not self._deaf(kind.bit | events.RunEnded.bit):
+            self._voice.begin(self._operated, kind, done, time.time(), end)
+        return verdicts
+
+    async def _operated(
+        self, kind: type[events.JobEvent] | None, ids: Sequence[str], at: float, end: State | None
+    ) -> None:
+        records = [await self._current(record) for record in await self._store.get(ids)]
+        self._tell(deriving.operated, kind, ids, records, end, at=at)
+
+    async def _current(self, job: JobRecord | None) -> JobRecord | None:
+        """The step that is meant by a run's id."""
+        if job is not None and job.successor is not None and job.run_id == job.id:
+            run = await self._store.run(job.id)
+            return job if run is None else run.step
+        return job
+
+    async def complete(self, job_id: str, step: Finish) -> Verdict:
+        self._attend()
+        verdict = await self._store.complete(job_id, step)
+        if verdict.kind is VerdictKind.OK and not self._deaf(events.Completed.bit | deriving.COMING):
+            self._voice.begin(self._completed, job_id, step, time.time())
+        return verdict
+
+    async def _completed(self, job_id: str, step: Finish, at: float) -> None:
+        [record] = await self._store.get([job_id])
+        self._tell(deriving.completed, job_id, step, record, at=at)
+
+    async def delete(self, ids: Sequence[str], *, cascade: bool = False) -> list[str]:
+        self._attend()
+        if self._deaf(events.Deleted.bit):
+            return await self._store.delete(ids, cascade=cascade)
+        known = {job.id: job for job in await self._store.get(ids) if job is not None}
+        gone = await self._store.delete(ids, cascade=cascade)
+        self._tell(deriving.operated, events.Deleted, gone, [known.get(job_id) for job_id in gone])
+        return gone
+
+    async def pause(self, queue: str) -> bool:
+        paused = await self._store.pause(queue)
+        if paused:
+            self._happened(events.QueuePaused(time.time(), queue))
+        return paused
+
+    async def resume(self, queue: str) -> bool:
+        resumed = await self._store.resume(queue)
+        if resumed:
+            self._happened(events.QueueResumed(time.time(), queue))
+        return resumed
+
+    async def purge(self, queue: str, limit: int = STEP) -> int:
+        self._attend()
+        purged = await self._store.purge(queue, limit)
+        if purged:
+            self._happened(events.QueuePurged(time.time(), queue, purged))
+        return purged
+
+    # What was done to jobs that nobody named.
+
+    def _attend(self) -> None:
+        """Hear of consequences, if anybody wants to."""
+        self._store.on_consequences = None if self._deaf(CHANGES) else self._followed
+
+    def _followed(self, consequences: Sequence[Consequence]) -> None:
+        self._tell(deriving.followed, consequences)
+        self._failed_without_word({each.job_id: each for each in consequences if each.change is Change.FAILED})
+        expired = [each.job_id for each in consequences if each.change is Change.EXPIRED]
+        if expired and not self._deaf(events.RunEnded.bit):
+            self._voice.begin(self._operated, None, expired, time.time(), State.CANCELLED)
+
+    def _failed_without_word(self, jobs: Mapping[str, Consequence | Reaped]) -> None:
+        if jobs and not self._deaf(events.Failed.bit | events.RunEnded.bit):
+            self._voice.begin(self._look_up_failed, time.time(), jobs)
+
+    async def _look_up_failed(self, at: float, jobs: Mapping[str, Consequence | Reaped]) -> None:
+        records = await self._store.get(list(jobs))
+        self._tell(deriving.failed_without_word, list(jobs.values()), records, at=at)
+
+    # Telling.
+
+    def _tell(
+        self,
+        derive: Callable[..., Iterable[Event]],
+        *args: Any,
+        at: float | None = None,
+        soon: Callable[[], None] | None = None,
+    ) -> None:
+        """Tell what has happened, by one of the functions of `deriving`. Whatever goes wrong with that, the call was answered."""
+        audience = self._audience
+        try:
+            audience.tell(list(derive(audience.wanted(), at or time.time(), *args)), soon or self._voice.soon)
+        except Exception:
+            log.exception("it could not be told what has happened")
+
+    async def close(self) -> None:
+        """Tell what is still to be told, if that is done soon, and close."""
+        await self._voice.close()
+        await self._store.close()

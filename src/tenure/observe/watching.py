@@ -1,0 +1,125 @@
+"""Seeing what happens in all processes, as it does."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from types import TracebackType
+from typing import Self
+
+from tenure.events import ALL, Event, Kind, bits_of
+from tenure.observe.notes import event_of
+from tenure.stores.base import Store
+from tenure.sync import refuse_on_loop, run
+
+__all__ = ["Watch"]
+
+
+class Watch:
+    """The events of all processes that share a store, as they come: `async for event in app.watch():`, or `for` in blocking code.
+
+    They are hints: a process that is busy notices a new watcher within two seconds, and what is lost on the way is not sent again. It
+    watches from when the loop begins, or from when its block is entered (`async with app.watch() as events:`, or `with`), until that
+    is left.
+    """
+
+    def __init__(
+        self,
+        store: Callable[[], Store],
+        begun: Callable[[], None],
+        *,
+        queue: str | None,
+        task: str | None,
+        job: str | None,
+        run: str | None,
+        kinds: Iterable[Kind],
+    ) -> None:
+        self._store = store
+        self._begun = begun
+        self._wanted = {
+            name: value
+            for name, value in {"queue": queue, "task": task, "job_id": job, "run_id": run}.items()
+            if value is not None
+        }
+        kinds = tuple(kinds)
+        self._bits = bits_of(kinds) if kinds else ALL
+        self._open: contextlib.AsyncExitStack | None = None
+        self._notes: AsyncIterator[str] | None = None
+
+    def _wants(self, event: Event) -> bool:
+        return bool(event.bit & self._bits) and all(
+            getattr(event, name, None) == value for name, value in self._wanted.items()
+        )
+
+    # Async.
+
+    async def __aenter__(self) -> Self:
+        stack = contextlib.AsyncExitStack()
+        self._notes = await stack.enter_async_context(self._store().watch())
+        self._open = stack
+        self._begun()  # what this app does itself is seen at once
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Watch no longer."""
+        stack, self._open, self._notes = self._open, None, None
+        if stack is not None:
+            await stack.aclose()
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        entered = self._notes is None
+        if entered:
+            await self.__aenter__()
+        try:
+            while (event := await self._next()) is not None:
+                yield event
+        finally:
+            if entered:
+                await self.aclose()
+
+    async def _next(self) -> Event | None:
+        """The next one that is wanted; None at the end."""
+        while (notes := self._notes) is not None:
+            note = await anext(notes, None)
+            if note is None:
+                return None
+            event = event_of(note)
+            if event is not None and self._wants(event):
+                return event
+        return None
+
+    # Blocking, on the private loop.
+
+    def __enter__(self) -> Self:
+        refuse_on_loop("with app.watch", "use async with")
+        run(self.__aenter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """The blocking twin of `aclose`."""
+        run(self.aclose())
+
+    def __iter__(self) -> Iterator[Event]:
+        refuse_on_loop("for event in app.watch", "use async for")
+        return self._here()
+
+    def _here(self) -> Iterator[Event]:
+        entered = self._notes is None
+        if entered:
+            self.__enter__()
+        try:
+            while (event := run(self._next())) is not None:
+                yield event
+        finally:
+            if entered:
+                self.close()

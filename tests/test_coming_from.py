@@ -1,0 +1,218 @@
+"""docs/coming-from.md says how things are called here: every name in the middle of its tables is there."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import signal
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import pytest
+
+import tenure
+from tenure import AbortReason, App, Context, Flow, FlowRun, Job, Next
+from tenure.cli.work import work
+from tenure.flow import FlowWorkers, Starter
+from tenure.held import Held
+from tenure.task import Caller
+from tenure.worker.signals import CAUGHT
+from tenure.worker.worker import Worker
+
+from .documentation import ROOT, option_errors, prose, spans, variables
+
+PAGE = ROOT / "docs" / "coming-from.md"
+SYSTEMS = ("Guild queues", "Worqr", "Queuert", "Resque", "hworker")
+
+REASONS = frozenset(reason.value for reason in AbortReason)
+SIGNALS = frozenset({signum.name.removeprefix("SIG") for signum in CAUGHT} | {"HUP"})  # that one is the supervisor's
+OPTIONS = frozenset(name for each in work.params for name in (*each.opts, *each.secondary_opts))
+PLACEHOLDERS = frozenset(
+    {"name", "url", "queue", "payload", "value", "step", "run_id", "job_id", "worker_id", "results"}
+)
+"""Names of what the reader has; a step's parameter `results` among them."""
+
+
+KINDS = {kind.__name__: kind for kind in (Caller, Flow, FlowRun, FlowWorkers, Held, Job, Next, Starter, Worker)}
+
+
+class Row(NamedTuple):
+    system: str
+    theirs: str
+    ours: str
+    difference: str
+
+
+def rows() -> Iterator[Row]:
+    for section in re.split(r"^## ", prose(PAGE), flags=re.MULTILINE)[1:]:
+        for line in re.findall(r"^\|(.+)\|$", section, re.MULTILINE):
+            theirs, ours, difference = (cell.strip() for cell in re.split(r"(?<!\\)\|", line))
+            if ours not in ("Tenure", "---"):
+                yield Row(section.partition("\n")[0], theirs, ours, difference)
+
+
+@pytest.fixture(scope="module")
+def things(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, object]]:
+    """What the page speaks of, by the names that it has there: real ones, for an attribute may be an instance's."""
+    app = App(f"sqlite:///{tmp_path_factory.mktemp('coming')}/jobs.db", retry=None)
+    found: dict[str, object] = {"app": app, "events": tenure.events}
+    flow = app.flow("flow", lookup=["customer"])
+
+    @app.task
+    def task(ctx: Context) -> None:
+        with ctx.complete() as tx:
+            found.update(ctx=ctx, tx=tx)
+            tx.result = None
+
+    @app.task
+    def failing() -> None:
+        raise ValueError("why")
+
+    @flow.step
+    def step(customer: str) -> None:
+        raise ValueError(customer)
+
+    task.enqueue()
+    job, run = failing.enqueue(), flow.start(customer="c1")
+    app.worker().run(until_empty=True)
+    task.enqueue()
+    [held] = app.lease("default")
+    found.update(task=task, flow=flow, job=job.refresh(), run=run.refresh(), held=held, worker=app.worker())
+    yield found
+    app.close()
+
+
+# Looking for a name.
+
+
+def missing(span: str, things: Mapping[str, object]) -> str | None:
+    """What of a piece of code there is not; None if all of it is there."""
+    if re.match(r"tenure( |$)", span):
+        return ", ".join(option_errors(span)) or None
+    if span.startswith("-"):
+        return None if span.split()[0] in OPTIONS else f"tenure work has no option {span}"
+    if span.startswith("TENURE_"):
+        return None if span.partition("=")[0] in variables() else f"no variable {span}"
+    if span in REASONS | SIGNALS | PLACEHOLDERS:
+        return None
+    code = re.sub(r"^(@|async with |with |await )", "", span).replace("…", "...")
+    try:
+        _resolved(ast.parse(code, mode="eval").body, things)
+    except (LookupError, SyntaxError) as error:
+        return f"{span}: {error}"
+    return None
+
+
+def _resolved(node: ast.expr, things: Mapping[str, object]) -> object:
+    """What this stands for, as far as that is known: a thing, or the type of what a call would give."""
+    match node:
+        case ast.Name(name):
+            for where in (things, vars(tenure.errors), {each: getattr(tenure, each) for each in tenure.__all__}):
+                if name in where:
+                    return where[name]
+            if name in PLACEHOLDERS or hasattr(signal, f"SIG{name}"):
+                return None
+            raise LookupError(f"there is no {name}")
+        case ast.Attribute(value, name):
+            thing = _resolved(value, things)
+            if thing is None:
+                raise LookupError(f"it is not known what {ast.unparse(value)} is")
+            if not hasattr(thing, name) and name not in getattr(thing, "__annotations__", {}):
+                raise LookupError(f"{ast.unparse(value)} has no {name}")
+            return getattr(thing, name, None)
+        case ast.Call(function, positional, keywords):
+            for given in (*positional, *(keyword.value for keyword in keywords)):
+                _resolved(given, things)
+            called = _resolved(function, things)
+            taken = _keywords(called)
+            for keyword in keywords:
+                if taken is not None and keyword.arg is not None and keyword.arg not in taken:
+                    raise LookupError(f"{ast.unparse(function)} takes no {keyword.arg}")
+            return _given_by(called)
+        case ast.List(elements) | ast.Tuple(elements):
+            for element in elements:
+                _resolved(element, things)
+            return None
+        case ast.Constant():
+            return None
+        case _:
+            raise LookupError("this cannot be looked for: write it as an attribute or a call")
+
+
+def _keywords(called: Any) -> frozenset[str] | None:
+    """The arguments that something takes by name; None if any will do."""
+    forms = [inspect.signature(called)]
+    if not inspect.isclass(called) and not inspect.isroutine(called):  # `app.task` and `flow.step` are objects
+        forms += [inspect.signature(form) for form in typing.get_overloads(type(called).__call__)]
+    parameters = [parameter for form in forms for parameter in form.parameters.values()]
+    by_name = frozenset(
+        each.name for each in parameters if each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD)
+    )
+    any_will_do = len(forms) == 1 and any(each.kind is each.VAR_KEYWORD for each in parameters)
+    return None if any_will_do else by_name
+
+
+def _given_by(called: Any) -> object:
+    """The type of what a call gives, if it is one of ours."""
+    if inspect.isclass(called):
+        return called
+    hint = re.match(r"\w+", str(getattr(called, "__annotations__", {}).get("return", "")))
+    return KINDS.get(hint[0]) if hint else None
+
+
+def test_every_name_is_there(things: Mapping[str, object]) -> None:
+    gone = {span: why for row in rows() for span in spans(row.ours) if (why := missing(span, things))}
+
+    assert gone == {}
+
+
+@pytest.mark.parametrize(
+    "span",
+    [
+        "app.enqeue(…)",
+        "app.nothing",
+        "@app.task(colour=…)",
+        "@flow.step(colour=…)",
+        "@task.before_nothing",
+        "task.using(dealy=60)",
+        "task.using(delay=60).enqeue(…)",
+        "Next(step).using(colour=…)",
+        "App(keep=Retention(colour=1))",
+        "Nothing",
+        "run.error.colour",
+        "ctx.signal.nothing",
+        "AbortReason.NOTHING",
+        "worker.nothing()",
+        "app.worker().nothing()",
+        "tenure wrok",
+        "tenure work --colour",
+        "--colour",
+        "TENURE_COLOUR",
+        "taken_by_nobody",
+        "events.Nothing",
+    ],
+)
+def test_a_name_that_is_not_there_would_be_found(span: str, things: Mapping[str, object]) -> None:
+    assert missing(span, things) is not None
+
+
+def test_every_system_has_rows_that_are_whole() -> None:
+    found = list(rows())
+
+    assert tuple(dict.fromkeys(row.system for row in found)) == SYSTEMS
+    assert [row for row in found if not row.theirs or not row.ours] == []
+    assert [
+        row.theirs for row in found if row.ours == "none" and not row.difference and row.theirs not in NOTHING
+    ] == []
+
+
+NOTHING = ("`keys`", "ActiveJob", "`Plugin.lint`")
+"""What there is no need to say anything about."""
+
+
+def test_every_section_ends_with_a_program() -> None:
+    sections = re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)[1:]
+
+    assert [section.partition("\n")[0] for section in sections if not section.rstrip().endswith("```")] == []
