@@ -42,12 +42,13 @@ class Watched(MemoryStore):
 
 
 def watched_app(wakeup: bool = True) -> App:
-    space = Space()
-    return App(lambda: Watched(space), wakeup=wakeup)
+    """An app with one store object, which is what its `make_store` gives."""
+    store = Watched(Space())
+    return App(lambda: store, wakeup=wakeup)
 
 
 def store_of(app: App) -> Watched:
-    store: Store = app.session.store
+    store: Store = app.make_store()
     assert isinstance(store, Watched)
     return store
 

@@ -9,6 +9,7 @@ import itertools
 import logging
 import os
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -28,6 +29,12 @@ BACKLOG = 20_000
 
 JOIN = 0.02
 """Seconds between two rounds of calls, in which events gather: to wake a thread for each would cost more than the calls."""
+
+IDLE = 1.0
+"""Seconds without an event after which the thread ends: an app that was dropped leaves none behind."""
+
+TURN = 32
+"""Events after which the interpreter is let go: an event loop that wants it would wait for 5 ms otherwise."""
 
 PATIENCE = 2.0
 """Seconds that the end of an app, or of the process, waits for listeners."""
@@ -163,21 +170,34 @@ class Listeners:
 
     def _serve(self) -> None:
         while True:
-            self._filled.wait()
+            if not self._filled.wait(IDLE) and self._ends():
+                return
             self._filled.clear()
             while self._batches:
-                batch = list(itertools.chain.from_iterable(self._take()))
-                for listener in self._all:
-                    try:
-                        listener.take(batch)
-                    except Exception:
-                        log.exception("events could not be told")
-                self._done += len(batch)
+                told = itertools.chain.from_iterable(self._take())
+                while part := list(itertools.islice(told, TURN)):
+                    self._call_all(part)
+                    self._done += len(part)
+                    time.sleep(0)
                 self._hurry.wait(JOIN)
                 self._hurry.clear()
             if self._dropping:
                 self._dropping = False
                 log.warning("listeners have caught up: %d events were dropped in all", self.dropped)
+
+    def _ends(self) -> bool:
+        """Whether the thread ends, nothing having happened for a while; the next event begins another."""
+        with self._lock:
+            if not self._batches:
+                self._thread = None
+            return self._thread is None
+
+    def _call_all(self, events: Sequence[Event]) -> None:
+        for listener in self._all:
+            try:
+                listener.take(events)
+            except Exception:
+                log.exception("events could not be told")
 
     def _take(self) -> Iterable[Sequence[Event]]:
         for _ in range(len(self._batches)):

@@ -70,8 +70,6 @@ class Observed:
     what an event needs to say beyond that is read afterwards, in the background.
     """
 
-    __slots__ = ("_audience", "_store", "_voice")
-
     def __init__(self, store: Store, audience: Audience) -> None:
         self._store = store
         self._audience = audience
