@@ -6,7 +6,7 @@ import io
 import json
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import pytest
@@ -35,12 +35,18 @@ def succeeded(duration: float | None = 0.25) -> Event:
     return events.Succeeded(AT, "j1", "send", "mail", attempt=2, worker="w", duration=duration)
 
 
+def tell(logs: Logs, happened: Sequence[Event]) -> None:
+    prepared = logs.prepare(happened)
+    assert prepared is not None
+    logs.take([prepared])
+
+
 def written(logger: logging.Logger, form: str, *happened: Event) -> list[str]:
     """The lines that events become through Tenure's own handler, which writes them together."""
     stream = io.StringIO()
     logger.handlers = [Lines(form, stream)]  # without pytest's own
     assert Lines.only(logger) is not None
-    Logs(logger).take(happened)
+    tell(Logs(logger), happened)
     return stream.getvalue().split("\n")[:-1]
 
 
@@ -137,7 +143,7 @@ def test_levels_decide_what_is_written_and_what_is_wanted(logger: logging.Logger
 def test_handlers_of_the_users_get_records_with_the_events_time_and_fields(logger: logging.Logger) -> None:
     kept = Kept()
     logger.addHandler(kept)
-    Logs(logger).take([succeeded()])
+    tell(Logs(logger), [succeeded()])
     [record] = kept.records
     assert (record.getMessage(), record.levelno, record.created) == (told(succeeded())[2], logging.INFO, AT)
     fields = vars(record)

@@ -178,14 +178,16 @@ class Lines(logging.StreamHandler[TextIO]):
         self.setFormatter(self.form)
         self.addFilter(Bound())
 
-    def write(self, name: str, said: Iterable[Said]) -> None:
-        """Write these at once, as records of this logger."""
+    def text(self, name: str, said: Iterable[Said]) -> str:
+        """These, as lines of records of this logger."""
         level, line = self.level, self.form.line
-        text = "".join([line(name, each) + "\n" for each in said if each[1] >= level])
-        if text:
-            with self.lock or _unlocked:
-                self.stream.write(text)
-                self.flush()
+        return "".join([line(name, each) + "\n" for each in said if each[1] >= level])
+
+    def write(self, text: str) -> None:
+        """Write lines at once."""
+        with self.lock or _unlocked:
+            self.stream.write(text)
+            self.flush()
 
     @classmethod
     def only(cls, logger: logging.Logger) -> Lines | None:

@@ -9,9 +9,8 @@ import itertools
 import logging
 import os
 import threading
-import time
 import weakref
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 from typing import Any, Protocol
@@ -33,9 +32,6 @@ JOIN = 0.02
 IDLE = 1.0
 """Seconds without an event after which the thread ends: an app that was dropped leaves none behind."""
 
-TURN = 32
-"""Events after which the interpreter is let go: an event loop that wants it would wait for 5 ms otherwise."""
-
 PATIENCE = 2.0
 """Seconds that the end of an app, or of the process, waits for listeners."""
 
@@ -43,14 +39,22 @@ log = logging.getLogger("tenure")
 
 
 class Batched(Protocol):
-    """A listener that takes many events at once."""
+    """A listener that takes many events at once, in two halves: what must be quick where they happen, the rest in the thread.
+
+    A thread that computes for long keeps the interpreter from the event loop that it serves, 5 ms each time: so what is only a little
+    work is done where the events are, and the thread is left with what waits.
+    """
 
     def wants(self) -> int:
         """The bits of the kinds that it takes at this time."""
         ...
 
-    def take(self, events: Sequence[Event]) -> None:
-        """Have these, in order; others may be among them."""
+    def prepare(self, events: Sequence[Event]) -> Any:
+        """What `take` needs of these, among which may be others than it wants; None: nothing. On the thread on which they happen."""
+        ...
+
+    def take(self, prepared: Sequence[Any]) -> None:
+        """Have what was prepared, in order; on the thread of listeners."""
         ...
 
 
@@ -77,9 +81,12 @@ class _Function:
     def wants(self) -> int:
         return self._bits
 
-    def take(self, events: Sequence[Event]) -> None:
+    def prepare(self, events: Sequence[Event]) -> Sequence[Event]:
+        return events
+
+    def take(self, prepared: Sequence[Sequence[Event]]) -> None:
         bits, function = self._bits, self._function
-        for event in events:
+        for event in itertools.chain.from_iterable(prepared):
             if event.bit & bits:
                 try:
                     function(event)
@@ -106,7 +113,9 @@ class Listeners:
 
     def _begin(self) -> None:
         self._thread: threading.Thread | None = None
-        self._batches: deque[Sequence[Event]] = deque()
+        self._batches: deque[tuple[int, list[tuple[Batched, Any]]]] = deque()
+        """How many events each was, and what every listener is to take of it."""
+
         self._filled = threading.Event()
         self._hurry = threading.Event()
         self._taken = 0
@@ -131,11 +140,16 @@ class Listeners:
 
     def tell(self, events: Sequence[Event]) -> None:
         """Have listeners called with these, soon; from any thread. Never waits."""
+        if self._taken - self._done + len(events) > BACKLOG:
+            self._drop(len(events))
+            return
+        try:
+            prepared = [(each, found) for each in self._all if (found := each.prepare(events)) is not None]
+        except Exception:
+            log.exception("events could not be told")
+            return
         with self._lock:
-            if self._taken - self._done + len(events) > BACKLOG:
-                self._drop(len(events))
-                return
-            self._batches.append(events)
+            self._batches.append((len(events), prepared))
             self._taken += len(events)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name="tenure-events", daemon=True)
@@ -174,11 +188,7 @@ class Listeners:
                 return
             self._filled.clear()
             while self._batches:
-                told = itertools.chain.from_iterable(self._take())
-                while part := list(itertools.islice(told, TURN)):
-                    self._call_all(part)
-                    self._done += len(part)
-                    time.sleep(0)
+                self._call_all()
                 self._hurry.wait(JOIN)
                 self._hurry.clear()
             if self._dropping:
@@ -192,16 +202,19 @@ class Listeners:
                 self._thread = None
             return self._thread is None
 
-    def _call_all(self, events: Sequence[Event]) -> None:
-        for listener in self._all:
+    def _call_all(self) -> None:
+        number, taken = 0, defaultdict[Batched, list[Any]](list)
+        for _ in range(len(self._batches)):
+            events, prepared = self._batches.popleft()
+            number += events
+            for listener, found in prepared:
+                taken[listener].append(found)
+        for listener, parts in taken.items():
             try:
-                listener.take(events)
+                listener.take(parts)
             except Exception:
                 log.exception("events could not be told")
-
-    def _take(self) -> Iterable[Sequence[Event]]:
-        for _ in range(len(self._batches)):
-            yield self._batches.popleft()
+        self._done += number
 
     def forget(self) -> None:
         """In the child of a fork, which has not the thread: begin anew, what the parent was told is the parent's."""

@@ -54,16 +54,24 @@ class Logs:
         enabled = self._logger.isEnabledFor
         return sum(bits for level, bits in _BITS.items() if enabled(level))
 
-    def take(self, batch: Sequence[Event]) -> None:
+    def prepare(self, happened: Sequence[Event]) -> tuple[Lines, str] | Sequence[Event] | None:
         wants = self.wants()
-        lines = [told(event) for event in batch if event.bit & wants]
-        if not lines:
-            return
-        if (handler := Lines.only(self._logger)) is not None:
-            handler.write(self._logger.name, lines)
-        else:
-            for line in lines:
-                self._log(line)
+        wanted = [event for event in happened if event.bit & wants]
+        if not wanted or (handler := Lines.only(self._logger)) is None:
+            return wanted or None
+        return handler, handler.text(self._logger.name, map(told, wanted))
+
+    def take(self, prepared: Sequence[tuple[Lines, str] | Sequence[Event]]) -> None:
+        texts: dict[Lines, list[str]] = {}
+        for part in prepared:
+            match part:
+                case (Lines() as handler, str(text)):
+                    texts.setdefault(handler, []).append(text)
+                case _:
+                    for event in part:
+                        self._log(told(event))
+        for handler, parts in texts.items():
+            handler.write("".join(parts))
 
     def _log(self, said: Said) -> None:
         at, level, message, event = said
