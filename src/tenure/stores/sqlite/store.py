@@ -352,7 +352,7 @@ class SqliteStore(Store):
         if self.on_consequences is None:
             return await self._engine.write(action, durable=durable)
         answer, happened = await self._engine.write(lambda tx: (action(tx), tx.consequences), durable=durable)
-        if happened:
+        if happened and self.on_consequences is not None:  # it may have gone meanwhile
             self.on_consequences(happened)
         return answer
 

@@ -10,7 +10,7 @@ import pytest
 from tenure.job import BlockerPolicy, RunStep, State, new_id
 from tenure.lease import new_nonce
 from tenure.lifecycle import Park
-from tenure.stores.base import NOTE, Change, Consequence, LeaseRequest, Store
+from tenure.stores.base import NOTE, OK, Change, Consequence, LeaseRequest, Store
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
     FAIL,
@@ -165,6 +165,16 @@ class Telling:
         assert [each.change for each in told] == [Change.ENQUEUED, Change.BROKEN]
         assert told[0] == Consequence(Change.ENQUEUED, job_id, "u", "q")
         assert await state(store, told[1].job_id) is State.BROKEN
+
+    async def test_who_wants_to_know_no_longer_is_not_told(self, store: Store) -> None:
+        [blocker] = await enqueue(store, a_job(queue="b"))
+        await enqueue(store, a_job(after=(blocker,)))
+        leased = await lease_one(store, "b")
+        told_by(store)
+        settling = asyncio.create_task(settle(store, leased, SUCCEED))
+        await asyncio.sleep(0)  # it is under way
+        store.on_consequences = None
+        assert await settling == OK
 
     async def test_what_was_named_is_no_consequence(self, store: Store) -> None:
         told = told_by(store)
