@@ -528,17 +528,14 @@ def test_what_an_isolated_job_enqueues_is_told_in_its_process(tmp_path: Path) ->
 # Transactions.
 
 
-@pytest.fixture
-def sql_url(url: str) -> str:
-    if url.startswith(("memory", "redis")):
-        pytest.skip("has no transactions")
-    return url
+on_databases = pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 
 
-async def test_an_end_in_a_transaction_is_told_after_its_commit(sql_url: str) -> None:  # Q70
+@on_databases
+async def test_an_end_in_a_transaction_is_told_after_its_commit(url: str) -> None:  # Q70
     heard_at: list[tuple[type[Event], bool]] = []
     committed = threading.Event()
-    app = App(sql_url)
+    app = App(url)
 
     @app.listen(events.Succeeded, events.Failed)
     def hear(event: Event) -> None:
@@ -562,14 +559,14 @@ async def test_an_end_in_a_transaction_is_told_after_its_commit(sql_url: str) ->
 
 
 @pytest.fixture
-async def connect(sql_url: str) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
+async def connect(url: str) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
     """Connections of a caller's own, each in a transaction, with `commit` and `rollback`."""
     opened: list[Any] = []
 
     async def sqlite() -> Any:
         import apsw
 
-        connection: Any = apsw.Connection(sql_url.removeprefix("sqlite:///"))
+        connection: Any = apsw.Connection(url.removeprefix("sqlite:///"))
         connection.execute("BEGIN IMMEDIATE")
         opened.append(connection)
         return connection
@@ -577,12 +574,12 @@ async def connect(sql_url: str) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
     async def postgres() -> Any:
         import asyncpg  # type: ignore[import-untyped]
 
-        connection = await asyncpg.connect(sql_url.partition("?")[0])
+        connection = await asyncpg.connect(url.partition("?")[0])
         await connection.execute("BEGIN")
         opened.append(connection)
         return connection
 
-    yield sqlite if sql_url.startswith("sqlite") else postgres
+    yield sqlite if url.startswith("sqlite") else postgres
     for connection in opened:
         closing = connection.close()
         if closing is not None:
@@ -595,10 +592,11 @@ async def end(connection: Any, how: str) -> None:
         await ending
 
 
+@on_databases
 async def test_what_a_caller_has_rolled_back_is_never_told(
-    sql_url: str, connect: Callable[[], Awaitable[Any]]
+    url: str, connect: Callable[[], Awaitable[Any]]
 ) -> None:  # Q70
-    async with App(sql_url) as app:
+    async with App(url) as app:
         heard = Heard(app)
         task = app.task(name="t")(lambda: None)
         await app.session.open()

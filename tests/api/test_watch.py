@@ -19,6 +19,7 @@ from tenure.observe import audience
 from tenure.observe.notes import event_of, notes_of
 from tenure.observe.watching import Watch
 from tenure.stores.base import NOTE
+from tests.conftest import KINDS
 
 WITHIN = 20.0
 
@@ -213,9 +214,8 @@ def run(url: str) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
             process.stdout.close()
 
 
+@pytest.mark.parametrize("url", [kind for kind in KINDS if kind != "memory"], indirect=True)  # which is of one process
 def test_processes_tell_each_other(url: str, run: Callable[[str], Any]) -> None:  # W7, W31
-    if url.startswith("memory"):
-        pytest.skip("is of one process")
     with App(url) as app:
         app.queues()
         watcher = run(WATCHER)

@@ -88,7 +88,7 @@ class Voice:
         if self._audience.to_ask():
             try:
                 self._audience.answered(watched=await self._store.watched())
-            except (StoreError, NotImplementedError):
+            except StoreError:
                 self._audience.answered(watched=False)
             self._answered()
 
@@ -102,8 +102,7 @@ class Voice:
             await asyncio.wait(self._tasks, timeout=FAREWELL / 2)
             for task in self._tasks:
                 task.cancel()
-        if self._telling is not None:
-            self._telling.cancel()
+        if self._telling is not None:  # not cancelled: what it has taken to tell would be lost
             await asyncio.gather(self._telling, return_exceptions=True)
         if self._audience.waits:
             await self.ask()
