@@ -111,7 +111,8 @@ class Cluster:
         elif self.url.startswith("postgres"):
             assert asyncio.run(unsound_at(self.url)) == []
         calls, starts = read(self.folder.glob("*.history"))
-        found = check(History(calls, starts, [Ended.of(record) for record in records]))
+        ended = [Ended.of(record) for record in records]
+        found = check(History(calls, starts, ended, locking=self.url.startswith("postgres")))
         return [each for each in found if ordered or each.invariant != "I8"]
 
     @property

@@ -153,6 +153,8 @@ class History(msgspec.Struct, frozen=True):
     calls: Sequence[Call]
     starts: Sequence[Start]
     ended: Sequence[Ended]
+    locking: bool = False
+    """Whether a step keeps the jobs that it looks at locked until its end, and a lease passes over those of others."""
 
 
 class Violation(msgspec.Struct, frozen=True):
@@ -231,6 +233,7 @@ class Story:
     """The history, by job."""
 
     def __init__(self, history: History) -> None:
+        self.locking = history.locking
         self.calls = history.calls
         self.starts = history.starts
         self.ended = {job.id: job for job in history.ended}

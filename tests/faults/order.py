@@ -36,9 +36,10 @@ class _Stay(msgspec.Struct, frozen=True):
 def in_order(story: Story) -> Iterator[Violation]:
     """I8 and I9: who stands before another is not overtaken by him."""
     lines: dict[tuple[str, int], list[_Stay]] = defaultdict(list)
+    back = _Back(story)
     for job, enqueues in story.enqueues.items():
         if job in story.ended and len(enqueues) == 1 and enqueues[0].item.in_line:
-            lines[enqueues[0].item.queue, enqueues[0].item.priority] += _stays(story, job, enqueues[0])
+            lines[enqueues[0].item.queue, enqueues[0].item.priority] += _stays(story, job, enqueues[0], back)
     for stays in lines.values():
         # Whoever came at the back has been in line since he has his place; who came back to the front, since then only.
         yield from _overtaken([stay for stay in stays if not stay.returned], stays)
@@ -52,7 +53,29 @@ def in_order(story: Story) -> Iterator[Violation]:
         yield from _out_of_order_in_one_answer(stays)
 
 
-def _stays(story: Story, job: str, enqueue: Enqueue) -> Iterator[_Stay]:
+class _Back:
+    """The calls by which jobs came back, each as if it had been answered when nobody kept the job locked any more.
+
+    A write under a token that is not current may have waited for whoever took the job, and so may another who reaps: both keep it
+    locked until their end, and a lease passes it over.
+    """
+
+    def __init__(self, story: Story) -> None:
+        self._story = story
+        self._takers = [call for call in story.calls if story.locking and call.operation in {"reap", "retire"}]
+        self._known: dict[tuple[int, float], Call] = {}
+
+    def to_the_front(self, job: str, call: Call) -> Call:
+        if not self._story.locking:
+            return call
+        others = [*self._takers, *(settle.call for settle in self._story.settles[job])]
+        free = max(
+            (each.answered for each in others if each.asked < call.answered < each.answered), default=call.answered
+        )
+        return self._known.setdefault((id(call), free), msgspec.structs.replace(call, answered=free))
+
+
+def _stays(story: Story, job: str, enqueue: Enqueue, back: _Back) -> Iterator[_Stay]:
     """The stays of a job that are known for certain; none after something that is not."""
     leases = {lease.item.fence: lease for lease in story.leases[job]}
     settles: dict[int, Settle] = {}
@@ -72,11 +95,11 @@ def _stays(story: Story, job: str, enqueue: Enqueue) -> Iterator[_Stay]:
             reap = next(reaps, None)
             if reap is None or reap.item.suspect:
                 return
-            came = reap.call
+            came = back.to_the_front(job, reap.call)
         elif ended.verdict == "unknown" or ended.item.step not in {"release", "retry"}:
             return
         elif ended.item.step == "release":
-            came = ended.call
+            came = back.to_the_front(job, ended.call)
         else:
             came = place = ended.call
             index = 0

@@ -298,6 +298,19 @@ def test_a_call_without_an_answer_may_or_may_not_have_happened() -> None:
     assert check(shown("E", state="failed")(cut(TRUE))) == []
 
 
+def test_a_job_that_another_step_keeps_locked_is_passed_over_where_steps_lock() -> None:
+    late = calls(lambda call: leased(14, ("B", 1)) if call.asked == 14 else call)(added(leased(15.5, ("A", 2)))(TRUE))
+    stale = calls(lambda call: msgspec.structs.replace(call, asked=12, answered=14.5) if call.asked == 15 else call)(
+        late
+    )
+
+    def overtaken(history: History) -> bool:
+        return "I9" in {violation.invariant for violation in check(history)}
+
+    assert [overtaken(msgspec.structs.replace(each, locking=False)) for each in (late, stale)] == [True, True]
+    assert [overtaken(msgspec.structs.replace(each, locking=True)) for each in (late, stale)] == [True, False]
+
+
 def test_a_batch_whose_outcome_is_unknown_may_be_missing_whole() -> None:
     assert check(added(Call(operation="enqueue", asked=40, items=(Item(id="X"), Item(id="Y"))))(TRUE)) == []
 

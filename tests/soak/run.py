@@ -158,7 +158,9 @@ class Soak:
         self.counts = Counter(seen) + self.counts
         self.complaints += self._fleet.complaints
         self.complaints += self._tracebacks()
-        self.complaints += against_history(calls, starts, self._sights.all)
+        self.complaints += against_history(
+            calls, starts, self._sights.all, locking=self._subject.url.startswith("postgres")
+        )
         self.complaints += against_arguments(ended)
         self.complaints += against_counters(self._app.queues(), ended, kept)
         self.complaints += self._subject.disorder()

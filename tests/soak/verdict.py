@@ -20,11 +20,14 @@ from .sights import Sight
 __all__ = ["against_arguments", "against_counters", "against_history"]
 
 
-def against_history(calls: Sequence[Call], starts: Sequence[Start], sights: Mapping[str, Sight]) -> Iterator[str]:
+def against_history(
+    calls: Sequence[Call], starts: Sequence[Start], sights: Mapping[str, Sight], *, locking: bool
+) -> Iterator[str]:
     """What contradicts I1 to I9 and I13."""
     # How a job was when it was seen may not be how it was when it was deleted.
     deleted = {item.id for call in calls if call.operation == "delete" for item in call.items}
-    history = History(calls, starts, [Ended.of(sight.job) for job, sight in sights.items() if job not in deleted])
+    ended = [Ended.of(sight.job) for job, sight in sights.items() if job not in deleted]
+    history = History(calls, starts, ended, locking=locking)
     for violation in check(history):
         sight = sights.get(violation.job)
         if violation.invariant == "I1" and sight is not None and _need_not_start(sight.job):

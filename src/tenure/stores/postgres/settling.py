@@ -13,10 +13,13 @@ from tenure.lifecycle import Finish, Park, Requeue
 from tenure.stores.base import LEASE_LOST, NOT_FOUND, OK, Settlement, Verdict, refused
 from tenure.stores.postgres.records import are_alike, dumps, is_special, new_fields, stored, text_of, written
 
-__all__ = ["AGAIN", "completed", "ending", "in_words", "operated", "refusal", "values", "verdicts"]
+__all__ = ["AGAIN", "LOST", "completed", "ending", "in_words", "operated", "refusal", "values", "verdicts"]
 
 _loads = msgspec.json.Decoder().decode
-_PLAIN = {"ok": OK, "lease_lost": LEASE_LOST, "not_found": NOT_FOUND}
+LOST = "lease_lost"
+"""The word for a job whose lease was lost; nothing is leased along with it."""
+
+_PLAIN = {"ok": OK, LOST: LEASE_LOST, "not_found": NOT_FOUND}
 _NO_ARGUMENTS = b"{}"
 
 AGAIN = "again"

@@ -297,8 +297,9 @@ class PostgresStore(Store):
             rows = await self._fetch(_SETTLE_AND_LEASE, *values)
         except KnownAlready:
             return await self.settle(settlements), await self.lease(request)
-        told = await self._in_words(settlements, rows[-1]["verdicts"])
-        return settling.verdicts(settlements, told), _leased(request, rows)
+        told: list[str] | None = rows[-1]["verdicts"]
+        leased = await self.lease(request) if told and settling.LOST in told else _leased(request, rows)
+        return settling.verdicts(settlements, await self._in_words(settlements, told)), leased
 
     def _request(self, request: LeaseRequest) -> tuple[object, ...]:
         queues = list(dict.fromkeys(request.queues))

@@ -3,8 +3,9 @@
 --
 -- A transaction that stays open for long, anywhere in the database, keeps everything that was deleted since from being cleaned
 -- away, and a lease would walk over all of it, each time: after a hundred thousand jobs it would take a hundred times as long. So
--- the others begin where the one who had to walk arrived. What comes in line before that place meanwhile (given back by a worker,
--- more urgent, or committed late) is leased up to so much later, unless nothing else is in line.
+-- the others begin where the one who had to walk arrived, or a little before it, for enqueues that drew their places before others
+-- and are committed after them. What comes back to a place before that is not passed over, see `lease`; what is more urgent, or
+-- committed later still, is leased up to so much later, unless nothing else is in line.
 CREATE OR REPLACE FUNCTION note_front(_now float8, _queue text, _nonce bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     _begun timestamptz := clock_timestamp();
@@ -20,9 +21,9 @@ BEGIN
         RETURN;  -- another is about to say so
     END IF;
     INSERT INTO fronts (queue, priority, seq, until)
-    SELECT _queue, priority, seq, clock(NULL) + 1 + 20 * extract(epoch FROM clock_timestamp() - _begun) FROM live
+    SELECT _queue, priority, seq - 500, clock(NULL) + 1 + 20 * extract(epoch FROM clock_timestamp() - _begun) FROM live
     WHERE state = 'running' AND queue = _queue AND lease_until >= _now AND nonce = _nonce
-    ORDER BY priority, seq LIMIT 1
+    ORDER BY priority DESC, seq DESC LIMIT 1
     ON CONFLICT (queue) DO UPDATE SET priority = excluded.priority, seq = excluded.seq, until = excluded.until;
 END
 $$;

@@ -1,9 +1,11 @@
 -- lease: hand out up to _limit due jobs, those of the first queue first, each under a token nobody has held before; promotes
 -- due jobs first, cancels those that have expired, passes paused queues over. The last row is no job: it says what else
--- there is, and carries _verdicts, so that a settle and a lease are one statement: lease(…, settle_all(…)).
+-- there is, and carries _verdicts, so that a settle and a lease are one statement: lease(…, settle_all(…)); of which nothing is
+-- leased if a job of the settle was lost. The settle may have waited for whoever took it, and keeps it locked until the end of the
+-- statement, so that all would pass it over.
 --
 -- Rows that another step has locked are passed over, here and in what it calls: they are in somebody's hands. A line is begun at
--- its front where one is noted, for what lies before it is cluttered.
+-- its front where one is noted, for what lies before it is cluttered, unless somebody has come back to a place before that.
 CREATE OR REPLACE FUNCTION lease(
     _now float8, _queues text[], _limit integer, _worker text, _ttl float8, _nonce bigint, _solo boolean,
     _verdicts text[] DEFAULT NULL
@@ -19,20 +21,25 @@ DECLARE
     _taken integer := 0;
     _count integer;
     _fronted text[];
-    _least integer := -2147483648;
-    _first bigint := 0;
+    _priorities integer[];
+    _seqs bigint[];
+    _front integer;
     _tidied boolean := false;
     _promoting text[];
     _promoted bigint := 0;
     _last handed;
 BEGIN
     _now := clock(_now);
+    IF 'lease_lost' = ANY (_verdicts) THEN
+        _limit := 0;
+    END IF;
     LOOP
         SELECT array_agg(queue) FILTER (WHERE is_open), array_agg(queue) FILTER (WHERE is_open AND has_expired),
                array_agg(queue) FILTER (WHERE is_open AND has_due), array_agg(queue) FILTER (WHERE is_open AND has_line),
                array_agg(queue) FILTER (WHERE is_open AND has_suspect), bool_or(has_inbox),
-               array_agg(queue) FILTER (WHERE has_front)
-        INTO _open, _expired, _due, _in_line, _suspects, _last.inbox, _fronted
+               array_agg(queue) FILTER (WHERE has_front), array_agg(priority) FILTER (WHERE has_front),
+               array_agg(seq) FILTER (WHERE has_front)
+        INTO _open, _expired, _due, _in_line, _suspects, _last.inbox, _fronted, _priorities, _seqs
         FROM (
             -- Not EXISTS: the planner would make a hash table of all jobs in line.
             SELECT queue, (SELECT true FROM paused p WHERE p.queue = asked.queue) IS NULL AS is_open,
@@ -44,7 +51,7 @@ BEGIN
                        SELECT true FROM live l WHERE l.state = 'waiting' AND l.queue = asked.queue AND l.run_at <= _now LIMIT 1
                    ) AS has_due,
                    -- Of a single queue this is found out when it is leased from.
-                   has_front, coalesce(cardinality(_queues) = 1 OR has_front, (
+                   has_front, priority, seq, coalesce(cardinality(_queues) = 1 OR has_front, (
                        SELECT true FROM live l
                        WHERE l.state = 'waiting' AND l.run_at IS NULL AND l.queue = asked.queue AND NOT l.suspect LIMIT 1
                    )) AS has_line,
@@ -55,7 +62,12 @@ BEGIN
                    (SELECT true FROM inbox i WHERE i.queue = asked.queue LIMIT 1) AS has_inbox
             FROM unnest(_queues) WITH ORDINALITY AS asked (queue, at)
             LEFT JOIN LATERAL (
-                SELECT f.priority, f.seq FROM fronts f WHERE f.queue = asked.queue AND f.until > clock(NULL)
+                SELECT f.priority, f.seq FROM fronts f
+                WHERE f.queue = asked.queue AND f.until > clock(NULL) AND (
+                    SELECT true FROM live l
+                    WHERE l.state = 'waiting' AND l.run_at IS NULL AND l.queue = f.queue AND l.fence > 0 AND NOT l.suspect
+                      AND (l.priority, l.seq) < (f.priority, f.seq) LIMIT 1
+                ) IS NULL
             ) AS front ON true, LATERAL (
                 SELECT CASE WHEN front.seq IS NOT NULL THEN (
                     SELECT true FROM live l
@@ -84,15 +96,14 @@ BEGIN
     END IF;
     FOREACH _queue IN ARRAY coalesce(_in_line, '{}') LOOP
         EXIT WHEN _taken >= _limit;
-        IF _fronted IS NOT NULL THEN
-            SELECT coalesce(min(priority), -2147483648), coalesce(min(seq), 0) INTO _least, _first
-            FROM fronts WHERE queue = _queue AND queue = ANY (_fronted) AND NOT _alone;
-        END IF;
+        -- Not as it is noted by now: somebody may have come back to a place before that, and would be overtaken.
+        _front := CASE WHEN NOT _alone THEN array_position(_fronted, _queue) END;
         RETURN QUERY
         WITH chosen AS MATERIALIZED (
             SELECT l.n FROM live l
             WHERE l.state = 'waiting' AND l.run_at IS NULL AND l.queue = _queue AND l.suspect = _alone
-              AND (l.priority, l.seq) >= (_least, _first) AND (l.expires_at IS NULL OR l.attempt > 0 OR l.expires_at > _now)
+              AND (l.priority, l.seq) >= (coalesce(_priorities[_front], -2147483648), coalesce(_seqs[_front], 0))
+              AND (l.expires_at IS NULL OR l.attempt > 0 OR l.expires_at > _now)
             ORDER BY l.priority, l.seq LIMIT _limit - _taken FOR NO KEY UPDATE SKIP LOCKED
         ), taken AS (
             UPDATE live l SET

@@ -1,6 +1,9 @@
 -- reap: take up to _limit jobs of these queues from holders whose lease has expired, then end the parking of those whose
 -- time is over: they fail, or come in line to hand over.
 -- What somebody has locked, to renew or to settle it, is passed over. Every worker does so once a second: it also folds.
+--
+-- Each job is looked at again as it is locked: one that its holder has given back since would stay locked with the others, and be
+-- passed over by whoever leases meanwhile.
 CREATE OR REPLACE FUNCTION reap(_now float8, _queues text[], _limit integer) RETURNS SETOF reaped LANGUAGE plpgsql AS $$
 DECLARE
     _queue text;
@@ -11,8 +14,10 @@ BEGIN
     FOREACH _queue IN ARRAY _queues LOOP
         FOREACH _n IN ARRAY ARRAY(
             SELECT n FROM live WHERE state = 'running' AND queue = _queue AND lease_until <= _now
-            ORDER BY lease_until, seq LIMIT _left FOR UPDATE SKIP LOCKED
+            ORDER BY lease_until, seq LIMIT _left
         ) LOOP
+            PERFORM FROM live WHERE n = _n AND state = 'running' AND lease_until <= _now FOR UPDATE SKIP LOCKED;
+            CONTINUE WHEN NOT FOUND;
             RETURN NEXT lose(_now, _n);
             _left := _left - 1;
         END LOOP;
