@@ -55,7 +55,7 @@ class DyingStore(RecordedStore):
 
 
 def _doom(settlements: Sequence[Settlement]) -> bool:
-    """Die now or soon, if this is the task and the instant; whether to die once it is settled."""
+    """Die now or soon, if this is the task and the instant; whether to die once it is settled, at the latest."""
     if doomed is None or doomed[0] not in {lease.job.task for lease, _ in settlements}:
         return False
     match doomed[1]:
@@ -63,6 +63,7 @@ def _doom(settlements: Sequence[Settlement]) -> bool:
             _die()
         case "on its way":
             threading.Timer(random.uniform(0, A_COMMIT), _die).start()
+            return True  # a fast store answers sooner: going on would settle the job that the next worker is to die of
         case "settled":
             return True
     return False

@@ -4,10 +4,8 @@ CREATE OR REPLACE FUNCTION blockers(_jobs json, _payloads bytea[], _holders json
 DECLARE
     _coming jsonb;      -- by id: where in the call it comes first
     _stands_for jsonb;  -- by id: where it turned out a duplicate, and of whom
-    _new record;
-    _resolved text[];
-    _found jsonb := '{}';
-    _all text[] := '{}';
+    _found jsonb;
+    _all text[];
     _missing text;
 BEGIN
     SELECT coalesce(jsonb_object_agg(id, at), '{}') INTO _coming FROM (
@@ -16,19 +14,15 @@ BEGIN
     SELECT coalesce(jsonb_object_agg(id, jsonb_build_array(at, _holders ->> at::text)), '{}') INTO _stands_for FROM (
         SELECT id, min(at) AS at FROM new_jobs(_jobs, _payloads) WHERE _holders ? at::text GROUP BY id
     ) AS first;
-    FOR _new IN
-        SELECT * FROM new_jobs(_jobs, _payloads) AS new
-        WHERE cardinality(after) > 0 AND at = (_coming ->> id)::bigint AND NOT EXISTS (SELECT FROM jobs j WHERE j.id = new.id)
-        ORDER BY at
-    LOOP
-        _resolved := ARRAY(
-            SELECT CASE WHEN (_stands_for -> id ->> 0)::bigint < _new.at THEN _stands_for -> id ->> 1 ELSE id END
-            FROM unnest(_new.after) WITH ORDINALITY AS each (id, position) ORDER BY position
-        );
-        _found := _found || jsonb_build_object(_new.id, _resolved);
-        _all := _all || _resolved;
-    END LOOP;
-    _all := pin(_all);
+    SELECT coalesce(jsonb_object_agg(new.id, ARRAY(
+        SELECT CASE WHEN (_stands_for -> each.id ->> 0)::bigint < new.at THEN _stands_for -> each.id ->> 1 ELSE each.id END
+        FROM unnest(new.after) WITH ORDINALITY AS each (id, position) ORDER BY position
+    )), '{}') INTO _found
+    FROM new_jobs(_jobs, _payloads) AS new
+    WHERE cardinality(after) > 0 AND at = (_coming ->> id)::bigint AND NOT EXISTS (SELECT FROM jobs j WHERE j.id = new.id);
+    _all := pin(ARRAY(
+        SELECT DISTINCT blocker FROM jsonb_each(_found) AS dependent (id, after), jsonb_array_elements_text(after) AS blocker
+    ));
     SELECT blocker INTO _missing
     FROM jsonb_each(_found) AS dependent (id, after), jsonb_array_elements_text(after) AS blocker
     WHERE blocker NOT IN (SELECT unnest(_all)) AND coalesce((_coming ->> blocker)::bigint >= (_coming ->> id)::bigint, true)

@@ -55,8 +55,8 @@ BEGIN
     END IF;
     IF _after <> '{}' THEN
         FOR _new IN
-            SELECT j.n, after FROM jsonb_each(_after) AS dependent (id, after) JOIN jobs j ON j.id = ANY (ARRAY[dependent.id])
-            WHERE j.n = ANY (_stored) ORDER BY j.n
+            SELECT j.n, _after -> j.id AS after FROM unnest(_stored) AS stored (n) JOIN jobs j ON j.n = ANY (ARRAY[stored.n])
+            WHERE _after ? j.id ORDER BY j.n
         LOOP
             _failed := _failed || tie(_now, _new.n, _new.after);
         END LOOP;

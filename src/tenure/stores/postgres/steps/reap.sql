@@ -12,10 +12,10 @@ DECLARE
 BEGIN
     _now := clock(_now);
     FOREACH _queue IN ARRAY _queues LOOP
-        FOREACH _n IN ARRAY ARRAY(
-            SELECT n FROM live WHERE state = 'running' AND queue = _queue AND lease_until <= _now
-            ORDER BY lease_until, seq LIMIT _left
-        ) LOOP
+        FOR _n IN
+            SELECT n FROM live WHERE state = 'running' AND queue = _queue AND lease_until <= _now ORDER BY lease_until, seq
+        LOOP
+            EXIT WHEN _left = 0;
             PERFORM FROM live WHERE n = _n AND state = 'running' AND lease_until <= _now FOR UPDATE SKIP LOCKED;
             CONTINUE WHEN NOT FOUND;
             RETURN NEXT lose(_now, _n);
