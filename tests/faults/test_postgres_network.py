@@ -16,7 +16,7 @@ from tenure.stores import open_store
 from tenure.stores.base import Store
 from tenure.stores.postgres import listening
 from tenure.stores.postgres.store import PostgresStore
-from tenure.testing.conformance.runs import a_start, hand_over
+from tenure.testing.conformance.run_scene import a_start, hand_over
 from tenure.testing.conformance.scene import a_job, assert_counters_equal_a_recount, enqueue, lease_one, record
 from tests.servers.postgres import SHARED, Postgres
 from tests.servers.proxy import Proxy, proxied

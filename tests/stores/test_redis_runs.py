@@ -16,7 +16,7 @@ from tenure.stores.redis.address import Address
 from tenure.stores.redis.records import ref_of
 from tenure.stores.redis.store import LAYOUT, RedisStore
 from tenure.testing.clock import ManualClock
-from tenure.testing.conformance.runs import a_start, a_successor, hand_over, handing_over
+from tenure.testing.conformance.run_scene import a_start, a_successor, hand_over, handing_over
 from tenure.testing.conformance.scene import FAIL, a_job, enqueue, lease, lease_one, line, settle, success
 from tests.servers.server import Server
 

@@ -18,7 +18,7 @@ from tenure.options import Retention
 from tenure.stores.base import OK, RunSearch, Settlement, VerdictKind
 from tenure.stores.sqlite.store import SqliteStore
 from tenure.testing.clock import ManualClock
-from tenure.testing.conformance.runs import a_start, a_successor
+from tenure.testing.conformance.run_scene import a_start, a_successor
 from tenure.testing.conformance.scene import RETRY, a_job, enqueue, lease, lease_one, line, record, settle, success
 
 

@@ -11,7 +11,7 @@ from tenure.lease import Lease
 from tenure.lifecycle import Finish
 from tenure.stores.postgres.records import are_alike
 from tenure.stores.postgres.store import PostgresStore
-from tenure.testing.conformance.runs import a_start, a_successor
+from tenure.testing.conformance.run_scene import a_start, a_successor
 from tenure.testing.conformance.scene import a_job, counts, enqueue, lease, lease_one, record, settle, success
 
 from .conftest import MakeStore

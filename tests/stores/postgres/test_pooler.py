@@ -13,7 +13,7 @@ from tenure.lease import new_nonce
 from tenure.stores.base import OK, LeaseRequest
 from tenure.stores.guests import Errand
 from tenure.stores.postgres.store import PostgresStore
-from tenure.testing.conformance.runs import a_start, a_successor
+from tenure.testing.conformance.run_scene import a_start, a_successor
 from tenure.testing.conformance.scene import (
     SUCCEED,
     a_job,

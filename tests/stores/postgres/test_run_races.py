@@ -14,7 +14,7 @@ from tenure.lease import Lease
 from tenure.lifecycle import Finish
 from tenure.stores.base import RunSearch
 from tenure.stores.postgres.store import PostgresStore
-from tenure.testing.conformance.runs import a_start, a_successor, hand_over
+from tenure.testing.conformance.run_scene import a_start, a_successor, hand_over
 from tenure.testing.conformance.scene import (
     FAIL,
     RETRY,

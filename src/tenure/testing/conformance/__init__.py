@@ -21,6 +21,7 @@ import pytest
 from tenure.stores.base import Store
 from tenure.testing.conformance.edges import Edges
 from tenure.testing.conformance.enqueueing import Enqueueing
+from tenure.testing.conformance.handing_over import HandingOver
 from tenure.testing.conformance.history import History
 from tenure.testing.conformance.inbox import Inbox
 from tenure.testing.conformance.leasing import Leasing
@@ -29,6 +30,7 @@ from tenure.testing.conformance.operators import Operators
 from tenure.testing.conformance.reaping import Reaping
 from tenure.testing.conformance.registry import Registry
 from tenure.testing.conformance.retention import Keeping
+from tenure.testing.conformance.run_removal import RunRemoval
 from tenure.testing.conformance.runs import Runs
 from tenure.testing.conformance.scene import MakeStore, PutIn
 from tenure.testing.conformance.settling import Settling
@@ -55,6 +57,8 @@ class StoreConformance(
     Listing,
     Inbox,
     Runs,
+    HandingOver,
+    RunRemoval,
     History,
     Telling,
 ):

@@ -10,7 +10,7 @@ from tenure.job import NewJob, State, Writes
 from tenure.lease import Lease
 from tenure.lifecycle import Finish
 from tenure.stores.base import OK, Holding, OwnTransaction, RunSearch, Store, Verdict, VerdictKind
-from tenure.testing.conformance.runs import a_start, a_successor
+from tenure.testing.conformance.run_scene import a_start, a_successor
 from tenure.testing.conformance.scene import (
     SUCCEED,
     MakeStore,
