@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 import msgspec
 
 from tenure.backoff import Backoff
-from tenure.batch import Batch, open_batch
+from tenure.batch import Batch, asubmit, submit
 from tenure.cancelling import cancel, cancel_equal, cancel_found
 from tenure.checks import Duration, seconds
 from tenure.checks import name as checked_name
 from tenure.codec import ANY_CALL, RAW_CALL, JsonArguments, RawArguments, ResultCodec
 from tenure.context import Middleware, checked_middleware
-from tenure.enqueueing import allowed, cancelled, enqueued, may_cancel
-from tenure.errors import InvalidOption, JobNotFound, OutcomeUnknown, StoreUnavailable
+from tenure.enqueueing import cancelled, may_cancel
+from tenure.errors import InvalidOption, JobNotFound
 from tenure.events import Event, Kind, kind_of
 from tenure.explain import Explanation, explain
 from tenure.finished import delete, retry
 from tenure.flow import Flow, Start
 from tenure.handle import Job
 from tenure.held import Held
-from tenure.hooks import Hooks, JobHooks, Steps, WorkerHooks, awaiting, waiting
+from tenure.hooks import Hooks, JobHooks, WorkerHooks, awaiting, waiting
 from tenure.inline import Inline
 from tenure.job import JobRecord, NewJob, State
 from tenure.listing import JobPage, Stats, search_of, state_of
@@ -35,13 +35,13 @@ from tenure.observe.logs import Logs
 from tenure.observe.observed import observed
 from tenure.observe.watching import Watch
 from tenure.options import UNSET, AppOptions, Retention, Unset, WorkerOptions
-from tenure.pending import Pending, guest_of, pending_of, tell
+from tenure.pending import guest_of, pending_of
 from tenure.resources import Resources
 from tenure.run import FlowRun, RunPage
+from tenure.sending import abring, bring
 from tenure.session import Session
 from tenure.stores import masked, open_store
-from tenure.stores.base import STEP, Enqueued, QueueInfo, Reaped, RunRecord, RunSearch, Search, Store, WorkerInfo
-from tenure.stores.guests import Guest
+from tenure.stores.base import STEP, QueueInfo, Reaped, RunRecord, RunSearch, Search, Store, WorkerInfo
 from tenure.sync import PerLoop, blocking, refuse_on_loop
 from tenure.sync import run as run_blocking
 from tenure.task import Call, Caller, Registrar, Task
@@ -132,7 +132,9 @@ class App(JobHooks, WorkerHooks):
         self._flows: dict[str, Flow] = {}
         self._any_call = JsonArguments(ANY_CALL, {}, payload_limit), RawArguments(RAW_CALL, payload_limit)
         self._any_result = ResultCodec(Any, payload_limit)
-        self._sessions = PerLoop(lambda: Session(self.new_store(), self.options))
+        self.sessions = PerLoop(lambda: Session(self.new_store(), self.options))
+        """What this app has on each event loop; for the other parts of Tenure."""
+
         self.inlines: list[Inline] = []
 
     def __repr__(self) -> str:
@@ -237,9 +239,9 @@ class App(JobHooks, WorkerHooks):
         handles, pending, coming = pending_of(calls)
         caller = None if self.inlines else guest_of(coming, connection)
         if caller is None:
-            self.submit(pending)
+            submit(self, pending)
         elif pending:
-            self._bring(pending, caller)
+            bring(self, pending, caller)
         return handles
 
     @overload
@@ -253,9 +255,9 @@ class App(JobHooks, WorkerHooks):
         handles, pending, coming = pending_of(calls)
         caller = None if self.inlines else guest_of(coming, connection)
         if caller is None:
-            await self.asubmit(pending)
+            await asubmit(self, pending)
         elif pending:
-            await self._abring(pending, caller)
+            await abring(self, pending, caller)
         return handles
 
     def batch(self) -> Batch:
@@ -552,7 +554,7 @@ class App(JobHooks, WorkerHooks):
 
         Listeners are called with what has happened before, if they do not take more than two seconds.
         """
-        await self._sessions.close()
+        await self.sessions.close()
         await self.audience.listeners.aflush()
 
     job = blocking(ajob)
@@ -589,7 +591,7 @@ class App(JobHooks, WorkerHooks):
     @property
     def session(self) -> Session:
         """What this app has on the running event loop."""
-        return (self.inlines[-1].sessions if self.inlines else self._sessions).here()
+        return (self.inlines[-1].sessions if self.inlines else self.sessions).here()
 
     def new_store(self) -> Store:
         """Make a store object of one's own, for the running event loop, and to be closed by whoever asked for it."""
@@ -613,35 +615,6 @@ class App(JobHooks, WorkerHooks):
             )
         self._tasks |= dict.fromkeys(names, task)
 
-    def submit(self, pending: Sequence[Pending]) -> None:
-        """Store these jobs together, now or with the batch that is open here, and let their handles know."""
-        if (batch := open_batch(self)) is not None:
-            batch.add(pending)
-        elif pending:
-            refuse_on_loop("enqueue")
-            if self.hooks.enqueues:
-                waiting(self._allowed(pending))
-            answers = self._send_here(pending) or run_blocking(self._send(pending))
-            tell(pending, answers)
-            if self.hooks.enqueues:
-                waiting(self._enqueued(pending, answers))
-            if self.inlines:
-                run_blocking(self._work_off(pending))
-
-    async def asubmit(self, pending: Sequence[Pending]) -> None:
-        """The async twin of `submit`."""
-        if (batch := open_batch(self)) is not None:
-            batch.add(pending)
-        elif pending:
-            if self.hooks.enqueues:
-                await awaiting(self._allowed(pending))
-            answers = await self._send(pending)
-            tell(pending, answers)
-            if self.hooks.enqueues:
-                await awaiting(self._enqueued(pending, answers))
-            if self.inlines:
-                await self._work_off(pending)
-
     def caller_of(self, record: JobRecord | NewJob) -> Caller[..., Any]:
         """What reads and writes the payloads and results of this job's task, which need not be registered."""
         task = self._tasks.get(record.task)
@@ -655,56 +628,6 @@ class App(JobHooks, WorkerHooks):
         from tenure.worker.settings import resolve
 
         return resolve(self._tasks.get(task), WORKER, self.options)
-
-    def _allowed(self, pending: Sequence[Pending]) -> Steps[None]:
-        return allowed(self, [new for new, _ in pending])
-
-    def _enqueued(self, pending: Sequence[Pending], answers: Sequence[Enqueued]) -> Steps[None]:
-        return enqueued(self, [new for new, _ in pending], [handle for _, handle in pending], answers)
-
-    def _send_here(self, pending: Sequence[Pending]) -> Sequence[Enqueued] | None:
-        """Store these jobs on this very thread, sparing two hops to others; None if the store cannot, or is away."""
-        session = self._sessions.private
-        if session is None or self.inlines:
-            return None
-        try:
-            return session.store.enqueue_now([new for new, _ in pending])
-        except (StoreUnavailable, OutcomeUnknown):
-            return None  # the other way rides out a short outage; by their ids they are the same jobs
-
-    async def _send(self, pending: Sequence[Pending]) -> Sequence[Enqueued]:
-        return await self.session.enqueue([new for new, _ in pending])
-
-    async def _work_off(self, pending: Sequence[Pending]) -> None:
-        await self.inlines[-1].work_off([handle for _, handle in pending if handle is not None])
-
-    def _bring(self, pending: Sequence[Pending], caller: Guest) -> None:
-        """Store these jobs in a caller's transaction."""
-        refuse_on_loop("enqueue")
-        if caller.awaited:
-            raise InvalidOption("this connection= is awaited: await aenqueue() instead")
-        session = self._sessions.private
-        store = session.store if session is not None and session.is_open else run_blocking(self._opened())
-        if self.hooks.enqueues:
-            waiting(self._allowed(pending))
-        answers = caller.run(store.enqueueing([new for new, _ in pending]))
-        tell(pending, answers)
-        if self.hooks.enqueues:
-            waiting(self._enqueued(pending, answers))
-
-    async def _abring(self, pending: Sequence[Pending], caller: Guest) -> None:
-        """The async twin of `_bring`."""
-        store = await self._opened()
-        if self.hooks.enqueues:
-            await awaiting(self._allowed(pending))
-        answers = await caller.arun(store.enqueueing([new for new, _ in pending]))
-        tell(pending, answers)
-        if self.hooks.enqueues:
-            await awaiting(self._enqueued(pending, answers))
-
-    async def _opened(self) -> Store:
-        """The store of the running loop, whose errands can be had."""
-        return await self.session.open()
 
     def run_of(self, record: RunRecord) -> FlowRun:
         """The handle of this run."""

@@ -8,12 +8,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from tenure.pending import Pending
+from tenure.sending import asend, send
 from tenure.sync import refuse_on_loop
 
 if TYPE_CHECKING:
     from tenure.app import App
 
-__all__ = ["Batch", "open_batch"]
+__all__ = ["Batch", "asubmit", "submit"]
 
 
 class Batch:
@@ -44,7 +45,7 @@ class Batch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._close() and kind is None:
-            self._app.submit(self._pending)
+            submit(self._app, self._pending)
 
     async def __aenter__(self) -> Self:
         return self._open()
@@ -53,7 +54,7 @@ class Batch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._close() and kind is None:
-            await self._app.asubmit(self._pending)
+            await asubmit(self._app, self._pending)
 
     def _open(self) -> Self:
         self.outer = _current.get()
@@ -71,7 +72,23 @@ class Batch:
 _current: ContextVar[Batch | None] = ContextVar("tenure_batch", default=None)
 
 
-def open_batch(app: App) -> Batch | None:
+def submit(app: App, pending: Sequence[Pending]) -> None:
+    """Store these jobs together, now or with the batch that is open here, and let their handles know."""
+    if (batch := _open_batch(app)) is not None:
+        batch.add(pending)
+    elif pending:
+        send(app, pending)
+
+
+async def asubmit(app: App, pending: Sequence[Pending]) -> None:
+    """The async twin of `submit`."""
+    if (batch := _open_batch(app)) is not None:
+        batch.add(pending)
+    elif pending:
+        await asend(app, pending)
+
+
+def _open_batch(app: App) -> Batch | None:
     """The innermost batch of this app that is open here.
 
     A task or thread that was started in a block may still see a batch that has ended: it passes it over.
