@@ -13,14 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import msgspec
 
 from tenure.after import Coming
-from tenure.completion import (
-    Completing,
-    CompletingJoined,
-    Completion,
-    Preparing,
-    PreparingJoined,
-    Transactions,
-)
+from tenure.completion.blocks import Completing, CompletingJoined, Preparing, PreparingJoined
+from tenure.completion.completion import Completion, Transactions
 from tenure.enqueueing import allowed, in_job
 from tenure.errors import Aborted, InvalidOption
 from tenure.hooks import awaiting, name_of, waiting

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from tenure import App, Backoff, Context
-from tenure.completion import Stage
+from tenure.completion.completion import Stage
 from tenure.errors import Aborted, JobFailed, LeaseLost
 from tenure.job import State
 from tenure.stores.base import Store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tenure.completion import Completion, Stage
+from tenure.completion.completion import Completion, Stage
 from tenure.context import AbortSignal, Context
 from tenure.lease import AbortReason, Lease
 from tenure.lifecycle import Finish

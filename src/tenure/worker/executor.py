@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tenure.completion import Completion, Stage, Transactions, to_the_end
+from tenure.completion.completion import Completion, Stage, Transactions, to_the_end
 from tenure.context import Context, Middleware, running
 from tenure.enqueueing import allowed
 from tenure.errors import JobError, PayloadTooLarge, UnknownTask

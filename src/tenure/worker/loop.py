@@ -10,7 +10,7 @@ from time import monotonic, time
 from typing import TYPE_CHECKING
 
 from tenure.checks import seconds
-from tenure.completion import Transactions
+from tenure.completion.completion import Transactions
 from tenure.context import Middleware
 from tenure.errors import Aborted
 from tenure.events import LeaseLost

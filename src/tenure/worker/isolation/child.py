@@ -21,7 +21,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tenure.checks import seconds
-from tenure.completion import Stage
+from tenure.completion.completion import Stage
 from tenure.context import AbortSignal, Context, Middleware, running
 from tenure.errors import Aborted
 from tenure.hooks import awaiting, moment, waiting

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tenure.completion import Stage, to_the_end
+from tenure.completion.completion import Stage, to_the_end
 from tenure.context import Middleware
 from tenure.errors import ChildDied, JobError
 from tenure.job import ErrorInfo

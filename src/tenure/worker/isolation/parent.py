@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from tenure.completion import Completion, Stage
+from tenure.completion.completion import Completion, Stage
 from tenure.errors import ChildDied
 from tenure.job import ErrorInfo, State
 from tenure.lease import AbortReason

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from tenure.completion import Completion, Stage, Transactions
+from tenure.completion.completion import Completion, Stage, Transactions
 from tenure.context import Context
 from tenure.stores.base import Store
 from tenure.sync import private_loop, run
