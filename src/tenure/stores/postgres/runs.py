@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tenure.errors import InvalidOption
-from tenure.stores.base import RunPage, RunRecord
+from tenure.stores.base import Page, RunPage, RunRecord
 from tenure.stores.postgres.records import record
 
-__all__ = ["RUN", "RUNS", "STEPS", "number", "run_page", "run_record"]
+__all__ = ["RUN", "RUNS", "STEPS", "number", "run_page", "run_record", "steps_page"]
 
 # As for jobs: tables are read inside the steps alone, and to these statements they are lists.
 _RECORDS = """
@@ -38,6 +38,13 @@ def run_page(rows: Sequence[Any]) -> RunPage:
     # One may have gone between the walk and the look at it.
     runs = [run_record(row) for row in found if row["id"] is not None]
     return RunPage(runs, None if last["place"] is None else str(last["place"]), last["looked_at"])
+
+
+def steps_page(rows: Sequence[Any]) -> Page:
+    """A page of the steps of a run."""
+    *found, last = rows
+    jobs = [record(row, row["now"]) for row in found if row["id"] is not None]
+    return Page(jobs, None if last["place"] is None else f"{last['place'][0]:.0f}", last["looked_at"])
 
 
 def number(cursor: str | None) -> int | None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import itertools
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from contextvars import Context
 from typing import Any
 
 import msgspec
@@ -17,7 +15,7 @@ import msgspec
 from tenure import inbox
 from tenure.checks import seconds
 from tenure.clock import Clock
-from tenure.errors import HasDependents, InvalidOption, StoreError, StoreUnavailable
+from tenure.errors import HasDependents, StoreError, StoreUnavailable
 from tenure.inbox import ENTRY_LIMIT
 from tenure.job import JobRecord, NewJob, State
 from tenure.lease import AbortReason, Lease
@@ -54,11 +52,10 @@ from tenure.stores.base import (
 )
 from tenure.stores.guests import Errand
 from tenure.stores.joining import Joiner
-from tenure.stores.postgres import health, runs, schema, settling, single
+from tenure.stores.postgres import health, reading, runs, schema, settling, single
 from tenure.stores.postgres.address import Address
 from tenure.stores.postgres.cleaning import Cleaning
 from tenure.stores.postgres.errands import Errands
-from tenure.stores.postgres.expressions import expressions
 from tenure.stores.postgres.link import Connection, KnownAlready, Link, Refusal
 from tenure.stores.postgres.listening import Ear
 from tenure.stores.postgres.notes import KIND, Notes
@@ -73,19 +70,12 @@ from tenure.stores.postgres.records import (
     record,
     stored,
     text_of,
-    totals,
     whole,
 )
 from tenure.stores.postgres.transaction import JobsTransaction
+from tenure.stores.postgres.wakeup import WORK, Wakeup
 
 __all__ = ["PostgresStore"]
-
-LOOK_SOON, LOOK_EVERY, LOOK_DEAF = 0.05, 3.0, 0.2
-"""Seconds until a caller who waits for work looks for it by itself: soon after it began to wait, for a job that came in the same
-instant, or after it saw some that another may take; else, for workers poll beside it; and if it cannot be notified."""
-
-LATE = 1.0
-"""Seconds by which a caller may be late to say that it still waits."""
 
 PEEK = 100
 """Entries of an inbox that are looked at together."""
@@ -104,8 +94,6 @@ ANSWERS: dict[str, AbortReason | Unchanged] = {
 """What a holder is told of its job, by what the step says of it; anything else means that it is taken."""
 
 _loads = msgspec.json.Decoder().decode
-_place = msgspec.json.Decoder(tuple[float, float, float]).decode
-_pulse = msgspec.json.Decoder(Pulse).decode
 _told = msgspec.json.Decoder(list[tuple[Change, str, str, str]]).decode
 
 
@@ -129,13 +117,11 @@ class PostgresStore(Store):
         self._joiner = Joiner(self._enqueue)
         self._channel = f"tenure_{secrets.token_hex(8)}"
         self._ear = Ear(self._link, self._channel, self._heard)
+        self._wakeup = Wakeup(self._ear, self._channel, self._value)
         self._notes = Notes(self._ear, self._channel, self._value)
         self._link.on_notes = self._happened
         self._signals: deque[Signal] = deque(maxlen=10_000)
         self._signalled = asyncio.Event()
-        self._waits: dict[int, asyncio.Event] = {}
-        self._callers = itertools.count()
-        self._tasks: set[asyncio.Task[Any]] = set()
 
     @classmethod
     def from_url(cls, url: str) -> PostgresStore:
@@ -169,10 +155,9 @@ class PostgresStore(Store):
         await self._notes.close()
         self._closed = True
         self._signalled.set()
-        for woken in self._waits.values():
-            woken.set()
+        self._wakeup.stop()
         await self._ear.close()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._wakeup.close()
         await self._jobs.close()
         await self._link.close()
 
@@ -340,34 +325,7 @@ class PostgresStore(Store):
     async def wait_for_work(self, patterns: Sequence[str], timeout: float) -> None:
         self._check_open()
         await self._ear.open()
-        deadline = asyncio.get_running_loop().time() + timeout
-        caller = next(self._callers)
-        woken = self._waits[caller] = asyncio.Event()
-        begins = had_work = True
-        listed = False
-        try:
-            while (left := deadline - asyncio.get_running_loop().time()) > 0 and not self._closed:
-                hears = self._ear.hears
-                pause = LOOK_SOON if begins else LOOK_EVERY
-                stays = pause + LATE if hears else None
-                listed = True
-                work = await self._value("go_idle", self._channel, caller, *expressions(patterns), stays)
-                if woken.is_set():
-                    return  # and who woke it has taken it off the list perhaps before it came there once more
-                # What is new has woken somebody, who is on the way to it: that is left for the next look.
-                if work and (had_work or not hears):
-                    return
-                begins, had_work = False, work
-                pause = LOOK_SOON if work else pause
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(min(left, pause if hears else LOOK_DEAF)):
-                        await woken.wait()
-                        listed = False
-                        return
-        finally:
-            del self._waits[caller]
-            if listed or self._closed:
-                self._later(self._value("get_busy", self._channel, caller))
+        await self._wakeup.wait(patterns, timeout)
 
     # The registry.
 
@@ -404,7 +362,7 @@ class PostgresStore(Store):
         return bool(await self._value("turn", self._now(), chore, interval))
 
     async def workers(self) -> list[WorkerInfo]:
-        return [_worker_info(*row) for row in await self._step("list_workers", self._now())]
+        return [reading.worker_info(*row) for row in await self._step("list_workers", self._now())]
 
     # Operators.
 
@@ -452,17 +410,13 @@ class PostgresStore(Store):
         if not ids:
             self._check_open()
             return []
-        rows = await self._fetch(_GET, self._now(), _ids(ids))
+        rows = await self._fetch(reading.GET, self._now(), _ids(ids))
         found = {job.id: job for row in rows if (job := whole(row, row["now"]))}
         return [found.get(id_) for id_ in ids]
 
     async def search(self, search: Search) -> Page:
-        after = None if search.cursor is None else _after(search.cursor)
-        values = (search.state, search.queue, search.task, search.tag, search.limit, after)
-        *rows, last = await self._fetch(_SEARCH, self._now(), *values)
-        # One may have gone between the walk and the look at it.
-        jobs = [record(row, row["now"]) for row in rows if row["id"] is not None]
-        return Page(jobs, None if last["place"] is None else dumps(last["place"]), last["looked_at"])
+        values = (search.state, search.queue, search.task, search.tag, search.limit, reading.place(search.cursor))
+        return reading.page(await self._fetch(reading.SEARCH, self._now(), *values))
 
     async def run(self, run_id: str) -> RunRecord | None:
         rows = await self._fetch(runs.RUN, self._now(), *_ids([run_id]))
@@ -475,9 +429,7 @@ class PostgresStore(Store):
 
     async def steps(self, run_id: str, limit: int = 50, cursor: str | None = None) -> Page:
         values = (*_ids([run_id]), limit, runs.number(cursor))
-        *rows, last = await self._fetch(runs.STEPS, self._now(), *values)
-        jobs = [record(row, row["now"]) for row in rows if row["id"] is not None]
-        return Page(jobs, None if last["place"] is None else f"{last['place'][0]:.0f}", last["looked_at"])
+        return runs.steps_page(await self._fetch(runs.STEPS, self._now(), *values))
 
     async def attributes(self, run_id: str, names: Sequence[str] | None = None) -> dict[str, str]:
         asked = None if names is None else _ids(names)
@@ -487,11 +439,11 @@ class PostgresStore(Store):
         return [row[0] for row in await self._step("get_blockers", *_ids([job_id]), limit)]
 
     async def queues(self) -> list[QueueInfo]:
-        return [_queue_info(*row) for row in await self._step("list_queues")]
+        return [reading.queue_info(*row) for row in await self._step("list_queues")]
 
     async def wait(self, ids: Sequence[str]) -> dict[str, JobRecord | None]:
         await self._listen()
-        rows = await self._fetch(_WATCH, _ids(ids), self._channel)
+        rows = await self._fetch(reading.WATCH, _ids(ids), self._channel)
         found = {row["asked"]: None if row["id"] is None else record(row, 0.0) for row in rows}
         return {id_: found.get(id_) for id_ in ids if id_ not in found or found[id_] is not None}
 
@@ -538,9 +490,8 @@ class PostgresStore(Store):
         kind, _, rest = said.partition(" ")
         if kind == KIND:
             self._notes.heard(rest)
-        elif kind == "work":
-            if (woken := self._waits.get(int(rest))) is not None:
-                woken.set()
+        elif kind == WORK:
+            self._wakeup.heard(rest)
         else:
             self._signals.append(Signal(SignalKind(kind), rest))
             self._signalled.set()
@@ -565,17 +516,6 @@ class PostgresStore(Store):
         if self._errands is None:
             await self.open()
 
-    def _later(self, call: Coroutine[Any, Any, Any]) -> None:
-        """Have something done that nobody waits for."""
-
-        async def run() -> None:
-            with suppress(StoreError):
-                await call
-
-        task = asyncio.create_task(run(), context=Context())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     def _now(self) -> float | None:
         return None if self._clock is None else self._clock.wall()
 
@@ -584,18 +524,6 @@ class PostgresStore(Store):
             raise StoreUnavailable(f"the store at {self._address} has been closed")
 
 
-_GET = "SELECT (w.job).*, w.attempts, {schema}.clock($1) AS now FROM {schema}.get_whole($2) AS w"
-# Tables are read inside the steps alone, which have their settings: to this statement they are two lists.
-_SEARCH = """
-WITH w AS MATERIALIZED (SELECT * FROM {schema}.walk($2, $3, $4, $5, $6, $7))
-SELECT r.*, w.looked_at, w.place, {schema}.clock($1) AS now
-FROM w LEFT JOIN {schema}.get_numbered(ARRAY(SELECT n FROM w WHERE n IS NOT NULL)) AS r ON r.n = w.n
-ORDER BY w.looked_at, w.n NULLS LAST
-"""
-_WATCH = """
-WITH w AS MATERIALIZED (SELECT * FROM {schema}.watch($1, $2))
-SELECT r.*, w.asked FROM w LEFT JOIN {schema}.get_numbered(ARRAY(SELECT final FROM w WHERE final IS NOT NULL)) AS r ON r.n = w.final
-"""
 _SETTLE_AND_LEASE = (
     "SELECT * FROM {schema}.lease($1, $2, $3, $4, $5, $6, $7, "
     f"{{schema}}.settle_all({', '.join(f'${number}' for number in range(8, 29))}))"
@@ -630,35 +558,3 @@ def _reaped(rows: Sequence[Any]) -> list[Reaped]:
 
 def _retention(retention: Retention) -> list[float]:
     return [seconds(retention.succeeded, "succeeded"), seconds(retention.failed, "failed"), float(retention.count)]
-
-
-def _after(cursor: str) -> tuple[float, ...]:
-    try:
-        return _place(cursor)
-    except msgspec.DecodeError:
-        raise InvalidOption(f"{cursor!r:.80} is no cursor: take the one that came with the page before") from None
-
-
-_PLACES = ("waiting", "scheduled", *(state.value for state in State if state is not State.WAITING))
-
-
-def _queue_info(name: str, paused: bool, told: str) -> QueueInfo:
-    counters = _loads(told)
-    places = {place: counters.get(place, 0) for place in _PLACES}
-    return QueueInfo(name=name, paused=paused, **places, totals=totals(counters))
-
-
-def _worker_info(*row: Any) -> WorkerInfo:
-    id_, host, pid, queues, tasks, concurrency, lanes, pulse, started_at, silent_for, told = row
-    return WorkerInfo(
-        id=id_,
-        host=host,
-        pid=pid,
-        queues=tuple(queues),
-        tasks=tuple(tasks),
-        concurrency=concurrency,
-        lanes=tuple(lanes),
-        started_at=started_at,
-        silent_for=silent_for,
-        totals=totals(_loads(told) if told else {}),
-    ).beating(_pulse(pulse))

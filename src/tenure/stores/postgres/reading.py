@@ -1,0 +1,75 @@
+"""What everybody reads: jobs, listings of them, queues, workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from tenure.errors import InvalidOption
+from tenure.job import State
+from tenure.stores.base import Page, Pulse, QueueInfo, WorkerInfo
+from tenure.stores.postgres.records import dumps, record, totals
+
+__all__ = ["GET", "SEARCH", "WATCH", "page", "place", "queue_info", "worker_info"]
+
+_loads = msgspec.json.Decoder().decode
+_place = msgspec.json.Decoder(tuple[float, float, float]).decode
+_pulse = msgspec.json.Decoder(Pulse).decode
+
+GET = "SELECT (w.job).*, w.attempts, {schema}.clock($1) AS now FROM {schema}.get_whole($2) AS w"
+# Tables are read inside the steps alone, which have their settings: to this statement they are two lists.
+SEARCH = """
+WITH w AS MATERIALIZED (SELECT * FROM {schema}.walk($2, $3, $4, $5, $6, $7))
+SELECT r.*, w.looked_at, w.place, {schema}.clock($1) AS now
+FROM w LEFT JOIN {schema}.get_numbered(ARRAY(SELECT n FROM w WHERE n IS NOT NULL)) AS r ON r.n = w.n
+ORDER BY w.looked_at, w.n NULLS LAST
+"""
+WATCH = """
+WITH w AS MATERIALIZED (SELECT * FROM {schema}.watch($1, $2))
+SELECT r.*, w.asked FROM w LEFT JOIN {schema}.get_numbered(ARRAY(SELECT final FROM w WHERE final IS NOT NULL)) AS r ON r.n = w.final
+"""
+
+
+def place(cursor: str | None) -> tuple[float, ...] | None:
+    """Where a page of jobs ended."""
+    if cursor is None:
+        return None
+    try:
+        return _place(cursor)
+    except msgspec.DecodeError:
+        raise InvalidOption(f"{cursor!r:.80} is no cursor: take the one that came with the page before") from None
+
+
+def page(rows: Sequence[Any]) -> Page:
+    """A page of a listing."""
+    *found, last = rows
+    # One may have gone between the walk and the look at it.
+    jobs = [record(row, row["now"]) for row in found if row["id"] is not None]
+    return Page(jobs, None if last["place"] is None else dumps(last["place"]), last["looked_at"])
+
+
+_PLACES = ("waiting", "scheduled", *(state.value for state in State if state is not State.WAITING))
+
+
+def queue_info(name: str, paused: bool, told: str) -> QueueInfo:
+    counters = _loads(told)
+    places = {place: counters.get(place, 0) for place in _PLACES}
+    return QueueInfo(name=name, paused=paused, **places, totals=totals(counters))
+
+
+def worker_info(*row: Any) -> WorkerInfo:
+    id_, host, pid, queues, tasks, concurrency, lanes, pulse, started_at, silent_for, told = row
+    return WorkerInfo(
+        id=id_,
+        host=host,
+        pid=pid,
+        queues=tuple(queues),
+        tasks=tuple(tasks),
+        concurrency=concurrency,
+        lanes=tuple(lanes),
+        started_at=started_at,
+        silent_for=silent_for,
+        totals=totals(_loads(told) if told else {}),
+    ).beating(_pulse(pulse))
