@@ -9,7 +9,7 @@ from tenure.job import ErrorInfo
 from tenure.lease import new_nonce
 from tenure.lifecycle import Finish
 from tenure.stores import open_store
-from tenure.stores.base import LeaseRequest
+from tenure.stores.values import LeaseRequest
 
 __all__ = ["fail", "listings"]
 

@@ -14,8 +14,8 @@ from tenure import App
 from tenure.job import JobRecord, State
 from tenure.lease import Lease, Token
 from tenure.lifecycle import Requeue
-from tenure.stores.base import OK, Leased, LeaseRequest, QueueInfo, Settlement, Verdict
 from tenure.stores.memory import MemoryStore
+from tenure.stores.values import OK, Leased, LeaseRequest, QueueInfo, Settlement, Verdict
 
 LOCK = threading.Lock()
 

@@ -41,7 +41,8 @@ from tenure.run import FlowRun, RunPage
 from tenure.sending import abring, bring
 from tenure.session import Session
 from tenure.stores import masked, open_store
-from tenure.stores.base import STEP, QueueInfo, Reaped, RunRecord, RunSearch, Search, Store, WorkerInfo
+from tenure.stores.base import STEP, Store
+from tenure.stores.values import QueueInfo, Reaped, RunRecord, RunSearch, Search, WorkerInfo
 from tenure.sync import PerLoop, blocking, refuse_on_loop
 from tenure.sync import run as run_blocking
 from tenure.task import Call, Caller, Registrar, Task

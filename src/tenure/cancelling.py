@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from tenure.errors import InvalidOption, PayloadError
 from tenure.job import JobRecord, State
-from tenure.stores.base import Search, Store
+from tenure.stores.base import Store
+from tenure.stores.values import Search
 from tenure.task import Call
 from tenure.walking import act, pages
 

@@ -13,7 +13,7 @@ from tenure.errors import EnqueueRefused
 from tenure.handle import Handle, Job
 from tenure.hooks import Hooks, Steps, name_of
 from tenure.job import NewJob, State
-from tenure.stores.base import Enqueued
+from tenure.stores.values import Enqueued
 from tenure.sync import refuse_on_loop, run
 
 if TYPE_CHECKING:

@@ -36,7 +36,8 @@ from tenure.reasons import (
     TaskUnknown,
     WorkersInTrouble,
 )
-from tenure.stores.base import QueueInfo, Search, Store, WorkerInfo
+from tenure.stores.base import Store
+from tenure.stores.values import QueueInfo, Search, WorkerInfo
 
 if TYPE_CHECKING:
     from tenure.app import App

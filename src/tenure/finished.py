@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from tenure.errors import HasDependents, InvalidOption
 from tenure.job import FINAL, JobRecord, State
-from tenure.stores.base import Search, Store
+from tenure.stores.base import Store
+from tenure.stores.values import Search
 from tenure.walking import act, pages, steps
 
 __all__ = ["count", "delete", "retry"]

@@ -22,7 +22,7 @@ from tenure.job import NewJob, RunStep, Writes, new_id
 from tenure.options import UNSET, Unset
 from tenure.routes import unreached
 from tenure.step import AsyncStep, Step, StepRegistrar
-from tenure.stores.base import Enqueued, RunSearch
+from tenure.stores.values import Enqueued, RunSearch
 from tenure.sync import blocking
 
 if TYPE_CHECKING:

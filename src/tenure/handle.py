@@ -24,7 +24,7 @@ from tenure.errors import (
 from tenure.hooks import awaiting
 from tenure.job import AttemptRecord, ErrorInfo, JobRecord, State, attempts_of
 from tenure.lifecycle import Finish
-from tenure.stores.base import Enqueued, Verdict, VerdictKind
+from tenure.stores.values import Enqueued, Verdict, VerdictKind
 from tenure.sync import blocking
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from tenure.lease import AbortReason, Lease
 from tenure.lifecycle import Finish, next_step
 from tenure.outcome import Answer, Done, Fail, Next, Outcome, Raised, Released, Reschedule, Retry, Succeeded, Wait
 from tenure.step import Step
-from tenure.stores.base import UNCHANGED, Renewal, VerdictKind
+from tenure.stores.values import UNCHANGED, Renewal, VerdictKind
 from tenure.sync import blocking, refuse_on_loop, run
 from tenure.task import Task
 

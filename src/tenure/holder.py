@@ -14,7 +14,8 @@ from tenure.errors import StoreError
 from tenure.lease import AbortReason, Lease, new_nonce
 from tenure.lifecycle import RELEASE
 from tenure.options import Unset
-from tenure.stores.base import JOBS_SHOWN, UNCHANGED, Leased, LeaseRequest, Pulse, Renewal, Store, WorkerInfo
+from tenure.stores.base import Store
+from tenure.stores.values import JOBS_SHOWN, UNCHANGED, Leased, LeaseRequest, Pulse, Renewal, WorkerInfo
 from tenure.worker.identity import Identity
 
 __all__ = ["Holder", "Kept"]

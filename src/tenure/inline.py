@@ -19,7 +19,8 @@ from tenure.observe.observed import observed
 from tenure.outcome import Next, Outcome, Reschedule, Unknown
 from tenure.run import FlowRun
 from tenure.session import Session
-from tenure.stores.base import STEP, LeaseRequest, Search, Store, VerdictKind
+from tenure.stores.base import STEP, Store
+from tenure.stores.values import LeaseRequest, Search, VerdictKind
 from tenure.sync import PerLoop, refuse_on_loop, run
 
 if TYPE_CHECKING:

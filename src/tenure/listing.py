@@ -11,7 +11,7 @@ from tenure.checks import name as checked_name
 from tenure.errors import InvalidOption
 from tenure.handle import Job
 from tenure.job import State
-from tenure.stores.base import QueueInfo, Search, Totals, WorkerInfo
+from tenure.stores.values import QueueInfo, Search, Totals, WorkerInfo
 
 if TYPE_CHECKING:
     from tenure.task import Task

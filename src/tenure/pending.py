@@ -9,8 +9,8 @@ from tenure.after import Bound, Coming
 from tenure.errors import InvalidOption
 from tenure.handle import Handle, Job
 from tenure.job import NewJob
-from tenure.stores.base import Enqueued
 from tenure.stores.guests import Guest, guest
+from tenure.stores.values import Enqueued
 
 if TYPE_CHECKING:
     from tenure.flow import Start

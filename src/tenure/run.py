@@ -11,7 +11,8 @@ from tenure.errors import InvalidOption, JobNotFound, WrongState
 from tenure.handle import Handle
 from tenure.job import ErrorInfo, JobRecord, State
 from tenure.outcome import NamedStep
-from tenure.stores.base import STEP, Enqueued, RunRecord
+from tenure.stores.base import STEP
+from tenure.stores.values import Enqueued, RunRecord
 from tenure.sync import blocking
 
 if TYPE_CHECKING:

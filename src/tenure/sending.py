@@ -9,8 +9,9 @@ from tenure.enqueueing import allowed, enqueued
 from tenure.errors import InvalidOption, OutcomeUnknown, StoreUnavailable
 from tenure.hooks import Steps, awaiting, waiting
 from tenure.pending import Pending, tell
-from tenure.stores.base import Enqueued, Store
+from tenure.stores.base import Store
 from tenure.stores.guests import Guest
+from tenure.stores.values import Enqueued
 from tenure.sync import refuse_on_loop, run
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from tenure.errors import InvalidOption, OutcomeUnknown, StoreUnavailable
 from tenure.holder import Holder
 from tenure.job import NewJob
 from tenure.options import AppOptions
-from tenure.stores.base import Enqueued, Store
+from tenure.stores.base import Store
+from tenure.stores.values import Enqueued
 from tenure.waiting import Waiting
 
 __all__ = ["Session"]

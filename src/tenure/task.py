@@ -24,7 +24,7 @@ from tenure.lifecycle import Finish
 from tenure.options import UNSET, TaskOptions, Unset
 from tenure.outcome import Answer, Succeeded
 from tenure.signature import Signature
-from tenure.stores.base import Enqueued
+from tenure.stores.values import Enqueued
 
 if TYPE_CHECKING:
     from tenure.app import App

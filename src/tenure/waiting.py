@@ -9,7 +9,8 @@ from contextvars import Context
 
 from tenure.errors import OutcomeUnknown, StoreUnavailable
 from tenure.job import JobRecord
-from tenure.stores.base import STEP, SignalKind, Store
+from tenure.stores.base import STEP, Store
+from tenure.stores.values import SignalKind
 
 __all__ = ["Waiting"]
 

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from msgspec.structs import replace
 
 from tenure.job import JobRecord
-from tenure.stores.base import STEP, Search, Store, Verdict, VerdictKind
+from tenure.stores.base import STEP, Store
+from tenure.stores.values import Search, Verdict, VerdictKind
 
 __all__ = ["act", "pages", "steps"]
 

@@ -24,8 +24,8 @@ from tenure.errors import (
     UniqueConflict,
 )
 from tenure.job import NewJob
-from tenure.stores.base import Enqueued
 from tenure.stores.memory import MemoryStore, Space
+from tenure.stores.values import Enqueued
 from tenure.task import Call, Task
 
 from .conftest import Do, Timed

@@ -20,7 +20,8 @@ from tenure.job import ErrorInfo, NewJob, RunStep, State, new_id
 from tenure.lease import AbortReason
 from tenure.lifecycle import Finish, Park, Requeue
 from tenure.observe import listeners
-from tenure.stores.base import Change, Renewal, Store
+from tenure.stores.base import Store
+from tenure.stores.values import Change, Renewal
 from tenure.testing.conformance.scene import a_worker, ask, lease, lease_one, settle
 
 from .conftest import Timed

@@ -34,7 +34,7 @@ from tenure.reasons import (
     TaskUnknown,
     WorkersInTrouble,
 )
-from tenure.stores.base import LeaseRequest, WorkerInfo
+from tenure.stores.values import LeaseRequest, WorkerInfo
 
 from .conftest import Do, Timed
 

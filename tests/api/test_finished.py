@@ -13,7 +13,8 @@ from tenure.finished import retry
 from tenure.job import AttemptEnd, ErrorInfo, NewJob, new_id
 from tenure.lease import new_nonce
 from tenure.lifecycle import Finish
-from tenure.stores.base import LeaseRequest, Search, Store, Verdict
+from tenure.stores.base import Store
+from tenure.stores.values import LeaseRequest, Search, Verdict
 
 from .conftest import Do
 

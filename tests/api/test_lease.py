@@ -14,8 +14,8 @@ from tenure import App, Backoff, Fail, Reschedule, Retry, State
 from tenure.errors import InvalidOption, JobFailed, LeaseLost, PayloadError, StoreUnavailable
 from tenure.held import Held
 from tenure.lease import AbortReason
-from tenure.stores.base import Renewal
 from tenure.stores.memory import MemoryStore, Space
+from tenure.stores.values import Renewal
 from tenure.task import Task
 
 from .conftest import Do, Timed

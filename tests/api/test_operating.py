@@ -14,7 +14,8 @@ from tenure.errors import HasDependents, InvalidName, InvalidOption
 from tenure.held import Held
 from tenure.job import NewJob, new_id
 from tenure.lease import new_nonce
-from tenure.stores.base import LeaseRequest, Page, Search, Store, Totals, Verdict, WorkerInfo
+from tenure.stores.base import Store
+from tenure.stores.values import LeaseRequest, Page, Search, Totals, Verdict, WorkerInfo
 from tenure.task import Task
 
 from .conftest import Do

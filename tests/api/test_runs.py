@@ -30,7 +30,8 @@ from tenure.errors import (
 from tenure.flow import Flow
 from tenure.outcome import Done, Fail, Next, Wait
 from tenure.run import FlowRun
-from tenure.stores.base import Store, Verdict
+from tenure.stores.base import Store
+from tenure.stores.values import Verdict
 from tests.conftest import KINDS, a_url
 
 from .conftest import Do, Timed, one_way

@@ -14,8 +14,9 @@ from tenure import App, Job, State
 from tenure.errors import ResultTimeout, StoreError, StoreUnavailable
 from tenure.job import JobRecord
 from tenure.lifecycle import Finish
-from tenure.stores.base import LeaseRequest, Signal, Store
+from tenure.stores.base import Store
 from tenure.stores.memory import MemoryStore, Space
+from tenure.stores.values import LeaseRequest, Signal
 
 from .conftest import Do
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tenure import App, Job
 from tenure.stores import open_store
-from tenure.stores.base import WorkerInfo
+from tenure.stores.values import WorkerInfo
 from tests.faults.processes import Process, Processes, eventually
 
 __all__ = ["Service", "alive", "app", "children"]

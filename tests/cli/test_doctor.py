@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tenure.stores.base import Fact, Health
 from tenure.stores.sqlite import health
+from tenure.stores.values import Fact, Health
 
 from .conftest import Tenure, document, run_process
 

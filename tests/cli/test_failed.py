@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from tenure.cli import COMMANDS, main
 from tenure.stores import open_store
-from tenure.stores.base import WorkerInfo
+from tenure.stores.values import WorkerInfo
 
 from .conftest import Tenure, document, run_process
 

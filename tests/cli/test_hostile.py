@@ -12,7 +12,7 @@ from tenure.job import ErrorInfo, NewJob, State, new_id
 from tenure.lease import new_nonce
 from tenure.lifecycle import Finish
 from tenure.stores import open_store
-from tenure.stores.base import LeaseRequest
+from tenure.stores.values import LeaseRequest
 
 from .conftest import Tenure, document
 

@@ -21,8 +21,9 @@ import pytest
 
 from tenure import App
 from tenure.stores import open_store
-from tenure.stores.base import LeaseRequest, Pulse, Store, WorkerInfo
+from tenure.stores.base import Store
 from tenure.stores.sqlite.store import SqliteStore
+from tenure.stores.values import LeaseRequest, Pulse, WorkerInfo
 from tenure.testing.clock import ManualClock
 
 from .conftest import Tenure, document

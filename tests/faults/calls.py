@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from tenure.job import State
 from tenure.lease import Lease, new_nonce
 from tenure.options import Retention
-from tenure.stores.base import LeaseRequest, Pulse, Renewal, Search, Store
+from tenure.stores.base import Store
+from tenure.stores.values import LeaseRequest, Pulse, Renewal, Search
 from tenure.testing.conformance.scene import (
     FAIL,
     SUCCEED,

@@ -18,8 +18,9 @@ from tenure.job import NewJob, RunStep, State, Writes, new_id
 from tenure.lease import Lease, new_nonce
 from tenure.lifecycle import RELEASE, Finish
 from tenure.stores import open_store
-from tenure.stores.base import LeaseRequest, Renewal, Store
+from tenure.stores.base import Store
 from tenure.stores.sqlite.store import SqliteStore
+from tenure.stores.values import LeaseRequest, Renewal
 
 from .disk import FaultyDisk
 from .processes import say, told

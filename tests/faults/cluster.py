@@ -10,7 +10,7 @@ from typing import Any
 from tenure import Job
 from tenure.errors import OutcomeUnknown, StoreUnavailable
 from tenure.job import JobRecord, State
-from tenure.stores.base import QueueInfo
+from tenure.stores.values import QueueInfo
 from tests.stores.postgres.soundness import unsound_at
 
 from .checker import check

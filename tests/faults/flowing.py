@@ -16,7 +16,8 @@ from typing import Any, cast
 
 from tenure import App, Backoff, Context, Flow, Next, Retention
 from tenure.stores import open_store
-from tenure.stores.base import Leased, LeaseRequest, Settlement, Store, Verdict
+from tenure.stores.base import Store
+from tenure.stores.values import Leased, LeaseRequest, Settlement, Verdict
 
 from .completing import A_COMMIT, TOGETHER, fork
 from .processes import say

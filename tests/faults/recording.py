@@ -16,8 +16,8 @@ from tenure.job import JobRecord, NewJob
 from tenure.lease import AbortReason, Lease
 from tenure.lifecycle import Finish, Park, Requeue, Transition
 from tenure.stores import open_store
-from tenure.stores.base import (
-    STEP,
+from tenure.stores.base import STEP, Store
+from tenure.stores.values import (
     Enqueued,
     Leased,
     LeaseRequest,
@@ -25,7 +25,6 @@ from tenure.stores.base import (
     Renewal,
     Search,
     Settlement,
-    Store,
     Unchanged,
     Verdict,
     VerdictKind,

@@ -9,7 +9,8 @@ import msgspec
 from tenure.job import RunStep, State
 from tenure.lease import Lease
 from tenure.lifecycle import RELEASE, Finish, Requeue, Transition
-from tenure.stores.base import Renewal, Store
+from tenure.stores.base import Store
+from tenure.stores.values import Renewal
 from tenure.testing.clock import ManualClock
 
 from .clients import a_job, take

@@ -16,7 +16,8 @@ from typing import Any, cast
 
 from tenure import App, Backoff, Context, Retention
 from tenure.stores import open_store
-from tenure.stores.base import Leased, LeaseRequest, Settlement, Store, Verdict
+from tenure.stores.base import Store
+from tenure.stores.values import Leased, LeaseRequest, Settlement, Verdict
 
 from .bad_ends import register
 from .recording import RecordedStore, Recorder

@@ -11,10 +11,11 @@ import asyncpg  # type: ignore[import-untyped]
 import redis
 
 from tenure.job import State
-from tenure.stores.base import Search, Store
+from tenure.stores.base import Store
 from tenure.stores.postgres.address import Address as PostgresAddress
 from tenure.stores.redis.address import Address as RedisAddress
 from tenure.stores.redis.keys import Keys
+from tenure.stores.values import Search
 
 ENTRIES = 900
 

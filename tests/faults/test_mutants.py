@@ -14,19 +14,9 @@ import pytest
 from tenure.job import NewJob, new_id
 from tenure.lease import Lease, Token
 from tenure.lifecycle import Finish, Requeue
-from tenure.stores.base import (
-    OK,
-    STEP,
-    Enqueued,
-    Leased,
-    LeaseRequest,
-    Reaped,
-    Renewal,
-    Settlement,
-    Verdict,
-    VerdictKind,
-)
+from tenure.stores.base import STEP
 from tenure.stores.sqlite.store import SqliteStore
+from tenure.stores.values import OK, Enqueued, Leased, LeaseRequest, Reaped, Renewal, Settlement, Verdict, VerdictKind
 
 from .checker import check
 from .clients import a_job

@@ -11,8 +11,8 @@ import pytest
 from tenure.errors import StoreFull, StoreUnavailable
 from tenure.job import State
 from tenure.lifecycle import Finish
-from tenure.stores.base import RunSearch
 from tenure.stores.sqlite.store import SqliteStore
+from tenure.stores.values import RunSearch
 
 from . import clients
 from .checker import check

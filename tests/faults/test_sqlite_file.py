@@ -17,8 +17,8 @@ import pytest
 from tenure.errors import LayoutTooNew, StoreError, StoreUnavailable
 from tenure.job import State
 from tenure.lifecycle import Finish
-from tenure.stores.base import Search, WorkerInfo
 from tenure.stores.sqlite.store import SqliteStore
+from tenure.stores.values import Search, WorkerInfo
 
 from .clients import a_job, take
 from .inspection import rows, run, sound

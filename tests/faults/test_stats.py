@@ -7,7 +7,7 @@ import signal
 import msgspec
 
 from tenure import App
-from tenure.stores.base import Totals
+from tenure.stores.values import Totals
 
 from .counting import make_app, work
 from .processes import Processes, eventually

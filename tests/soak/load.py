@@ -25,7 +25,7 @@ from tenure.errors import HasDependents, JobNotFound, OutcomeUnknown, StoreUnava
 from tenure.flow import Start, Step
 from tenure.job import BlockerPolicy
 from tenure.options import Retention
-from tenure.stores.base import QueueInfo
+from tenure.stores.values import QueueInfo
 from tenure.task import Call
 from tests.faults.recording import Recorder, recorded
 

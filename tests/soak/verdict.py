@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from tenure.job import FINAL, JobRecord, State
-from tenure.stores.base import QueueInfo
+from tenure.stores.values import QueueInfo
 from tests.faults.checker import check
 from tests.faults.history import Call, Ended, History, Start, Story
 

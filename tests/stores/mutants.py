@@ -14,10 +14,10 @@ from tenure.inbox import read
 from tenure.job import State, new_id
 from tenure.lease import Lease
 from tenure.lifecycle import Requeue, Transition
-from tenure.stores.base import Leased, LeaseRequest, Verdict
 from tenure.stores.memory import ending, enqueueing, inbox, leasing, operating, settling
 from tenure.stores.memory.shelves import Edge, Queue, Shelf, StoredJob
 from tenure.stores.memory.space import Space
+from tenure.stores.values import Leased, LeaseRequest, Verdict
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 Machine = Literal["always", "long", "never"]

@@ -14,10 +14,10 @@ from tenure.job import State, Writes
 from tenure.lease import Lease
 from tenure.lifecycle import Finish, Transition
 from tenure.options import Retention
-from tenure.stores.base import LeaseRequest, SignalKind, Verdict
 from tenure.stores.memory import ending, enqueueing, leasing, operating, settling
 from tenure.stores.memory.shelves import Run, StoredJob
 from tenure.stores.memory.space import Space
+from tenure.stores.values import LeaseRequest, SignalKind, Verdict
 from tests.stores.mutants import mutant
 
 

@@ -9,10 +9,10 @@ import pytest
 from tenure.job import HISTORY, AttemptEnd, ErrorInfo, State
 from tenure.lease import Lease
 from tenure.lifecycle import Finish, Park, Requeue, Transition
-from tenure.stores.base import Change, Verdict, VerdictKind
 from tenure.stores.memory import MemoryStore, ending, operating, reading, settling, space
 from tenure.stores.memory.shelves import StoredJob
 from tenure.stores.memory.space import Space
+from tenure.stores.values import Change, Verdict, VerdictKind
 from tests.stores.mutants import mutant
 
 # History.

@@ -12,8 +12,8 @@ import pytest
 
 from tenure.job import new_id
 from tenure.stores import open_store
-from tenure.stores.base import Signal, SignalKind
 from tenure.stores.memory import MemoryStore, Space
+from tenure.stores.values import Signal, SignalKind
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance import MakeStore, PutIn, StoreConformance
 from tenure.testing.conformance.scene import SUCCEED, a_job, enqueue, lease, lease_one, settle

@@ -12,12 +12,13 @@ from tenure.errors import InvalidOption, LayoutTooNew
 from tenure.job import State
 from tenure.lifecycle import Finish
 from tenure.options import Retention
-from tenure.stores.base import Health, Search, Store
+from tenure.stores.base import Store
 from tenure.stores.redis.address import Address
 from tenure.stores.redis.health import facts
 from tenure.stores.redis.keys import Keys
 from tenure.stores.redis.records import id_of, ref_of
 from tenure.stores.redis.store import LAYOUT, RedisStore
+from tenure.stores.values import Health, Search
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance import MakeStore, PutIn, StoreConformance
 from tenure.testing.conformance.scene import (

@@ -11,10 +11,10 @@ import redis
 from tenure.errors import InvalidOption, StoreFull
 from tenure.job import BlockerPolicy, State, Writes
 from tenure.options import Retention
-from tenure.stores.base import OK, RunSearch
 from tenure.stores.redis.address import Address
 from tenure.stores.redis.records import ref_of
 from tenure.stores.redis.store import LAYOUT, RedisStore
+from tenure.stores.values import OK, RunSearch
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.run_scene import a_start, a_successor, hand_over, handing_over
 from tenure.testing.conformance.scene import FAIL, a_job, enqueue, lease, lease_one, line, settle, success

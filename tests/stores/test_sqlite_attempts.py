@@ -12,8 +12,8 @@ import pytest
 from tenure.job import AttemptEnd, State
 from tenure.lifecycle import Finish
 from tenure.options import Retention
-from tenure.stores.base import OK, VerdictKind
 from tenure.stores.sqlite.store import SqliteStore
+from tenure.stores.values import OK, VerdictKind
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
     BOOM,

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tenure.stores.base import Health
 from tenure.stores.sqlite import health
 from tenure.stores.sqlite.library import Library
 from tenure.stores.sqlite.store import SqliteStore
+from tenure.stores.values import Health
 
 MOUNTS = r"""proc /proc proc rw 0 0
 /dev/sda1 / ext4 rw 0 0

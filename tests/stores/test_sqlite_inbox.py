@@ -14,9 +14,9 @@ import apsw
 import pytest
 
 from tenure import App
-from tenure.stores.base import Layout
 from tenure.stores.sqlite import schema
 from tenure.stores.sqlite.store import SqliteStore
+from tenure.stores.values import Layout
 from tenure.testing.conformance.scene import SUCCEED, a_job, ask, enqueue, everything, lease_one, line, settle
 
 INSERT = "INSERT INTO tenure_inbox (queue, entry) VALUES (?, ?)"

@@ -15,8 +15,8 @@ from tenure.job import NewJob, State, Writes
 from tenure.lease import Lease
 from tenure.lifecycle import Finish, Park
 from tenure.options import Retention
-from tenure.stores.base import OK, RunSearch, Settlement, VerdictKind
 from tenure.stores.sqlite.store import SqliteStore
+from tenure.stores.values import OK, RunSearch, Settlement, VerdictKind
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.run_scene import a_start, a_successor
 from tenure.testing.conformance.scene import RETRY, a_job, enqueue, lease, lease_one, line, record, settle, success
@@ -180,7 +180,7 @@ import asyncio, sys
 from tenure.job import NewJob, RunStep, State, Writes, new_id
 from tenure.lease import new_nonce
 from tenure.lifecycle import Finish
-from tenure.stores.base import LeaseRequest
+from tenure.stores.values import LeaseRequest
 from tenure.stores.sqlite.store import SqliteStore
 
 def ended(job):

@@ -37,7 +37,7 @@ from tenure.reasons import (
     moment,
     span,
 )
-from tenure.stores.base import QueueInfo, WorkerInfo
+from tenure.stores.values import QueueInfo, WorkerInfo
 
 NOW = 1_700_000_000.0
 BOOM = ErrorInfo("ValueError", "boom\nand more")

@@ -13,7 +13,8 @@ import pytest
 from tenure.app import App
 from tenure.job import JobRecord, NewJob, new_id
 from tenure.stores import open_store
-from tenure.stores.base import LeaseRequest, Store, WorkerInfo
+from tenure.stores.base import Store
+from tenure.stores.values import LeaseRequest, WorkerInfo
 from tenure.worker.worker import Worker
 from tests.conftest import KINDS, a_url
 

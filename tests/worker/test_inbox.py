@@ -13,8 +13,9 @@ import pytest
 from tenure.app import App
 from tenure.errors import StoreFull, StoreUnavailable
 from tenure.job import State
-from tenure.stores.base import Fact, Health, LeaseRequest, Search, Store
+from tenure.stores.base import Store
 from tenure.stores.memory import MemoryStore
+from tenure.stores.values import Fact, Health, LeaseRequest, Search
 from tests.conftest import a_url
 
 from .conftest import MakeApp, Start, Wire, eventually

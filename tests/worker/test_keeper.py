@@ -18,7 +18,8 @@ from tenure.job import JobRecord, Progress, State
 from tenure.lease import AbortReason
 from tenure.lifecycle import Finish
 from tenure.stores import open_store
-from tenure.stores.base import LeaseRequest, Reaped, Renewal, Store
+from tenure.stores.base import Store
+from tenure.stores.values import LeaseRequest, Reaped, Renewal
 
 from .conftest import MakeApp, Start, Wire, eventually, record_of
 

@@ -11,13 +11,14 @@ from tenure.app import App
 from tenure.context import Context
 from tenure.lease import new_nonce
 from tenure.patterns import covers
-from tenure.stores.base import JOBS_SHOWN, LeaseRequest, Store, WorkerInfo
+from tenure.stores.base import Store
 from tenure.stores.memory import MemoryStore, Space
 from tenure.stores.postgres.address import Address as PostgresAddress
 from tenure.stores.postgres.store import PostgresStore
 from tenure.stores.redis.address import Address as RedisAddress
 from tenure.stores.redis.store import RedisStore
 from tenure.stores.sqlite.store import SqliteStore
+from tenure.stores.values import JOBS_SHOWN, LeaseRequest, WorkerInfo
 from tenure.testing.clock import ManualClock
 from tenure.worker.registry import silences
 

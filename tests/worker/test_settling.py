@@ -15,7 +15,8 @@ from tenure.errors import OutcomeUnknown, StoreFull, StoreUnavailable
 from tenure.job import State
 from tenure.lifecycle import Finish
 from tenure.options import Retention
-from tenure.stores.base import LeaseRequest, Settlement, Store, VerdictKind
+from tenure.stores.base import Store
+from tenure.stores.values import LeaseRequest, Settlement, VerdictKind
 from tenure.worker import pruner
 from tenure.worker import worker as worker_module
 from tenure.worker.worker import Status

@@ -14,7 +14,8 @@ import pytest
 from tenure.app import App
 from tenure.context import Context, current
 from tenure.job import State
-from tenure.stores.base import Store, WorkerInfo
+from tenure.stores.base import Store
+from tenure.stores.values import WorkerInfo
 
 from .conftest import MakeApp, Start, Wire, a_job, eventually, lose, record_of
 

@@ -15,7 +15,7 @@ from tenure.cli.refusal import Refusal, note
 if TYPE_CHECKING:
     from tenure.app import App
     from tenure.job import JobRecord
-    from tenure.stores.base import Verdict
+    from tenure.stores.values import Verdict
     from tenure.task import Call
 
 __all__ = ["cancel", "complete", "delete", "each", "report", "retry", "trigger"]
@@ -138,7 +138,8 @@ def _converted(app: App, job: JobRecord, value: Any) -> Any:
 async def each(act: Callable[[Sequence[str]], Awaitable[list[Verdict]]], ids: Sequence[str], done: str) -> None:
     """Do this to each of these jobs, and say how many it was done to."""
     from tenure.errors import JobNotFound
-    from tenure.stores.base import STEP, VerdictKind
+    from tenure.stores.base import STEP
+    from tenure.stores.values import VerdictKind
 
     refused: list[str] = []
     for start in range(0, len(ids), STEP):

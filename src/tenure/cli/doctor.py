@@ -28,7 +28,7 @@ async def doctor(app: App, as_json: bool) -> None:
     import msgspec
 
     from tenure.cli.display import console, table, text
-    from tenure.stores.base import Health
+    from tenure.stores.values import Health
 
     facts = await app.session.store.facts()
     if as_json:

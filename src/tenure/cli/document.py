@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tenure.explain import Explanation
     from tenure.job import AttemptRecord, ErrorInfo, JobRecord
     from tenure.run import FlowRun, StepInfo
-    from tenure.stores.base import WorkerInfo
+    from tenure.stores.values import WorkerInfo
 
 __all__ = [
     "attempt_document",

@@ -70,7 +70,7 @@ async def _found(
 ) -> Any:
     from tenure.attributes import sought
     from tenure.checks import name as checked_name
-    from tenure.stores.base import RunSearch
+    from tenure.stores.values import RunSearch
 
     if find is None:
         return await app.aflows(flow=flow, state=state, limit=limit, cursor=cursor)

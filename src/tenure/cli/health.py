@@ -12,7 +12,7 @@ from tenure.cli.refusal import note
 
 if TYPE_CHECKING:
     from tenure.app import App
-    from tenure.stores.base import WorkerInfo
+    from tenure.stores.values import WorkerInfo
 
 __all__ = ["health"]
 

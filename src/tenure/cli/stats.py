@@ -23,7 +23,7 @@ async def stats(app: App, as_json: bool) -> None:
     import msgspec
 
     from tenure.cli.display import console, number, table, text
-    from tenure.stores.base import Totals
+    from tenure.stores.values import Totals
 
     found = await app.astats()
     if as_json:

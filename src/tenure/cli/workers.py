@@ -13,7 +13,7 @@ from tenure.cli.refusal import Refusal, note
 
 if TYPE_CHECKING:
     from tenure.app import App
-    from tenure.stores.base import WorkerInfo
+    from tenure.stores.values import WorkerInfo
 
 __all__ = ["retire", "workers"]
 

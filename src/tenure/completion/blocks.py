@@ -12,8 +12,9 @@ from tenure.completion.completion import Completion, Stage, to_the_end
 from tenure.completion.transaction import AsyncTransaction, Joined, Transaction
 from tenure.errors import InvalidOption, OutcomeUnknown, StoreUnavailable
 from tenure.hooks import awaiting, waiting
-from tenure.stores.base import Enqueued, OwnTransaction, Verdict, VerdictKind
+from tenure.stores.base import OwnTransaction
 from tenure.stores.guests import Errand, guest
+from tenure.stores.values import Enqueued, Verdict, VerdictKind
 from tenure.sync import refuse_on_loop
 
 if TYPE_CHECKING:

@@ -17,8 +17,9 @@ from tenure.hooks import Steps
 from tenure.job import State
 from tenure.lease import AbortReason, Lease
 from tenure.lifecycle import Finish
-from tenure.stores.base import Holding, OwnTransaction, Store, Verdict, VerdictKind
+from tenure.stores.base import OwnTransaction, Store
 from tenure.stores.guests import Errand
+from tenure.stores.values import Holding, Verdict, VerdictKind
 from tenure.worker.outage import GONE
 
 if TYPE_CHECKING:

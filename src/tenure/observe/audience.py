@@ -13,7 +13,7 @@ from typing import Protocol
 from tenure.events import ALL, Event
 from tenure.observe import deriving
 from tenure.observe.listeners import Listeners
-from tenure.stores.base import OK, Settlement
+from tenure.stores.values import OK, Settlement
 
 __all__ = ["Audience", "Teller"]
 

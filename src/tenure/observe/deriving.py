@@ -9,7 +9,7 @@ from tenure.events import Event
 from tenure.job import JobRecord, NewJob, State
 from tenure.lease import AbortReason
 from tenure.lifecycle import Finish, Park, Requeue, Transition
-from tenure.stores.base import (
+from tenure.stores.values import (
     OK,
     Change,
     Consequence,

@@ -17,8 +17,9 @@ from tenure.lifecycle import Finish
 from tenure.observe import deriving
 from tenure.observe.audience import Audience
 from tenure.observe.voice import Voice
-from tenure.stores.base import (
-    STEP,
+from tenure.stores.base import STEP, Store
+from tenure.stores.guests import Errand
+from tenure.stores.values import (
     Change,
     Consequence,
     Enqueued,
@@ -27,13 +28,11 @@ from tenure.stores.base import (
     Reaped,
     Renewal,
     Settlement,
-    Store,
     Unchanged,
     Verdict,
     VerdictKind,
     WorkerInfo,
 )
-from tenure.stores.guests import Errand
 
 __all__ = ["observed"]
 

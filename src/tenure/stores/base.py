@@ -94,429 +94,45 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from enum import StrEnum
-from typing import Any, ClassVar, Final, Literal
-
-import msgspec
+from typing import Any, ClassVar
 
 from tenure.inbox import ENTRY_LIMIT
-from tenure.job import JobRecord, NewJob, Progress, State
+from tenure.job import JobRecord, NewJob
 from tenure.lease import AbortReason, Lease
-from tenure.lifecycle import Finish, Transition
+from tenure.lifecycle import Finish
 from tenure.options import Retention
 from tenure.stores.guests import Errand, Guest
+from tenure.stores.values import (
+    Consequence,
+    Enqueued,
+    Fact,
+    Holding,
+    Layout,
+    Leased,
+    LeaseRequest,
+    Page,
+    Pulse,
+    QueueInfo,
+    Reaped,
+    Renewal,
+    RunPage,
+    RunRecord,
+    RunSearch,
+    Search,
+    Settlement,
+    Signal,
+    Unchanged,
+    Verdict,
+    WorkerInfo,
+)
 
-__all__ = [
-    "JOBS_SHOWN",
-    "LEASE_LOST",
-    "MISSING_AFTER",
-    "NOTE",
-    "NOT_FOUND",
-    "OK",
-    "STEP",
-    "UNCHANGED",
-    "Change",
-    "Consequence",
-    "Enqueued",
-    "Fact",
-    "Health",
-    "Holding",
-    "Layout",
-    "LeaseRequest",
-    "Leased",
-    "OwnTransaction",
-    "Page",
-    "Pulse",
-    "QueueInfo",
-    "Reaped",
-    "Renewal",
-    "RunPage",
-    "RunRecord",
-    "RunSearch",
-    "Search",
-    "Settlement",
-    "Signal",
-    "SignalKind",
-    "Store",
-    "Totals",
-    "Unchanged",
-    "Verdict",
-    "VerdictKind",
-    "WorkerInfo",
-    "refused",
-]
+__all__ = ["NOTE", "STEP", "OwnTransaction", "Store"]
 
 STEP = 1000
 """Jobs that one step of a bulk operation handles at most."""
 
-MISSING_AFTER = 10.0
-"""Seconds of silence after which a worker is missing. That is shown and takes nothing from it: its jobs are judged by their leases."""
-
-JOBS_SHOWN = 20
-"""Jobs that a worker names with a beat, at most."""
-
 NOTE = 2_000
 """Bytes of UTF-8 that a note may have."""
-
-Settlement = tuple[Lease, Transition]
-
-
-class VerdictKind(StrEnum):
-    OK = "ok"
-    LEASE_LOST = "lease_lost"
-    NOT_FOUND = "not_found"
-    REFUSED = "refused"
-
-
-class Verdict(msgspec.Struct, frozen=True):
-    """What became of one item of a batch."""
-
-    kind: VerdictKind
-    reason: str = ""
-    """Of a refusal: what stands in the way, as a sentence."""
-
-    state: State | None = None
-    """Of an operator's refusal: the state that the job is in."""
-
-    other: str | None = None
-    """Of a refusal: the job that stands in the way."""
-
-
-OK = Verdict(VerdictKind.OK)
-LEASE_LOST = Verdict(VerdictKind.LEASE_LOST)
-NOT_FOUND = Verdict(VerdictKind.NOT_FOUND)
-
-
-def refused(reason: str, *, state: State | None = None, other: str | None = None) -> Verdict:
-    """Refuse one item, saying what stands in its way."""
-    return Verdict(VerdictKind.REFUSED, reason, state, other)
-
-
-class Enqueued(msgspec.Struct, frozen=True):
-    """The job that an enqueue led to."""
-
-    id: str
-    state: State
-    duplicate: bool = False
-    """Whether it is an older job that holds the unique key; `id` is that job's, and the new one was not stored."""
-
-
-class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Who wants how many jobs from which queues."""
-
-    queues: tuple[str, ...]
-    """Names, the first served first."""
-
-    limit: int
-    worker: str
-    ttl: float
-    """Seconds until the lease expires, for jobs that do not say themselves."""
-
-    nonce: int
-    """The random part of the tokens of this call, never used before."""
-
-    solo: bool = False
-    """Whether the caller holds nothing else and can take a suspect."""
-
-
-class Leased(msgspec.Struct, frozen=True):
-    """What a request for leases got, in the order in which the jobs stood in line."""
-
-    leases: list[Lease]
-    suspect_waiting: bool = False
-    """Whether a suspect waits in these queues for somebody who holds nothing else. Never set for a solo request."""
-
-    due_in: float | None = None
-    """When `leases` is empty: seconds until the next scheduled job of these queues is due; None if there is none."""
-
-    inbox: bool = False
-    """Whether something lies in an inbox of these queues, paused ones too, whatever was leased: time for `take_in`."""
-
-
-class Renewal(msgspec.Struct, frozen=True):
-    """A holder's sign of life for one job."""
-
-    lease: Lease
-    ttl: float | None = None
-    """Hold it for this many seconds from now; None leaves the expiry as it is."""
-
-    progress: Progress | None = None
-
-
-class Reaped(msgspec.Struct, frozen=True):
-    """A job that was taken from a worker which is silent or gone."""
-
-    id: str
-    queue: str
-    task: str
-    worker: str | None
-    losses: int
-    failed: bool
-    """Whether it failed as lost, rather than going back to the front."""
-
-
-class Totals(msgspec.Struct, frozen=True):
-    """What has happened since the store was made; never lowered."""
-
-    processed: int = 0
-    """Attempts that a worker ended: succeeded + retried + failed by its settle (not released, rescheduled or parked)."""
-
-    succeeded: int = 0
-    failed: int = 0
-    """Jobs that became failed, for whatever reason."""
-
-    retried: int = 0
-    """Attempts that were settled to run again, errors and `Retry` alike."""
-
-    lost: int = 0
-    cancelled: int = 0
-    broken: int = 0
-
-
-class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue: how many jobs it has in each state, and what has happened in it."""
-
-    name: str
-    paused: bool = False
-    waiting: int = 0
-    """In line: due, and leasable unless the queue is paused."""
-
-    scheduled: int = 0
-    """Waiting for their time."""
-
-    blocked: int = 0
-    running: int = 0
-    succeeded: int = 0
-    failed: int = 0
-    cancelled: int = 0
-    broken: int = 0
-    totals: Totals = Totals()
-
-
-class Pulse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a worker says of itself with every beat."""
-
-    held: int = 0
-    """Jobs in its hands, those that it has leased ahead among them."""
-
-    jobs: tuple[str, ...] = ()
-    """Ids of those that it runs, the one begun first first; no more than `JOBS_SHOWN`."""
-
-    memory: int = 0
-    """Bytes of memory that its process occupies."""
-
-    strays: int = 0
-    """Threads that run on although their jobs have been given up."""
-
-    trouble: str = ""
-    """What keeps it from leasing jobs, for people to read; empty if nothing does."""
-
-    queues: tuple[str, ...] | None = None
-    """What it serves now, if that is no longer what it registered with."""
-
-
-class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker as the registry knows it."""
-
-    id: str
-    host: str
-    pid: int
-    queues: tuple[str, ...]
-    """As it was asked to serve them: names and patterns."""
-
-    tasks: tuple[str, ...]
-    """Names of the tasks that it knows."""
-
-    concurrency: int
-    lanes: tuple[str, ...] = ()
-    """Where it runs them: `loop`, `thread`, `process`."""
-
-    held: int = 0
-    """As of its last beat, like all that a `Pulse` says."""
-
-    jobs: tuple[str, ...] = ()
-    memory: int = 0
-    strays: int = 0
-    trouble: str = ""
-    started_at: float = 0.0
-    """Set by the store."""
-
-    silent_for: float = 0.0
-    """Seconds since its last beat; set by the store."""
-
-    totals: Totals = Totals()
-
-    @property
-    def missing(self) -> bool:
-        """Whether it has been silent for so long that it may be gone."""
-        return self.silent_for > MISSING_AFTER
-
-    @property
-    def pulse(self) -> Pulse:
-        """What it says of itself when it registers."""
-        return Pulse(held=self.held, jobs=self.jobs, memory=self.memory, strays=self.strays, trouble=self.trouble)
-
-    def beating(self, pulse: Pulse) -> WorkerInfo:
-        """The same worker, after this beat."""
-        queues = self.queues if pulse.queues is None else pulse.queues
-        return msgspec.structs.replace(
-            self, held=pulse.held, jobs=pulse.jobs, memory=pulse.memory, strays=pulse.strays, trouble=pulse.trouble,
-            queues=queues,
-        )  # fmt: skip
-
-
-Unchanged = Literal["unchanged"]
-UNCHANGED: Final[Unchanged] = "unchanged"
-"""Of a renewal: the job is held, but not for longer."""
-
-
-class Search(msgspec.Struct, frozen=True, kw_only=True):
-    """Which jobs to list. Without a state: all of them, by order of enqueueing, newest first.
-
-    With a state: waiting jobs by place, and after those in line the scheduled ones by run_at; blocked ones by priority and
-    seq; running ones by start; final ones by their end, the latest first.
-    """
-
-    state: State | None = None
-    queue: str | None = None
-    task: str | None = None
-    tag: str | None = None
-    limit: int = 50
-    cursor: str | None = None
-    """Where the page before this one ended; opaque."""
-
-
-class Page(msgspec.Struct, frozen=True):
-    """A part of a listing."""
-
-    jobs: list[JobRecord]
-    cursor: str | None
-    """For the next page; None at the end. A page may be short of its limit and still have a cursor: a call looks at no
-    more than 2,000 rows."""
-
-    searched: int
-    """How many jobs were looked at for this page."""
-
-
-class RunRecord(msgspec.Struct, frozen=True):
-    """What a store knows of a run."""
-
-    id: str
-    flow: str
-    created_at: float
-    step: JobRecord
-    """The current step, or, once the run is final, the last one: its state, result and error are the run's."""
-
-    completed_queue: str | None = None
-    """The queue of the latest step that has succeeded."""
-
-
-class RunSearch(msgspec.Struct, frozen=True, kw_only=True):
-    """Which runs to list, the newest first."""
-
-    flow: str | None = None
-    lookup: tuple[str, str] | None = None
-    """Name and value of what they can be found by; with a flow only."""
-
-    state: State | None = None
-    limit: int = 50
-    cursor: str | None = None
-    """Where the page before this one ended; opaque."""
-
-
-class RunPage(msgspec.Struct, frozen=True):
-    """A part of a listing of runs; as `Page`."""
-
-    runs: list[RunRecord]
-    cursor: str | None
-    searched: int
-
-
-class SignalKind(StrEnum):
-    CANCELLED = "cancelled"
-    TAKEN = "taken"
-    COMPLETED = "completed"
-    DELETED = "deleted"
-    DONE = "done"
-    """A job that this store object waits for is final."""
-
-
-class Signal(msgspec.Struct, frozen=True):
-    """A hint that something has happened to a job. May be lost, may come twice: the truth is in the store."""
-
-    kind: SignalKind
-    job_id: str
-
-
-class Change(StrEnum):
-    """What has become of a job that nobody named."""
-
-    ENQUEUED = "enqueued"
-    """It was taken in from an inbox."""
-
-    BROKEN = "broken"
-    """It was taken in, and cannot be read."""
-
-    UNBLOCKED = "unblocked"
-    """The last that it waited for has ended; it is in line, or scheduled. Not of one that comes to exist in this step."""
-
-    FAILED = "failed"
-    """One that it waited for has ended without success, perhaps before it came to exist, or nobody completed it in time."""
-
-    EXPIRED = "expired"
-    OVERDUE = "overdue"
-    """Nobody has completed it in time, and it is in line to hand over to the step for that case."""
-
-
-class Consequence(msgspec.Struct, frozen=True):
-    """What a step did to a job that its caller did not name."""
-
-    change: Change
-    job_id: str
-    task: str
-    queue: str
-
-
-class Layout(msgspec.Struct, frozen=True):
-    """The version of the store's layout: as found (None if the store is still empty), and the newest that this Tenure knows."""
-
-    found: int | None
-    known: int
-
-
-class Health(StrEnum):
-    OK = "ok"
-    WARN = "warn"
-    """It works, and one day it may not."""
-
-    BAD = "bad"
-    """Jobs may be lost, or do not run."""
-
-
-class Fact(msgspec.Struct, frozen=True):
-    """Something that people should know of a store; `tenure doctor` tells it, a worker that starts logs what is not ok."""
-
-    name: str
-    value: str
-    health: Health = Health.OK
-    advice: str = ""
-    """What to do about it, as a sentence; there is one if it is not ok."""
-
-
-class Holding(StrEnum):
-    """What a lease is worth."""
-
-    HELD = "held"
-    """The job runs under this token."""
-
-    SETTLED = "settled"
-    """This very token has settled it, and it has not been leased since."""
-
-    LOST = "lost"
-    """Somebody else has taken, ended or revived it."""
-
-    GONE = "gone"
-    """There is no such job (any more)."""
 
 
 class OwnTransaction(ABC):

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 
 from tenure.job import NewJob
-from tenure.stores.base import STEP, Enqueued
+from tenure.stores.base import STEP
+from tenure.stores.values import Enqueued
 
 __all__ = ["Joiner"]
 

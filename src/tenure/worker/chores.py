@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tenure.checks import seconds
 from tenure.options import WorkerOptions
-from tenure.stores.base import Health
+from tenure.stores.values import Health
 from tenure.worker import recycling
 from tenure.worker.pruner import Pruner
 from tenure.worker.reaper import Reaper

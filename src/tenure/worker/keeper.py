@@ -13,7 +13,8 @@ from typing import NoReturn
 
 from tenure.lease import AbortReason
 from tenure.lifecycle import RELEASE
-from tenure.stores.base import JOBS_SHOWN, UNCHANGED, Pulse, Renewal, Settlement, Store, WorkerInfo
+from tenure.stores.base import Store
+from tenure.stores.values import JOBS_SHOWN, UNCHANGED, Pulse, Renewal, Settlement, WorkerInfo
 from tenure.worker.attempt import Attempt
 from tenure.worker.buffer import Buffer
 from tenure.worker.health import Health, listener, serve

@@ -19,7 +19,8 @@ from tenure.lifecycle import RELEASE, next_step
 from tenure.options import Unset, WorkerOptions
 from tenure.outcome import Interrupted
 from tenure.patterns import serves
-from tenure.stores.base import STEP, Leased, LeaseRequest, Settlement, Verdict, WorkerInfo
+from tenure.stores.base import STEP
+from tenure.stores.values import Leased, LeaseRequest, Settlement, Verdict, WorkerInfo
 from tenure.worker.aftermath import Aftermath
 from tenure.worker.attempt import Attempt
 from tenure.worker.buffer import Buffer

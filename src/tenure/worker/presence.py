@@ -6,7 +6,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from tenure.stores.base import Pulse, Store, WorkerInfo
+from tenure.stores.base import Store
+from tenure.stores.values import Pulse, WorkerInfo
 from tenure.worker.wakeup import Wakeup
 
 __all__ = ["Presence"]

@@ -7,7 +7,8 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 
 from tenure.patterns import covers
-from tenure.stores.base import MISSING_AFTER, Store, WorkerInfo
+from tenure.stores.base import Store
+from tenure.stores.values import MISSING_AFTER, WorkerInfo
 
 __all__ = ["Registry", "silences"]
 

@@ -13,7 +13,8 @@ from tenure.lifecycle import Finish, Transition, next_step
 from tenure.observe.audience import Audience
 from tenure.observe.deriving import ENDS
 from tenure.outcome import Raised
-from tenure.stores.base import LEASE_LOST, OK, STEP, Settlement, Store, Verdict, VerdictKind
+from tenure.stores.base import STEP, Store
+from tenure.stores.values import LEASE_LOST, OK, Settlement, Verdict, VerdictKind
 from tenure.worker.aftermath import Aftermath
 from tenure.worker.attempt import Attempt
 from tenure.worker.failure import error_info

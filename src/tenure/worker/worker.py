@@ -19,7 +19,7 @@ from tenure.events import WorkerStopping
 from tenure.lease import AbortReason
 from tenure.options import WorkerOptions
 from tenure.patterns import checked
-from tenure.stores.base import WorkerInfo
+from tenure.stores.values import WorkerInfo
 from tenure.worker.chores import Chores
 from tenure.worker.farewell import Farewell
 from tenure.worker.identity import Identity

@@ -9,10 +9,10 @@ import pytest
 
 from tenure.lease import new_nonce
 from tenure.options import Retention
-from tenure.stores.base import LeaseRequest
 from tenure.stores.postgres import cleaning
 from tenure.stores.postgres.address import Address
 from tenure.stores.postgres.store import PostgresStore
+from tenure.stores.values import LeaseRequest
 from tenure.testing.conformance.scene import SUCCEED, a_job
 
 from .conftest import MakeStore

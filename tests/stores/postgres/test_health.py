@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tenure.stores.base import Fact, Health
 from tenure.stores.postgres import health
 from tenure.stores.postgres.address import Address
 from tenure.stores.postgres.health import Room
 from tenure.stores.postgres.store import PostgresStore
+from tenure.stores.values import Fact, Health
 from tenure.testing.conformance.scene import a_job
 
 from .conftest import MakeStore

@@ -10,8 +10,8 @@ import pytest
 from tenure.job import State
 from tenure.lease import AbortReason, Lease
 from tenure.lifecycle import RELEASE, Finish
-from tenure.stores.base import UNCHANGED, Renewal
 from tenure.stores.postgres import settling
+from tenure.stores.values import UNCHANGED, Renewal
 from tests.faults.clients import a_job, take
 
 from .conftest import MakeStore

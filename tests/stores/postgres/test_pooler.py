@@ -10,9 +10,9 @@ import pytest
 
 from tenure.job import Writes
 from tenure.lease import new_nonce
-from tenure.stores.base import OK, LeaseRequest
 from tenure.stores.guests import Errand
 from tenure.stores.postgres.store import PostgresStore
+from tenure.stores.values import OK, LeaseRequest
 from tenure.testing.conformance.run_scene import a_start, a_successor
 from tenure.testing.conformance.scene import (
     SUCCEED,

@@ -12,8 +12,8 @@ from tenure.job import State, new_id
 from tenure.lease import AbortReason, Lease
 from tenure.lifecycle import Finish, Transition
 from tenure.options import Retention
-from tenure.stores.base import UNCHANGED, Enqueued, Renewal, VerdictKind
 from tenure.stores.postgres.store import PostgresStore
+from tenure.stores.values import UNCHANGED, Enqueued, Renewal, VerdictKind
 from tenure.testing.conformance.scene import (
     FAIL,
     RETRY,

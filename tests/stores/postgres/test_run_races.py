@@ -12,8 +12,8 @@ from tenure.errors import BlockerNotFound
 from tenure.job import State, Writes, new_id
 from tenure.lease import Lease
 from tenure.lifecycle import Finish
-from tenure.stores.base import RunSearch
 from tenure.stores.postgres.store import PostgresStore
+from tenure.stores.values import RunSearch
 from tenure.testing.conformance.run_scene import a_start, a_successor, hand_over
 from tenure.testing.conformance.scene import (
     FAIL,

@@ -13,10 +13,10 @@ import pytest
 from tenure.errors import LayoutTooNew, StoreError
 from tenure.job import State
 from tenure.options import Retention
-from tenure.stores.base import Layout, Search
 from tenure.stores.postgres import schema
 from tenure.stores.postgres.address import Address
 from tenure.stores.postgres.store import PostgresStore
+from tenure.stores.values import Layout, Search
 from tenure.testing.conformance.scene import SUCCEED, a_job, a_worker, lease_one, settle
 
 from .conftest import MakeStore

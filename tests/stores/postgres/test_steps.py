@@ -12,8 +12,8 @@ from tenure.errors import BlockerNotFound
 from tenure.job import NewJob, State, new_id
 from tenure.lease import Lease
 from tenure.lifecycle import Finish
-from tenure.stores.base import Renewal
 from tenure.stores.postgres.store import PostgresStore
+from tenure.stores.values import Renewal
 from tenure.testing.conformance.scene import (
     FAIL,
     RETRY,

@@ -9,8 +9,9 @@ import asyncpg  # type: ignore[import-untyped]
 import pytest
 
 from tenure.errors import InvalidOption, OutcomeUnknown, StoreUnavailable
-from tenure.stores.base import Holding, OwnTransaction, Renewal
+from tenure.stores.base import OwnTransaction
 from tenure.stores.postgres.store import PostgresStore
+from tenure.stores.values import Holding, Renewal
 from tenure.testing.conformance.scene import SUCCEED, enqueue, lease, lease_one, settle
 
 from .conftest import MakeStore

@@ -6,8 +6,8 @@ import asyncio
 import time
 from typing import Any
 
-from tenure.stores.base import Signal, SignalKind
 from tenure.stores.postgres.store import PostgresStore
+from tenure.stores.values import Signal, SignalKind
 from tenure.testing.conformance.scene import SUCCEED, a_job, lease_one, settle
 from tests.stores.postgres.test_link import end_others
 

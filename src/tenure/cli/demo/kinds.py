@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tenure.job import JobRecord, State
-from tenure.stores.base import QueueInfo
+from tenure.stores.values import QueueInfo
 
 __all__ = ["JOBS", "KINDS", "Kind", "Summary", "finished", "summarize"]
 

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from tenure.cli.demo.kinds import JOBS, KINDS, Summary, finished
 from tenure.cli.display import console, number, state, table, text
-from tenure.stores.base import QueueInfo
+from tenure.stores.values import QueueInfo
 
 __all__ = ["View"]
 

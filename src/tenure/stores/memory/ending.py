@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable
 
 from tenure.job import BlockerPolicy, ErrorInfo, State
 from tenure.lifecycle import blocker_failed, failure_value
-from tenure.stores.base import Change, SignalKind
 from tenure.stores.memory.shelves import Edge, StoredJob
 from tenure.stores.memory.space import Space
+from tenure.stores.values import Change, SignalKind
 
 __all__ = ["delete", "doomed", "drop_unkept", "end", "finish", "follow", "removable", "remove"]
 

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from tenure.errors import BlockerNotFound, MissingAttribute, UniqueConflict
 from tenure.job import NewJob, State, Writes
-from tenure.stores.base import Enqueued
 from tenure.stores.memory.ending import drop_unkept, follow
 from tenure.stores.memory.shelves import Edge, Run, StoredJob
 from tenure.stores.memory.space import Space
+from tenure.stores.values import Enqueued
 
 __all__ = ["Plan", "add", "enqueue", "plan"]
 

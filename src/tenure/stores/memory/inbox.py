@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from tenure.checks import name as checked_name
 from tenure.inbox import read
 from tenure.job import State
-from tenure.stores.base import Change
 from tenure.stores.memory.ending import end
 from tenure.stores.memory.enqueueing import enqueue
 from tenure.stores.memory.space import Space
+from tenure.stores.values import Change
 
 __all__ = ["put_in", "take_in"]
 

@@ -10,10 +10,11 @@ from msgspec.structs import replace
 from tenure.job import AttemptEnd, State
 from tenure.lease import AbortReason, Lease, Token
 from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, after_loss, kept_reason, lost
-from tenure.stores.base import STEP, Change, Leased, LeaseRequest, Reaped, Renewal, SignalKind
+from tenure.stores.base import STEP
 from tenure.stores.memory.ending import end
 from tenure.stores.memory.shelves import Queue, Shelf, StoredJob
 from tenure.stores.memory.space import Space
+from tenure.stores.values import Change, Leased, LeaseRequest, Reaped, Renewal, SignalKind
 
 __all__ = ["lease", "reap", "renew", "retire"]
 

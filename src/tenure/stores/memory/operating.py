@@ -10,11 +10,11 @@ from tenure.errors import BlockerNotFound, HasDependents, MissingAttribute, Uniq
 from tenure.job import AttemptEnd, State
 from tenure.lifecycle import Finish
 from tenure.options import Retention
-from tenure.stores.base import NOT_FOUND, OK, SignalKind, Verdict, refused
 from tenure.stores.memory import ending
 from tenure.stores.memory.settling import carry_out, planned_for, refusal_of
 from tenure.stores.memory.shelves import Queue, Shelf, StoredJob
 from tenure.stores.memory.space import Space
+from tenure.stores.values import NOT_FOUND, OK, SignalKind, Verdict, refused
 
 __all__ = ["cancel", "complete", "delete", "forget", "pause", "prune", "purge", "resume", "retry", "trigger", "turn"]
 

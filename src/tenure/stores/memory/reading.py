@@ -8,10 +8,10 @@ from itertools import islice
 import msgspec
 
 from tenure.job import JobRecord, State
-from tenure.stores.base import Page, QueueInfo, RunPage, RunRecord, RunSearch, Search, Signal, Totals, WorkerInfo
 from tenure.stores.memory.shelves import Run, StoredJob
 from tenure.stores.memory.space import Space
 from tenure.stores.memory.wakeup import Mailbox
+from tenure.stores.values import Page, QueueInfo, RunPage, RunRecord, RunSearch, Search, Signal, Totals, WorkerInfo
 
 __all__ = ["attributes", "blockers", "get", "queues", "run", "runs", "search", "steps", "wait", "workers"]
 

@@ -11,7 +11,7 @@ from itertools import islice, takewhile
 
 from tenure.job import AttemptRecord, ErrorInfo, JobRecord, NewJob, Progress, State, Writes
 from tenure.lease import Token
-from tenure.stores.base import QueueInfo, Totals
+from tenure.stores.values import QueueInfo, Totals
 
 __all__ = ["Edge", "Queue", "Run", "Shelf", "StoredJob"]
 

@@ -12,9 +12,9 @@ from itertools import count
 
 from tenure.clock import Clock, SystemClock
 from tenure.job import HISTORY, AttemptEnd, AttemptRecord, ErrorInfo, JobRecord, State, in_brief
-from tenure.stores.base import Change, Consequence, Signal, SignalKind, WorkerInfo
 from tenure.stores.memory.shelves import Edge, Queue, Run, StoredJob
 from tenure.stores.memory.wakeup import IdleCaller, Mailbox
+from tenure.stores.values import Change, Consequence, Signal, SignalKind, WorkerInfo
 
 __all__ = ["LOCK", "RegisteredWorker", "Space"]
 

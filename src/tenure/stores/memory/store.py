@@ -15,8 +15,11 @@ from tenure.job import JobRecord, NewJob
 from tenure.lease import AbortReason
 from tenure.lifecycle import Finish
 from tenure.options import Retention
-from tenure.stores.base import (
-    STEP,
+from tenure.stores.base import STEP, Store
+from tenure.stores.memory import enqueueing, inbox, leasing, operating, reading, settling
+from tenure.stores.memory.space import LOCK, RegisteredWorker, Space
+from tenure.stores.memory.wakeup import IdleCaller, Mailbox
+from tenure.stores.values import (
     Enqueued,
     Fact,
     Layout,
@@ -33,13 +36,9 @@ from tenure.stores.base import (
     Search,
     Settlement,
     Signal,
-    Store,
     Verdict,
     WorkerInfo,
 )
-from tenure.stores.memory import enqueueing, inbox, leasing, operating, reading, settling
-from tenure.stores.memory.space import LOCK, RegisteredWorker, Space
-from tenure.stores.memory.wakeup import IdleCaller, Mailbox
 
 __all__ = ["MemoryStore"]
 

@@ -12,10 +12,10 @@ import msgspec
 
 from tenure.errors import InvalidOption
 from tenure.job import NewJob
-from tenure.stores.base import Enqueued, Settlement, Verdict
 from tenure.stores.guests import Query
 from tenure.stores.postgres import settling
 from tenure.stores.postgres.records import check_starts, dumps, enqueued, is_special, new_fields
+from tenure.stores.values import Enqueued, Settlement, Verdict
 
 __all__ = ["Errands"]
 

@@ -6,9 +6,9 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tenure.stores.base import Fact, Health
 from tenure.stores.postgres import schema
 from tenure.stores.postgres.link import Link
+from tenure.stores.values import Fact, Health
 
 __all__ = ["examine"]
 

@@ -9,8 +9,8 @@ import msgspec
 
 from tenure.errors import InvalidOption
 from tenure.job import State
-from tenure.stores.base import Page, Pulse, QueueInfo, WorkerInfo
 from tenure.stores.postgres.records import dumps, record, totals
+from tenure.stores.values import Page, Pulse, QueueInfo, WorkerInfo
 
 __all__ = ["GET", "SEARCH", "WATCH", "page", "place", "queue_info", "worker_info"]
 

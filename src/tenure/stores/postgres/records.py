@@ -17,7 +17,7 @@ from tenure.errors import MissingAttribute
 from tenure.job import AttemptEnd, AttemptRecord, ErrorInfo, JobRecord, NewJob, Progress, State, Writes
 from tenure.lease import Lease, Token
 from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, blocker_failed, failure_value, lost
-from tenure.stores.base import Enqueued, LeaseRequest, Totals
+from tenure.stores.values import Enqueued, LeaseRequest, Totals
 
 __all__ = [
     "are_alike",

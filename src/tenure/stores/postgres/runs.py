@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tenure.errors import InvalidOption
-from tenure.stores.base import Page, RunPage, RunRecord
 from tenure.stores.postgres.records import record
+from tenure.stores.values import Page, RunPage, RunRecord
 
 __all__ = ["RUN", "RUNS", "STEPS", "number", "run_page", "run_record", "steps_page"]
 

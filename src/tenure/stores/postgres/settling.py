@@ -10,8 +10,8 @@ import msgspec
 from tenure.errors import BlockerNotFound, MissingAttribute, UniqueConflict
 from tenure.job import NewJob, State, Writes
 from tenure.lifecycle import Finish, Park, Requeue
-from tenure.stores.base import LEASE_LOST, NOT_FOUND, OK, Settlement, Verdict, refused
 from tenure.stores.postgres.records import are_alike, dumps, is_special, new_fields, stored, text_of, written
+from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, Settlement, Verdict, refused
 
 __all__ = ["AGAIN", "LOST", "completed", "ending", "in_words", "operated", "refusal", "values", "verdicts"]
 

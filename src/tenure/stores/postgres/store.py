@@ -21,35 +21,7 @@ from tenure.job import JobRecord, NewJob, State
 from tenure.lease import AbortReason, Lease
 from tenure.lifecycle import Finish, kept_reason
 from tenure.options import Retention
-from tenure.stores.base import (
-    STEP,
-    UNCHANGED,
-    Change,
-    Consequence,
-    Enqueued,
-    Fact,
-    Holding,
-    Layout,
-    Leased,
-    LeaseRequest,
-    OwnTransaction,
-    Page,
-    Pulse,
-    QueueInfo,
-    Reaped,
-    Renewal,
-    RunPage,
-    RunRecord,
-    RunSearch,
-    Search,
-    Settlement,
-    Signal,
-    SignalKind,
-    Store,
-    Unchanged,
-    Verdict,
-    WorkerInfo,
-)
+from tenure.stores.base import STEP, OwnTransaction, Store
 from tenure.stores.guests import Errand
 from tenure.stores.joining import Joiner
 from tenure.stores.postgres import health, reading, runs, schema, settling, single
@@ -74,6 +46,32 @@ from tenure.stores.postgres.records import (
 )
 from tenure.stores.postgres.transaction import JobsTransaction
 from tenure.stores.postgres.wakeup import WORK, Wakeup
+from tenure.stores.values import (
+    UNCHANGED,
+    Change,
+    Consequence,
+    Enqueued,
+    Fact,
+    Holding,
+    Layout,
+    Leased,
+    LeaseRequest,
+    Page,
+    Pulse,
+    QueueInfo,
+    Reaped,
+    Renewal,
+    RunPage,
+    RunRecord,
+    RunSearch,
+    Search,
+    Settlement,
+    Signal,
+    SignalKind,
+    Unchanged,
+    Verdict,
+    WorkerInfo,
+)
 
 __all__ = ["PostgresStore"]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from tenure.errors import BlockerNotFound, InvalidOption, MissingAttribute, UniqueConflict
 from tenure.job import NewJob, State
-from tenure.stores.base import Enqueued
 from tenure.stores.redis.records import STATES, id_of
 from tenure.stores.redis.words import Word, new_words
+from tenure.stores.values import Enqueued
 
 __all__ = ["answers", "refusal", "words"]
 

@@ -6,8 +6,8 @@ import time
 from collections.abc import Mapping
 
 from tenure.errors import StoreError
-from tenure.stores.base import Fact, Health
 from tenure.stores.redis.link import Link
+from tenure.stores.values import Fact, Health
 
 __all__ = ["examine", "facts"]
 

@@ -9,7 +9,9 @@ import msgspec
 
 from tenure.errors import InvalidOption
 from tenure.job import State
-from tenure.stores.base import (
+from tenure.stores.redis.records import NUMBERS, described, id_of, ref_of
+from tenure.stores.redis.words import Word
+from tenure.stores.values import (
     Change,
     Consequence,
     Page,
@@ -24,8 +26,6 @@ from tenure.stores.base import (
     Totals,
     WorkerInfo,
 )
-from tenure.stores.redis.records import NUMBERS, described, id_of, ref_of
-from tenure.stores.redis.words import Word
 
 __all__ = [
     "answer",

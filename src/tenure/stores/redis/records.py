@@ -29,7 +29,7 @@ import msgspec
 from tenure.job import AttemptEnd, AttemptRecord, BlockerPolicy, ErrorInfo, JobRecord, Progress, State
 from tenure.lease import Lease, Token
 from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, blocker_failed, failure_value, lost
-from tenure.stores.base import LeaseRequest
+from tenure.stores.values import LeaseRequest
 
 __all__ = [
     "NUMBERS",

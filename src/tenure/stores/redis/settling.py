@@ -9,10 +9,10 @@ from typing import Any
 from tenure.errors import MissingAttribute
 from tenure.job import State
 from tenure.lifecycle import Finish
-from tenure.stores.base import LEASE_LOST, NOT_FOUND, OK, Settlement, Verdict, refused
 from tenure.stores.redis.enqueueing import refusal
 from tenure.stores.redis.records import STATES, id_of, ref_of
 from tenure.stores.redis.words import Word, ref_of_lease, step_words, token_word
+from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, Settlement, Verdict, refused
 
 __all__ = ["completed", "completion_words", "operated", "verdicts", "words"]
 

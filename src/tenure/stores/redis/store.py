@@ -19,8 +19,17 @@ from tenure.lease import AbortReason
 from tenure.lifecycle import Finish, kept_reason
 from tenure.options import Retention
 from tenure.patterns import expand, has_patterns
-from tenure.stores.base import (
-    STEP,
+from tenure.stores.base import STEP, Store
+from tenure.stores.joining import Joiner
+from tenure.stores.redis import enqueueing, health, noting, reading, settling
+from tenure.stores.redis.address import Address
+from tenure.stores.redis.ear import Ear
+from tenure.stores.redis.keys import Keys
+from tenure.stores.redis.link import Link
+from tenure.stores.redis.records import described, error_word, id_of, leased, ref_of, whole
+from tenure.stores.redis.scripts import scripts
+from tenure.stores.redis.words import Word, new_words, nonce_word, token_word
+from tenure.stores.values import (
     Enqueued,
     Fact,
     Layout,
@@ -37,19 +46,9 @@ from tenure.stores.base import (
     Search,
     Settlement,
     Signal,
-    Store,
     Verdict,
     WorkerInfo,
 )
-from tenure.stores.joining import Joiner
-from tenure.stores.redis import enqueueing, health, noting, reading, settling
-from tenure.stores.redis.address import Address
-from tenure.stores.redis.ear import Ear
-from tenure.stores.redis.keys import Keys
-from tenure.stores.redis.link import Link
-from tenure.stores.redis.records import described, error_word, id_of, leased, ref_of, whole
-from tenure.stores.redis.scripts import scripts
-from tenure.stores.redis.words import Word, new_words, nonce_word, token_word
 
 __all__ = ["RedisStore"]
 

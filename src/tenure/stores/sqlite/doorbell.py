@@ -24,8 +24,8 @@ from pathlib import Path
 import msgspec
 
 from tenure.patterns import serves
-from tenure.stores.base import Signal
 from tenure.stores.sqlite.transaction import Transaction
+from tenure.stores.values import Signal
 
 __all__ = ["Delivery", "Doorbell", "Doorbells"]
 

@@ -7,9 +7,9 @@ from collections.abc import Collection, Sequence
 
 from tenure.job import BlockerPolicy, ErrorInfo, State
 from tenure.lifecycle import blocker_failed, failure_value
-from tenure.stores.base import Change, SignalKind
 from tenure.stores.sqlite.rows import Facts, dumps, error_of, facts, whole
 from tenure.stores.sqlite.transaction import Transaction
+from tenure.stores.values import Change, SignalKind
 
 __all__ = [
     "HANDED_OVER",

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from tenure.errors import BlockerNotFound, PayloadError, UniqueConflict
 from tenure.job import NewJob, State
-from tenure.stores.base import Enqueued
 from tenure.stores.sqlite import runs
 from tenure.stores.sqlite.bulk import Bulk
 from tenure.stores.sqlite.ending import drop_unkept, follow, over
 from tenure.stores.sqlite.rows import Facts, dumps, error_of, meant
 from tenure.stores.sqlite.transaction import NotPlain, Row, Transaction
+from tenure.stores.values import Enqueued
 
 __all__ = ["enqueue"]
 

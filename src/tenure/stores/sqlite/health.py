@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from time import perf_counter
 
-from tenure.stores.base import Fact, Health
 from tenure.stores.sqlite import schema
 from tenure.stores.sqlite.doorbell import Doorbells
 from tenure.stores.sqlite.engine import Engine
 from tenure.stores.sqlite.library import Library
+from tenure.stores.values import Fact, Health
 
 __all__ = ["facts", "file_system"]
 

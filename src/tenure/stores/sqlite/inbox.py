@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from tenure.inbox import read
 from tenure.job import ErrorInfo, NewJob, State
-from tenure.stores.base import Change
 from tenure.stores.sqlite.ending import end
 from tenure.stores.sqlite.enqueueing import enqueue
 from tenure.stores.sqlite.rows import dumps, facts
 from tenure.stores.sqlite.transaction import Transaction
+from tenure.stores.values import Change
 
 __all__ = ["take_in"]
 

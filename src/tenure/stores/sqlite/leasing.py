@@ -11,11 +11,11 @@ import msgspec
 from tenure.job import AttemptEnd, ErrorInfo, JobRecord, State
 from tenure.lease import AbortReason, Lease, Token
 from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, after_loss, kept_reason, lost
-from tenure.stores.base import Change, Leased, LeaseRequest, Reaped, Renewal, SignalKind
 from tenure.stores.sqlite.attempts import remember
 from tenure.stores.sqlite.ending import end
 from tenure.stores.sqlite.rows import Facts, dumps, facts, loads
 from tenure.stores.sqlite.transaction import Transaction
+from tenure.stores.values import Change, Leased, LeaseRequest, Reaped, Renewal, SignalKind
 
 __all__ = ["lease", "reap", "renew", "retire"]
 

@@ -11,12 +11,12 @@ from tenure.errors import HasDependents
 from tenure.job import AttemptEnd, State
 from tenure.lifecycle import Finish
 from tenure.options import Retention
-from tenure.stores.base import NOT_FOUND, OK, SignalKind, Verdict, refused
 from tenure.stores.sqlite import ending, settling
 from tenure.stores.sqlite.attempts import remember
 from tenure.stores.sqlite.ending import end
 from tenure.stores.sqlite.rows import Facts, dumps, facts, meant, whole
 from tenure.stores.sqlite.transaction import Transaction
+from tenure.stores.values import NOT_FOUND, OK, SignalKind, Verdict, refused
 
 __all__ = ["cancel", "complete", "delete", "forget", "pause", "prune", "purge", "resume", "retry", "trigger", "turn"]
 

@@ -11,10 +11,10 @@ import msgspec
 
 from tenure.errors import InvalidOption
 from tenure.job import JobRecord, State
-from tenure.stores.base import Page, Pulse, QueueInfo, Search, WorkerInfo
 from tenure.stores.sqlite.attempts import histories
 from tenure.stores.sqlite.rows import RECORD_COLUMNS, dumps, loads, records, totals
 from tenure.stores.sqlite.transaction import Row, Transaction
+from tenure.stores.values import Page, Pulse, QueueInfo, Search, WorkerInfo
 
 __all__ = ["blockers", "get", "queues", "search", "wait", "workers"]
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tenure.job import ErrorInfo, JobRecord, Progress, State
-from tenure.stores.base import Totals
 from tenure.stores.sqlite.transaction import Row, Transaction
+from tenure.stores.values import Totals
 
 __all__ = [
     "RECORD_COLUMNS",

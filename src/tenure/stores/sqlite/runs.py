@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from tenure.errors import InvalidOption, MissingAttribute
 from tenure.job import JobRecord, NewJob, State, Writes
-from tenure.stores.base import Page, RunPage, RunRecord, RunSearch
 from tenure.stores.sqlite.bulk import Bulk
 from tenure.stores.sqlite.rows import RECORD_COLUMNS, dumps, records
 from tenure.stores.sqlite.transaction import Row, Transaction
+from tenure.stores.values import Page, RunPage, RunRecord, RunSearch
 
 __all__ = ["attributes", "require", "run", "runs", "steps", "write"]
 

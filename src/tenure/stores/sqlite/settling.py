@@ -11,13 +11,13 @@ from tenure.errors import BlockerNotFound, MissingAttribute, TenureError, Unique
 from tenure.job import AttemptEnd, NewJob, State
 from tenure.lease import Lease
 from tenure.lifecycle import RELEASE, Finish, Park, Requeue, Transition
-from tenure.stores.base import LEASE_LOST, NOT_FOUND, OK, Holding, Settlement, SignalKind, Verdict, refused
 from tenure.stores.sqlite import runs
 from tenure.stores.sqlite.attempts import Ended, remember
 from tenure.stores.sqlite.ending import close_for_all, conclude, drop_unkept
 from tenure.stores.sqlite.enqueueing import enqueue
 from tenure.stores.sqlite.rows import Facts, dumps, facts
 from tenure.stores.sqlite.transaction import NotPlain, Transaction
+from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, Holding, Settlement, SignalKind, Verdict, refused
 
 __all__ = ["complete", "holding", "settle", "settle_held"]
 

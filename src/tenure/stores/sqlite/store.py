@@ -18,8 +18,20 @@ from tenure.lease import AbortReason, Lease
 from tenure.lifecycle import Finish
 from tenure.options import Retention
 from tenure.patterns import serves
-from tenure.stores.base import (
-    STEP,
+from tenure.stores.base import STEP, Store
+from tenure.stores.guests import Script
+from tenure.stores.sqlite import enqueueing, health, inbox, leasing, operating, reading, runs, schema, settling
+from tenure.stores.sqlite.connection import connect
+from tenure.stores.sqlite.doorbell import Doorbell
+from tenure.stores.sqlite.engine import Engine
+from tenure.stores.sqlite.errands import errand
+from tenure.stores.sqlite.library import Connection, Library
+from tenure.stores.sqlite.own import LiteTransaction, refuse_inside
+from tenure.stores.sqlite.queries import sql
+from tenure.stores.sqlite.rows import dumps
+from tenure.stores.sqlite.transaction import Transaction
+from tenure.stores.sqlite.watching import Publisher, Watcher
+from tenure.stores.values import (
     Enqueued,
     Fact,
     Holding,
@@ -37,22 +49,9 @@ from tenure.stores.base import (
     Search,
     Settlement,
     Signal,
-    Store,
     Verdict,
     WorkerInfo,
 )
-from tenure.stores.guests import Script
-from tenure.stores.sqlite import enqueueing, health, inbox, leasing, operating, reading, runs, schema, settling
-from tenure.stores.sqlite.connection import connect
-from tenure.stores.sqlite.doorbell import Doorbell
-from tenure.stores.sqlite.engine import Engine
-from tenure.stores.sqlite.errands import errand
-from tenure.stores.sqlite.library import Connection, Library
-from tenure.stores.sqlite.own import LiteTransaction, refuse_inside
-from tenure.stores.sqlite.queries import sql
-from tenure.stores.sqlite.rows import dumps
-from tenure.stores.sqlite.transaction import Transaction
-from tenure.stores.sqlite.watching import Publisher, Watcher
 
 __all__ = ["SqliteStore"]
 

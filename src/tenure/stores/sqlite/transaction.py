@@ -13,9 +13,9 @@ import msgspec
 
 from tenure.clock import Clock
 from tenure.errors import TenureError
-from tenure.stores.base import Change, Consequence, Signal, SignalKind
 from tenure.stores.guests.guest import LiteConnection
 from tenure.stores.sqlite.queries import sql
+from tenure.stores.values import Change, Consequence, Signal, SignalKind
 
 __all__ = ["NotPlain", "Row", "Transaction"]
 

@@ -11,7 +11,8 @@ from tenure.errors import BlockerNotFound
 from tenure.job import BlockerPolicy, State
 from tenure.lease import Lease
 from tenure.lifecycle import Finish, Park
-from tenure.stores.base import OK, Enqueued, Store, VerdictKind
+from tenure.stores.base import Store
+from tenure.stores.values import OK, Enqueued, VerdictKind
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
     BOOM,

@@ -8,7 +8,8 @@ import pytest
 
 from tenure.errors import BlockerNotFound, UniqueConflict
 from tenure.job import State
-from tenure.stores.base import Enqueued, Store
+from tenure.stores.base import Store
+from tenure.stores.values import Enqueued
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
     RETRY,

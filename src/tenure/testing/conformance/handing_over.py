@@ -8,7 +8,8 @@ import pytest
 
 from tenure.job import State, Writes
 from tenure.lifecycle import Park
-from tenure.stores.base import NOT_FOUND, OK, SignalKind, Store, VerdictKind
+from tenure.stores.base import Store
+from tenure.stores.values import NOT_FOUND, OK, SignalKind, VerdictKind
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.run_scene import (
     a_run,
@@ -127,7 +128,7 @@ class HandingOver:
 
     async def test_settle_and_lease_gives_the_very_successor(self, store: Store) -> None:
         from tenure.lease import new_nonce
-        from tenure.stores.base import LeaseRequest
+        from tenure.stores.values import LeaseRequest
 
         run_id = await start(store)
         leased = await lease_one(store)

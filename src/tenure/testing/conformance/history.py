@@ -6,7 +6,8 @@ import pytest
 
 from tenure.job import HISTORY, AttemptEnd, AttemptRecord, ErrorInfo, State, attempts_of
 from tenure.lifecycle import Finish, Park, Requeue
-from tenure.stores.base import OK, Store
+from tenure.stores.base import Store
+from tenure.stores.values import OK
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
     BOOM,

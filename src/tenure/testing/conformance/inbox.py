@@ -11,7 +11,8 @@ import pytest
 
 from tenure.job import State
 from tenure.lease import new_nonce
-from tenure.stores.base import Health, LeaseRequest, Store
+from tenure.stores.base import Store
+from tenure.stores.values import Health, LeaseRequest
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
     SUCCEED,

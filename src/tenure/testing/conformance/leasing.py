@@ -9,7 +9,8 @@ import pytest
 from tenure.job import JobRecord, State
 from tenure.lease import Token, new_nonce
 from tenure.lifecycle import Requeue
-from tenure.stores.base import STEP, LeaseRequest, Store
+from tenure.stores.base import STEP, Store
+from tenure.stores.values import LeaseRequest
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
     FAIL,

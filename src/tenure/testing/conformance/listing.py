@@ -6,7 +6,8 @@ import pytest
 
 from tenure.job import State
 from tenure.lifecycle import Finish, Requeue
-from tenure.stores.base import QueueInfo, Search, Store
+from tenure.stores.base import Store
+from tenure.stores.values import QueueInfo, Search
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
     BOOM,

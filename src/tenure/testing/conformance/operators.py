@@ -11,7 +11,8 @@ from tenure.errors import HasDependents
 from tenure.job import BlockerPolicy, State
 from tenure.lease import Lease
 from tenure.lifecycle import Finish, Park, Requeue
-from tenure.stores.base import NOT_FOUND, OK, Store, VerdictKind
+from tenure.stores.base import Store
+from tenure.stores.values import NOT_FOUND, OK, VerdictKind
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
     BOOM,

@@ -9,7 +9,8 @@ import pytest
 from tenure.job import Progress, State
 from tenure.lease import AbortReason, Lease
 from tenure.lifecycle import Park, Transition, lost
-from tenure.stores.base import LEASE_LOST, OK, Pulse, Reaped, Renewal, Store
+from tenure.stores.base import Store
+from tenure.stores.values import LEASE_LOST, OK, Pulse, Reaped, Renewal
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
     FAIL,

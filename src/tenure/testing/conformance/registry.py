@@ -6,7 +6,8 @@ import asyncio
 
 from tenure.job import State
 from tenure.options import Retention
-from tenure.stores.base import Pulse, Store, Totals
+from tenure.stores.base import Store
+from tenure.stores.values import Pulse, Totals
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
     FAIL,

@@ -7,7 +7,8 @@ import pytest
 from tenure.job import BlockerPolicy, State
 from tenure.lifecycle import Finish
 from tenure.options import Retention
-from tenure.stores.base import NOT_FOUND, OK, Store
+from tenure.stores.base import Store
+from tenure.stores.values import NOT_FOUND, OK
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
     BOOM,

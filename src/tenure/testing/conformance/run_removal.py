@@ -7,7 +7,8 @@ import pytest
 from tenure.errors import HasDependents
 from tenure.job import State
 from tenure.options import Retention
-from tenure.stores.base import Store, VerdictKind
+from tenure.stores.base import Store
+from tenure.stores.values import VerdictKind
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.run_scene import (
     a_run,

@@ -7,7 +7,8 @@ from typing import Any
 from tenure.job import JobRecord, NewJob, RunStep, Writes, new_id
 from tenure.lease import Lease
 from tenure.lifecycle import Finish
-from tenure.stores.base import OK, RunRecord, RunSearch, Store
+from tenure.stores.base import Store
+from tenure.stores.values import OK, RunRecord, RunSearch
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import a_job, enqueue, lease_one, settle, success
 

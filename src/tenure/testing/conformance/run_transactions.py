@@ -9,7 +9,8 @@ import pytest
 from tenure.job import NewJob, State, Writes
 from tenure.lease import Lease
 from tenure.lifecycle import Finish
-from tenure.stores.base import OK, Holding, OwnTransaction, RunSearch, Store, Verdict, VerdictKind
+from tenure.stores.base import OwnTransaction, Store
+from tenure.stores.values import OK, Holding, RunSearch, Verdict, VerdictKind
 from tenure.testing.conformance.run_scene import a_start, a_successor
 from tenure.testing.conformance.scene import (
     SUCCEED,

@@ -8,7 +8,8 @@ import pytest
 
 from tenure.errors import BlockerNotFound, UniqueConflict
 from tenure.job import BlockerPolicy, State
-from tenure.stores.base import OK, SignalKind, Store, VerdictKind
+from tenure.stores.base import Store
+from tenure.stores.values import OK, SignalKind, VerdictKind
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.run_scene import (
     a_run,

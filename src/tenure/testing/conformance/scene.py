@@ -8,7 +8,8 @@ from typing import Any
 from tenure.job import ErrorInfo, JobRecord, NewJob, State, new_id
 from tenure.lease import Lease, new_nonce
 from tenure.lifecycle import Finish, Requeue, Transition
-from tenure.stores.base import Leased, LeaseRequest, QueueInfo, Search, Store, Verdict, WorkerInfo
+from tenure.stores.base import Store
+from tenure.stores.values import Leased, LeaseRequest, QueueInfo, Search, Verdict, WorkerInfo
 from tenure.testing.clock import ManualClock
 
 __all__ = [

@@ -7,7 +7,8 @@ import pytest
 from tenure.job import ErrorInfo, NewJob, State
 from tenure.lease import Lease, Token
 from tenure.lifecycle import Finish, Park, Requeue, Transition
-from tenure.stores.base import LEASE_LOST, NOT_FOUND, OK, Renewal, Store, VerdictKind
+from tenure.stores.base import Store
+from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, Renewal, VerdictKind
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
     BOOM,

@@ -10,7 +10,8 @@ import pytest
 from tenure.job import BlockerPolicy, RunStep, State, new_id
 from tenure.lease import new_nonce
 from tenure.lifecycle import Park
-from tenure.stores.base import NOTE, OK, Change, Consequence, LeaseRequest, Store
+from tenure.stores.base import NOTE, Store
+from tenure.stores.values import OK, Change, Consequence, LeaseRequest
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
     FAIL,

@@ -10,16 +10,8 @@ from tenure.errors import TenureError, UniqueConflict
 from tenure.job import State
 from tenure.lease import Lease, Token
 from tenure.lifecycle import Finish
-from tenure.stores.base import (
-    LEASE_LOST,
-    NOT_FOUND,
-    OK,
-    UNCHANGED,
-    Holding,
-    Renewal,
-    Store,
-    VerdictKind,
-)
+from tenure.stores.base import Store
+from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, UNCHANGED, Holding, Renewal, VerdictKind
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.run_transactions import RunsInTransactions, enqueue_in, settle_in
 from tenure.testing.conformance.scene import (

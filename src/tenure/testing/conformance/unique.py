@@ -10,7 +10,8 @@ from tenure.errors import BlockerNotFound, UniqueConflict
 from tenure.job import State
 from tenure.lifecycle import Finish, Park, Requeue
 from tenure.options import Retention
-from tenure.stores.base import OK, Enqueued, Store, VerdictKind
+from tenure.stores.base import Store
+from tenure.stores.values import OK, Enqueued, VerdictKind
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
     BOOM,

@@ -11,7 +11,8 @@ import pytest
 from tenure.errors import StoreUnavailable
 from tenure.job import State
 from tenure.lifecycle import Finish, Requeue
-from tenure.stores.base import Layout, Signal, SignalKind, Store
+from tenure.stores.base import Store
+from tenure.stores.values import Layout, Signal, SignalKind
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
     FAIL,

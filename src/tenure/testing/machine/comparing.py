@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from tenure.errors import BlockerNotFound, HasDependents, UniqueConflict
-from tenure.stores.base import Change, Consequence, Store
+from tenure.stores.base import Store
+from tenure.stores.values import Change, Consequence
 from tenure.testing.clock import ManualClock
 from tenure.testing.machine.sights import close_view, difference, found, snapshot
 from tenure.testing.machine.wishes import FLOWS, LOOKUP, VALUES

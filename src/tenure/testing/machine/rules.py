@@ -14,7 +14,7 @@ from tenure.job import NewJob, Progress, State, Writes
 from tenure.lease import Lease
 from tenure.lifecycle import Finish, Transition
 from tenure.options import Retention
-from tenure.stores.base import Leased, LeaseRequest, Pulse, Renewal, Settlement, Verdict, WorkerInfo
+from tenure.stores.values import Leased, LeaseRequest, Pulse, Renewal, Settlement, Verdict, WorkerInfo
 from tenure.testing.machine.making import Making
 from tenure.testing.machine.wishes import (
     ENTRY_FIELDS,

@@ -7,7 +7,8 @@ from typing import Any
 
 from tenure.errors import BlockerNotFound, UniqueConflict
 from tenure.job import NewJob, State
-from tenure.stores.base import RunSearch, Search, Store
+from tenure.stores.base import Store
+from tenure.stores.values import RunSearch, Search
 from tenure.testing.machine.wishes import KEYS
 
 __all__ = ["close_view", "difference", "found", "snapshot"]

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tenure.clock import Clock
 from tenure.job import BlockerPolicy, ErrorInfo, NewJob, State
 from tenure.lifecycle import Finish, blocker_failed, failure_value
-from tenure.stores.base import Change
+from tenure.stores.values import Change
 from tenure.testing.model.world import Job, Refusal, Run, World
 
 __all__ = ["Life"]

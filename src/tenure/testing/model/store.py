@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tenure.job import AttemptEnd, NewJob, Progress, State
 from tenure.lease import AbortReason, Lease, Token
 from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, Finish, Park, Requeue, Transition, lost
-from tenure.stores.base import Change, LeaseRequest
+from tenure.stores.values import Change, LeaseRequest
 from tenure.testing.model.life import Life
 from tenure.testing.model.world import Job, Refusal, Worker
 

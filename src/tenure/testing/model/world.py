@@ -10,7 +10,7 @@ from typing import Any
 from tenure.clock import Clock
 from tenure.job import HISTORY, AttemptEnd, AttemptRecord, ErrorInfo, NewJob, Progress, State, Writes
 from tenure.lease import Token
-from tenure.stores.base import Change, Consequence
+from tenure.stores.values import Change, Consequence
 
 __all__ = ["Job", "Refusal", "Run", "Worker", "World"]
 
