@@ -24,10 +24,12 @@ error.
 for those of its queues that are waiting or blocked (up to 1,000 each, the first to expire first), and never hands one out.
 Parking and an operator's retry drop the expiry.
 
-**Suspects.** From its second loss a job is handed out only alone: to a request that says `solo`, with no other lease in
-the same answer, and before every job that is no suspect in any of the queues asked for: workers that hold nothing are rare,
-and a trickle of jobs in a queue before its own would keep it waiting for ever. Of several suspects the first queue's first
-goes first. A request that is not solo passes suspects over and is told that one waits.
+**Suspects.** From its second loss a job is handed out only alone: to a request that says `solo` or names its task as `isolated`,
+with no other lease in the same answer, and before every job that is no suspect in any of the queues asked for: workers that
+hold nothing are rare, and a trickle of jobs in a queue before its own would keep it waiting for ever. Of several suspects
+that a request may have, the first queue's first goes first; those of isolated tasks need be looked for among the first
+`SUSPECTS` of each queue only. A request passes over the suspects that it may not have, and is told that one waits. The lease
+is `solo` either way, though an isolated job has neighbours in its worker: one that takes its worker with it must fail some day.
 
 **Tokens.** A holder's write (settle, renew) carries the token of its lease. Any other token than the current one changes
 nothing. The guard never compares times: a lease that has expired may still be renewed and settled until it is reaped.
@@ -114,6 +116,7 @@ __all__ = [
     "NOT_FOUND",
     "OK",
     "STEP",
+    "SUSPECTS",
     "UNCHANGED",
     "Change",
     "Consequence",
@@ -148,6 +151,9 @@ __all__ = [
 
 STEP = 1000
 """Jobs that one step of a bulk operation handles at most."""
+
+SUSPECTS = 100
+"""Suspects of a queue that a lease looks at, at most, for one of an isolated task."""
 
 MISSING_AFTER = 10.0
 """Seconds of silence after which a worker is missing. That is shown and takes nothing from it: its jobs are judged by their leases."""
@@ -216,7 +222,10 @@ class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The random part of the tokens of this call, never used before."""
 
     solo: bool = False
-    """Whether the caller holds nothing else and can take a suspect."""
+    """Whether the caller holds nothing else and can take any suspect."""
+
+    isolated: tuple[str, ...] = ()
+    """Tasks whose jobs the caller runs in a process of their own each: it can take a suspect of these though it holds others."""
 
 
 class Leased(msgspec.Struct, frozen=True):
@@ -224,7 +233,8 @@ class Leased(msgspec.Struct, frozen=True):
 
     leases: list[Lease]
     suspect_waiting: bool = False
-    """Whether a suspect waits in these queues for somebody who holds nothing else. Never set for a solo request."""
+    """Whether a suspect waits in these queues for somebody who holds nothing else, being none of the `isolated` tasks of the
+    request, whatever was leased. Never set for a solo request."""
 
     due_in: float | None = None
     """When `leases` is empty: seconds until the next scheduled job of these queues is due; None if there is none."""
