@@ -191,6 +191,16 @@ def suspects_are_handed_out_with_others(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(leasing, "_hand_out", hand_out)
 
 
+@mutant("test_a_suspect_of_another_task_still_waits_for_somebody_who_holds_nothing", machine="long")
+def whoever_has_isolated_tasks_gets_any_suspect(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(leasing, "_may_have", lambda request, suspect: request.solo or bool(request.isolated))
+
+
+@mutant("test_who_runs_it_in_a_process_of_its_own_gets_a_suspect_though_he_holds_others", machine="long")
+def isolated_suspects_wait_for_a_worker_that_holds_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(leasing, "_may_have", lambda request, suspect: request.solo)
+
+
 @mutant("test_an_old_token_has_no_say_after_an_operators_retry")
 def a_retry_by_an_operator_begins_a_new_fence(patch: pytest.MonkeyPatch) -> None:
     original = operating._retry

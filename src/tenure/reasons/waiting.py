@@ -174,7 +174,7 @@ class Suspect(Reason, frozen=True):
     @property
     def sentence(self) -> str:
         limit = f" of {self.max_losses}" if self.max_losses else ""
-        return f"its worker was lost {self.losses}{limit} times, so it waits for one that holds nothing else, to run there alone"
+        return f"its worker was lost {self.losses}{limit} times, so it waits for one that holds nothing else, or runs it in a child"
 
     @property
     def advice(self) -> str:

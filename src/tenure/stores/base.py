@@ -24,10 +24,12 @@ error.
 for those of its queues that are waiting or blocked (up to 1,000 each, the first to expire first), and never hands one out.
 Parking and an operator's retry drop the expiry.
 
-**Suspects.** From its second loss a job is handed out only alone: to a request that says `solo`, with no other lease in
-the same answer, and before every job that is no suspect in any of the queues asked for: workers that hold nothing are rare,
-and a trickle of jobs in a queue before its own would keep it waiting for ever. Of several suspects the first queue's first
-goes first. A request that is not solo passes suspects over and is told that one waits.
+**Suspects.** From its second loss a job is handed out only alone: to a request that says `solo` or names its task as `isolated`,
+with no other lease in the same answer, and before every job that is no suspect in any of the queues asked for: workers that
+hold nothing are rare, and a trickle of jobs in a queue before its own would keep it waiting for ever. Of several suspects
+that a request may have, the first queue's first goes first; those of isolated tasks need be looked for among the first
+`SUSPECTS` of each queue only. A request passes over the suspects that it may not have, and is told that one waits. The lease
+is `solo` either way, though an isolated job has neighbours in its worker: one that takes its worker with it must fail some day.
 
 **Tokens.** A holder's write (settle, renew) carries the token of its lease. Any other token than the current one changes
 nothing. The guard never compares times: a lease that has expired may still be renewed and settled until it is reaped.
@@ -126,10 +128,13 @@ from tenure.stores.values import (
     WorkerInfo,
 )
 
-__all__ = ["NOTE", "STEP", "OwnTransaction", "Store"]
+__all__ = ["NOTE", "STEP", "SUSPECTS", "OwnTransaction", "Store"]
 
 STEP = 1000
 """Jobs that one step of a bulk operation handles at most."""
+
+SUSPECTS = 100
+"""Suspects of a queue that a lease looks at, at most, for one of an isolated task."""
 
 NOTE = 2_000
 """Bytes of UTF-8 that a note may have."""

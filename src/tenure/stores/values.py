@@ -111,7 +111,10 @@ class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The random part of the tokens of this call, never used before."""
 
     solo: bool = False
-    """Whether the caller holds nothing else and can take a suspect."""
+    """Whether the caller holds nothing else and can take any suspect."""
+
+    isolated: tuple[str, ...] = ()
+    """Tasks whose jobs the caller runs in a process of their own each: it can take a suspect of these though it holds others."""
 
 
 class Leased(msgspec.Struct, frozen=True):
@@ -119,7 +122,8 @@ class Leased(msgspec.Struct, frozen=True):
 
     leases: list[Lease]
     suspect_waiting: bool = False
-    """Whether a suspect waits in these queues for somebody who holds nothing else. Never set for a solo request."""
+    """Whether a suspect waits in these queues for somebody who holds nothing else, being none of the `isolated` tasks of the
+    request, whatever was leased. Never set for a solo request."""
 
     due_in: float | None = None
     """When `leases` is empty: seconds until the next scheduled job of these queues is due; None if there is none."""

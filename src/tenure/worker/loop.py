@@ -78,6 +78,7 @@ class Loop:
         self._options = options
         self._settings = settings
         self._isolation = isolation
+        self._isolated = isolation.tasks
         self._recycling = recycling
         self.stem = stem
         self._on_limit = on_limit
@@ -299,9 +300,13 @@ class Loop:
         worker_id, queues = self.keeper.worker_id, self.queues.names
         if not room or not queues or worker_id is None:
             return None
+        solo = self._holds_nothing
+        # Never ahead of a free slot: a suspect that has not even started when the worker dies must not be blamed.
+        has_slot = self._slots.busy + len(self._buffer) < self._options.concurrency
         return LeaseRequest(
-            queues=queues, limit=room, worker=worker_id, ttl=self._lease, nonce=new_nonce(), solo=self._holds_nothing
-        )
+            queues=queues, limit=room, worker=worker_id, ttl=self._lease, nonce=new_nonce(), solo=solo,
+            isolated=self._isolated if has_slot and not solo else (),
+        )  # fmt: skip
 
     async def _exchange(self, ended: Sequence[Ended], request: LeaseRequest | None) -> tuple[Sequence[Verdict], Leased]:
         """Settle, lease, or both at once."""
@@ -333,14 +338,15 @@ class Loop:
             attempts = self._released(attempts, self._unserved)
         if attempts:
             self._worked = True
-            self._alone = attempts[0].lease.solo
+            self._alone = attempts[0].lease.solo and not attempts[0].settings.isolated
             self.keeper.hold(attempts)
             self._slots.wake()
 
     async def _rest(self, leased: Leased, room: int) -> float:
         """Seconds until the store is worth asking again although nothing happens."""
         poll = self._poll * random.uniform(0.9, 1.1)  # noqa: S311
-        if len(leased.leases) >= room:
+        # A suspect comes alone, and if it is in a child by now others may run beside it.
+        if len(leased.leases) >= room or (leased.leases and leased.leases[0].solo):
             self._bell.disarm()
             return 0.0 if room else poll
         # A ring that the known queues do not explain may come from a new one.

@@ -16,8 +16,8 @@ SPARED = 4.0
 class Clearing:
     """Decides when to let the slots run empty. Knows no clock: it is handed the time.
 
-    A suspect is handed out only to a worker that holds nothing, and a busy one never does: it has to stop taking jobs for
-    a while. The harm is bounded: it gives a clearing no more than about a fifth of its time, at times that differ from
+    A suspect that is not isolated is handed out only to a worker that holds nothing, and a busy one never does: it has to stop
+    taking jobs for a while. The harm is bounded: it gives a clearing no more than about a fifth of its time, at times that differ from
     worker to worker, and doubles the length from one try to the next, so that sooner or later even an hour's jobs have
     ended within one.
     """

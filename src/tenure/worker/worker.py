@@ -149,7 +149,7 @@ class Worker:
         self._until_empty = until_empty
         try:
             with Caught() as caught:
-                if self._isolation.needed:
+                if self._isolation.tasks:
                     self._isolation.fork_template()
                 with (
                     Watchdog(caught, self.options, self) as watchdog,

@@ -41,7 +41,10 @@ async def walked(sql: Any) -> int:
     """Lease ten jobs; how many places in line were looked at."""
     async with sql.transaction():
         before: int = await sql.fetchval(LOOKED_AT)
-        assert len(await sql.fetch("SELECT * FROM lease(NULL, '{q}', 10, 'w', 30, $1, false)", new_nonce())) == 11
+        assert (
+            len(await sql.fetch("SELECT * FROM lease_jobs(NULL, '{q}', 10, 'w', 30, $1, false, NULL)", new_nonce()))
+            == 11
+        )
         after: int = await sql.fetchval(LOOKED_AT)
     return after - before
 

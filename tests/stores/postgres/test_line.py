@@ -12,6 +12,7 @@ from tenure.lease import AbortReason, Lease
 from tenure.lifecycle import RELEASE, Finish
 from tenure.stores.postgres import settling
 from tenure.stores.values import UNCHANGED, Renewal
+from tenure.testing.conformance.scene import ask, record
 from tests.faults.clients import a_job, take
 
 from .conftest import MakeStore
@@ -41,6 +42,22 @@ async def test_a_job_that_was_given_back_while_it_was_renewed_is_not_passed_over
         assert await renew(sql, [lease]) == ["waiting"]
 
         assert [lease.job.id for lease in await take(store)] == [first.id]
+
+
+@pytest.mark.parametrize("how", [{"solo": True}, {"isolated": ("task",)}])
+async def test_who_is_too_late_for_a_suspect_gets_what_is_in_line(
+    make_store: MakeStore, sql: Any, how: dict[str, Any]
+) -> None:  # F6
+    store = make_store()
+    suspect, other = await store.enqueue([a_job(), a_job()])
+    await sql.execute("UPDATE live SET losses = 2, suspect = true WHERE seq = 1")
+    async with sql.transaction():
+        await sql.fetch("SELECT * FROM lease_jobs(NULL, '{q}', 1, 'quicker', 30, 1, true, NULL)")
+
+        leased = await ask(store, limit=2, **how)
+
+    assert [(lease.job.id, lease.solo) for lease in leased.leases] == [(other.id, False)]
+    assert (await record(store, suspect.id)).worker == "quicker"
 
 
 async def test_what_a_reaper_is_about_to_take_is_not_renewed(make_store: MakeStore, sql: Any) -> None:  # I4, F8

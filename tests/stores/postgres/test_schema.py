@@ -97,7 +97,7 @@ async def test_the_printed_migration_is_the_layout(make_store: MakeStore, sql: A
     assert await store.migration() == ""
 
 
-@pytest.mark.parametrize("layout", [1, 2, 3])
+@pytest.mark.parametrize("layout", [1, 2, 3, 4])
 async def test_jobs_of_the_layouts_before_are_there_after_the_migration(
     make_store: MakeStore, sql: Any, postgres_url: str, layout: int
 ) -> None:
@@ -135,7 +135,7 @@ INSERT INTO tallies (queue, what, number) VALUES ('q', 'waiting', 1), ('q', 'blo
 
 
 async def test_programs_of_the_layouts_before_go_on(make_store: MakeStore, sql: Any) -> None:
-    """By what those of layouts 1 and 2 ask of the schema and this version does not: `git log` has the rest."""
+    """By what those of layouts 1 to 4 ask of the schema and this version does not: `git log` has the rest."""
     store = make_store()
     completed, child = a_job(), a_job(queue="c")
     await store.enqueue([a_job(), child])
@@ -171,6 +171,12 @@ async def test_programs_of_the_layouts_before_go_on(make_store: MakeStore, sql: 
     assert (await store.get(["1st"]))[0] is not None
     assert (waiting["id"], waiting["state"]) == (child.id, None)
     assert (final["id"], final["result"]) == (completed.id, '"by hand"')
+    leasing = "SELECT * FROM lease(NULL, $1, 10, 'w', 30, 7, false{})"
+    first, last = await sql.fetch(leasing.format(""), ["q"])
+    assert (first["id"], last["id"], last["suspect_waiting"]) == ("1st", None, False)
+    settled = f", settle_all(NULL, '{{{first['n']}}}', '{{1st}}', '{{1}}', '{{7}}', '{{succeeded}}'{', NULL' * 15})"
+    other, last = await sql.fetch(leasing.format(settled), ["q", "c"])
+    assert (other["id"], last["id"], last["verdicts"]) == (child.id, None, None)
     assert await unsound(sql) == []
 
 

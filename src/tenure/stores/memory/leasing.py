@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from msgspec.structs import replace
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tenure.job import AttemptEnd, State
 from tenure.lease import AbortReason, Lease, Token
 from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, after_loss, kept_reason, lost
-from tenure.stores.base import STEP
+from tenure.stores.base import STEP, SUSPECTS
 from tenure.stores.memory.ending import end
 from tenure.stores.memory.shelves import Queue, Shelf, StoredJob
 from tenure.stores.memory.space import Space
@@ -30,7 +30,7 @@ def lease(space: Space, request: LeaseRequest) -> Leased:
     leases = _hand_out(space, queues, request)
     return Leased(
         leases,
-        suspect_waiting=not request.solo and any(queue.shelves[Shelf.SUSPECTS] for queue in queues),
+        suspect_waiting=any(not _may_have(request, job) for job in _suspects(space, queues)),
         due_in=None if leases else _due_in(space, queues),
         inbox=any(queue.inbox for queue in asked),
     )
@@ -53,9 +53,9 @@ def _promote(space: Space, queue: Queue) -> None:
 
 
 def _hand_out(space: Space, queues: Sequence[Queue], request: LeaseRequest) -> list[Lease]:
-    suspects = [id_ for queue in queues for id_ in queue.ids(Shelf.SUSPECTS)]
-    if request.solo and request.limit and suspects:
-        return [_lease(space, space.jobs[suspects[0]], request, solo=True)]
+    suspect = next((job for job in _suspects(space, queues) if _may_have(request, job)), None)
+    if suspect is not None and request.limit:
+        return [_lease(space, suspect, request, solo=True)]
     leases: list[Lease] = []
     for queue in queues:
         room = request.limit - len(leases)
@@ -63,6 +63,15 @@ def _hand_out(space: Space, queues: Sequence[Queue], request: LeaseRequest) -> l
         chosen = list(islice((job for job in in_line if not _expired(space, job)), room))
         leases += [_lease(space, job, request) for job in chosen]
     return leases
+
+
+def _suspects(space: Space, queues: Iterable[Queue]) -> Iterator[StoredJob]:
+    """Who is handed out only alone, as far as one has to look."""
+    return (space.jobs[id_] for queue in queues for id_ in islice(queue.ids(Shelf.SUSPECTS), SUSPECTS))
+
+
+def _may_have(request: LeaseRequest, suspect: StoredJob) -> bool:
+    return request.solo or suspect.new.task in request.isolated
 
 
 def _expired(space: Space, job: StoredJob) -> bool:

@@ -246,7 +246,7 @@ class PostgresStore(Store):
         if not request.queues:
             self._check_open()
             return Leased([])
-        return _leased(request, await self._step("lease", *self._request(request)))
+        return _leased(request, await self._step("lease_jobs", *self._request(request)))
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         if not settlements:
@@ -286,7 +286,8 @@ class PostgresStore(Store):
 
     def _request(self, request: LeaseRequest) -> tuple[object, ...]:
         queues = list(dict.fromkeys(request.queues))
-        return self._now(), queues, request.limit, request.worker, request.ttl, request.nonce, request.solo
+        isolated = request.isolated or None
+        return self._now(), queues, request.limit, request.worker, request.ttl, request.nonce, request.solo, isolated
 
     async def renew(self, renewals: Sequence[Renewal]) -> list[AbortReason | Unchanged | None]:
         told = await self._renew(renewals)
@@ -523,8 +524,8 @@ class PostgresStore(Store):
 
 
 _SETTLE_AND_LEASE = (
-    "SELECT * FROM {schema}.lease($1, $2, $3, $4, $5, $6, $7, "
-    f"{{schema}}.settle_all({', '.join(f'${number}' for number in range(8, 29))}))"
+    "SELECT * FROM {schema}.lease_jobs($1, $2, $3, $4, $5, $6, $7, $8, "
+    f"{{schema}}.settle_all({', '.join(f'${number}' for number in range(9, 30))}))"
 )
 
 

@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -373,7 +374,12 @@ class RedisStore(Store):
 def _request(request: LeaseRequest) -> list[Word]:
     queues = tuple(dict.fromkeys(request.queues))
     words = (request.worker, repr(request.ttl), nonce_word(request.nonce), request.limit, int(request.solo))
-    return [*words, len(queues), *queues]
+    return [*words, _packed(request.isolated) if request.isolated else b"", len(queues), *queues]
+
+
+@lru_cache(100)
+def _packed(names: tuple[str, ...]) -> bytes:
+    return msgspec.msgpack.encode(names)
 
 
 def _leased(request: LeaseRequest, told: Sequence[Any]) -> Leased:

@@ -11,6 +11,7 @@ import msgspec
 from tenure.job import AttemptEnd, ErrorInfo, JobRecord, State
 from tenure.lease import AbortReason, Lease, Token
 from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, after_loss, kept_reason, lost
+from tenure.stores.base import SUSPECTS
 from tenure.stores.sqlite.attempts import remember
 from tenure.stores.sqlite.ending import end
 from tenure.stores.sqlite.rows import Facts, dumps, facts, loads
@@ -38,9 +39,11 @@ def lease(tx: Transaction, request: LeaseRequest) -> Callable[[], Leased]:
     taken: list[str] = []
     left = request.limit
     suspects = [queue for queue, *_, suspect, _ in queues if suspect]
-    solo = request.solo and left > 0 and bool(suspects)
-    if solo:
-        left -= _take(tx, request, suspects[0], True, 1, taken)
+    suspect, suspect_waiting = _suspect(tx, request, suspects) if suspects else (None, False)
+    solo = suspect is not None and left > 0
+    if suspect is not None and solo:
+        queue, before = suspect
+        left -= _take(tx, request, queue, True, 1, taken, before)
     else:
         for queue, waiting, *_ in queues:
             if waiting and left > 0:
@@ -48,13 +51,23 @@ def lease(tx: Transaction, request: LeaseRequest) -> Callable[[], Leased]:
     if sum(promoted.values()) > request.limit - left:
         for queue, number in promoted.items():
             tx.came_in_line(queue, number)
-    suspect_waiting = not request.solo and bool(suspects)
     due_in = None if taken else _due_in(tx, [queue for queue, _, scheduled, *_ in queues if scheduled])
     inbox = any(inbox for *_, inbox in queues)
     now = tx.wall
     return lambda: Leased(
         [_lease(row, request, now, solo) for text in taken for row in loads(text)], suspect_waiting, due_in, inbox
     )
+
+
+def _suspect(tx: Transaction, request: LeaseRequest, queues: Sequence[str]) -> tuple[tuple[str, int] | None, bool]:
+    """Which suspect it may have: its queue, and how many stand before it there; and whether one waits that it may not have."""
+    if request.solo:
+        return (queues[0], 0), False
+    if not request.isolated:
+        return None, True
+    found = [(queue, at, task) for queue in queues for at, task in enumerate(tx.array("suspects", queue, SUSPECTS))]
+    mine = ((queue, at) for queue, at, task in found if task in request.isolated)
+    return next(mine, None), any(task not in request.isolated for *_, task in found)
 
 
 def _due_in(tx: Transaction, queues: Sequence[str]) -> float | None:
@@ -71,17 +84,20 @@ def _promote(tx: Transaction, queue: str) -> int:
     return len(due)
 
 
-def _take(tx: Transaction, request: LeaseRequest, queue: str, suspect: bool, limit: int, taken: list[str]) -> int:
-    """Hand out up to `limit` jobs of one queue, adding them to `taken` as JSON; how many."""
+def _take(
+    tx: Transaction, request: LeaseRequest, queue: str, suspect: bool, limit: int, taken: list[str], before: int = 0
+) -> int:
+    """Hand out up to `limit` jobs of one queue, adding them to `taken` as JSON; how many. The first `before` are passed over."""
+    which = (queue, suspect, limit, tx.wall, before)
     try:
-        row = tx.one("first_in_line", queue, suspect, limit, tx.wall)
+        row = tx.one("first_in_line", *which)
     except UnicodeDecodeError:
         # Somebody else has written a payload that is no text: one bad row must not stop the queue.
-        row = tx.one("first_in_line_as_bytes", queue, suspect, limit, tx.wall)
+        row = tx.one("first_in_line_as_bytes", *which)
     assert row is not None
     if row[0] == "[]":
         return 0
-    number = tx.run("lease_jobs", queue, suspect, limit, tx.wall, request.nonce, request.worker, tx.boot, request.ttl)
+    number = tx.run("lease_jobs", *which, request.nonce, request.worker, tx.boot, request.ttl)
     tx.moved(queue, "waiting", "running", number)
     taken.append(row[0])
     return number

@@ -357,6 +357,47 @@ class Leasing:
 
         assert [[leased.job.id for leased in each] for each in taken] == [[first], [second]]
 
+    async def test_who_runs_it_in_a_process_of_its_own_gets_a_suspect_though_he_holds_others(
+        self, store: Store, clock: ManualClock
+    ) -> None:  # F6
+        suspect = await a_suspect(store, clock, task="apart")
+        neighbours = await enqueue(store, a_job(), a_job(task="apart"))
+
+        nothing = await ask(store, limit=0, isolated=("apart",))
+        alone = await ask(store, limit=10, isolated=("other", "apart"))
+        shared = await ask(store, limit=10, isolated=("other", "apart"))
+
+        assert (nothing.leases, nothing.suspect_waiting) == ([], False)
+        assert [(leased.job.id, leased.solo) for leased in alone.leases] == [(suspect, True)]
+        assert [(leased.job.id, leased.solo) for leased in shared.leases] == [(id_, False) for id_ in neighbours]
+        assert not alone.suspect_waiting
+        assert not shared.suspect_waiting
+
+    async def test_a_suspect_of_another_task_still_waits_for_somebody_who_holds_nothing(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        suspect = await a_suspect(store, clock)
+        [neighbour] = await enqueue(store)
+
+        shared = await ask(store, limit=10, isolated=("apart", "more"))
+        alone = await ask(store, limit=10, isolated=("apart", "more"), solo=True)
+
+        assert ([leased.job.id for leased in shared.leases], shared.suspect_waiting) == ([neighbour], True)
+        assert ([leased.job.id for leased in alone.leases], alone.suspect_waiting) == ([suspect], False)
+
+    async def test_suspects_that_may_be_had_are_found_behind_those_that_may_not(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        apart = await a_suspect(store, clock, queue="b", task="apart")
+        held = await a_suspect(store, clock, queue="a")
+        later, sooner = [await a_suspect(store, clock, queue="a", task="apart", priority=each) for each in (2, 1)]
+
+        answers = [await ask(store, "a", "b", limit=5, isolated=("apart",)) for _ in range(4)]
+
+        assert [[leased.job.id for leased in each.leases] for each in answers] == [[sooner], [later], [apart], []]
+        assert all(each.suspect_waiting for each in answers)
+        assert (await lease_one(store, "a", "b", solo=True)).job.id == held
+
     async def test_a_solo_request_without_suspects_is_like_any_other(self, store: Store) -> None:
         ids = await enqueue(store, a_job(), a_job())
 

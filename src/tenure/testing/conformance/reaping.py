@@ -319,6 +319,17 @@ class Reaping:
         assert await state(store, poison) is State.FAILED
         assert {await state(store, id_) for id_ in neighbours} == {State.SUCCEEDED}
 
+    async def test_a_suspect_that_had_a_process_of_its_own_fails_when_it_is_lost_again_and_its_neighbours_do_not(
+        self, store: Store, clock: ManualClock
+    ) -> None:  # F6
+        suspect = await a_suspect(store, clock, task="apart", max_losses=3)
+        [neighbour] = await enqueue(store)
+        await lease(store)
+        await lease(store, isolated=("apart",))
+        clock.advance(30)
+
+        assert {reaped.id: reaped.failed for reaped in await store.reap(["q"])} == {suspect: True, neighbour: False}
+
     async def test_a_limit_of_one_fails_at_the_first_loss_however_the_job_was_held(
         self, store: Store, clock: ManualClock
     ) -> None:  # G17

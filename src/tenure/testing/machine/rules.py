@@ -23,6 +23,7 @@ from tenure.testing.machine.wishes import (
     WORKERS,
     NextWish,
     Wish,
+    alone,
     endings,
     next_wishes,
     pick,
@@ -101,16 +102,16 @@ class StoreMachine(Making):
 
     # Workers.
 
-    @rule(names=queues, limit=st.sampled_from([1, 1, 2, 3, 0]), worker=st.sampled_from(WORKERS), solo=st.booleans())
-    def lease(self, names: tuple[str, ...], limit: int, worker: str, solo: bool) -> None:
-        request = self._request(names, limit, worker, solo)
+    @rule(names=queues, limit=st.sampled_from([1, 1, 2, 3, 0]), worker=st.sampled_from(WORKERS), alone=alone)
+    def lease(self, names: tuple[str, ...], limit: int, worker: str, alone: dict[str, Any]) -> None:
+        request = self._request(names, limit, worker, alone)
         expected = self.model.lease(request)
         self._leased(self.ask_each(lambda _, store: store.lease(request)), expected)
 
     @rule(
         wanted=st.lists(wishes, max_size=3),
         limit=st.integers(1, 4),
-        solo=st.booleans(),
+        alone=alone,
         outcomes=st.lists(endings, max_size=3),
         then=st.one_of(st.none(), next_wishes),
         written=writes,
@@ -119,14 +120,14 @@ class StoreMachine(Making):
         self,
         wanted: list[Wish],
         limit: int,
-        solo: bool,
+        alone: dict[str, Any],
         outcomes: list[Transition],
         then: NextWish | None,
         written: Writes | None,
     ) -> None:
         """What goes on all day: some jobs come, some are leased, and of these some are settled."""
         self.enqueue(wanted)
-        self.lease(QUEUES, limit, WORKERS[0], solo)
+        self.lease(QUEUES, limit, WORKERS[0], alone)
         newest_first = range(len(self.leases))[::-1]
         self.settled = [
             (number, self.with_all(step, self._run_of_lease(number), [], then, written))
@@ -145,7 +146,7 @@ class StoreMachine(Making):
     ) -> None:
         """The same with flows: some runs start, and most of the steps that are held hand over."""
         self._enqueue(self.new_jobs(wanted))
-        self.lease(QUEUES, 3, WORKERS[0], False)
+        self.lease(QUEUES, 3, WORKERS[0], {})
         steps = [number for number in range(len(self.leases))[::-1] if self._holds_a_step(number)]
         coming = self.new_jobs(children) if steps else []
         self.settled = [
@@ -166,9 +167,9 @@ class StoreMachine(Making):
             and job.token == lease.token
         )
 
-    def _request(self, names: tuple[str, ...], limit: int, worker: str, solo: bool) -> LeaseRequest:
+    def _request(self, names: tuple[str, ...], limit: int, worker: str, alone: dict[str, Any]) -> LeaseRequest:
         self.calls += 1
-        return LeaseRequest(queues=names, limit=limit, worker=worker, ttl=30.0, nonce=self.calls, solo=solo)
+        return LeaseRequest(queues=names, limit=limit, worker=worker, ttl=30.0, nonce=self.calls, **alone)
 
     def _leased(self, answers: Mapping[str, Leased], expected: tuple[Any, ...]) -> None:
         for name, answer in answers.items():
@@ -219,7 +220,7 @@ class StoreMachine(Making):
         names=queues,
         limit=st.integers(0, 2),
         worker=st.sampled_from(WORKERS),
-        solo=st.booleans(),
+        alone=alone,
     )
     def settle_and_lease(
         self,
@@ -229,11 +230,11 @@ class StoreMachine(Making):
         names: tuple[str, ...],
         limit: int,
         worker: str,
-        solo: bool,
+        alone: dict[str, Any],
     ) -> None:
         number = self.lease_of(which)
         self.settled = [(number, self.with_all(step, self._run_of_lease(number), [], then, None))]
-        request = self._request(names, limit, worker, solo)
+        request = self._request(names, limit, worker, alone)
         verdict = self.model.settle(self._any_lease(number), self.settled[0][1])
         expected = self.model.lease(request)
         answers = self.ask_each(lambda name, store: store.settle_and_lease(self._settlements(name), request))

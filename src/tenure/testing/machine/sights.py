@@ -9,7 +9,7 @@ from tenure.errors import BlockerNotFound, UniqueConflict
 from tenure.job import NewJob, State
 from tenure.stores.base import Store
 from tenure.stores.values import RunSearch, Search
-from tenure.testing.machine.wishes import KEYS
+from tenure.testing.machine.wishes import KEYS, TASKS
 
 __all__ = ["close_view", "difference", "found", "snapshot"]
 
@@ -37,7 +37,7 @@ async def snapshot(store: Store, ids: Sequence[str]) -> dict[str, Any]:
         "totals": {queue.name: _nonzero(queue.totals) for queue in known},
         "paused": {queue.name for queue in known if queue.paused},
         "workers": {worker.id: (worker.held, worker.silent_for, _nonzero(worker.totals)) for worker in workers},
-        "keys": {("t", key): holder for key in KEYS if (holder := await _holder(store, key))},
+        "keys": {(task, key): holder for task in TASKS for key in KEYS if (holder := await _holder(store, task, key))},
         "runs": [
             (run.id, run.flow, run.created_at, run.step.id, run.step.state, run.completed_queue) for run in runs.runs
         ],
@@ -60,9 +60,9 @@ def _nonzero(totals: Any) -> dict[str, int]:
     return {name: getattr(totals, name) for name in totals.__struct_fields__ if getattr(totals, name)}
 
 
-async def _holder(store: Store, key: str) -> str | None:
+async def _holder(store: Store, task: str, key: str) -> str | None:
     """Who holds a unique key, found out by a call that is refused whatever the answer, so that it changes nothing."""
-    probe = NewJob(id="probe", task="t", queue="probe", unique=key, unique_raises=True)
+    probe = NewJob(id="probe", task=task, queue="probe", unique=key, unique_raises=True)
     impossible = NewJob(id="impossible", task="t", queue="probe", after=("nobody",))
     try:
         await store.enqueue([probe, impossible])

@@ -18,10 +18,12 @@ __all__ = [
     "KEYS",
     "LOOKUP",
     "QUEUES",
+    "TASKS",
     "VALUES",
     "WORKERS",
     "NextWish",
     "Wish",
+    "alone",
     "endings",
     "next_wishes",
     "pick",
@@ -33,6 +35,7 @@ __all__ = [
 
 QUEUES = ("a", "b")
 WORKERS = ("w1", "w2")
+TASKS = ("t", "u")
 KEYS = ("k", "l")
 FLOWS = ("f", "g")
 LOOKUP = "n"
@@ -44,6 +47,9 @@ pick = st.integers(0, GONE)
 """Which of the jobs or leases there are: 0 is the newest."""
 
 queues = st.permutations(QUEUES).flatmap(lambda order: st.sampled_from([tuple(order), (order[0],)]))
+
+alone = st.sampled_from([{}, {"solo": True}, {"isolated": ("u",)}, {"solo": True}, {}, {"isolated": TASKS}])
+"""Which suspects a request may have."""
 
 finals = st.builds(
     Finish,
@@ -78,6 +84,7 @@ writes = st.sampled_from(WRITES)
 
 OPTIONS: list[dict[str, Any]] = [
     {"queue": "b"},
+    {"task": "u"},
     {"priority": 1},
     {"priority": -1},
     {"delay": 5.0},

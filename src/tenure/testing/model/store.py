@@ -70,10 +70,10 @@ class Model(Life):
                 job.seq = self.draw()
         chosen = self._choose(queues, request)
         handed_out = [self._hand_out(job, request, solo) for job, solo in chosen]
-        suspect_waits = any(job.losses >= 2 for queue in queues for job in self.line(queue))
+        suspect_waits = any(not _may_have(request, job) for job in self._suspects(queues))
         due = [job.run_at - self.now for queue in queues for job in self.scheduled(queue) if job.run_at is not None]
         inbox = any(new.queue in request.queues for new in self.inbox)
-        return handed_out, suspect_waits and not request.solo, min(due) if due and not chosen else None, inbox
+        return handed_out, suspect_waits, min(due) if due and not chosen else None, inbox
 
     def _expired(self, queue: str) -> list[Job]:
         expired = self.those(
@@ -88,14 +88,17 @@ class Model(Life):
         return sorted(expired, key=lambda job: (job.expires_at or 0, job.seq))
 
     def _choose(self, queues: Sequence[str], request: LeaseRequest) -> list[tuple[Job, bool]]:
-        suspects = [job for queue in queues for job in self.line(queue) if job.losses >= 2]
-        if request.solo and suspects and request.limit:
+        suspects = [job for job in self._suspects(queues) if _may_have(request, job)]
+        if suspects and request.limit:
             return [(suspects[0], True)]
         chosen: list[tuple[Job, bool]] = []
         for queue in queues:
             others = [job for job in self.line(queue) if job.losses < 2]
             chosen += [(job, False) for job in others[: request.limit - len(chosen)]]
         return chosen
+
+    def _suspects(self, queues: Sequence[str]) -> list[Job]:
+        return [job for queue in queues for job in self.line(queue) if job.losses >= 2]
 
     def _hand_out(self, job: Job, request: LeaseRequest, solo: bool) -> HandedOut:
         ttl = request.ttl if job.new.lease is None else job.new.lease
@@ -360,3 +363,7 @@ class Model(Life):
     def _take_back(self, before: tuple[object, ...]) -> None:
         self.restore(before)
         self.ended_now = []
+
+
+def _may_have(request: LeaseRequest, suspect: Job) -> bool:
+    return request.solo or suspect.new.task in request.isolated

@@ -2,8 +2,8 @@
 
 What the rest of the worker uses:
 
-    Isolation.needed            whether a task of this worker runs in children
-    Isolation.fork_template()   before there is a loop or a thread, if `needed`; `start` does it else, with a warning
+    Isolation.tasks             the tasks of this worker that run in children
+    Isolation.fork_template()   before there is a loop or a thread, if there are `tasks`; `start` does it else, with a warning
     Isolation.start()           on the worker's loop
     await Isolation.prepare()   runs `before_first_fork`; raises what a hook raised, as RuntimeError
     Isolation.running           the attempts that are in children now
@@ -102,9 +102,9 @@ class Isolation:
         _all_of_them.add(self)
 
     @property
-    def needed(self) -> bool:
-        """Whether a task of this worker runs in children."""
-        return any(self._settings[name].isolated for name in self._settings.known)
+    def tasks(self) -> tuple[str, ...]:
+        """Names of the tasks of this worker that run in children."""
+        return tuple(name for name in self._settings.known if self._settings[name].isolated)
 
     @property
     def running(self) -> list[Attempt]:
@@ -126,7 +126,7 @@ class Isolation:
     def start(self) -> None:
         """Begin, on the worker's loop."""
         self._loop = asyncio.get_running_loop()
-        if self.needed:
+        if self.tasks:
             self._have_template()
 
     async def prepare(self) -> None:

@@ -1,4 +1,5 @@
--- first_in_line: up to ?3 jobs of the queue ?1, suspects or not as ?2 says, with what it takes to run them, as one JSON array.
+-- first_in_line: up to ?3 jobs of the queue ?1, suspects or not as ?2 says, behind the first ?5 of them, with what it takes to run
+-- them, as one JSON array.
 -- A step of a run comes with the attributes that it reads, as text in the text. To look for a name there is cheaper than to take
 -- the names apart, and finds one that is made of commas and quotation marks too: the caller knows better. (Some versions would take the
 -- object for JSON, others for text: with nothing after it, it is text.)
@@ -18,5 +19,5 @@ SELECT json_group_array(json_array(
     WHERE state = 'waiting' AND run_at IS NULL AND queue = ?1 AND suspect = ?2
       AND (expires_at IS NULL OR attempt > 0 OR expires_at > ?4)
     ORDER BY priority, seq
-    LIMIT ?3
+    LIMIT ?3 OFFSET ?5
 ) AS first

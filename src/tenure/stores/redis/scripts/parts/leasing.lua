@@ -2,6 +2,7 @@
 
 local Leasing = {
   STEP = 1000,  -- jobs of a queue that one call promotes, and cancels for having expired
+  SUSPECTS = 100,  -- of a queue, among which one of an isolated task is looked for
   refs = {}, stored = {}, records = {}, edges = {}, attributes = {},  -- of the jobs that were handed out, in order
 }
 
@@ -121,11 +122,22 @@ function Leasing.hand_out_line(request, queue, room)
   return given
 end
 
-function Leasing.first_suspect(queues)
+-- The first suspect of these queues that the request may have, and whether there is one that it may not have.
+function Leasing.suspect(request, queues)
+  local first, others, isolated
+  local last = (request.solo or request.isolated == '') and 0 or Leasing.SUSPECTS - 1
   for _, queue in ipairs(queues) do
-    local place = redis.call('ZRANGE', Key.suspects .. queue, 0, 0)[1]
-    if place then return Jobs.load(string.sub(place, 7)) end
+    for _, place in ipairs(redis.call('ZRANGE', Key.suspects .. queue, 0, last)) do
+      if first and (others or request.solo) then return first, others end
+      if last > 0 and not isolated then
+        isolated = {}
+        for _, task in ipairs(cmsgpack.unpack(request.isolated)) do isolated[task] = true end
+      end
+      local job = Jobs.load(string.sub(place, 7))
+      if request.solo or isolated and isolated[job.task] then first = first or job else others = true end
+    end
   end
+  return first, others
 end
 
 -- Seconds until the next scheduled job of these queues is due; false if there is none.
@@ -153,19 +165,22 @@ function Leasing.open_queues(queues)
   return open, timed, inbox
 end
 
--- Hand out what is first in line; see the contract. Arguments: worker, seconds, nonce, limit, solo, number of queues, queues.
+-- Hand out what is first in line; see the contract. Arguments: worker, seconds, nonce, limit, solo, isolated tasks as MessagePack
+-- or nothing, number of queues, queues.
 -- Answers: refs, what is stored of each, records (nothing for those that the caller knows), results of blockers, attributes, the
 -- time, whether a suspect waits, when the next job is due, whether something lies in an inbox.
 function Leasing.lease()
   local arg = Step.arg
-  local request = { worker = arg(), ttl = tonumber(arg()), nonce = arg(), limit = tonumber(arg()), solo = arg() == '1' }
+  local request = {
+    worker = arg(), ttl = tonumber(arg()), nonce = arg(), limit = tonumber(arg()), solo = arg() == '1', isolated = arg(),
+  }
   local queues = {}
   for i = 1, tonumber(arg()) do queues[i] = arg() end
   local open, timed, inbox = Leasing.open_queues(queues)
   for _, queue in ipairs(timed) do Leasing.cancel_expired(queue) end
   for _, queue in ipairs(timed) do Leasing.promote(queue) end
-  local suspect = Leasing.first_suspect(timed)
-  if suspect and request.solo and request.limit > 0 then
+  local suspect, suspect_waits = Leasing.suspect(request, timed)
+  if suspect and request.limit > 0 then
     Leasing.hand_out(request, suspect, redis.call('HGET', Key.jobs, suspect.ref), true)
   else
     local room = request.limit
@@ -175,6 +190,6 @@ function Leasing.lease()
   end
   return {
     Leasing.refs, Leasing.stored, Leasing.records, Leasing.edges, Leasing.attributes, string.format('%.17g', Step.now),
-    suspect ~= nil and not request.solo, #Leasing.refs == 0 and Leasing.due_in(open), inbox,
+    suspect_waits or false, #Leasing.refs == 0 and Leasing.due_in(open), inbox,
   }
 end
