@@ -1,0 +1,2 @@
+-- Layout 5: successful attempts that have left output are remembered too; it stands in the place of an error, which programs of the
+-- layout before read as one of no type.
