@@ -25,6 +25,7 @@ __all__ = [
     "attempts_of",
     "in_brief",
     "new_id",
+    "past_attempt",
 ]
 
 
@@ -111,6 +112,9 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     error: ErrorInfo | None = None
     """What it failed of, or how its worker was lost; in brief."""
+
+    output: str | None = None
+    """The end of what it wrote to stdout and stderr, if its task keeps that."""
 
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -286,7 +290,8 @@ class JobRecord(msgspec.Struct, frozen=True):
     """Of a step that came with a lease: those of the run that it reads, as JSON by name."""
 
     attempts: tuple[AttemptRecord, ...] = ()
-    """Those that have ended without success, and those before an operator's retry; the latest `HISTORY`, the first first."""
+    """Those that have ended without success or have left output, and those before an operator's retry; the latest `HISTORY`, the first
+    first."""
 
     @property
     def suspect(self) -> bool:
@@ -304,10 +309,37 @@ class JobRecord(msgspec.Struct, frozen=True):
 
 
 def in_brief(error: ErrorInfo | None) -> ErrorInfo | None:
-    """An error as it is remembered with an attempt: without what it wrote, and of its traceback the end."""
-    if error is None or (error.output is None and len(error.traceback or "") <= BRIEF):
+    """An error as it is remembered with an attempt: of its traceback the end."""
+    if error is None or error.traceback is None or len(error.traceback) <= BRIEF:
         return error
-    return ErrorInfo(error.type, error.message, error.traceback and error.traceback[-BRIEF:])
+    return ErrorInfo(error.type, error.message, error.traceback[-BRIEF:], error.output)
+
+
+def past_attempt(
+    number: int,
+    fence: int,
+    started_at: float,
+    ended_at: float,
+    worker: str | None,
+    outcome: AttemptEnd,
+    left: ErrorInfo | None,
+) -> AttemptRecord:
+    """An attempt that is over, by what it has left: its error, or in the place of one what a success wrote (`Finish.left`)."""
+    output = None if left is None else left.output
+    if outcome is AttemptEnd.SUCCEEDED:
+        left = None
+    elif left is not None and output is not None:
+        left = ErrorInfo(left.type, left.message, left.traceback)
+    return AttemptRecord(
+        number=number,
+        fence=fence,
+        started_at=started_at,
+        ended_at=ended_at,
+        worker=worker,
+        outcome=outcome,
+        error=left,
+        output=output,
+    )
 
 
 def attempts_of(job: JobRecord) -> list[AttemptRecord]:

@@ -53,6 +53,16 @@ class Finish(msgspec.Struct, frozen=True):
     writes: Writes | None = None
     """What is written to the run that the job is a step of; only with a success."""
 
+    output: str | None = None
+    """What the attempt wrote, to be remembered with it; only with a success: an error has its own."""
+
+    @property
+    def left(self) -> ErrorInfo | None:
+        """What is remembered of the attempt: its error; or what a success wrote, as an error of no type, which all versions can read."""
+        if self.state is not State.SUCCEEDED:
+            return self.error
+        return ErrorInfo("", "", output=self.output) if self.output else None
+
 
 class Requeue(msgspec.Struct, frozen=True):
     """The job waits again: at the back once due, or at its old place at the front."""

@@ -89,7 +89,7 @@ class TaskOptions:
     """Bytes of memory that an attempt may allocate, beside what the worker had loaded; needs `isolation="process"`."""
 
     output: int = 0
-    """Bytes kept of what an attempt writes to stdout and stderr, the last ones; needs `isolation="process"`. 0: none."""
+    """Bytes kept with each attempt of what it writes to stdout and stderr, the last ones; needs `isolation="process"`. 0: none."""
 
     aliases: Iterable[str] = ()
     """Names that the task had before: jobs that are stored under them are run by it too."""

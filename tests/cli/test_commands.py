@@ -233,3 +233,24 @@ def test_a_job_shows_what_its_failed_attempt_wrote(tenure: Tenure, program: str,
     shown = tenure("job", job_id).stdout
     assert "first line" in shown
     assert "\x1b" not in shown
+
+
+def test_a_job_shows_what_its_successful_attempt_wrote(tenure: Tenure, program: str, tmp_path: Path) -> None:
+    with (tmp_path / "program.py").open("a") as source:
+        source.write(
+            "@app.task(isolation='process', output=1000)\n"
+            "def writes() -> None:\n"
+            "    print('first line\\n\\x1b[31mlast line')\n"
+        )
+    job_id = enqueued(tenure, "writes")
+    ran = run_process("work", program, "--until-empty")
+    assert ran.returncode == 0, ran.stderr
+
+    [attempt] = document(tenure("job", job_id, "--json"))["attempts"]
+    assert (attempt["outcome"], attempt["error"]) == ("succeeded", None)
+    assert attempt["output"] == "first line\n\x1b[31mlast line\n"
+    shown = tenure("job", job_id).stdout
+    [timeline] = [line for line in shown.splitlines() if "attempt 1: succeeded" in line]
+    assert "wrote: \\x1b[31mlast line" in timeline
+    assert "first line" in shown
+    assert "\x1b" not in shown

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from tenure.job import HISTORY, AttemptEnd, ErrorInfo, State
 from tenure.lease import Lease
@@ -124,6 +125,32 @@ def a_success_leaves_an_entry_too(patch: pytest.MonkeyPatch) -> None:
         return original(space, job, step)
 
     patch.setattr(settling, "_finish", finish)
+
+
+@mutant("test_a_success_that_leaves_output_leaves_an_entry")
+def the_output_of_a_success_is_lost(patch: pytest.MonkeyPatch) -> None:
+    original = settling._finish
+    patch.setattr(settling, "_finish", lambda space, job, step: original(space, job, replace(step, output=None)))
+
+
+@mutant("test_an_operators_retry_enters_no_attempt_twice", machine="long")
+def an_operators_retry_enters_the_attempt_once_more(patch: pytest.MonkeyPatch) -> None:
+    original = operating._retry
+
+    def retry(space: Space, job: StoredJob) -> Verdict:
+        before = job.attempts
+        job.attempts = ()
+        try:
+            return original(space, job)
+        finally:
+            job.attempts = (*before, *job.attempts)
+
+    patch.setattr(operating, "_retry", retry)
+
+
+@mutant("test_what_an_attempt_wrote_is_told_by_its_entry", machine="never", end="retried")
+def only_a_success_has_output(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(space, "in_brief", lambda left: left if left is None or not left.type else replace(left, output=None))
 
 
 @mutant("test_the_latest_are_kept", machine="never")

@@ -28,6 +28,7 @@ from tenure.testing.conformance.scene import (
     lose,
     record,
     settle,
+    success,
 )
 
 
@@ -60,7 +61,16 @@ def remembered(path: Path) -> int:
     return number
 
 
-HISTORIES = ("retried", "retried and succeeded", "lost", "failed", "cancelled", "completed", "retried by an operator")
+HISTORIES = (
+    "retried",
+    "retried and succeeded",
+    "lost",
+    "failed",
+    "cancelled",
+    "completed",
+    "retried by an operator",
+    "wrote",
+)
 
 
 async def with_history(store: SqliteStore, clock: ManualClock, kind: str, queue: str = "q") -> str:
@@ -84,6 +94,8 @@ async def with_history(store: SqliteStore, clock: ManualClock, kind: str, queue:
         case "retried by an operator":
             await settle(store, leased, SUCCEED)
             await store.retry([job_id])
+        case "wrote":
+            await settle(store, leased, success(output="it wrote"))
     assert len((await record(store, job_id)).attempts) == 1
     return job_id
 
@@ -125,6 +137,8 @@ async def test_a_job_that_is_not_kept_leaves_none(path: Path, store: SqliteStore
     one, other = await lease(store)
     await store.settle([(one, RETRY), (other, FAIL)])
     await settle(store, await lease_one(store), SUCCEED)
+    await enqueue(store, a_job(keep=0.0))
+    await settle(store, await lease_one(store), success(output="it wrote"))
 
     assert remembered(path) == 0
 
@@ -147,13 +161,13 @@ async def test_an_attempt_that_ends_in_a_transaction_is_remembered_with_its_comm
     await taken_back.rollback()
     assert (await record(store, job_id)).attempts == ()
 
-    for step in (RETRY, FAIL):
+    for step in (RETRY, success(output="it wrote")):
         own = await store.begin()
         assert await own.guest.arun(store.settling((leased, step))) == OK
         await own.commit()
         leased = await lease_one(store) if step is RETRY else leased
-    outcomes = [(past.fence, past.outcome, past.error) for past in (await record(store, job_id)).attempts]
-    assert outcomes == [(1, AttemptEnd.RETRIED, BOOM), (2, AttemptEnd.FAILED, BOOM)]
+    outcomes = [(past.fence, past.outcome, past.error, past.output) for past in (await record(store, job_id)).attempts]
+    assert outcomes == [(1, AttemptEnd.RETRIED, BOOM, None), (2, AttemptEnd.SUCCEEDED, None, "it wrote")]
 
 
 async def test_a_settle_that_is_refused_leaves_none(store: SqliteStore) -> None:

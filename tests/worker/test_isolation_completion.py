@@ -82,6 +82,24 @@ async def test_a_child_completes_its_job_with_its_writes_and_its_children(
     assert not lines("lost its lease")
 
 
+async def test_what_a_job_wrote_that_its_own_transaction_has_ended_goes_to_the_log(
+    app: App, store: Store, start: Start, lines: Lines
+) -> None:
+    @app.task(isolation="process", output=1000)
+    def writes(ctx: Context) -> None:
+        print("before")
+        with ctx.complete():
+            pass
+        print("after")
+
+    await start(app)
+    job = await writes.aenqueue()
+    await job.aresult(timeout=30)
+    await eventually(lambda: len(lines(" wrote ")) == 2)
+    assert [line.rpartition(" wrote ")[2] for line in lines(" wrote ")] == ["'before'", "'after'"]
+    assert [(attempt.outcome, attempt.output) for attempt in await job.aattempts()] == [("succeeded", None)]
+
+
 async def test_a_block_that_raises_in_a_child_is_rolled_back(
     app: App, effects: Effects, store: Store, start: Start
 ) -> None:

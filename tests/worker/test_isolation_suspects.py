@@ -14,7 +14,8 @@ import pytest
 from tenure import App
 from tenure.errors import JobFailed
 from tenure.job import State
-from tenure.stores.values import LeaseRequest, Store
+from tenure.stores.base import Store
+from tenure.stores.values import LeaseRequest
 
 from .conftest import MakeApp, Start, Wire, eventually, lose, record_of
 

@@ -81,6 +81,7 @@ def attempt_document(attempt: AttemptRecord) -> dict[str, Any]:
         "worker": attempt.worker,
         "outcome": None if attempt.outcome is None else attempt.outcome.value,
         "error": _error(attempt.error),
+        "output": attempt.output,
     }
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tenure.app import App
-    from tenure.job import ErrorInfo, JobRecord, Progress
+    from tenure.job import AttemptRecord, JobRecord, Progress
 
 __all__ = ["filters", "job", "jobs", "list_jobs", "paging", "show_job"]
 
@@ -119,8 +119,7 @@ def _timeline(job: JobRecord) -> Table:
 
     listing = display.table(("when", "gives"), "", ("took", "right"), ("worker", "gives"), ("", "gives"))
 
-    def add(at: float, what: str, took: float | None = None, worker: str = "", error: ErrorInfo | None = None) -> None:
-        said = "" if error is None else f"{error.type}: {error.message}"
+    def add(at: float, what: str, took: float | None = None, worker: str = "", said: str = "") -> None:
         spent = "" if took is None else display.duration(max(took, 0.0))
         moment = display.text(display.moment(at))
         listing.add_row(moment, display.text(what), display.text(spent), display.text(worker), display.remark(said))
@@ -129,7 +128,7 @@ def _timeline(job: JobRecord) -> Table:
     for each in attempts_of(job):
         took = None if each.ended_at is None else each.ended_at - each.started_at
         outcome = "running" if each.outcome is None else each.outcome.value
-        add(each.started_at, f"attempt {each.number}: {outcome}", took, each.worker or "", each.error)
+        add(each.started_at, f"attempt {each.number}: {outcome}", took, each.worker or "", _said(each))
     if job.run_at is not None:
         add(job.run_at, "due")
     if job.expires_at is not None and not job.state.final and job.attempt == 0:
@@ -137,6 +136,13 @@ def _timeline(job: JobRecord) -> Table:
     if job.ended_at is not None:
         add(job.ended_at, f"ended: {job.state}")
     return listing
+
+
+def _said(attempt: AttemptRecord) -> str:
+    """What an attempt failed of, or the last line that it wrote."""
+    if attempt.error is not None:
+        return f"{attempt.error.type}: {attempt.error.message}"
+    return "wrote: " + attempt.output.strip().rpartition("\n")[2] if attempt.output else ""
 
 
 def _facts(job: JobRecord) -> Iterator[tuple[str, str]]:
@@ -168,8 +174,16 @@ def _facts(job: JobRecord) -> Iterator[tuple[str, str]]:
         yield "error", f"{job.error.type}: {job.error.message}"
     if job.error is not None and job.error.traceback:
         yield "", job.error.traceback
-    if job.error is not None and job.error.output:
-        yield "output", job.error.output
+    if output := _output(job):
+        yield "output", output
+
+
+def _output(job: JobRecord) -> str | None:
+    """What the attempt wrote that the error is of, or that has succeeded."""
+    if job.error is not None:
+        return job.error.output
+    attempts = attempts_of(job)
+    return attempts[-1].output if attempts else None
 
 
 def _remark(job: JobRecord) -> str:

@@ -75,9 +75,10 @@ as the jobs do, equal a recount at any time, and totals survive retention. A wor
 losses did. A due job that `lease` has not promoted yet counts as scheduled.
 
 **History.** An attempt that ends otherwise than by success leaves an entry in its job's `attempts`, in the step that ends it: by a
-settle that retries, fails or breaks the job, by a loss, by a cancel or a completion from outside while it runs. An attempt that is
-given back leaves none. An operator's retry of a job that was settled as succeeded enters that attempt. The latest `HISTORY` entries
-are kept, and come with `get`.
+settle that retries, fails or breaks the job, by a loss, by a cancel or a completion from outside while it runs. So does one that is
+settled as succeeded with `output`. An attempt that is given back leaves none. An operator's retry of a job that was settled as
+succeeded enters that attempt, unless it has left an entry. What an attempt wrote, be it by its error or by its success, is the
+`output` of its entry. The latest `HISTORY` entries are kept, and come with `get`.
 
 **Consequences.** A step may change jobs that its caller did not name: the end of one unblocks another or fails it, a lease cancels
 those that have expired, `reap` ends the parking of others, `take_in` makes jobs. Who has set `on_consequences` is told of each.

@@ -44,7 +44,7 @@ class Attempt:
         """The process that runs it, if it is isolated and has begun."""
 
         self.output: str | None = None
-        """The end of what it wrote, if that is kept."""
+        """The end of what it wrote, if that is kept, and there was anything."""
 
         self.ended = False
         """Whether its outcome is known: a second one (of a function that was given up) is dropped."""

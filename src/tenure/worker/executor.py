@@ -99,7 +99,7 @@ class Executor:
                 step = next_step(job, outcome, settings.policy)
                 if settings.failing and has_failed(step):
                     failed = error_of(outcome)
-            if attempt.output:
+            if attempt.output is not None:
                 step = _with_output(attempt, step)
         except Exception as error:
             log.exception("job %s of task %s could not be judged, it fails", job.id, job.task)
@@ -192,9 +192,12 @@ class Executor:
 
 
 def _with_output(attempt: Attempt, step: Transition) -> Transition:
-    """What an attempt wrote stays with its error; that of any other goes to the log."""
-    if not isinstance(step, Park) and step.error is not None:
-        return msgspec.structs.replace(step, error=msgspec.structs.replace(step.error, output=attempt.output))
+    """What an attempt wrote stays with it, if the worker's settle is what ends it and it is remembered; else it goes to the log."""
+    if not attempt.lost and not attempt.completing:
+        if isinstance(step, Finish) and step.state is State.SUCCEEDED:
+            return msgspec.structs.replace(step, output=attempt.output)
+        if not isinstance(step, Park) and step.error is not None:
+            return msgspec.structs.replace(step, error=msgspec.structs.replace(step.error, output=attempt.output))
     for line in (attempt.output or "").splitlines():
         log.info("job %s of task %s wrote %r", attempt.lease.job.id, attempt.lease.job.task, line)
     return step

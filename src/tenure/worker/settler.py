@@ -129,9 +129,11 @@ class Settler:
         """
         error = JobError(verdict.reason)
         if verdict.other is None:
-            step: Transition = Finish(State.FAILED, error=ErrorInfo("MissingAttribute", verdict.reason))
+            step: Transition = Finish(
+                State.FAILED, error=ErrorInfo("MissingAttribute", verdict.reason, output=attempt.output)
+            )
         else:
-            why = ErrorInfo("EnqueueRefused", verdict.reason)
+            why = ErrorInfo("EnqueueRefused", verdict.reason, output=attempt.output)
             step = next_step(attempt.lease.job, Raised(error, why), attempt.settings.policy)
         self._aftermath.failed(attempt, error, step)
         attempt.ended = False

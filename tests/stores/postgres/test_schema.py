@@ -97,7 +97,7 @@ async def test_the_printed_migration_is_the_layout(make_store: MakeStore, sql: A
     assert await store.migration() == ""
 
 
-@pytest.mark.parametrize("layout", [1, 2, 3, 4])
+@pytest.mark.parametrize("layout", range(1, schema.KNOWN))
 async def test_jobs_of_the_layouts_before_are_there_after_the_migration(
     make_store: MakeStore, sql: Any, postgres_url: str, layout: int
 ) -> None:

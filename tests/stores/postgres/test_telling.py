@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -106,6 +107,7 @@ async def test_errors_of_any_text_are_remembered(make_store: MakeStore) -> None:
         ErrorInfo("E", "a \0 and \\u0000", "x" * 2000 + "\0 \\u0000 🜁", output="o"),
         ErrorInfo("E", "lost 3 sheep", 'says "output":'),
         ErrorInfo("E", "short", output=""),
+        ErrorInfo("E", 'says "traceback":', output='says "traceback": \0 \\u0000 🜁' * 200),
     ]
     for error in errors:
         [job_id] = await enqueue(store, a_job(queue=(queue := new_id())))
@@ -115,12 +117,26 @@ async def test_errors_of_any_text_are_remembered(make_store: MakeStore) -> None:
         [entry] = found.attempts
         assert found.error == error
         assert entry.error is not None
-        assert entry.error.output is None
+        assert (entry.output, entry.error.output) == (error.output, None)
         # A long one is cut by the server, which has no NUL in any text.
         assert entry.error.message in {error.message, error.message.replace("\0", "\ufffd")}
         assert (entry.error.traceback or "")[-12:] in {
             text[-12:] for text in (error.traceback or "", (error.traceback or "").replace("\0", "\ufffd"))
         }
+
+
+async def test_output_of_any_text_is_remembered_where_the_layout_before_looks_for_an_error(
+    make_store: MakeStore, sql: Any
+) -> None:
+    store = make_store()
+    for output in ("o", '"traceback": \0 \\u0000 🜁' * 200):
+        [job_id] = await enqueue(store)
+        await settle(store, await lease_one(store), Finish(State.SUCCEEDED, output=output))
+
+        [entry] = (await record(store, job_id)).attempts
+        assert (entry.outcome, entry.error, entry.output) == ("succeeded", None, output)
+        [stored] = await sql.fetchval("SELECT attempts FROM ended ORDER BY n DESC LIMIT 1")
+        assert json.loads(json.loads(stored)[6])["output"] == output
 
 
 async def test_a_transaction_of_ones_own_leaves_an_entry_too(make_store: MakeStore) -> None:

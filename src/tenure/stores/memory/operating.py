@@ -78,7 +78,8 @@ def _retry(space: Space, job: StoredJob) -> Verdict:
         space.keys[each.new.task, each.new.unique or ""] = each
     for each in job.over:
         each.awaited = False
-    if job.state is State.SUCCEEDED and job.token is not None:
+    entered = bool(job.attempts) and job.attempts[-1].fence == job.fence
+    if job.state is State.SUCCEEDED and job.token is not None and not entered:
         space.remember(job, AttemptEnd.SUCCEEDED)
     with space.changing(job):
         job.state = State.BLOCKED

@@ -48,8 +48,8 @@ def _finish(space: Space, job: StoredJob, step: Finish) -> Verdict:
         return refusal_of(refusal)
     if step.state is not State.BROKEN:  # A broken job never ran.
         space.count("processed", job.new.queue, job.worker)
-    if step.state is not State.SUCCEEDED:
-        space.remember(job, AttemptEnd(step.state.value), step.error)
+    if step.state is not State.SUCCEEDED or step.output:
+        space.remember(job, AttemptEnd(step.state.value), step.left)
     carry_out(space, job, step, planned, settled=True)
     return OK
 

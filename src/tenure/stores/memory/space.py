@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from tenure.clock import Clock, SystemClock
-from tenure.job import HISTORY, AttemptEnd, AttemptRecord, ErrorInfo, JobRecord, State, in_brief
+from tenure.job import HISTORY, AttemptEnd, ErrorInfo, JobRecord, State, in_brief, past_attempt
 from tenure.stores.memory.shelves import Edge, Queue, Run, StoredJob
 from tenure.stores.memory.wakeup import IdleCaller, Mailbox
 from tenure.stores.values import Change, Consequence, Signal, SignalKind, WorkerInfo
@@ -107,16 +107,11 @@ class Space:
         """Note what has become of a job that the caller did not name."""
         self.consequences.append(Consequence(change, job.new.id, job.new.task, job.new.queue))
 
-    def remember(self, job: StoredJob, outcome: AttemptEnd, error: ErrorInfo | None = None) -> None:
+    def remember(self, job: StoredJob, outcome: AttemptEnd, left: ErrorInfo | None = None) -> None:
         """Enter the attempt that is over, or was with the job's end, in the history of the job."""
-        past = AttemptRecord(
-            number=job.attempt,
-            fence=job.fence,
-            started_at=job.started_at or 0.0,
-            ended_at=self.clock.wall() if job.ended_at is None else job.ended_at,
-            worker=job.worker,
-            outcome=outcome,
-            error=in_brief(error),
+        ended_at = self.clock.wall() if job.ended_at is None else job.ended_at
+        past = past_attempt(
+            job.attempt, job.fence, job.started_at or 0.0, ended_at, job.worker, outcome, in_brief(left)
         )
         job.attempts = (*job.attempts, past)[-HISTORY:]
 

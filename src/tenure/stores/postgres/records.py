@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from tenure.errors import MissingAttribute
-from tenure.job import AttemptEnd, AttemptRecord, ErrorInfo, JobRecord, NewJob, Progress, State, Writes
+from tenure.job import AttemptEnd, AttemptRecord, ErrorInfo, JobRecord, NewJob, Progress, State, Writes, past_attempt
 from tenure.lease import Lease, Token
 from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, blocker_failed, failure_value, lost
 from tenure.stores.values import Enqueued, LeaseRequest, Totals
@@ -171,10 +171,8 @@ def whole(row: Any, now: float) -> JobRecord:
 
 def _remembered(text: str) -> AttemptRecord:
     """Read what `remembered` wrote."""
-    number, fence, started_at, ended_at, worker, outcome, error = _attempt(text)
-    return AttemptRecord(
-        number=number, fence=fence, started_at=started_at, ended_at=ended_at, worker=worker, outcome=outcome, error=error_of(error)
-    )  # fmt: skip
+    number, fence, started_at, ended_at, worker, outcome, left = _attempt(text)
+    return past_attempt(number, fence, started_at, ended_at, worker, outcome, error_of(left))
 
 
 def leased(row: Sequence[Any], request: LeaseRequest, now: float) -> Lease:

@@ -54,7 +54,7 @@ def in_words(
             plain = plainly(step)
             states.append(step.state if plain else None)
             results.append(stored(step.result))
-            errors.append(text_of(step.error))
+            errors.append(text_of(step.left))
             steps.append(None if plain else ending(step, payloads, known=known))
         else:
             states.append(None)

@@ -53,7 +53,7 @@ their seqs do, and every sorted set below that has places for members breaks its
 |----------------|------|---|
 | `worker:ID`    | hash | a worker as it described itself, its start, beat, pulse, channel and totals |
 | `failures:TASK`| zset | places of failed jobs of a task, by their end |
-| `history`      | hash | ref → the latest attempts of a job that did not succeed |
+| `history`      | hash | ref → the latest attempts of a job that did not succeed, or left output |
 | `signals:ID`   | –    | the channel of one store object |
 | `notes`        | –    | the channel of all who watch |
 """

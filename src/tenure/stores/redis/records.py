@@ -26,7 +26,16 @@ from typing import Any
 
 import msgspec
 
-from tenure.job import AttemptEnd, AttemptRecord, BlockerPolicy, ErrorInfo, JobRecord, Progress, State
+from tenure.job import (
+    AttemptEnd,
+    AttemptRecord,
+    BlockerPolicy,
+    ErrorInfo,
+    JobRecord,
+    Progress,
+    State,
+    past_attempt,
+)
 from tenure.lease import Lease, Token
 from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, blocker_failed, failure_value, lost
 from tenure.stores.values import LeaseRequest
@@ -190,17 +199,10 @@ def whole(told: Sequence[Any] | None, history: bytes | None) -> JobRecord | None
 
 
 def _attempt(
-    number: int, fence: int, started_at: float, ended_at: float, worker: str | None, how: str, error: str | None
+    number: int, fence: int, started_at: float, ended_at: float, worker: str | None, how: str, left: str | None
 ) -> AttemptRecord:
-    return AttemptRecord(
-        number=number,
-        fence=fence,
-        started_at=started_at,
-        ended_at=ended_at,
-        worker=worker,
-        outcome=AttemptEnd(how),
-        error=None if error is None else _error_of(error),
-    )
+    what = None if left is None else _error_of(left)
+    return past_attempt(number, fence, started_at, ended_at, worker, AttemptEnd(how), what)
 
 
 def leased(

@@ -157,6 +157,7 @@ def step_words(step: Transition) -> list[Word]:
         and not step.children
         and step.successor is None
         and step.writes is None
+        and step.output is None
     ):  # nearly every one; a match takes twice as long
         return [_FINAL[step.state] + _pack(step.result)]
     if (
@@ -167,7 +168,8 @@ def step_words(step: Transition) -> list[Word]:
         return _hand_over_words(step)
     match step:
         case Finish(state, result, error, children):
-            about = (NUMBERS[state], result, error_word(error), len(children), _brief_word(error))
+            left = _brief_word(error) if state is not State.SUCCEEDED else error_word(step.left)
+            about = (NUMBERS[state], result, error_word(error), len(children), left)
             word = _FINISH + b"".join(map(_pack, about))
             return [word, *(word for child in children for word in new_words(child))]
         case Requeue(delay, run_at, counts, front, missed, error):
@@ -186,12 +188,19 @@ def _brief_word(error: ErrorInfo | None) -> str | None:
 def _hand_over_words(step: Finish) -> list[Word]:
     """A success that writes to its run or hands over. Of those that are alike the first word is."""
     writes, successor = step.writes or _NO_WRITES, step.successor
-    if successor is not None and not step.children and not writes.lookups and _is_plain_step(successor):
+    if (
+        successor is not None
+        and not step.output
+        and not step.children
+        and not writes.lookups
+        and _is_plain_step(successor)
+    ):
         return _plain_hand_over_words(step.result, writes.attributes, successor)
     names, values = _written(writes)
+    about = (step.result, len(step.children), names, bool(writes.lookups), successor is not None)
+    left = (error_word(step.left),) if step.output else ()
     # As it stands in the array, behind the byte that says how long that is.
-    about = _pack((step.result, len(step.children), names, bool(writes.lookups), successor is not None))[1:]
-    words: list[Word] = [_HAND_OVER + about, *values]
+    words: list[Word] = [_HAND_OVER + _pack((*about, *left))[1:], *values]
     for child in step.children:
         words += new_words(child)
     if successor is not None:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenure.job import HISTORY, AttemptEnd, AttemptRecord, ErrorInfo, in_brief
+from tenure.job import HISTORY, AttemptEnd, AttemptRecord, ErrorInfo, in_brief, past_attempt
 from tenure.stores.sqlite.rows import dumps, error_of
 from tenure.stores.sqlite.transaction import Transaction
 
 __all__ = ["Ended", "histories", "remember"]
 
 Ended = tuple[int, int, AttemptEnd, ErrorInfo | None]
-"""The number of a job, the fence of the attempt that it is at, how that has ended, and of what."""
+"""The number of a job, the fence of the attempt that it is at, how that has ended, and what it has left."""
 
 
 def remember(tx: Transaction, ended: Sequence[Ended]) -> None:
     """Enter in the history of each of these jobs the attempt that it is at: before it is leased again, or begins anew."""
     if not ended:
         return
-    items = [(job, how, None if error is None else dumps(in_brief(error))) for job, _, how, error in ended]
+    items = [(job, how, None if left is None else dumps(in_brief(left))) for job, _, how, left in ended]
     tx.run("remember", dumps(items), tx.wall)
     for job, fence, _, _ in ended:
         if fence > HISTORY:
@@ -29,14 +29,6 @@ def histories(tx: Transaction, ids: Sequence[str]) -> dict[str, list[AttemptReco
     """What is remembered of the attempts of these jobs, by id; nothing of those that have none."""
     found: dict[str, list[AttemptRecord]] = {}
     for id_, number, fence, started_at, ended_at, worker, outcome, error in tx.all("histories", dumps(ids)):
-        past = AttemptRecord(
-            number=number,
-            fence=fence,
-            started_at=started_at or 0.0,
-            ended_at=ended_at,
-            worker=worker,
-            outcome=AttemptEnd(outcome),
-            error=error_of(error),
-        )
+        past = past_attempt(number, fence, started_at or 0.0, ended_at, worker, AttemptEnd(outcome), error_of(error))
         found.setdefault(id_, []).append(past)
     return found

@@ -114,9 +114,7 @@ def _end_plainly(tx: Transaction, settlements: Sequence[Settlement], *, alone: b
         if not alone or changed + tx.run("end_held", items, tx.wall, 1) < len(settlements):
             raise NotPlain
         close_for_all(tx, [(lease.job.id, step.result) for lease, step in settlements])  # type: ignore[union-attr]
-    _count_ends(tx, settlements)
-    bad = [item for item in settlements if item[1].state is not State.SUCCEEDED]  # type: ignore[union-attr]
-    remember(tx, [_ended(lease.number, lease.token.fence, step) for lease, step in bad])  # type: ignore[arg-type]
+    _note_ends(tx, settlements)
 
 
 def _end_blockers(tx: Transaction, settlements: Sequence[Settlement]) -> None:
@@ -125,7 +123,7 @@ def _end_blockers(tx: Transaction, settlements: Sequence[Settlement]) -> None:
     if tx.run("end_held", items, tx.wall, 1) < len(settlements):
         raise NotPlain
     close_for_all(tx, [(lease.job.id, step.result) for lease, step in settlements])  # type: ignore[union-attr]
-    _count_ends(tx, settlements)
+    _note_ends(tx, settlements)
 
 
 def _hand_over(tx: Transaction, settlements: Sequence[Settlement]) -> None:
@@ -147,7 +145,7 @@ def _hand_over(tx: Transaction, settlements: Sequence[Settlement]) -> None:
         raise NotPlain
     for queue, number in Counter(lease.job.queue for lease, _ in settlements).items():
         tx.count(queue, "passed", number)
-    _count_ends(tx, settlements)
+    _note_ends(tx, settlements)
     enqueue(tx, successors, known)
 
 
@@ -161,13 +159,14 @@ def _release(tx: Transaction, settlements: Sequence[Settlement]) -> None:
         tx.came_in_line(queue, number)
 
 
-def _count_ends(tx: Transaction, settlements: Sequence[Settlement]) -> None:
-    """Count what has ended, and write what runs are left."""
+def _note_ends(tx: Transaction, settlements: Sequence[Settlement]) -> None:
+    """Count what has ended, remember the attempts that have left something, and write what runs are left."""
     ends = Counter((lease.job.queue, step.state, lease.job.worker) for lease, step in settlements)  # type: ignore[union-attr]
     for (queue, state, worker), number in ends.items():
         tx.moved(queue, "running", state, number)
         tx.total(state, queue, worker, number)
         _count_processed(tx, state, queue, worker, number)
+    remember(tx, [_ended(lease.number, lease.token.fence, step) for lease, step in settlements if _leaves(step)])  # type: ignore[arg-type]
     runs.write(tx, [(lease.job.run_id, step.writes) for lease, step in settlements])  # type: ignore[union-attr]
 
 
@@ -227,7 +226,7 @@ def _settle_one(tx: Transaction, settlement: Settlement, retried: list[Ended]) -
 def _finish(tx: Transaction, job: Facts, step: Finish) -> Verdict:
     def finish() -> None:
         _count_processed(tx, step.state, job.queue, job.worker)
-        if step.state is not State.SUCCEEDED:
+        if _leaves(step):
             remember(tx, [_ended(job.number, job.fence, step)])
         _carry_out(tx, job, step, settled=True)
 
@@ -246,8 +245,14 @@ def complete(tx: Transaction, job: Facts, step: Finish) -> Verdict:
     return _unless_refused(tx, step, complete)
 
 
+def _leaves(step: Transition) -> bool:
+    """Whether an end is remembered with the attempt."""
+    assert isinstance(step, Finish)
+    return step.state is not State.SUCCEEDED or bool(step.output)
+
+
 def _ended(job: int, fence: int, step: Finish) -> Ended:
-    return job, fence, AttemptEnd(step.state.value), step.error
+    return job, fence, AttemptEnd(step.state.value), step.left
 
 
 def _unless_refused(tx: Transaction, step: Finish, act: Callable[[], None]) -> Verdict:

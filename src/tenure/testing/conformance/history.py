@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tenure.job import HISTORY, AttemptEnd, AttemptRecord, ErrorInfo, State, attempts_of
-from tenure.lifecycle import Finish, Park, Requeue
+from tenure.job import HISTORY, AttemptEnd, AttemptRecord, ErrorInfo, RunStep, State, Writes, attempts_of, new_id
+from tenure.lifecycle import Finish, Park, Requeue, Transition
+from tenure.options import Retention
 from tenure.stores.base import Store
 from tenure.stores.values import OK
 from tenure.testing.clock import ManualClock
@@ -25,9 +26,13 @@ from tenure.testing.conformance.scene import (
     lose,
     record,
     settle,
+    success,
 )
 
 __all__ = ["History"]
+
+WROTE = "§ ünï 'quoted' \"\\\nand more\n"
+"""What an attempt wrote."""
 
 
 async def past(store: Store, job_id: str) -> list[AttemptRecord]:
@@ -83,6 +88,73 @@ class History:
         [told] = attempts_of(found)
         assert (told.number, told.worker, told.outcome) == (1, "w1", AttemptEnd.SUCCEEDED)
         assert told.ended_at == found.ended_at
+
+    async def test_a_success_that_leaves_output_leaves_an_entry(self, store: Store, clock: ManualClock) -> None:
+        [job_id] = await enqueue(store)
+        leased = await lease_one(store, worker="w1")
+        clock.advance(5)
+        assert await settle(store, leased, success(output=WROTE)) == OK
+        found = await record(store, job_id)
+        [entry] = found.attempts
+        assert (found.state, found.result, found.error) == (State.SUCCEEDED, "42", None)
+        assert (entry.number, entry.fence, entry.worker, entry.outcome) == (1, 1, "w1", AttemptEnd.SUCCEEDED)
+        assert (entry.output, entry.error) == (WROTE, None)
+        assert (entry.started_at, entry.ended_at) == (found.started_at, found.ended_at)
+        assert attempts_of(found) == [entry]
+
+    @pytest.mark.parametrize("output", [None, ""])
+    async def test_a_success_that_wrote_nothing_leaves_none(self, store: Store, output: str | None) -> None:
+        [job_id] = await enqueue(store)
+        await settle(store, await lease_one(store), success(output=output))
+        assert await past(store, job_id) == []
+
+    @pytest.mark.parametrize("about", ["unique", "awaited", "blocks", "tried before", "children"])
+    async def test_it_does_so_whatever_else_there_is_about_the_job(self, store: Store, about: str) -> None:
+        [job_id] = await enqueue(store, a_job(unique="k" if about == "unique" else None))
+        step = success(output=WROTE, children=(a_job(),) if about == "children" else ())
+        match about:
+            case "awaited":
+                await store.wait([job_id])
+            case "blocks":
+                await enqueue(store, a_job(after=(job_id,)))
+            case "tried before":
+                await settle(store, await lease_one(store), RETRY)
+        assert await settle(store, await lease_one(store), step) == OK
+        entry = (await past(store, job_id))[-1]
+        assert (entry.outcome, entry.output, entry.error) == (AttemptEnd.SUCCEEDED, WROTE, None)
+
+    @pytest.mark.parametrize("comes", ["nothing", "writes", "a successor", "a successor that waits"])
+    async def test_a_step_of_a_run_does_so_too(self, store: Store, comes: str) -> None:
+        run_id = new_id()
+        await enqueue(store, a_job(id=run_id, step=RunStep(run_id=run_id, flow="f")))
+        child = a_job(queue="other")
+        step = success(output=WROTE, writes=Writes({"x": "1"}) if comes != "nothing" else None)
+        if comes.startswith("a successor"):
+            waits = comes.endswith("waits")
+            after = a_job(step=RunStep(run_id=run_id, flow="f"), after=(child.id,) if waits else ())
+            step = success(output=WROTE, writes=step.writes, successor=after, children=(child,) if waits else ())
+        assert await settle(store, await lease_one(store), step) == OK
+        [entry] = await past(store, run_id)
+        assert (entry.outcome, entry.output, entry.error) == (AttemptEnd.SUCCEEDED, WROTE, None)
+        assert (await record(store, run_id)).successor == (step.successor and step.successor.id)
+
+    async def test_an_operators_retry_enters_no_attempt_twice(self, store: Store) -> None:
+        [job_id] = await enqueue(store)
+        for _ in range(2):
+            await settle(store, await lease_one(store), success(output=WROTE))
+            await store.retry([job_id])
+        await settle(store, await lease_one(store), SUCCEED)
+        await store.retry([job_id])
+        entries = await past(store, job_id)
+        assert [(each.fence, each.output) for each in entries] == [(1, WROTE), (2, WROTE), (3, None)]
+
+    async def test_much_output_is_kept_of_each_attempt_and_of_no_more_than_are_remembered(self, store: Store) -> None:
+        [job_id] = await enqueue(store)
+        for number in range(HISTORY + 2):
+            await settle(store, await lease_one(store), success(output=f"{number}" * 50_000))
+            await store.retry([job_id])
+        entries = await past(store, job_id)
+        assert [each.output for each in entries] == [f"{number}" * 50_000 for number in range(2, HISTORY + 2)]
 
     async def test_the_attempt_that_runs_is_told_by_the_job_too(self, store: Store) -> None:
         [job_id] = await enqueue(store)
@@ -173,7 +245,8 @@ class History:
         assert found.error == long
         [entry] = found.attempts
         assert entry.error is not None
-        assert (entry.error.type, entry.error.message, entry.error.output) == ("ValueError", long.message, None)
+        assert (entry.error.type, entry.error.message) == ("ValueError", long.message)
+        assert (entry.output, entry.error.output) == ("what it wrote", None)
         assert entry.error.traceback is not None
         assert len(entry.error.traceback) == 1_500
         assert entry.error.traceback.endswith("xthe end")
@@ -183,6 +256,18 @@ class History:
         await settle(store, await lease_one(store), Requeue())
         [entry] = await past(store, job_id)
         assert (entry.outcome, entry.error) == (AttemptEnd.RETRIED, None)
+
+    @pytest.mark.parametrize("end", ["retried", "failed", "broken"])
+    async def test_what_an_attempt_wrote_is_told_by_its_entry(self, store: Store, end: str) -> None:
+        [job_id] = await enqueue(store)
+        wrote = ErrorInfo("ValueError", "boom", output=WROTE)
+        await settle(
+            store, await lease_one(store), Requeue(error=wrote) if end == "retried" else Finish(State(end), error=wrote)
+        )
+        found = await record(store, job_id)
+        [entry] = found.attempts
+        assert found.error == wrote
+        assert (entry.outcome, entry.output, entry.error) == (end, WROTE, ErrorInfo("ValueError", "boom"))
 
     async def test_a_stale_holder_enters_nothing(self, store: Store, clock: ManualClock) -> None:
         [job_id] = await enqueue(store)
@@ -198,16 +283,35 @@ class History:
         assert await settle(store, leased, FAIL) == OK
         assert await outcomes(store, job_id) == [(1, "failed")]
 
+    async def test_the_winning_success_repeated_enters_nothing_more(self, store: Store) -> None:
+        [job_id] = await enqueue(store)
+        leased = await lease_one(store)
+        for _ in range(2):
+            assert await settle(store, leased, success(output=WROTE)) == OK
+        assert await outcomes(store, job_id) == [(1, "succeeded")]
+
     async def test_many_end_in_one_call_each_with_its_own(self, store: Store, make_store: MakeStore) -> None:
-        ids = await enqueue(store, *[a_job() for _ in range(30)])
-        leases = await lease(store, limit=30)
-        steps = [
-            RETRY if number % 3 else Finish(State.FAILED, error=ErrorInfo("E", str(number))) for number in range(30)
-        ]
+        ids = await enqueue(store, *[a_job() for _ in range(40)])
+        leases = await lease(store, limit=40)
+        errors = [ErrorInfo("E", str(number)) for number in range(40)]
+        steps: list[Transition] = []
+        for retried, failed, wrote in zip(errors[0::4], errors[1::4], errors[2::4], strict=True):
+            steps += Requeue(error=retried), Finish(State.FAILED, error=failed), success(output=wrote.message), SUCCEED
         await store.settle(list(zip(leases, steps, strict=True)))
-        for number, job_id in enumerate(ids):
-            [entry] = await past(make_store(), job_id)
-            assert entry.error == (BOOM if number % 3 else ErrorInfo("E", str(number)))
+        for number, (job_id, error) in enumerate(zip(ids, errors, strict=True)):
+            left = [(each.error, each.output) for each in await past(make_store(), job_id)]
+            assert left == [[(error, None)], [(error, None)], [(None, error.message)], []][number % 4]
+
+    @pytest.mark.parametrize("keep", [None, 0.0])
+    async def test_it_goes_with_its_job(self, store: Store, clock: ManualClock, keep: float | None) -> None:
+        ids = await enqueue(store, *[a_job(keep=keep) for _ in range(2)])
+        for step in (FAIL, success(output=WROTE)):
+            await settle(store, await lease_one(store), step)
+        clock.advance(1)
+        await store.prune(Retention(succeeded=0, failed=0), {})
+        assert await store.get(ids) == [None, None]
+        await enqueue(store, *[a_job(id=job_id) for job_id in ids])
+        assert [await past(store, job_id) for job_id in ids] == [[], []]
 
     async def test_listings_and_leases_do_without_it(self, store: Store) -> None:
         await enqueue(store)

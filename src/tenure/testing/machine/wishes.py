@@ -56,6 +56,7 @@ finals = st.builds(
     st.sampled_from([State.SUCCEEDED, State.SUCCEEDED, State.FAILED, State.BROKEN]),
     result=st.sampled_from([None, "1", '"two"']),
     error=st.sampled_from([None, BOOM]),
+    output=st.sampled_from([None, None, "it wrote\n"]),
 )
 requeues = st.sampled_from(
     [

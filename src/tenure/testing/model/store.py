@@ -142,6 +142,8 @@ class Model(Life):
                     self.count("processed", queue, worker)
                 if step.state is not State.SUCCEEDED:
                     self.remember(job, AttemptEnd(step.state.value), step.error)
+                elif step.output:
+                    self.remember(job, AttemptEnd.SUCCEEDED, None, step.output)
                 self.carry_out(job, step, worker, remember=True)
             case Requeue():
                 if step.counts:
@@ -261,7 +263,8 @@ class Model(Life):
             each.holds_key = True
         for each in reopened:
             each.awaited = False
-        if job.state is State.SUCCEEDED and job.token is not None:
+        entered = any(past.fence == job.fence for past in job.attempts)
+        if job.state is State.SUCCEEDED and job.token is not None and not entered:
             self.remember(job, AttemptEnd.SUCCEEDED)
         job.state = State.BLOCKED
         job.attempt = job.losses = job.misses = 0

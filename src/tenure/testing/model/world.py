@@ -118,7 +118,9 @@ class World:
     def note(self, change: Change, job: Job) -> None:
         self.told.append(Consequence(change, job.id, job.new.task, job.new.queue))
 
-    def remember(self, job: Job, outcome: AttemptEnd, error: ErrorInfo | None = None) -> None:
+    def remember(
+        self, job: Job, outcome: AttemptEnd, error: ErrorInfo | None = None, output: str | None = None
+    ) -> None:
         """The attempt that a job is at is over, or was with the job."""
         past = AttemptRecord(
             number=job.attempt,
@@ -128,6 +130,7 @@ class World:
             worker=job.worker,
             outcome=outcome,
             error=error,
+            output=output,
         )
         job.attempts = (*job.attempts, past)[-HISTORY:]
 

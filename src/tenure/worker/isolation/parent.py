@@ -185,7 +185,7 @@ class Child:
     def _end(self, outcome: Outcome | Transition) -> None:
         if not self.ended.done():
             if self._output is not None:
-                self.attempt.output = self._output.text()
+                self.attempt.output = self._output.text() or None
             self.ended.set_result(outcome)
 
     def _death(self, exited: Exited) -> Outcome:

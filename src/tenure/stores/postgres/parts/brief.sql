@@ -1,10 +1,10 @@
--- brief: an error as it is remembered with an attempt, like job.in_brief: without what the attempt wrote, and of its traceback the end.
+-- brief: an error as it is remembered with an attempt, like job.in_brief: of its traceback the end.
 CREATE OR REPLACE FUNCTION brief(_error text) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
     _parts json;
 BEGIN
-    -- Words are no JSON, and what is short has no long traceback.
-    IF left(_error, 1) <> '{' OR length(_error) <= 1500 AND position('"output":' IN _error) = 0 THEN
+    -- Words are no JSON, and what is short has no long traceback, nor has a success that wrote much.
+    IF left(_error, 1) <> '{' OR length(_error) <= 1500 OR position('"traceback":' IN _error) = 0 THEN
         RETURN _error;
     END IF;
     IF position('\u0000' IN _error) > 0 THEN
@@ -13,7 +13,8 @@ BEGIN
     END IF;
     _parts := _error;
     RETURN json_build_object(
-        'type', _parts -> 'type', 'message', _parts -> 'message', 'traceback', right(_parts ->> 'traceback', 1500)
+        'type', _parts -> 'type', 'message', _parts -> 'message', 'traceback', right(_parts ->> 'traceback', 1500),
+        'output', _parts -> 'output'
     );
 END
 $$;

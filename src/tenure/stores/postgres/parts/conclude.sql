@@ -1,5 +1,5 @@
 -- conclude: one job becomes final, with its record, key, counters and waiters; `follow` tells those who are blocked by it.
--- _by is the worker whose doing it was. Its token stays known only if this has _settled it. A step that hands over has a _successor.
+-- In the place of an error a success may have left output. _by is the worker whose doing it was. Its token stays known only if this has _settled it. A step that hands over has a _successor.
 -- The caller has locked it.
 CREATE OR REPLACE FUNCTION conclude(
     _now float8, _n bigint, _state text, _result text, _error text, _by text DEFAULT NULL, _settled boolean DEFAULT false,
@@ -17,9 +17,9 @@ BEGIN
         _n, _job.queue, _job.task, _state, _now, CASE WHEN _successor IS NULL THEN _now + _job.keep END, _job.seq, _job.attempt,
         _job.losses, _job.fence, _job.misses, _job.expires_at, _job.worker, CASE WHEN _settled THEN _job.nonce END,
         _job.started_at, _result, CASE WHEN _state <> 'succeeded' THEN coalesce(_error, _job.error) END, _successor,
-        CASE WHEN _job.state <> 'running' OR (_settled AND _state = 'succeeded') THEN _job.attempts ELSE remembered(
+        CASE WHEN _job.state <> 'running' OR (_settled AND _state = 'succeeded' AND _error IS NULL) THEN _job.attempts ELSE remembered(
             _job.attempts, _job.attempt, _job.fence, _job.started_at, _now, _job.worker,
-            CASE WHEN _state = 'succeeded' THEN 'completed' ELSE _state END, CASE WHEN _settled THEN _error END
+            CASE WHEN _state = 'succeeded' AND NOT _settled THEN 'completed' ELSE _state END, CASE WHEN _settled THEN _error END
         ) END
     );
     PERFORM moved(_job.queue, place(_job.state, _job.run_at), _state);

@@ -46,8 +46,9 @@ BEGIN
         _job.n, _job.queue, _job.task, 'blocked', _job.priority, _kept.seq, _kept.fence, _job.lease, _job.keep,
         EXISTS (SELECT FROM jobs WHERE n IN (_job.n, _job.run) AND unique_key IS NOT NULL), _open, _kept.worker, _kept.started_at,
         _kept.error, _job.run,
-        -- One that was completed from outside has no token: that was no attempt's doing.
-        CASE WHEN _kept.state <> 'succeeded' OR _kept.nonce IS NULL THEN _kept.attempts ELSE remembered(
+        -- One that was completed from outside has no token: that was no attempt's doing. One that has left output has its entry.
+        CASE WHEN _kept.state <> 'succeeded' OR _kept.nonce IS NULL
+                  OR (_kept.attempts[cardinality(_kept.attempts)]::json ->> 1)::integer = _kept.fence THEN _kept.attempts ELSE remembered(
             _kept.attempts, _kept.attempt, _kept.fence, _kept.started_at, _kept.ended_at, _kept.worker, 'succeeded', NULL
         ) END
     );

@@ -1,8 +1,8 @@
 -- settle_all: apply each step under its token and give up its lease, both or neither; a verdict each, in order: ok, lease_lost,
 -- not_found, JSON that says why it is refused, or `again`. NULL if all are ok.
 --
--- Of each: the number and the id of the job, its token, and the state it ends in with result and error; or, without a state, JSON in
--- _steps that says what else than an end, or what comes with it (`end_with`).
+-- Of each: the number and the id of the job, its token, and the state it ends in with result and error (in the place of which a
+-- success may have left output); or, without a state, JSON in _steps that says what else than an end, or what comes with it (`end_with`).
 --
 -- Unless none of them is a step of a run (_runs is NULL), of an end that is one: the id of the run; the id of its _successor, if it hands over to one against which nothing can be
 -- said but that it needs an attribute, and that one itself, in order, in _coming. What it _needs, what it writes (_names, _values) and
@@ -69,7 +69,7 @@ BEGIN
         SELECT n, queue, task, final, _now, CASE WHEN successor IS NULL THEN _now + keep END, seq, attempt, losses, fence, misses,
                expires_at, worker, nonce, started_at, result, CASE WHEN final <> 'succeeded' THEN coalesce(last_error, error) END,
                successor,
-               CASE WHEN final = 'succeeded' THEN attempts
+               CASE WHEN final = 'succeeded' AND last_error IS NULL THEN attempts
                     ELSE remembered(attempts, attempt, fence, started_at, _now, worker, final, last_error) END
         FROM gone
     ), ends AS MATERIALIZED (

@@ -40,7 +40,7 @@ return Step.done(Operating.on_each(function(job)
   if not holders then return { Operating.REFUSED, 'unique', job.state, other } end
   for _, each in ipairs(holders) do Unique.hold(each) end
   -- Who succeeded by a settle has its token still.
-  if job.state == is.succeeded and job.nonce ~= no_nonce then History.enter(job, 'succeeded') end
+  if job.state == is.succeeded and job.nonce ~= no_nonce and not History.has_latest(job) then History.enter(job, 'succeeded') end
   Jobs.take(job)
   job.state, job.attempt, job.losses, job.misses = is.blocked, 0, 0, 0
   job.nonce, job.ended, job.result = no_nonce, nil, nil

@@ -40,6 +40,7 @@ function Handing.takes(handing, i)
   local coming = handing.items.coming[i]
   local successor = coming and coming.successor
   if not successor or #coming.jobs > 1 or not successor.head.plain or coming.writes and coming.writes.lookups then return false end
+  if coming.left then return false end
   local record, ref, byte = handing.records[i], handing.items.refs[i], string.byte
   if not record or byte(record, 2) ~= is.running or string.sub(record, 4, 25) ~= handing.items.tokens[i] then return false end
   local flags = byte(record, 3)

@@ -18,10 +18,10 @@ function Settlements.hand_over(step)
   more, says.children, says.names, says.lookups, says.hands_over = cmsgpack.unpack_limit(step, 4, at)
   if more > 0 then
     _, says.before, says.behind, head = cmsgpack.unpack_limit(step, 3, more)
-    says.head = Adding.head(head)
+    if head then says.head = Adding.head(head) else says.left, says.before = says.before, nil end
   end
   -- If it does no more than write attributes: the plain finish that it is besides.
-  local other = says.hands_over or says.children > 0 or says.lookups
+  local other = says.hands_over or says.children > 0 or says.lookups or says.left
   says.plain = not other and string.char(is.succeeded) .. says.result
   hand_overs[step] = says
   return says
@@ -29,14 +29,16 @@ end
 
 -- The jobs that come with a step, from its arguments; nil if none do. A finish with children goes on with these; a hand-over,
 -- which is a success of a step of a run, with what it writes, its children and its successor, if it has them. If the first word
--- says all of the successor that others share, only its ref and its run are left.
+-- says all of the successor that others share, only its ref and its run are to be read. If not, its last may be what the attempt has
+-- left.
 function Settlements.read_coming(step)
   local kind = string.byte(step)
   if kind == Settlements.FINISH then
     return { jobs = Adding.read_all((select(5, cmsgpack.unpack_limit(step, 4, 1)))) }
   elseif kind == Settlements.HAND_OVER then
     local says = Settlements.hand_over(step)
-    local coming = { result = says.result, plain = says.plain, writes = Flows.read(says.names, says.lookups) }
+    local coming = { result = says.result, plain = says.plain, left = says.left }
+    coming.writes = Flows.read(says.names, says.lookups)
     if says.before then
       local at = Step.read_so_far
       Step.read_so_far = at + 2

@@ -89,8 +89,9 @@ function Singly.end_of(step)
   return kind, cmsgpack.unpack(string.sub(step, 2))
 end
 
--- The error as it is remembered with the attempt, if that is another.
-function Singly.brief_of(step)
+-- What is remembered with the attempt, if that is another than its error.
+function Singly.left_by(step, with)
+  if string.byte(step) == Settlements.HAND_OVER then return with.left end
   return string.byte(step) == Settlements.FINISH and select(6, cmsgpack.unpack_limit(step, 5, 1)) or nil
 end
 
@@ -110,7 +111,8 @@ function Singly.finish(job, step, with, outside)
   if with then coming, refusal = New.plan(with.jobs, Singly.ending(job, state, successor)) end
   if not coming then return { Settlements.REFUSED, unpack(refusal) } end
   if not outside then
-    if state ~= is.succeeded then History.enter(job, name_of[state], Singly.brief_of(step) or error) end
+    local left = Singly.left_by(step, with)
+    if state ~= is.succeeded or left then History.enter(job, name_of[state], left or error) end
     Settlements.count_processed(state, job.queue, job.worker)
   else
     if job.state == is.running then History.enter(job, 'completed') end

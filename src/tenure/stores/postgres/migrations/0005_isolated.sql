@@ -1,1 +1,0 @@
--- Layout 5: suspects of isolated tasks go to workers that hold others too. Only functions change: `lease_jobs` takes the place of `lease`.
