@@ -1,6 +1,6 @@
 -- conclude: one job becomes final, with its record, key, counters and waiters; `follow` tells those who are blocked by it.
--- In the place of an error a success may have left output. _by is the worker whose doing it was. Its token stays known only if this has _settled it. A step that hands over has a _successor.
--- The caller has locked it.
+-- In the place of an error a success may have left output. _by is the worker whose doing it was. Its token stays known only if this
+-- has _settled it. A step that hands over has a _successor. The caller has locked it.
 CREATE OR REPLACE FUNCTION conclude(
     _now float8, _n bigint, _state text, _result text, _error text, _by text DEFAULT NULL, _settled boolean DEFAULT false,
     _successor text DEFAULT NULL
