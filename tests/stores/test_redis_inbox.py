@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from urllib.parse import parse_qs, urlsplit
 
@@ -22,17 +23,30 @@ socket.write(`*${words.length}\\r\\n` + words.map(word => `$${Buffer.byteLength(
 socket.on("data", reply => { process.stdout.write(reply); socket.end(); });
 """
 
+PYTHON = """
+import socket, sys
+host, port, *words = sys.argv[1:]
+with socket.create_connection((host, int(port))) as connection:
+    sent = [word.encode() for word in words]
+    connection.sendall(b"*%d\\r\\n" % len(sent) + b"".join(b"$%d\\r\\n%b\\r\\n" % (len(word), word) for word in sent))
+    sys.stdout.write(connection.recv(100).decode())
+"""
 
-@pytest.fixture(params=["redis-cli", "node"])
+PROGRAMS: dict[str, Callable[[str, str], list[str]]] = {
+    "python": lambda host, port: [sys.executable, "-c", PYTHON, host, port],
+    "node": lambda host, port: ["node", "-e", NODE, host, port],
+    "redis-cli": lambda host, port: ["redis-cli", "-h", host, "-p", port],
+}
+
+
+# Whatever is on this machine: the first always is.
+@pytest.fixture(params=[name for name in PROGRAMS if name == "python" or shutil.which(name)])
 def push(request: pytest.FixtureRequest, redis_url: str) -> Push:
     """Push a value onto a list of the namespace, by another program."""
-    program = shutil.which(request.param)
-    if program is None:
-        pytest.skip(f"{request.param} is not installed")
     url = urlsplit(redis_url)
     host, port = url.hostname or "localhost", str(url.port or 6379)
     [namespace] = parse_qs(url.query)["namespace"]
-    start = [program, "-h", host, "-p", port] if request.param == "redis-cli" else [program, "-e", NODE, host, port]
+    start = PROGRAMS[request.param](host, port)
 
     async def push(name: str, value: str) -> None:
         words = ["RPUSH", f"tenure:{{{namespace}}}:{name}", value]
