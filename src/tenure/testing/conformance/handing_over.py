@@ -254,6 +254,27 @@ class HandingOver:
         assert (await lease_one(store)).job.results == ("0", "1", "2")
         await assert_counters_equal_a_recount(store)
 
+    @pytest.mark.parametrize("at", [1, 2], ids=["first step", "second step"])
+    async def test_a_join_waits_for_a_run_that_hands_over_in_the_same_call(
+        self, store: Store, at: int
+    ) -> None:  # I13, Q52
+        joining, other = await enqueue(store, a_start(), a_start())
+        if at == 2:
+            for one in await lease(store):
+                await hand_over(store, one)
+        held = await lease(store)
+        join = a_successor(joining, after=(other,))
+
+        verdicts = await store.settle(
+            [(held[0], handing_over(join)), (held[1], handing_over(a_successor(other, queue="c")))]
+        )
+
+        assert verdicts == [OK, OK]
+        assert await store.blockers(join.id) == [other]
+        await settle(store, await lease_one(store, "c"), success('"over"'))
+        assert (await lease_one(store)).job.results == ('"over"',)
+        await assert_counters_equal_a_recount(store)
+
     async def test_a_failed_child_fails_the_run_that_waits_for_it(self, store: Store) -> None:  # F25
         run_id = await start(store)
         child = a_job(queue="c")

@@ -1,5 +1,6 @@
 -- tie: enter the edges of a new job, and let blockers that have ended already count at once; the job itself if it has failed by
--- that. The blockers are pinned, so nobody ends in between.
+-- that. The blockers are pinned, so nobody ends in between. A run whose current step has a successor goes on, though that may only come
+-- to exist later in this very step.
 CREATE OR REPLACE FUNCTION tie(_now float8, _n bigint, _after jsonb) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
     _failed bigint[] := '{}';
@@ -11,6 +12,7 @@ BEGIN
         SELECT m.id, e.state, e.result, e.error
         FROM (SELECT blocker, min(position) AS position FROM edges WHERE dependent = _n GROUP BY blocker) AS each,
              LATERAL meant(ARRAY[each.blocker]) m, LATERAL (SELECT * FROM ended e WHERE e.n = m.n LIMIT 1) AS e
+        WHERE e.successor IS NULL OR (SELECT j.run <> j.n FROM jobs j WHERE j.n = m.own)
         ORDER BY each.position
     LOOP
         _failed := _failed || follow(_now, ARRAY[_blocker.id], _blocker.state, _blocker.result, _blocker.error, _n);
