@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -68,20 +69,19 @@ class Cluster:
 
     def wait_for_end(self, timeout: float = PATIENCE) -> dict[str, JobRecord]:
         """Wait until every job is final; all of them, by id."""
-        eventually(lambda: not any(map(_unfinished, self.app.queues())), self._what_is_left, timeout)
+        eventually(lambda: self._answers(lambda queue: not _unfinished(queue)), self._what_is_left, timeout)
         return self.records()
 
     def wait_for_answers(self) -> None:
         """Wait until the store is there again."""
+        eventually(self._answers, "a store that answers")
 
-        def answers() -> bool:
-            try:
-                self.app.queues()
-            except (StoreUnavailable, OutcomeUnknown):
-                return False
-            return True
-
-        eventually(answers, "a store that answers")
+    def _answers(self, of_each: Callable[[QueueInfo], bool] = lambda _: True) -> bool:
+        """Whether the store can be asked, and says this of each queue."""
+        try:
+            return all(map(of_each, self.app.queues()))
+        except (StoreUnavailable, OutcomeUnknown):
+            return False
 
     def records(self) -> dict[str, JobRecord]:
         """All jobs, by id."""

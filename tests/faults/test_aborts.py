@@ -112,9 +112,8 @@ def test_a_job_that_is_told_to_stop_sees_why_and_changes_nothing_more(
     everything = Jobs()
     for some in (*singly.values(), taken, lost, released):
         everything |= some
-    assert {name: ended(records.get(job.id)) for name, job in everything.items()} == {
-        name: in_the_end(name) for name in everything
-    }
+    wrong = {name: job for name, job in everything.items() if ended(records.get(job.id)) != in_the_end(name)}
+    assert wrong == {}, {name: (records.get(job.id), job.attempts()) for name, job in wrong.items()}
     told = notes.read()
     assert {name: {*told[name]} for name in everything} == {
         name: {"started", name.partition(".")[0]} for name in everything
