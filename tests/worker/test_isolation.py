@@ -7,6 +7,7 @@ import atexit
 import logging
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 import time
@@ -459,6 +460,30 @@ async def test_a_job_may_fork_and_use_multiprocessing(app: App, start: Start) ->
     await start(app, concurrency=2)
     jobs = [await forks.aenqueue(), await pools.aenqueue()]
     assert [await job.aresult(timeout=20) for job in jobs] == ["the right one", [1, 2, 3]]
+
+
+@whatever_the_store
+async def test_what_a_job_forks_is_ended_by_a_signal_from_its_first_moment_on(app: App, start: Start) -> None:  # F22
+    dawdles = False
+
+    def dawdle() -> None:
+        if dawdles:
+            time.sleep(0.3)
+
+    os.register_at_fork(after_in_child=dawdle)  # before the template is forked: what Tenure does there comes later
+
+    @app.task(isolation="process")
+    def ends_what_it_forks() -> int:
+        nonlocal dawdles
+        dawdles = True
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(60)
+        os.kill(pid, signal.SIGTERM)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    await start(app)
+    assert await (await ends_what_it_forks.aenqueue()).aresult(timeout=20) == -signal.SIGTERM
 
 
 @whatever_the_store

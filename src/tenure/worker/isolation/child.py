@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Children"]
 
+HANDLED = (*NOT_OURS, signal.SIGIO)
+"""Signals that mean something else to a child than to other processes, or nothing."""
+
 REHEARSALS = 16
 """How often an attempt is rehearsed in the template."""
 
@@ -71,13 +74,26 @@ class Children:
         signal.signal(signal.SIGTERM, self._terminated)
         signal.signal(signal.SIGIO, self._arrived)
         self._rehearse()
-        os.register_at_fork(after_in_child=self._heed_signals_again)
+        self._blocked = threading.local()
+        os.register_at_fork(
+            before=self._hold_signals, after_in_parent=self._let_signals_come, after_in_child=self._heed_signals_again
+        )
+
+    def _hold_signals(self) -> None:
+        """A job is about to fork. One that would come to the new process before it heeds signals again would be lost."""
+        if self._attempt is not None:
+            self._blocked.before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
+
+    def _let_signals_come(self) -> None:
+        if self._attempt is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._blocked.before)
 
     def _heed_signals_again(self) -> None:
         """In a process that a job has forked: it is the job's, and to be ended as any other."""
         if self._attempt is not None:
-            for signum in (*NOT_OURS, signal.SIGIO):
+            for signum in HANDLED:
                 signal.signal(signum, signal.SIG_DFL)
+            self._let_signals_come()
 
     def _rehearse(self) -> None:
         """Go through the motions: Python adapts code as it runs, and each child would pay for that with pages of its own."""
