@@ -177,7 +177,7 @@ def an_idle_lease_leaves_a_queue_behind(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(leasing, "lease", lease)
 
 
-@mutant("test_a_suspect_is_handed_out_only_alone")
+@mutant("test_a_suspect_is_handed_out_only_alone", machine="long")
 def suspects_are_handed_out_with_others(patch: pytest.MonkeyPatch) -> None:
     original = leasing._hand_out
 
