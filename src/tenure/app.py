@@ -484,7 +484,14 @@ class App(JobHooks, WorkerHooks):
         ttl, patience = seconds(self.options.lease, "lease"), seconds(wait, "wait")
         holder = self.session.holder
         leases = await holder.lease(names, limit, ttl, patience, wakeup=self.options.wakeup)
-        return [Held(self, holder, lease) for lease in leases]
+        held = [Held(self, holder, lease) for lease in leases]
+        try:
+            await holder.entered()
+        except BaseException:
+            for each in held:
+                each.let_go()
+            raise
+        return held
 
     def worker(
         self,

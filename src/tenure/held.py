@@ -97,6 +97,10 @@ class Held:
         """End the job as failed."""
         await self._settle(Fail(why))
 
+    def let_go(self) -> None:
+        """Stop renewing, for nobody has it after all; for the other parts of Tenure."""
+        self._holder.drop(self._kept)
+
     renew = blocking(arenew)
     finish = blocking(afinish)
     release = blocking(arelease)
@@ -152,7 +156,7 @@ class Held:
         if verdict.kind is VerdictKind.REFUSED:
             raise JobError(f"job {self.job.id} does not end like this, and is still held: {verdict.reason}")
         self._settled = True
-        self._holder.drop(self._kept)
+        self.let_go()
         match verdict.kind:
             case VerdictKind.OK:
                 if coming and self._app.hooks.enqueues:

@@ -57,6 +57,7 @@ class Holder:
         self._registered = False
         self._task: asyncio.Task[None] | None = None
         self._store_is_gone = False
+        self._looked = asyncio.Event()
 
     async def lease(self, queues: tuple[str, ...], limit: int, ttl: float, wait: float, *, wakeup: bool) -> list[Lease]:
         """Lease up to `limit` jobs of these queues, waiting up to `wait` seconds for the first."""
@@ -94,6 +95,12 @@ class Holder:
         self._changed.set()
         return kept
 
+    async def entered(self) -> None:
+        """Come back once this holder is registered, so that an operator can retire it if its process dies; or the store is gone."""
+        while self._kept and not self._registered and not self._store_is_gone:
+            self._looked.clear()
+            await self._looked.wait()
+
     def drop(self, kept: Kept) -> None:
         """Stop renewing: the job is settled. May be called from any thread."""
         self._kept.discard(kept)
@@ -107,8 +114,10 @@ class Holder:
             return
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+        kept, self._kept = self._kept, set()
+        self._looked.set()
         with contextlib.suppress(StoreError):  # the leases will expire
-            await self._store.settle([(kept.lease, RELEASE) for kept in self._kept])
+            await self._store.settle([(each.lease, RELEASE) for each in kept])
             await self._store.leave(self.id)
 
     async def _look_after_them(self) -> None:
@@ -122,6 +131,7 @@ class Holder:
                 self._store_is_gone = True
             else:
                 self._store_is_gone = False
+            self._looked.set()
             kept = tuple(self._kept)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min([LOOK, *(each.lease.ttl / 3 for each in kept)]) if kept else None):

@@ -365,6 +365,14 @@ async def test_closing_the_app_gives_back_what_is_held(app: App, do: Do) -> None
     assert (record.state, record.attempt, await do(app.workers)) == (State.WAITING, 0, [])
 
 
+async def test_whoever_has_a_job_in_hand_is_registered(app: App, do: Do) -> None:  # W29
+    await do(make_add(app).enqueue, 1)
+
+    [held] = await do(app.lease, "default")
+
+    assert [worker.id for worker in await do(app.workers)] == [held.job.worker]
+
+
 async def test_a_job_leased_on_one_loop_may_be_settled_from_another(app: App) -> None:
     job = await make_add(app).aenqueue(1)
     [held] = await app.alease("default")
