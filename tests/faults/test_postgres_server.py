@@ -67,7 +67,7 @@ def test_nothing_acknowledged_is_lost_when_the_server_is_stopped_at_once(
 
     records = cluster.wait_for_end(timeout=60)
 
-    assert len(records) > 5 * kills
+    assert len(records) > kills
     assert {record.state for record in records.values()} == {"succeeded"}
     assert cluster.violations(ordered=False) == []
 

@@ -261,9 +261,12 @@ def produce_blocking(url: str, folder: str, seed: str) -> None:
     over = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: over.set())
     with make_app(url, folder) as app, ThreadPoolExecutor() as pool:
-        for thread in [
-            pool.submit(_produce_blocking, app, random.Random(f"{seed} {number}"), over) for number in range(3)
-        ]:
+        threads = [pool.submit(_produce_blocking, app, random.Random(f"{seed} {number}"), over) for number in range(3)]
+        # A signal that comes while the process stands still may be taken by any of its threads, and a main thread that waits for
+        # a lock does not hear of it.
+        while not over.is_set() and not any(thread.done() for thread in threads):
+            time.sleep(0.1)
+        for thread in threads:
             thread.result()
 
 
