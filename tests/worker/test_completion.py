@@ -645,6 +645,7 @@ async def test_a_commit_that_did_not_happen_is_an_error_that_decides_as_usual(
     assert await job.aresult(timeout=10) == 7
     assert await effects.rows() == [7]
     assert await attempts(job) == 2
+    await eventually(lambda: lines("runs again"))
     [said] = lines("runs again")
     assert "was not committed: the connection was lost" in said
 

@@ -109,6 +109,7 @@ async def test_a_function_that_returns_without_a_commit_has_failed(
     await job.aresult(timeout=10)
     assert await attempts(job) == 2
     assert await effects.rows() == [2]
+    await eventually(lambda: lines("runs again"))
     [said] = lines("runs again")
     assert "was not committed: commit it before" in said
 
@@ -134,6 +135,7 @@ async def test_a_function_that_raises_before_its_commit_fails_as_usual(
     await job.aresult(timeout=10)
     assert await attempts(job) == 2
     assert await effects.rows() == [2]
+    await eventually(lambda: lines("runs again"))
     [said] = lines("runs again")
     assert "ValueError: 'before the commit'" in said
 
