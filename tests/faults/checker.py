@@ -1,19 +1,20 @@
-"""Whether a history can be true: I1 to I9 and I13, after every fault is healed and every queue drained."""
+"""Whether a history can be true: I1 to I9, I13 and I14, after every fault is healed and every queue drained."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
 from .handing_over import handed_over
-from .history import History, Lease, Settle, Story, Violation
+from .history import Act, History, Lease, Settle, Story, Violation
 from .order import in_order
 
 __all__ = ["check"]
 
 
 def check(history: History) -> list[Violation]:
-    """Find what contradicts I1 to I9 and I13, after every fault is healed and every queue drained."""
+    """Find what contradicts I1 to I9, I13 and I14, after every fault is healed and every queue drained."""
     story = Story(history)
     return [
         violation
@@ -27,6 +28,7 @@ def check(history: History) -> list[Violation]:
             _attempts,
             in_order,
             handed_over,
+            _one_holder,
         )
         for violation in look(story)
     ]
@@ -140,6 +142,11 @@ def _dead(story: Story, job: str, settle: Settle) -> str | None:
 _FINAL = {"succeeded", "failed", "cancelled", "broken"}
 
 
+def _ends(act: Act) -> bool:
+    """Whether a job is final after this."""
+    return act.operation in {"cancel", "complete"} or (act.operation in {"reap", "retire"} and act.item.failed)
+
+
 def _one_final(story: Story) -> Iterator[Violation]:
     for job in story.ended.keys() | story.settles.keys() | story.acts.keys():
         finals: dict[object, str] = {}
@@ -147,9 +154,7 @@ def _one_final(story: Story) -> Iterator[Violation]:
             if settle.verdict == "ok" and settle.item.step in _FINAL:
                 finals[settle.item.fence, settle.item.nonce] = settle.item.step  # a repeated settle is the same
         for number, act in enumerate(story.acts[job]):
-            if act.certain and (
-                act.operation in {"cancel", "complete"} or (act.operation in {"reap", "retire"} and act.item.failed)
-            ):
+            if act.certain and _ends(act):
                 finals[number] = {"cancel": "cancelled", "complete": "succeeded"}.get(act.operation, "failed")
         generations = 1 + len(story.of(job, "retry"))
         if len(finals) > generations:
@@ -177,3 +182,22 @@ def _attempts(story: Story) -> Iterator[Violation]:
             yield Violation("I7", job, f"it has {record.losses} losses and {losses} are known")
         if 3 <= record.max_losses < record.losses:
             yield Violation("I7", job, f"it has {record.losses} losses of {record.max_losses}")
+
+
+def _one_holder(story: Story) -> Iterator[Violation]:
+    """Of two who hold a unique key, the later one was surely stored before anybody asked for the end of the earlier one."""
+    holders: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
+    for job, enqueues in story.enqueues.items():
+        stored = [enqueue.call.answered for enqueue in enqueues if enqueue.call.outcome == "ok"]
+        ends = [settle.call.asked for settle in story.settles[job] if _may_end(settle)]
+        ends += [act.call.asked for act in story.acts[job] if _ends(act) or act.operation == "delete"]
+        if enqueues[0].item.unique and stored and ends:  # else it is not known from when, or till when, it held its key
+            holders[enqueues[0].item.unique].append((min(stored), min(ends), job))
+    for key, held in holders.items():
+        for (_, ended, one), (since, _, other) in pairwise(sorted(held)):
+            if since < ended:
+                yield Violation("I14", other, f"it was given the unique key {key!r} while {one} held it")
+
+
+def _may_end(settle: Settle) -> bool:
+    return settle.item.step in _FINAL and settle.verdict in {"ok", "unknown"}

@@ -68,6 +68,9 @@ class Item(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     after: tuple[str, ...] = ()
     """enqueue: what the job waits for."""
 
+    unique: str = ""
+    """enqueue: the key that the job holds until it has ended."""
+
     successor: str = ""
     """settle, complete: the step of its run that the job hands over to."""
 

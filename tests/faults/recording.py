@@ -233,7 +233,14 @@ async def records_of(store: Store) -> list[JobRecord]:
 
 def _new(job: NewJob) -> Item:
     in_line = job.delay <= 0 and job.run_at is None and not job.after
-    return Item(id=job.id, queue=job.queue, priority=job.priority, in_line=in_line, after=job.after)
+    return Item(
+        id=job.id,
+        queue=job.queue,
+        priority=job.priority,
+        in_line=in_line,
+        after=job.after,
+        unique=job.unique or "",
+    )
 
 
 def _held(lease: Lease) -> Item:

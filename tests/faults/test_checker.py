@@ -68,7 +68,7 @@ def ended(
 TRUE = History(
     # A is held by a worker that goes silent, is reaped, and goes before B, which came later; the stale settle is refused.
     # C is released and comes before D; E is retried and comes after F. R is a run, whose first step hands over to S, which
-    # waits for W.
+    # waits for W. U and V have the same unique key.
     calls=[
         enqueued(1, "A"),
         leased(2, ("A", 1)),
@@ -101,6 +101,12 @@ TRUE = History(
         settled(54, "W", 1, 53, "succeeded"),
         leased(55, ("S", 1)),
         settled(56, "S", 1, 55, "succeeded"),
+        called("enqueue", 60, [Item(id="U", queue="q", unique="k")], [Item(id="U")]),
+        leased(61, ("U", 1)),
+        settled(62, "U", 1, 61, "succeeded"),
+        called("enqueue", 62, [Item(id="V", queue="q", unique="k")], [Item(id="V")]),
+        leased(63, ("V", 1)),
+        settled(64, "V", 1, 63, "succeeded"),
     ],
     starts=[
         started(2.5, "A", 1, 2),
@@ -115,6 +121,8 @@ TRUE = History(
         started(51.5, "R", 1, 51),
         started(53.5, "W", 1, 53),
         started(55.5, "S", 1, 55),
+        started(61.5, "U", 1, 61),
+        started(63.5, "V", 1, 63),
     ],
     ended=[
         ended("A", attempt=2, losses=1, fence=2),
@@ -126,6 +134,8 @@ TRUE = History(
         ended("R", run_id="R", successor="S"),
         ended("W"),
         ended("S", run_id="R"),
+        ended("U"),
+        ended("V"),
     ],
 )
 
@@ -279,6 +289,7 @@ LIES: dict[str, tuple[str, Tamper]] = {
     "a hand-over that was refused has happened": ("I13", told("settle", 52, verdict="lease_lost")),
     "a step is handed out before what it waits for has ended": ("I13", moved("lease", 55, 53.2)),
     "the first step of a run is gone": ("I13", without_record("R")),
+    "two hold a unique key at once": ("I14", moved("enqueue", 62, 61.8)),
 }
 
 

@@ -15,9 +15,9 @@ old transactions. A SQLite file is checkpointed by others, and read by some who 
 In the end the faults stop, all jobs end and all processes go. It is a success, with exit code 0, if
 
 - nothing was lost, and nothing was done under a stale token: the checker of `tests/faults` finds the history of all calls of
-  all processes in order (I1 to I9);
+  all processes in order (I1 to I9, I13 and I14);
 - every job that was seen to end (all are, before they are pruned) ended as its task and its arguments make it end, each
-  parent with one child, no unique key held twice;
+  parent with one child;
 - counts and totals equal a recount, and a SQLite file is sound;
 - the processes that were never killed, and the store, are not much larger at the end than after the first quarter: memory,
   descriptors, threads, file, log, doorbells, keys, tables, clients (said of runs of a minute or more);

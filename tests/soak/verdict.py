@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -23,7 +22,7 @@ __all__ = ["against_arguments", "against_counters", "against_history"]
 def against_history(
     calls: Sequence[Call], starts: Sequence[Start], sights: Mapping[str, Sight], *, locking: bool
 ) -> Iterator[str]:
-    """What contradicts I1 to I9 and I13."""
+    """What contradicts I1 to I9, I13 and I14."""
     # How a job was when it was seen may not be how it was when it was deleted.
     deleted = {item.id for call in calls if call.operation == "delete" for item in call.items}
     ended = [Ended.of(sight.job) for job, sight in sights.items() if job not in deleted]
@@ -50,7 +49,6 @@ def against_arguments(jobs: Sequence[JobRecord]) -> Iterator[str]:
     for job in jobs:
         if why := _wrong_end(job):
             yield f"{job.task} {job.id} {_arguments(job)}: {why}"
-    yield from _held_together(jobs)
     yield from _wrong_children(jobs)
 
 
@@ -91,18 +89,6 @@ def _unless(job: JobRecord, state: str, result: Any = None, error: str | None = 
 def _arguments(job: JobRecord) -> list[Any]:
     arguments: list[Any] = msgspec.json.decode(job.payload).get("args", [])
     return arguments
-
-
-def _held_together(jobs: Iterable[JobRecord]) -> Iterator[str]:
-    """Jobs that held the same unique key at the same time (I14)."""
-    holders: dict[str, list[JobRecord]] = defaultdict(list)
-    for job in sorted(jobs, key=lambda job: job.created_at):
-        if job.unique is not None:
-            holders[job.unique].append(job)
-    for key, some in holders.items():
-        for one, other in pairwise(some):
-            if one.ended_at is None or other.created_at < one.ended_at:
-                yield f"I14: {one.id} and {other.id} held the unique key {key!r} together"
 
 
 def _wrong_children(jobs: Iterable[JobRecord]) -> Iterator[str]:
