@@ -10,13 +10,14 @@ from time import monotonic
 
 import msgspec
 
-from tenure.errors import StoreError
+from tenure.errors import OutcomeUnknown, StoreError
 from tenure.lease import AbortReason, Lease, new_nonce
 from tenure.lifecycle import RELEASE
 from tenure.options import Unset
 from tenure.stores.base import Store
 from tenure.stores.values import JOBS_SHOWN, UNCHANGED, Leased, LeaseRequest, Pulse, Renewal, WorkerInfo
 from tenure.worker.identity import Identity
+from tenure.worker.unanswered import give_back
 
 __all__ = ["Holder", "Kept"]
 
@@ -63,7 +64,7 @@ class Holder:
         """Lease up to `limit` jobs of these queues, waiting up to `wait` seconds for the first."""
         deadline = self._loop.time() + wait
         while True:
-            answer = await self._store.lease(
+            answer = await self._ask(
                 LeaseRequest(
                     queues=queues, limit=limit, worker=self.id, ttl=ttl, nonce=new_nonce(), solo=not self._kept
                 )
@@ -75,6 +76,14 @@ class Holder:
                 return answer.leases
             pause = min(left, LOOK, LOOK if answer.due_in is None else answer.due_in)
             await (self._store.wait_for_work(queues, pause) if wakeup else asyncio.sleep(pause))
+
+    async def _ask(self, request: LeaseRequest) -> Leased:
+        try:
+            return await self._store.lease(request)
+        except OutcomeUnknown:
+            with contextlib.suppress(StoreError):  # the leases will expire
+                await give_back(self._store, request)
+            raise
 
     async def _take_in(self, queues: tuple[str, ...], answer: Leased) -> int:
         """Make jobs of what lies in the inboxes; how many."""

@@ -86,6 +86,7 @@ CALLS = {
         lambda answer: kinds("ok")(answer[0]) and answer[1].leases == [],
         {"held": State.SUCCEEDED, "waiting": State.RUNNING},
     ),
+    "held": Call(lambda scene: scene.store.held(a_request()), lambda leases: leases == []),
     "renew": Call(lambda scene: scene.store.renew([Renewal(scene.held, ttl=60)]), lambda reasons: reasons == [None]),
     "reap": Call(lambda scene: scene.store.reap(["q"]), lambda reaped: reaped == []),
     "tend": Call(lambda scene: scene.store.tend(["q"]), lambda told: told == ([], ["q"])),

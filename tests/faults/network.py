@@ -7,9 +7,30 @@ import random
 import threading
 from collections.abc import Iterator
 
+from tenure import App
+from tenure.job import JobRecord
 from tests.servers.proxy import Proxy
 
-__all__ = ["failing"]
+__all__ = ["LEASE", "after_a_lost_lease", "failing"]
+
+LEASE = 31.25
+"""Seconds that a worker asks for which nobody else does: a request that says so is for leases."""
+
+
+async def after_a_lost_lease(app: App, proxy: Proxy, saying: bytes) -> JobRecord:
+    """What becomes of a job if the first request for leases, which is the one `saying` this, is granted and its answer is lost."""
+
+    @app.task
+    async def work() -> int:
+        return 7
+
+    job = await work.aenqueue()
+    proxy.lose_reply(to=saying)
+    async with app.worker(lease=LEASE):
+        assert await job.aresult(timeout=20) == 7, "before the lease has expired"
+    assert proxy.lost.is_set()
+    assert job.record is not None
+    return job.record
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import struct
 import time
 from collections.abc import AsyncIterator, Iterator
 
@@ -23,7 +24,7 @@ from tests.servers.proxy import Proxy, proxied
 
 from .calls import CALLS, Scene, a_request, a_scene, after, states
 from .cluster import Cluster
-from .network import failing
+from .network import LEASE, after_a_lost_lease, failing
 from .scale import lengths
 
 EXECUTE = b"E\x00\x00\x00\x09\x00\x00\x00\x00\x00S\x00\x00\x00\x04"
@@ -106,6 +107,14 @@ async def test_a_job_whose_lease_was_lost_on_the_way_comes_back(scene: Scene, pr
     again = await lease_one(scene.store)
     assert (again.job.id, again.token.fence) == ("waiting", 2)
     assert (await record(scene.store, "waiting")).losses == 1
+
+
+async def test_a_worker_gives_back_what_it_was_given_in_an_answer_that_was_lost(url: str, proxy: Proxy) -> None:
+    # F16, I1: lost three times so, it would have failed without ever having started
+    async with App(url) as app:
+        job = await after_a_lost_lease(app, proxy, struct.pack("!d", LEASE))
+
+    assert (job.attempt, job.losses, job.fence) == (1, 0, 2)
 
 
 @pytest.mark.parametrize("scene", [True], indirect=True)

@@ -22,7 +22,7 @@ from tests.servers.server import Server
 
 from .calls import CALLS, Call, Scene, a_request, a_scene, after, states
 from .cluster import Cluster
-from .network import failing
+from .network import LEASE, after_a_lost_lease, failing
 from .processes import eventually
 from .scale import lengths
 
@@ -47,10 +47,14 @@ def url(proxy: Proxy) -> str:
 
 
 @pytest.fixture
-async def scene(store: Store, server: Server) -> Scene:
+def loaded(server: Server) -> None:
+    """Every script is known to the server, so that each request is the one that does what is asked."""
     for script in scripts.values():
         server.do("SCRIPT", "LOAD", script.source)
 
+
+@pytest.fixture
+async def scene(store: Store, server: Server, loaded: None) -> Scene:
     async def put_in(queue: str, entry: bytes) -> None:
         server.do("RPUSH", Keys("tenure").inbox(queue), entry)
 
@@ -96,6 +100,15 @@ async def test_a_job_whose_lease_was_lost_on_the_way_comes_back(scene: Scene, pr
     again = await lease_one(scene.store)
     assert (again.job.id, again.token.fence) == ("waiting", 2)
     assert (await record(scene.store, "waiting")).losses == 1
+
+
+@pytest.mark.usefixtures("loaded")
+async def test_a_worker_gives_back_what_it_was_given_in_an_answer_that_was_lost(url: str, proxy: Proxy) -> None:
+    # F16, I1: lost three times so, it would have failed without ever having started
+    async with App(url) as app:
+        job = await after_a_lost_lease(app, proxy, repr(LEASE).encode())
+
+    assert (job.attempt, job.losses, job.fence) == (1, 0, 2)
 
 
 def test_work_that_comes_while_all_connections_are_silent_is_found(

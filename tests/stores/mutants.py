@@ -261,3 +261,12 @@ def a_suspect_waits_for_the_queues_before_its_own(patch: pytest.MonkeyPatch) -> 
         return original(space, queues[: busy + 1], request)
 
     patch.setattr(leasing, "_hand_out", hand_out)
+
+
+@mutant("test_what_has_ended_or_was_taken_is_held_no_more")
+def every_job_of_the_worker_is_told_as_held_by_its_request(patch: pytest.MonkeyPatch) -> None:
+    def held(space: Space, request: LeaseRequest) -> list[Lease]:
+        running = [job for job in space.jobs.values() if job.state is State.RUNNING and job.worker == request.worker]
+        return [request.given(space.record(job)) for job in running]
+
+    patch.setattr(leasing, "held", held)

@@ -294,6 +294,14 @@ class Store(ABC):
         """Settle, then lease, in one step and one round trip."""
 
     @abstractmethod
+    async def held(self, request: LeaseRequest) -> list[Lease]:
+        """What this request was given and nobody has settled or taken since: for a caller who has lost the answer, to give back.
+
+        The jobs are as `get` shows them, less their attempts, and the leases are not said to be `solo`: enough to settle them, not to
+        run them. Looks at every job that runs.
+        """
+
+    @abstractmethod
     async def renew(self, renewals: Sequence[Renewal]) -> Sequence[AbortReason | Unchanged | None]:
         """Hold each job for longer and note its progress; None each, or why its holder must let it go.
 

@@ -8,7 +8,7 @@ from typing import Final, Literal
 import msgspec
 
 from tenure.job import JobRecord, Progress, State
-from tenure.lease import Lease
+from tenure.lease import Lease, Token
 from tenure.lifecycle import Transition
 
 __all__ = [
@@ -115,6 +115,10 @@ class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     isolated: tuple[str, ...] = ()
     """Tasks whose jobs the caller runs in a process of their own each: it can take a suspect of these though it holds others."""
+
+    def given(self, job: JobRecord) -> Lease:
+        """The lease of a job that was handed out to this request, and is still held under it."""
+        return Lease(job, Token(job.fence, self.nonce), self.ttl if job.lease is None else job.lease)
 
 
 class Leased(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from typing import NoReturn
 from tenure.lease import AbortReason
 from tenure.lifecycle import RELEASE
 from tenure.stores.base import Store
-from tenure.stores.values import JOBS_SHOWN, UNCHANGED, Pulse, Renewal, Settlement, WorkerInfo
+from tenure.stores.values import JOBS_SHOWN, UNCHANGED, LeaseRequest, Pulse, Renewal, Settlement, WorkerInfo
 from tenure.worker.attempt import Attempt
 from tenure.worker.buffer import Buffer
 from tenure.worker.health import Health, listener, serve
@@ -22,6 +22,7 @@ from tenure.worker.memory import occupied
 from tenure.worker.motion import Motion
 from tenure.worker.outage import GONE, Outage
 from tenure.worker.presence import Presence
+from tenure.worker.unanswered import Unanswered
 from tenure.worker.wakeup import Wakeup
 
 __all__ = ["Keeper"]
@@ -97,6 +98,7 @@ class Keeper:
         self._held: set[Attempt] = set()
         self._returning: list[Attempt] = []
         self._doubted: set[str] = set()
+        self._unanswered = Unanswered()
         self._next_second = 0.0
         self._next_ask = 0.0
         self._heard = 0
@@ -191,6 +193,10 @@ class Keeper:
         with self._lock:
             self._held.difference_update(attempts)
 
+    def unanswered(self, request: LeaseRequest) -> None:
+        """Give back what the store has handed out on this request, for its answer was lost."""
+        _call(self._loop, self._unanswered.add, request)
+
     async def secure(self, seconds: float) -> None:
         """Hold everything for so many seconds more than usual, in which nothing can be renewed. Raises what the store raises."""
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._secure(seconds), self._loop))
@@ -218,6 +224,7 @@ class Keeper:
                 # Woken at every look, however long the store has been gone: the leases run on.
                 parts.create_task(repeat("renewal", self._renew, self._look.wait)),
                 parts.create_task(repeat("release", self._give_back)),
+                parts.create_task(repeat("recovery", self._recover)),
             ]
             if self._listens:
                 tasks.append(parts.create_task(repeat("signals", self._hear)))
@@ -236,6 +243,7 @@ class Keeper:
                 if settlements:
                     await self._store.settle(settlements)
                 await self._return(self._returning)
+                await self._unanswered.give_back(self._store)
                 await self._presence.leave(self._store)
 
     def _entered(self, entry: WorkerInfo) -> None:
@@ -353,6 +361,11 @@ class Keeper:
             await self._filled.wait()
             self._filled.clear()
         return START_WITHIN / 2
+
+    async def _recover(self) -> float:
+        """Release what was leased without this worker's knowing."""
+        await self._unanswered.come()
+        return await self._unanswered.give_back(self._store)
 
     async def _return(self, attempts: list[Attempt]) -> None:
         if attempts:

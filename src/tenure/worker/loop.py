@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tenure.checks import seconds
 from tenure.completion.completion import Transactions
 from tenure.context import Middleware
-from tenure.errors import Aborted
+from tenure.errors import Aborted, OutcomeUnknown
 from tenure.events import LeaseLost
 from tenure.lease import AbortReason, new_nonce
 from tenure.lifecycle import RELEASE, next_step
@@ -255,11 +255,13 @@ class Loop:
     async def _turn(self) -> float:
         """Make one round trip, and act on what it brings; seconds until another is worth it although nothing happens."""
         ended, room, idle, served = self._settler.take(), self._room(), self._holds_nothing, self.queues.patterns
-        asked_at = monotonic()
+        request, asked_at = self._request(room), monotonic()
         try:
-            verdicts, leased = await self._exchange(ended, self._request(room))
+            verdicts, leased = await self._exchange(ended, request)
         except GONE as error:
             self._settler.put_back(ended)
+            if request is not None and isinstance(error, OutcomeUnknown):
+                self.keeper.unanswered(request)
             # Not woken by jobs that end meanwhile: they could not be settled either.
             await self._stir.wait(self.outage.gone("worker", error))
             return 0.0

@@ -16,7 +16,7 @@ from tenure.stores.memory.shelves import Queue, Shelf, StoredJob
 from tenure.stores.memory.space import Space
 from tenure.stores.values import Change, Leased, LeaseRequest, Reaped, Renewal, SignalKind
 
-__all__ = ["lease", "reap", "renew", "retire"]
+__all__ = ["held", "lease", "reap", "renew", "retire"]
 
 
 def lease(space: Space, request: LeaseRequest) -> Leased:
@@ -144,6 +144,12 @@ def _unpark(space: Space, job: StoredJob) -> None:
         job.parked_until = None
     space.join(job)
     space.note(Change.OVERDUE, job)
+
+
+def held(space: Space, request: LeaseRequest) -> list[Lease]:
+    """What this request was given and has not ended."""
+    running = [space.jobs[id_] for queue in space.queues.values() for _, _, id_ in queue.shelves[Shelf.RUNNING]]
+    return [request.given(space.record(job)) for job in running if job.token and job.token.nonce == request.nonce]
 
 
 def retire(space: Space, worker_id: str, limit: int, reason: str | None) -> list[Reaped]:

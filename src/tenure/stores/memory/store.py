@@ -12,7 +12,7 @@ from tenure.clock import Clock
 from tenure.errors import StoreUnavailable
 from tenure.inbox import ENTRY_LIMIT
 from tenure.job import JobRecord, NewJob
-from tenure.lease import AbortReason
+from tenure.lease import AbortReason, Lease
 from tenure.lifecycle import Finish
 from tenure.options import Retention
 from tenure.stores.base import STEP, Store
@@ -134,6 +134,10 @@ class MemoryStore(Store):
             verdicts = settling.settle(space, settlements)
             self._looked = space.arrivals
             return verdicts, leasing.lease(space, request)
+
+    async def held(self, request: LeaseRequest) -> list[Lease]:
+        with self._step() as space:
+            return leasing.held(space, request)
 
     async def renew(self, renewals: Sequence[Renewal]) -> list[AbortReason | None]:
         with self._step() as space:

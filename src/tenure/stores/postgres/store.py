@@ -289,6 +289,10 @@ class PostgresStore(Store):
         isolated = request.isolated or None
         return self._now(), queues, request.limit, request.worker, request.ttl, request.nonce, request.solo, isolated
 
+    async def held(self, request: LeaseRequest) -> list[Lease]:
+        rows = await self._fetch(reading.HELD, self._now(), request.nonce)
+        return [request.given(record(row, row["now"])) for row in rows]
+
     async def renew(self, renewals: Sequence[Renewal]) -> list[AbortReason | Unchanged | None]:
         told = await self._renew(renewals)
         if locked := [at for at, what in enumerate(told) if what == LOCKED]:

@@ -16,7 +16,7 @@ from tenure.clock import Clock
 from tenure.errors import HasDependents, LayoutTooNew, StoreError, StoreUnavailable
 from tenure.inbox import ENTRY_LIMIT
 from tenure.job import JobRecord, NewJob
-from tenure.lease import AbortReason
+from tenure.lease import AbortReason, Lease
 from tenure.lifecycle import Finish, kept_reason
 from tenure.options import Retention
 from tenure.patterns import expand, has_patterns
@@ -183,6 +183,10 @@ class RedisStore(Store):
         words = settling.words(settlements) + _request(request)
         verdicts, told = await self._run("settle_and_lease", words)
         return settling.verdicts(settlements, verdicts), _leased(request, told)
+
+    async def held(self, request: LeaseRequest) -> list[Lease]:
+        found = await self._run("held", (nonce_word(request.nonce),))
+        return [request.given(job) for told in found if (job := described(told)) is not None]
 
     async def renew(self, renewals: Sequence[Renewal]) -> list[AbortReason | None]:
         words: list[Word] = [len(renewals)]

@@ -14,11 +14,11 @@ from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, after_loss, kept_reason, los
 from tenure.stores.base import SUSPECTS
 from tenure.stores.sqlite.attempts import remember
 from tenure.stores.sqlite.ending import end
-from tenure.stores.sqlite.rows import Facts, dumps, facts, loads
+from tenure.stores.sqlite.rows import Facts, dumps, facts, loads, records
 from tenure.stores.sqlite.transaction import Transaction
 from tenure.stores.values import Change, Leased, LeaseRequest, Reaped, Renewal, SignalKind
 
-__all__ = ["lease", "reap", "renew", "retire"]
+__all__ = ["held", "lease", "reap", "renew", "retire"]
 
 
 def lease(tx: Transaction, request: LeaseRequest) -> Callable[[], Leased]:
@@ -204,6 +204,12 @@ def _unpark(tx: Transaction, job: Facts) -> None:
     tx.moved(job.queue, "blocked", "waiting")
     tx.came_in_line(job.queue)
     tx.note(Change.OVERDUE, job.id, job.task, job.queue)
+
+
+def held(tx: Transaction, request: LeaseRequest) -> list[Lease]:
+    """What this request was given and has not ended."""
+    ids = [row[0] for row in tx.all("held_under", request.nonce)]
+    return [request.given(job) for job in records(tx, tx.all("get_jobs", dumps(ids)))]
 
 
 def retire(tx: Transaction, worker: str, limit: int, reason: str | None) -> list[Reaped]:

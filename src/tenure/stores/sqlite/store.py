@@ -173,6 +173,9 @@ class SqliteStore(Store):
         verdicts, answer = await self._write(settle_and_lease)
         return verdicts, answer()
 
+    async def held(self, request: LeaseRequest) -> list[Lease]:
+        return await self._read(lambda tx: leasing.held(tx, request))
+
     async def renew(self, renewals: Sequence[Renewal]) -> list[AbortReason | None]:
         return await self._write(lambda tx: leasing.renew(tx, renewals))
 

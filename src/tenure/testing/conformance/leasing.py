@@ -10,7 +10,7 @@ from tenure.job import JobRecord, State
 from tenure.lease import Token, new_nonce
 from tenure.lifecycle import Requeue
 from tenure.stores.base import STEP, Store
-from tenure.stores.values import LeaseRequest
+from tenure.stores.values import LeaseRequest, Renewal
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
     FAIL,
@@ -447,3 +447,40 @@ class Leasing:
 
         again: list[JobRecord] = [each.job for each in leased.leases]
         assert [(job.id, job.attempt, job.fence) for job in again] == [(held.job.id, 2, 2)]
+
+    async def test_whoever_lost_the_answer_of_a_lease_is_told_again_what_it_holds(self, store: Store) -> None:
+        # I1, F16: so that it can be given back before it counts as lost
+        first, own, other = await enqueue(store, a_job(payload=b"[1]"), a_job(id="own name", lease=7.0), a_job())
+        request = LeaseRequest(queues=("q",), limit=2, worker="w1", ttl=30.0, nonce=99)
+        answer = await store.lease(request)
+        await lease_one(store)
+
+        held = sorted(await store.held(request), key=lambda lease: lease.job.seq)
+
+        assert [(each.job.id, each.token, each.ttl) for each in held] == [
+            (first, Token(1, 99), 30.0),
+            (own, Token(1, 99), 7.0),
+        ]
+        assert [each.job.worker for each in held] == ["w1", "w1"]
+        assert held[0].job.payload == b"[1]"
+        assert {each.token for each in held} == {each.token for each in answer.leases}
+        verdicts = await store.settle([(each, RELEASE) for each in held])
+        assert [verdict.kind for verdict in verdicts] == ["ok", "ok"]
+        assert await line(store) == [first, own]
+        assert [(await record(store, each)).attempt for each in (first, own)] == [0, 0]
+        assert (await record(store, other)).state is State.RUNNING
+        await assert_counters_equal_a_recount(store)
+
+    async def test_what_has_ended_or_was_taken_is_held_no_more(self, store: Store, clock: ManualClock) -> None:
+        settled, lost, renewed, gone = await enqueue(store, *[a_job() for _ in range(4)])
+        request = LeaseRequest(queues=("q",), limit=4, worker="w1", ttl=30.0, nonce=99)
+        leases = {each.job.id: each for each in (await store.lease(request)).leases}
+        await settle(store, leases[settled], SUCCEED)
+        await store.cancel([gone])
+        await store.renew([Renewal(leases[renewed], 60.0)])
+        clock.advance(31)
+        assert [each.id for each in await store.reap(["q"])] == [lost]
+        await lease_one(store)  # the lost one, under another nonce
+
+        assert [each.job.id for each in await store.held(request)] == [renewed]
+        assert await store.held(LeaseRequest(queues=("q",), limit=1, worker="w1", ttl=30.0, nonce=98)) == []

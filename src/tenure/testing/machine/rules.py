@@ -250,6 +250,16 @@ class StoreMachine(Making):
         return next(iter(self.leases[number].values()))
 
     @precondition(lambda self: self.leases)
+    @rule(which=pick)
+    def held(self, which: int) -> None:
+        nonce = self._any_lease(self.lease_of(which)).token.nonce
+        request = LeaseRequest(queues=QUEUES, limit=0, worker=WORKERS[0], ttl=30.0, nonce=nonce)
+        running = self.model.those(lambda job: job.state is State.RUNNING)
+        expected = {(job.new.id, job.token) for job in running if job.token and job.token.nonce == nonce}
+        for name, leases in self.ask_each(lambda _, store: store.held(request)).items():
+            assert {(lease.job.id, lease.token) for lease in leases} == expected, name
+
+    @precondition(lambda self: self.leases)
     @rule(
         which=st.lists(pick, max_size=3),
         ttl=st.sampled_from([None, 30.0, 5.0]),

@@ -1,0 +1,24 @@
+-- Jobs that run, looked at one by one: nothing says which of them a worker or a request has, for every lease would pay for that. There are
+-- no more than workers have room for.
+
+local Running = {}
+
+-- Up to so many places of jobs of whose records the field of this number is this value.
+function Running.with(field, value, wanted)
+  local found = {}
+  for _, queue in ipairs(redis.call('SMEMBERS', Key.queues)) do
+    local first = 0
+    while #found < wanted do
+      local places, refs = redis.call('ZRANGE', Key.held .. queue, first, first + Step.CHUNK - 1), {}
+      for i = 1, #places do refs[i] = string.sub(places[i], 7) end
+      for i, record in ipairs(Step.fields_of(Key.records, refs)) do
+        if select(field + 1, cmsgpack.unpack_limit(record, field, 1)) == value and #found < wanted then
+          found[#found + 1] = places[i]
+        end
+      end
+      if #places < Step.CHUNK then break end
+      first = first + Step.CHUNK
+    end
+  end
+  return found
+end
