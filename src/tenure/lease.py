@@ -49,7 +49,7 @@ class Lease(msgspec.Struct, frozen=True):
     """Whether it was handed out alone, because the job is a suspect."""
 
     number: int = 0
-    """By which the store that gave it finds the job again soonest; of no meaning to others."""
+    """By which the store that gave it finds the job again, and may lock it: not to be made up. Of no meaning to others."""
 
 
 def new_nonce() -> int:

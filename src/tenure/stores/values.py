@@ -116,9 +116,9 @@ class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
     isolated: tuple[str, ...] = ()
     """Tasks whose jobs the caller runs in a process of their own each: it can take a suspect of these though it holds others."""
 
-    def given(self, job: JobRecord) -> Lease:
+    def given(self, job: JobRecord, number: int = 0) -> Lease:
         """The lease of a job that was handed out to this request, and is still held under it."""
-        return Lease(job, Token(job.fence, self.nonce), self.ttl if job.lease is None else job.lease)
+        return Lease(job, Token(job.fence, self.nonce), self.ttl if job.lease is None else job.lease, number=number)
 
 
 class Leased(msgspec.Struct, frozen=True):

@@ -9,11 +9,11 @@ import pytest
 
 from tenure.errors import BlockerNotFound, UniqueConflict
 from tenure.job import State, new_id
-from tenure.lease import AbortReason, Lease
+from tenure.lease import AbortReason, Lease, new_nonce
 from tenure.lifecycle import Finish, Transition
 from tenure.options import Retention
 from tenure.stores.postgres.store import PostgresStore
-from tenure.stores.values import UNCHANGED, Enqueued, Renewal, VerdictKind
+from tenure.stores.values import UNCHANGED, Enqueued, LeaseRequest, Renewal, VerdictKind
 from tenure.testing.conformance.scene import (
     FAIL,
     RETRY,
@@ -29,6 +29,7 @@ from tenure.testing.conformance.scene import (
     state,
     success,
 )
+from tenure.worker.unanswered import give_back
 
 from .stepping import Call, Race, calling
 
@@ -95,6 +96,19 @@ async def test_of_a_settle_and_a_reap_one_wins(race: Race, step: Transition) -> 
         assert (verdict, len(reaped)) in [("ok", 0), ("lease_lost", 1)]
         assert (await record(race.store, held.job.id)).losses == len(reaped)
         assert 1 not in race.waited, "what is about to be settled is passed over"
+
+
+async def test_of_a_return_without_an_answer_and_a_reap_one_wins(race: Race) -> None:  # F8, F16, I7
+    async for order in race.orders():
+        queue = new_id()
+        [job] = await enqueue(race.store, a_job(queue=queue))
+        request = LeaseRequest(queues=(queue,), limit=1, worker=queue, ttl=EXPIRED, nonce=new_nonce())
+        await race.store.lease(request)
+
+        _, reaped = await race.run(order, calling(give_back, request), calling(PostgresStore.reap, [queue]))
+
+        left = await record(race.store, job)
+        assert (left.state, left.losses, left.attempt) == ("waiting", len(reaped), len(reaped))
 
 
 async def test_of_a_renewal_and_a_reap_one_wins(race: Race) -> None:  # F8, I4

@@ -291,7 +291,7 @@ class PostgresStore(Store):
 
     async def held(self, request: LeaseRequest) -> list[Lease]:
         rows = await self._fetch(reading.HELD, self._now(), request.nonce)
-        return [request.given(record(row, row["now"])) for row in rows]
+        return [request.given(record(row, row["now"]), row["n"]) for row in rows]
 
     async def renew(self, renewals: Sequence[Renewal]) -> list[AbortReason | Unchanged | None]:
         told = await self._renew(renewals)
