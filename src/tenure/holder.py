@@ -138,6 +138,9 @@ class Holder:
                 if not self._store_is_gone:
                     log.warning("the store is gone while jobs are held, their leases may be lost: %r", str(error))
                 self._store_is_gone = True
+            except Exception:
+                log.exception("looking after jobs that are held failed, it is tried again")
+                self._store_is_gone = True
             else:
                 self._store_is_gone = False
             self._looked.set()
