@@ -212,11 +212,8 @@ def test_a_network_that_fails_all_the_time_costs_time_and_nothing_else(
     records = cluster.wait_for_end(timeout=60)
 
     assert len(records) > 2 * seconds
-    # The answer to its lease may have been lost each time: then a job has used up its losses without having started.
-    lost = {id_ for id_, each in records.items() if each.state == "failed" and each.losses == 3}
-    assert {each.state for id_, each in records.items() if id_ not in lost} == {"succeeded"}
-    wrong = cluster.violations(ordered=False)
-    assert [each for each in wrong if (each.invariant, each.job in lost) != ("I1", True)] == []
+    assert {each.state for each in records.values()} == {"succeeded"}
+    assert cluster.violations(ordered=False) == []
 
 
 async def test_large_attributes_do_not_travel_to_steps_that_do_not_read_them(url: str, proxy: Proxy) -> None:  # G18

@@ -159,5 +159,5 @@ def test_a_network_that_fails_all_the_time_costs_time_and_nothing_else(
     records = cluster.wait_for_end(timeout=60)
 
     assert len(records) > 20 * seconds
-    assert {each.state for each in records.values()} <= {"succeeded", "failed"}
+    assert {each.state for each in records.values()} == {"succeeded"}
     assert cluster.violations() == []

@@ -33,7 +33,7 @@ class Unanswered:
         self._added = asyncio.Event()
 
     def add(self, request: LeaseRequest) -> None:
-        """Give back what this one was given, as soon as it is known; until its leases would have expired."""
+        """Give back what this one was given, once the store says what it was; asked until its leases would have expired."""
         self._requests.append((request, monotonic() + request.ttl))
         self._added.set()
 
@@ -45,7 +45,7 @@ class Unanswered:
         """Ask once for each; seconds until it is worth asking again."""
         for each in list(self._requests):
             request, until = each
-            if monotonic() >= until or await give_back(store, request):
+            if await give_back(store, request) or monotonic() >= until:
                 self._requests.remove(each)
         if not self._requests:
             self._added.clear()
