@@ -33,12 +33,18 @@ class Cluster:
         self._processes = processes
 
     def worker(
-        self, *options: str, die: str = "", skew: float = 0.0, target: str = "tests.faults.program:app"
+        self,
+        *options: str,
+        die: str = "",
+        skew: float = 0.0,
+        lease: float = 1.0,
+        target: str = "tests.faults.program:app",
     ) -> Process:
         """Start a worker process; it may be told at which instant of a job's life to die, and that it is another time."""
         return self._processes.work(
             target, *options,
             FAULTS_URL=self.url, FAULTS_FOLDER=str(self.folder), FAULTS_DIE=die, FAULTS_SKEW=str(skew),
+            FAULTS_LEASE=str(lease),
         )  # fmt: skip
 
     def enqueue(self, task: str, *arguments: Any, queue: str = "default", number: int = 1) -> list[Job[Any]]:

@@ -1,7 +1,7 @@
 """The tasks of these tests, and an app for them whose stores keep a history.
 
 Worker processes are told by the environment where the store is (`FAULTS_URL`), where the history goes (`FAULTS_FOLDER`),
-at which instant they are to die (`FAULTS_DIE`), and by how many seconds their clock is wrong (`FAULTS_SKEW`).
+at which instant they are to die (`FAULTS_DIE`), by how many seconds their clock is wrong (`FAULTS_SKEW`), and for how many they lease (`FAULTS_LEASE`).
 """
 
 from __future__ import annotations
@@ -55,8 +55,9 @@ def make_app(url: str, folder: str | os.PathLike[str]) -> App:
     def open_dying() -> Store:
         return cast("Store", DyingStore(open_store(url), recorder))
 
+    lease = float(os.environ.get("FAULTS_LEASE", 1))
     app = App(
-        open_dying, lease=1, retry=Backoff(initial=0.01, jitter=0), max_attempts=3, keep=Retention(count=1_000_000)
+        open_dying, lease=lease, retry=Backoff(initial=0.01, jitter=0), max_attempts=3, keep=Retention(count=1_000_000)
     )
 
     @app.middleware

@@ -196,7 +196,7 @@ def test_a_network_that_fails_all_the_time_costs_time_and_nothing_else(
 ) -> None:  # F16, I1, I2, I5, I6
     cluster.enqueue("quick", 1)
     for _ in range(2):
-        cluster.worker("-c", "3")
+        cluster.worker("-c", "3", lease=10)  # most often longer than it takes to be connected again
     cluster.wait_for_end()
     with failing(proxy, EXECUTE, random.Random(seconds)):
         deadline = time.monotonic() + seconds
@@ -212,7 +212,7 @@ def test_a_network_that_fails_all_the_time_costs_time_and_nothing_else(
     records = cluster.wait_for_end(timeout=60)
 
     assert len(records) > 2 * seconds
-    assert {each.state for each in records.values()} == {"succeeded"}
+    assert [each for each in records.values() if each.state != "succeeded"] == []
     assert cluster.violations(ordered=False) == []
 
 

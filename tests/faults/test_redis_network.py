@@ -144,7 +144,7 @@ def test_a_network_that_fails_all_the_time_costs_time_and_nothing_else(
     cluster: Cluster, proxy: Proxy, seconds: int
 ) -> None:  # F16, I1, I2, I5, I6
     for _ in range(2):
-        cluster.worker("-c", "3")
+        cluster.worker("-c", "3", lease=10)  # longer than the network fails at a stretch
     with failing(proxy, b"EVALSHA", random.Random(seconds)):
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -159,5 +159,5 @@ def test_a_network_that_fails_all_the_time_costs_time_and_nothing_else(
     records = cluster.wait_for_end(timeout=60)
 
     assert len(records) > 20 * seconds
-    assert {each.state for each in records.values()} == {"succeeded"}
+    assert [each for each in records.values() if each.state != "succeeded" or each.losses] == []
     assert cluster.violations() == []

@@ -11,7 +11,7 @@ from tenure.stores.values import LeaseRequest
 
 __all__ = ["Unanswered", "give_back"]
 
-AGAIN = 1.0
+AGAIN = 0.5
 """Seconds between questions what a request was given: it may be on its way still."""
 
 
