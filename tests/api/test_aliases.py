@@ -21,7 +21,7 @@ async def test_a_job_stored_under_an_old_name_is_run_by_the_task_that_has_it_as_
     new = await do(send.enqueue, 2)
 
     async with app.worker(poll=0.05):
-        assert [await do(job.result, timeout=5) for job in (*old, new)] == ["to 1", "to 1", "to 2"]
+        assert [await do(job.result, timeout=20) for job in (*old, new)] == ["to 1", "to 1", "to 2"]
         [worker] = await do(app.workers)
     assert worker.tasks == ("mail.send", "send", "send_mail")
     assert [job.task for job in (*old, new)] == ["send", "send_mail", "mail.send"]
@@ -38,7 +38,7 @@ async def test_the_name_of_the_task_is_enough_where_a_worker_is_told_what_to_run
 
     job = await one_way(app.remote("old").enqueue)
     async with app.worker(poll=0.05, tasks=[new]):
-        assert await one_way(job.result, timeout=5) == 1
+        assert await one_way(job.result, timeout=20) == 1
         [worker] = await one_way(app.workers)
     assert worker.tasks == ("new", "old")
 
@@ -94,8 +94,8 @@ async def test_a_step_that_was_renamed_goes_on_where_runs_are(app: App) -> None:
     await by_old.acomplete("fine", step="approval")
     await chosen.acomplete(Next("reminder"))
     async with after.worker(poll=0.05):
-        assert await chosen.aresult(timeout=5) == "remembered"
-    assert [await run.aresult(timeout=5) for run in (by_new, by_old)] == ["fine", "fine"]
+        assert await chosen.aresult(timeout=20) == "remembered"
+    assert [await run.aresult(timeout=20) for run in (by_new, by_old)] == ["fine", "fine"]
 
 
 def test_two_tasks_cannot_run_the_jobs_of_one_name(no_store: App) -> None:

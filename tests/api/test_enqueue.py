@@ -292,7 +292,7 @@ async def test_a_remote_task_is_enqueued_by_a_process_that_does_not_have_the_cod
     job = await do(App(app.url).remote("add").enqueue, 41)
     raw = await do(app.remote("blob", queue="bytes", raw=True).enqueue, b"\0")
     async with app.worker(["default"], poll=0.05):
-        assert await do(job.result, timeout=5) == 42
+        assert await do(job.result, timeout=20) == 42
 
     assert (raw.task, raw.queue) == ("blob", "bytes")
     assert add.name == job.task
@@ -311,7 +311,7 @@ def test_a_remote_task_from_another_process(tmp_path: Any) -> None:  # H1
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
     app.worker().run(until_empty=True)
 
-    assert app.job(run.stdout.strip()).result(timeout=5) == 42
+    assert app.job(run.stdout.strip()).result(timeout=20) == 42
     app.close()
 
 

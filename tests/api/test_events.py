@@ -19,10 +19,11 @@ from tenure.events import Event
 from tenure.job import ErrorInfo, NewJob, RunStep, State, new_id
 from tenure.lease import AbortReason
 from tenure.lifecycle import Finish, Park, Requeue
-from tenure.observe import listeners
+from tenure.observe import audience, listeners
 from tenure.stores.base import Store
 from tenure.stores.values import Change, Renewal
 from tenure.testing.conformance.scene import a_worker, ask, lease, lease_one, settle
+from tests.faults.processes import eventually
 
 from .conftest import Timed
 
@@ -480,6 +481,8 @@ def test_blocking_code_is_told_too(url: str) -> None:
             task.enqueue()
         job.cancel()
         app.pause("default")
+        # What was cancelled is looked up first, and closing waits for that half a second only.
+        eventually(lambda: any(isinstance(event, events.Cancelled) for event in seen), "the end of the job")
     seen.sort(key=lambda event: event.at)
     assert [type(event) for event in seen] == [*[events.Enqueued] * 4, events.Cancelled, events.QueuePaused]
 
@@ -692,8 +695,11 @@ async def test_an_async_listener_is_refused() -> None:
         App(listeners=[3])  # type: ignore[list-item]
 
 
-async def test_events_are_derived_only_while_somebody_wants_them(caplog: pytest.LogCaptureFixture) -> None:
+async def test_events_are_derived_only_while_somebody_wants_them(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """With nothing registered, and the store having said that nobody watches, no event is made."""
+    monkeypatch.setattr(audience, "ASK", 60.0)  # so that it is not time to ask again, however long this takes
     caplog.set_level(logging.WARNING)
     app = App(f"memory://{new_id()}", log=False)
     await app.remote("t").aenqueue()

@@ -249,7 +249,7 @@ async def test_a_job_that_is_broken(app: App) -> None:
     job = await app.remote("t", queue="q").aenqueue("none")
     async with app.worker(poll=0.05):
         with pytest.raises(Exception, match="number"):
-            await job.aresult(timeout=5)
+            await job.aresult(timeout=20)
 
     [broken] = await why(app, job)
     assert isinstance(broken, Broken)

@@ -73,7 +73,7 @@ async def test_each_attempt_is_remembered_with_its_end(app: App, do: Do) -> None
 
     job = await do(stumble.enqueue)
     async with app.worker(poll=0.05, id="w1") as worker:
-        assert await do(job.result, timeout=5) == "at last"
+        assert await do(job.result, timeout=20) == "at last"
 
     first, second, third = await do(job.attempts)
     assert [each.number for each in (first, second, third)] == [1, 2, 3]
@@ -275,7 +275,7 @@ async def test_a_broken_job_runs_with_its_bytes_as_they_were_once_its_task_is_me
     job = await one_way(app.job, stored.id)
     async with app.worker(poll=0.05):
         with pytest.raises(JobBroken, match="malformed"):
-            await one_way(job.result, timeout=5)
+            await one_way(job.result, timeout=20)
 
     mended = App(app.url)
 
@@ -286,5 +286,5 @@ async def test_a_broken_job_runs_with_its_bytes_as_they_were_once_its_task_is_me
 
     async with mended.worker(poll=0.05):
         assert await one_way(mended.retry, state="broken") == 1
-        assert await one_way((await one_way(mended.job, stored.id)).result, timeout=5) == len(payload)
+        assert await one_way((await one_way(mended.job, stored.id)).result, timeout=20) == len(payload)
     await mended.aclose()

@@ -49,7 +49,7 @@ async def test_a_result_is_waited_for(app: App, do: Do) -> None:
 
     async with app.worker(poll=0.05):
         job = await do(add.enqueue, 1)
-        assert await do(job.result, timeout=5) == 2
+        assert await do(job.result, timeout=20) == 2
     assert job.state is State.SUCCEEDED
 
 
@@ -87,7 +87,7 @@ async def test_a_job_that_failed_raises_what_it_failed_with(app: App, do: Do) ->
     async with app.worker(poll=0.05):
         job = await do(divide.enqueue, 0)
         with pytest.raises(JobFailed, match="ZeroDivisionError: division by zero") as failure:
-            await do(job.result, timeout=5)
+            await do(job.result, timeout=20)
 
     assert (failure.value.job_id, failure.value.error_type) == (job.id, "ZeroDivisionError")
     assert "return 1 / by" in (failure.value.traceback or "")
@@ -111,7 +111,7 @@ async def test_a_broken_job_raises_that_it_is(app: App, do: Do) -> None:
 
     async with app.worker(poll=0.05):
         with pytest.raises(JobBroken, match="'a'"):
-            await do(job.result, timeout=5)
+            await do(job.result, timeout=20)
     assert job.record is not None
     assert job.record.payload == b'{"args":["no number"]}'  # H14
 
@@ -134,7 +134,7 @@ async def test_a_result_that_is_no_longer_kept_is_gone(app: App, do: Do) -> None
     await do(held.finish)
 
     with pytest.raises(ResultGone):
-        await do(job.result, timeout=1)
+        await do(job.result, timeout=10)
     with pytest.raises(ResultGone):
         await do(job.result, timeout=0)
     with pytest.raises(JobNotFound):
@@ -147,7 +147,7 @@ async def test_a_result_that_somebody_waits_for_is_kept_for_him(app: App, do: Do
     [held] = await do(app.lease, "default")
     await do(held.finish, 5)
 
-    assert await do(job.result, timeout=1) == 5
+    assert await do(job.result, timeout=10) == 5
 
 
 async def test_cancel(app: App, do: Do) -> None:

@@ -138,7 +138,7 @@ async def test_stats_are_kept_for_each_worker(app: App, do: Do) -> None:  # T20
     async with app.worker(poll=0.05, id="w1"):
         jobs = await do(add.enqueue_many, [(1,), (2,)])
         for job in jobs:
-            await do(job.result, timeout=5)
+            await do(job.result, timeout=20)
         stats = await do(app.stats)
         [worker] = await do(app.workers)
 

@@ -192,7 +192,14 @@ def test_an_interrupt_ends_a_blocking_wait_and_leaves_the_app_usable(app_url: st
     )  # a shell's background jobs are started without it
     app = App(app_url)
     job = app.remote("t").enqueue(1)
-    threading.Timer(0.3, lambda: os.kill(os.getpid(), 2)).start()
+
+    def interrupt() -> None:
+        """Not before somebody waits: whatever runs then would be interrupted."""
+        while (session := app.sessions.private) is None or not session.waiting._waiters:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
     started = time.monotonic()
 
     with pytest.raises(KeyboardInterrupt):

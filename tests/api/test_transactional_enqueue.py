@@ -487,11 +487,11 @@ async def test_nobody_else_waits_for_an_open_transaction(server: str, app: App, 
         kept = await add.using(connection=caller.connection).aenqueue(0, 0)
 
         for number in range(20):
-            assert await (await add.aenqueue(number, 1)).aresult(timeout=2) == number + 1
+            assert await (await add.aenqueue(number, 1)).aresult(timeout=10) == number + 1
 
         assert not await exists(kept)
         await caller.commit()
-        assert await kept.aresult(timeout=5) == 0
+        assert await kept.aresult(timeout=10) == 0
 
 
 async def test_a_caller_behind_a_pooler_is_one_as_well(server: str, add: Add) -> None:  # F14

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import random
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -81,3 +84,11 @@ def run_process(*arguments: str, cwd: Path | None = None) -> subprocess.Complete
         timeout=50,
         check=False,
     )
+
+
+def free_port() -> int:
+    """A port that nobody uses; not one that clients are given, for who connects there before anybody listens may meet itself."""
+    while True:
+        port = random.randrange(10_000, 30_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port

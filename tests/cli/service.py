@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,14 +20,22 @@ __all__ = ["Service", "alive", "app", "children"]
 LOOK = 0.05
 """Seconds between looks: those who are looked at need the processor."""
 
+BEGUN = "a job has begun"
+
 URL, MADE = os.environ.get("SERVICE_URL", "memory://"), os.environ.get("SERVICE_MADE")
 
 app = App((lambda: open_store(URL)) if MADE else URL, lease=60, retry=None)
 """The lease is longer than any test: what comes back sooner was released, or its holder was retired."""
 
 
+def begin() -> None:
+    """Say that a job runs: it is held a moment before."""
+    print(BEGUN, file=sys.stderr, flush=True)
+
+
 @app.task
 async def nap(seconds: float) -> int:
+    begin()
     await asyncio.sleep(seconds)
     return os.getpid()
 
@@ -34,6 +43,7 @@ async def nap(seconds: float) -> int:
 @app.task
 def sleep(seconds: float) -> int:
     """Hears nothing meanwhile."""
+    begin()
     time.sleep(seconds)
     return os.getpid()
 
@@ -96,6 +106,10 @@ class Service:
 
         eventually(held, lambda: f"a holder of {job}: {self.started.last_words()}", step=LOOK)
         return known[0]
+
+    def begun(self, supervisor: Process, number: int) -> None:
+        """Wait until so many jobs have begun there, which a job that is held has not: its worker may still give it back."""
+        eventually(lambda: supervisor.log.read_text().count(BEGUN) == number, f"{number} jobs", step=LOOK)
 
 
 def children(pid: int) -> set[int]:

@@ -99,7 +99,7 @@ def test_a_demo_that_is_ended_takes_its_workers_along(monkeypatch: pytest.Monkey
     demo.send_signal(signal.SIGTERM)
 
     with demo.stdout:
-        assert demo.wait(10) == 128 + signal.SIGTERM
+        assert demo.wait(30) == 128 + signal.SIGTERM
     assert list(tmp_path.iterdir()) == []
     assert not [pid for pid in os.listdir("/proc") if pid.isdigit() and str(tmp_path).encode() in environment(pid)]
 

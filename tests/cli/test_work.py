@@ -77,7 +77,8 @@ def test_each_v_says_more(tenure: Tenure, program: str) -> None:
     said = []
     for verbosity in ([], ["-v"], ["-vv"], ["--log-level", "error"]):
         tenure("enqueue", "send", "1", "--app", program)
-        said.append(len(run_process("work", program, "--until-empty", *verbosity).stderr.splitlines()))
+        lines = run_process("work", program, "--until-empty", *verbosity).stderr.splitlines()
+        said.append(len([line for line in lines if "latency" not in line]))  # of a disk that others keep busy it warns
 
     assert said[0] == said[3] == 1  # where it works and on what
     assert said[0] < said[1] < said[2]

@@ -6,7 +6,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import a_url
-from tests.faults.processes import Processes, eventually
+from tests.faults.processes import Process, Processes, eventually
 from tests.faults.scale import lengths
 
+from .conftest import free_port
 from .service import Service, alive, children
 
 SOON = 3.0
@@ -101,6 +101,11 @@ def test_orphans_stop_when_the_supervisor_is_killed(service: Service) -> None:  
 # Signals: what the supervisor passes on, row by row.
 
 
+def stopping(supervisor: Process, signum: signal.Signals) -> int:
+    """How many of its processes have heard that they are to stop."""
+    return supervisor.log.read_text().count(f"stops: {signum.name}")
+
+
 @pytest.mark.parametrize("signum", lengths(signal.SIGTERM, signal.SIGINT))
 def test_term_and_int_release_the_jobs_of_all_processes(service: Service, signum: signal.Signals) -> None:  # R38, I18
     supervisor = service.start("-p", "2")
@@ -121,9 +126,10 @@ def test_a_second_int_does_not_wait(service: Service) -> None:  # R38, F23
     supervisor = service.start("-p", "2", "--term-timeout", "60")
     service.workers(2)
     [job] = service.enqueue("sleep", 60)
-    service.holder(job)
+    service.begun(supervisor, 1)
 
     supervisor.send(signal.SIGINT)
+    eventually(lambda: stopping(supervisor, signal.SIGINT) == 2, "that both have heard it")
     told = time.monotonic()
     eventually(lambda: len(service.app.workers()) == 1, "the end of the idle one")
     time.sleep(max(told + 1.1 - time.monotonic(), 0))  # an earlier one is taken for an echo
@@ -137,10 +143,10 @@ def test_quit_finishes_what_runs_and_takes_nothing_new(service: Service) -> None
     supervisor = service.start("-p", "2")
     service.workers(2)
     running = service.enqueue("nap", 2, number=2)
-    for job in running:
-        service.holder(job)
+    service.begun(supervisor, 2)
 
     supervisor.send(signal.SIGQUIT)
+    eventually(lambda: stopping(supervisor, signal.SIGQUIT) == 2, "that both have heard it")
     [late] = service.enqueue("nap", 0)
 
     assert supervisor.wait() == 0
@@ -153,6 +159,9 @@ def test_usr1_kills_isolated_jobs_and_the_processes_go_on(service: Service) -> N
     jobs = service.enqueue("isolated", 60, number=2)
     for job in jobs:
         service.holder(job)
+    # A job is held before it has a process, and what has none is not killed.
+    templates = [template for worker in workers for template in children(worker.pid)]
+    eventually(lambda: sum(len(children(template)) for template in templates) == 2, "the processes of the jobs")
 
     supervisor.send(signal.SIGUSR1)
 
@@ -162,8 +171,7 @@ def test_usr1_kills_isolated_jobs_and_the_processes_go_on(service: Service) -> N
 
 
 def test_usr2_pauses_all_even_those_that_start_later_until_cont(service: Service) -> None:  # R38
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     supervisor = service.start("-p", "2", "--health-port", str(port))
     [victim, _] = service.workers(2)
     eventually(lambda: health(port) == (200, ""), "health")
@@ -199,8 +207,7 @@ def test_hup_replaces_all_processes_and_lets_the_old_ones_finish(service: Servic
     supervisor = service.start("-p", "2")
     old = {worker.pid for worker in service.workers(2)}
     jobs = service.enqueue("nap", 3, number=2)
-    for job in jobs:
-        service.holder(job)
+    service.begun(supervisor, 2)
 
     supervisor.send(signal.SIGHUP)
     eventually(lambda: len({worker.pid for worker in service.app.workers()} - old) == 2, "two more workers")

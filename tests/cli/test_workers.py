@@ -7,7 +7,6 @@ import contextlib
 import http.client
 import json
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -26,7 +25,7 @@ from tenure.stores.sqlite.store import SqliteStore
 from tenure.stores.values import LeaseRequest, Pulse, WorkerInfo
 from tenure.testing.clock import ManualClock
 
-from .conftest import Tenure, document
+from .conftest import Tenure, document, free_port
 
 
 def with_store(url: str, act: Callable[[Store], Any], clock: ManualClock | None = None) -> Any:
@@ -210,14 +209,6 @@ def test_a_store_that_does_not_answer_is_no_health(tenure: Tenure, tmp_path: Pat
 
     assert answer.exit_code == 1
     assert answer.stderr.startswith("tenure: the store does not answer")
-
-
-def free_port() -> int:
-    """A port that nobody uses; not one that clients are given, for who connects there before anybody listens may meet itself."""
-    while True:
-        port = random.randrange(10_000, 30_000)
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
 
 
 @contextlib.contextmanager
