@@ -24,6 +24,7 @@ from tenure.testing.conformance.run_scene import (
 from tenure.testing.conformance.scene import (
     BOOM,
     FAIL,
+    LONG,
     RELEASE,
     RETRY,
     a_job,
@@ -34,6 +35,7 @@ from tenure.testing.conformance.scene import (
     lease,
     lease_one,
     line,
+    listening,
     lose,
     record,
     settle,
@@ -294,12 +296,13 @@ class HandingOver:
         run_id = await start(store, unique="k")
         [dependent] = await enqueue(store, a_job(queue="d", after=(run_id,)))
         assert await store.wait([run_id]) == {}
+        await listening(store)
 
         await hand_over(store, await lease_one(store), after=(failed,))
 
         assert (await run_record(store, run_id)).step.state is State.FAILED
         assert await state(store, dependent) is State.FAILED
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LONG):
             async for signal in store.signals():
                 assert (signal.kind, signal.job_id) == (SignalKind.DONE, run_id)
                 break
@@ -331,12 +334,13 @@ class HandingOver:
 
     async def test_completing_the_last_step_ends_the_run_and_tells_the_holder(self, store: Store) -> None:  # Q60
         await store.register(a_worker())
+        await listening(store)
         run_id, second = await a_run(store)
         leased = await lease_one(store)
 
         assert await store.complete(second, success('"by hand"')) == OK
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LONG):
             async for signal in store.signals():
                 assert (signal.kind, signal.job_id) == (SignalKind.COMPLETED, second)
                 break

@@ -13,6 +13,7 @@ from tenure.stores.base import OwnTransaction, Store
 from tenure.stores.values import OK, Holding, RunSearch, Verdict, VerdictKind
 from tenure.testing.conformance.run_scene import a_start, a_successor
 from tenure.testing.conformance.scene import (
+    LONG,
     SUCCEED,
     MakeStore,
     a_job,
@@ -21,6 +22,7 @@ from tenure.testing.conformance.scene import (
     lease,
     lease_one,
     line,
+    listening,
     record,
     settle,
     success,
@@ -94,6 +96,7 @@ class RunsInTransactions:
         [dependent] = await enqueue(database, a_job(queue="d", after=(run_id,)))
         await settle(database, await lease_one(database), success("null", successor=a_successor(run_id)))
         assert await waiter.wait([run_id]) == {}
+        await listening(waiter)
         told = asyncio.ensure_future(anext(aiter(waiter.signals())))
         last = await lease_one(database)
         own = await database.begin()
@@ -101,7 +104,7 @@ class RunsInTransactions:
 
         await own.commit()
 
-        assert (await asyncio.wait_for(told, 5)).job_id == run_id
+        assert (await asyncio.wait_for(told, LONG)).job_id == run_id
         assert (await record(database, dependent)).results == ('"end"',)
         [again] = await database.enqueue([a_start(unique="k")])
         assert not again.duplicate

@@ -24,11 +24,13 @@ from tenure.testing.conformance.run_scene import (
 )
 from tenure.testing.conformance.scene import (
     FAIL,
+    LONG,
     MakeStore,
     a_job,
     enqueue,
     lease,
     lease_one,
+    listening,
     lose,
     record,
     settle,
@@ -165,12 +167,13 @@ class Runs:
     async def test_waiting_for_a_run_waits_for_its_last_step(self, store: Store) -> None:  # Q62
         run_id = await start(store)
         assert await store.wait([run_id]) == {}
+        await listening(store)
         second = await hand_over(store, await lease_one(store))
         assert await store.wait([run_id]) == {}
 
         await settle(store, await lease_one(store), success("5"))
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LONG):
             async for signal in store.signals():
                 assert (signal.kind, signal.job_id) == (SignalKind.DONE, run_id)
                 break
@@ -183,12 +186,13 @@ class Runs:
         run_id = await start(store)
         [other] = await enqueue(store, a_job(queue="o"))
         assert await store.wait([run_id, other]) == {}
+        await listening(store)
         await hand_over(store, await lease_one(store))
         await settle(store, await lease_one(store, "o"), success())
         await settle(store, await lease_one(store), success())
 
         heard: list[str] = []
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LONG):
             async for signal in store.signals():
                 heard += [signal.job_id] if signal.job_id not in heard else []
                 if len(heard) == 2:
@@ -202,6 +206,7 @@ class Runs:
         run_id = await start(store)
         await hand_over(store, await lease_one(store), max_losses=1)
         assert await store.wait([run_id]) == {}
+        await listening(store)
 
         match end:
             case "fail":
@@ -211,7 +216,7 @@ class Runs:
             case "lost":
                 await lose(store, clock, await lease_one(store))
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(LONG):
             async for signal in store.signals():
                 assert signal.job_id == run_id
                 break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from tenure.testing.clock import ManualClock
 __all__ = [
     "BOOM",
     "FAIL",
+    "LONG",
     "RELEASE",
     "RETRY",
     "SUCCEED",
@@ -31,6 +33,7 @@ __all__ = [
     "lease",
     "lease_one",
     "line",
+    "listening",
     "lose",
     "record",
     "settle",
@@ -43,6 +46,9 @@ MakeStore = Callable[[], Store]
 
 PutIn = Callable[[str, bytes], Awaitable[None]]
 """Puts an entry in the inbox of a queue, as a program that knows nothing of Tenure does."""
+
+LONG = 20.0
+"""Seconds that nothing takes here unless it has gone wrong, however busy the machine is."""
 
 BOOM = ErrorInfo("ValueError", "boom", "Traceback (most recent call last): …")
 SUCCEED = Finish(State.SUCCEEDED, "42")
@@ -128,6 +134,13 @@ async def lose(store: Store, clock: ManualClock, leased: Lease) -> None:
     """Let the holder of a job go silent until the job is reaped; other leases that are as old go too."""
     clock.advance(leased.ttl)
     assert leased.job.id in {reaped.id for reaped in await store.reap([leased.job.queue])}
+
+
+async def listening(store: Store) -> None:
+    """Come back when signals come through to a store object that waits or has registered: what happens before may not be heard."""
+    async with asyncio.timeout(LONG):
+        while not store.hearing:  # noqa: ASYNC110  (nothing tells)
+            await asyncio.sleep(0.01)
 
 
 async def a_suspect(store: Store, clock: ManualClock, **changes: Any) -> str:

@@ -15,6 +15,7 @@ from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, UNCHANGED, Holding, 
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.run_transactions import RunsInTransactions, enqueue_in, settle_in
 from tenure.testing.conformance.scene import (
+    LONG,
     RETRY,
     SUCCEED,
     MakeStore,
@@ -26,6 +27,7 @@ from tenure.testing.conformance.scene import (
     lease,
     lease_one,
     line,
+    listening,
     lose,
     record,
     settle,
@@ -98,7 +100,7 @@ class Transactions(RunsInTransactions):
 
         await own.commit()
 
-        await asyncio.wait_for(waiting, 5)
+        await asyncio.wait_for(waiting, LONG)
         assert not woken_before
 
     # Settling.
@@ -209,6 +211,7 @@ class Transactions(RunsInTransactions):
         [job_id] = await enqueue(database)
         leased = await lease_one(database)
         assert await waiter.wait([job_id]) == {}
+        await listening(waiter)
         told = asyncio.ensure_future(anext(aiter(waiter.signals())))
         own = await database.begin()
         await settle_in(own, database, leased)
@@ -217,7 +220,7 @@ class Transactions(RunsInTransactions):
 
         await own.commit()
 
-        assert (await asyncio.wait_for(told, 5)).job_id == job_id
+        assert (await asyncio.wait_for(told, LONG)).job_id == job_id
         assert not told_before
 
     async def test_what_an_open_transaction_has_settled_is_neither_taken_nor_waited_for(
@@ -231,7 +234,7 @@ class Transactions(RunsInTransactions):
         own = await database.begin()
         await settle_in(own, database, settled)
 
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(LONG):
             renewed = await other.renew([Renewal(settled, 60), Renewal(neighbour, 60)])
             clock.advance(settled.ttl)
             reaped = await other.reap(["q"])
@@ -343,7 +346,7 @@ class Transactions(RunsInTransactions):
         own = await database.begin(writes=False)
         [[before]] = await own.fetch("SELECT 1")
 
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(LONG):
             await enqueue(database)
             await settle(database, await lease_one(database), SUCCEED)
         await own.commit()
