@@ -71,8 +71,14 @@ def link(make_link: MakeLink) -> Link:
 
 @pytest.fixture
 def weak_link(make_link: MakeLink, proxy: Proxy) -> Link:
-    """One that can be cut, and does not wait for long."""
-    return make_link(f"redis://127.0.0.1:{proxy.port}", timeout=0.5, connect_timeout=0.5)
+    """One that can be cut."""
+    return make_link(f"redis://127.0.0.1:{proxy.port}", timeout=20, connect_timeout=2)
+
+
+@pytest.fixture
+def hasty_link(make_link: MakeLink, proxy: Proxy) -> Link:
+    """One that can be cut, and waits no longer than a busy machine may take for a round trip."""
+    return make_link(f"redis://127.0.0.1:{proxy.port}", timeout=1, connect_timeout=1)
 
 
 @pytest.fixture(scope="module")
@@ -261,12 +267,12 @@ async def test_idle_connections_that_the_server_has_killed_are_not_noticed(link:
 
 async def test_a_pause_of_the_server_is_waited_for(link: Link, server: Server) -> None:  # F13
     await link.run(COUNT, [])
-    server.do("CLIENT", "PAUSE", "300")
     began = time.monotonic()
+    server.do("CLIENT", "PAUSE", "300")
 
     assert await link.run(COUNT, []) == 2
 
-    assert time.monotonic() - began > 0.2
+    assert time.monotonic() - began > 0.29
 
 
 @pytest.mark.parametrize("blocking", [False, True])
@@ -285,8 +291,8 @@ async def test_a_lost_answer_leaves_the_outcome_unknown(
 
 
 @pytest.mark.parametrize("blocking", [False, True])
-async def test_a_silent_network_is_not_waited_for(weak_link: Link, proxy: Proxy, *, blocking: bool) -> None:  # F16
-    run = (lambda *words: asyncio.to_thread(weak_link.run_now, *words)) if blocking else weak_link.run
+async def test_a_silent_network_is_not_waited_for(hasty_link: Link, proxy: Proxy, *, blocking: bool) -> None:  # F16
+    run = (lambda *words: asyncio.to_thread(hasty_link.run_now, *words)) if blocking else hasty_link.run
     await run(COUNT, [])
     proxy.blackhole()
     began = time.monotonic()
@@ -296,27 +302,28 @@ async def test_a_silent_network_is_not_waited_for(weak_link: Link, proxy: Proxy,
     with pytest.raises(StoreUnavailable):  # nobody greets a new connection
         await run(COUNT, [])
 
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 20
     proxy.heal()
     assert await run(ECHO, ["x"]) == b"x"
 
 
-async def test_a_network_that_crawls_is_not_waited_for(weak_link: Link, proxy: Proxy) -> None:  # F16
-    await weak_link.run(ECHO, ["x"])
-    proxy.drip = 0.1
+async def test_a_network_that_crawls_is_not_waited_for(hasty_link: Link, proxy: Proxy) -> None:  # F16
+    await hasty_link.run(ECHO, ["x"])
+    proxy.drip = 0.2
     began = time.monotonic()
 
     with pytest.raises(OutcomeUnknown):
-        await weak_link.run(ECHO, ["a long answer " * 10])
+        await hasty_link.run(ECHO, ["a long answer " * 10])
 
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 20  # of the 28 that it would take
 
 
 async def test_a_connection_that_is_reset_in_a_call_is_not_used_again(weak_link: Link, proxy: Proxy) -> None:  # F16
     await weak_link.run(ECHO, ["x"])
-    proxy.blackhole()
+    proxy.drip = 60.0
+    said = proxy.passed
     call = asyncio.create_task(weak_link.run(ECHO, ["lost"]))
-    await asyncio.sleep(0.05)
+    await asyncio.to_thread(eventually, lambda: proxy.passed > said, "a request under way")
 
     proxy.cut()
 
@@ -424,20 +431,22 @@ async def test_a_cancelled_pop_takes_nothing_later(link: Link, server: Server) -
     assert await link.pop(["list"], 5) == b"list"
 
 
-async def test_a_pop_into_silence_ends(weak_link: Link, proxy: Proxy) -> None:  # F16
-    await weak_link.pop(["list"], 0.01)
+async def test_a_pop_into_silence_ends(hasty_link: Link, proxy: Proxy) -> None:  # F16
+    await hasty_link.pop(["list"], 0.01)
     proxy.blackhole()
     began = time.monotonic()
 
     with pytest.raises(OutcomeUnknown):
-        await weak_link.pop(["list"], 0.3)
+        await hasty_link.pop(["list"], 0.3)
 
-    assert 0.7 < time.monotonic() - began < 3
+    assert 1.2 < time.monotonic() - began < 20
 
 
 async def test_a_pop_whose_connection_is_killed_says_so(link: Link, server: Server) -> None:  # F13
     waiting = asyncio.create_task(link.pop(["list"], 30))
-    await asyncio.to_thread(eventually, lambda: clients(server), "a blocked client")
+    await asyncio.to_thread(
+        eventually, lambda: any(each["flags"] == "b" for each in clients(server)), "a blocked client"
+    )
 
     server.do("CLIENT", "KILL", "TYPE", "normal")
 
@@ -505,14 +514,17 @@ async def test_a_listener_that_may_not_listen_waits_until_it_may(server: Server,
 async def test_a_listener_notices_silence(
     weak_link: Link, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # F16
-    monkeypatch.setattr(link_module, "SILENCE", 0.1)
+    monkeypatch.setattr(link_module, "SILENCE", 1.0)
     ear = Ear(weak_link)
     await ear.hears()
-    await asyncio.sleep(0.5)  # a quiet channel is not a dead one
-    assert ear._heard.empty()
+    said, tries = proxy.passed, proxy.tries
+    asked = 2 * len("*1\r\n$4\r\nPING\r\n" + "*2\r\n$4\r\npong\r\n$0\r\n\r\n")
+    await asyncio.to_thread(eventually, lambda: proxy.passed >= said + asked, "a question after an answer")
+    assert ear._heard.empty()  # a quiet channel is not a dead one
+    assert proxy.tries == tries
 
     proxy.blackhole()
-    await asyncio.sleep(0.5)
+    await asyncio.to_thread(eventually, lambda: proxy.tries > tries, "another connection")
     proxy.heal()
 
     assert await ear.hears() is None
@@ -533,7 +545,7 @@ async def test_close_lets_calls_end_and_wakes_who_waits(server: Server, make_lin
     calls = [asyncio.create_task(link.run(COUNT, [])) for _ in range(20)]
     await asyncio.sleep(0.05)
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await link.close()
 
     assert sorted(await asyncio.gather(*calls)) == list(range(1, 21))
