@@ -55,11 +55,12 @@ $$;
 CREATE TRIGGER stop_before BEFORE INSERT OR UPDATE OR DELETE ON {table} EXECUTE FUNCTION stop_here();
 CREATE CONSTRAINT TRIGGER stop_at_commit AFTER INSERT OR UPDATE OR DELETE ON {table} DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW EXECUTE FUNCTION stop_here();
+ALTER TABLE {table} SET (autovacuum_enabled = false);
 '''
         for table in TABLES
     )
 }"""
-"""Run in the schema of a store, it makes the calls of racers stop; nobody else notices."""
+"""Run in the schema of a store, it makes the calls of racers stop; nobody else notices. And no vacuum comes by, to be waited for."""
 
 _WAITING = """
 SELECT array_position($1, a.application_name) - 1, a.pid, l.locktype = 'advisory', l.objid::integer
@@ -172,13 +173,14 @@ class Race:
                 self.waited.add(racer)
             under_way.discard(racer)
         if under_way:
+            self._all_wait_since = None
             return False
         if self._stopped or not waiting:
             self._all_wait_since = None
             return True
         if any(task.done() for task in self._tasks.values()):
             return False  # for one that has just ended, and will be told so
-        # Or for a vacuum that the server has begun by itself, which goes out of the way.
+        # Or for something that the server does by itself, which goes out of the way.
         self._all_wait_since = self._all_wait_since or time.monotonic()
         assert time.monotonic() - self._all_wait_since < AT_LAST, f"they wait for each other {self._told}"
         return False

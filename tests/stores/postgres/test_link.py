@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from typing import Any
 
 import pytest
@@ -11,25 +12,30 @@ import pytest
 from tenure.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from tenure.stores.postgres.store import PostgresStore
 from tenure.testing.conformance.scene import SUCCEED, a_job, lease_one, settle
-from tests.servers.server import free_port
 
 from .conftest import MakeStore
 
 
-async def end_others(sql: Any) -> None:
-    """End every connection but our own, from the server's side."""
+async def end_others(sql: Any, *stores: PostgresStore) -> None:
+    """End every connection but our own, from the server's side, and come back when these have noticed it in their idle ones."""
     await sql.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
         "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
     )
+    async with asyncio.timeout(20):
+        while not all(connection.is_closed() for store in stores for connection in store._link._idle):
+            await asyncio.sleep(0.01)
 
 
 async def test_nobody_there_is_unavailable_and_surely_not_done() -> None:
-    store = PostgresStore.from_url(f"postgresql://nobody@127.0.0.1:{free_port()}/none?connect_timeout=2")
+    with socket.socket() as taken:  # so that nobody else listens there meanwhile
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        store = PostgresStore.from_url(f"postgresql://nobody@127.0.0.1:{port}/none?connect_timeout=2")
 
-    with pytest.raises(StoreUnavailable):
-        await store.enqueue([a_job()])
-    await store.close()
+        with pytest.raises(StoreUnavailable):
+            await store.enqueue([a_job()])
+        await store.close()
 
 
 async def test_a_database_that_does_not_exist_is_an_error_that_no_patience_mends(postgres_server_url: str) -> None:
@@ -44,8 +50,7 @@ async def test_a_database_that_does_not_exist_is_an_error_that_no_patience_mends
 async def test_connections_that_ended_while_idle_are_replaced(make_store: MakeStore, sql: Any) -> None:  # F14
     store = make_store()
     await store.enqueue([a_job()])
-    await end_others(sql)
-    await asyncio.sleep(0.05)  # for the loop to read the end of the connection
+    await end_others(sql, store)
 
     assert len(await store.queues()) == 1
 
@@ -65,7 +70,7 @@ async def test_a_call_that_was_cut_off_may_have_been_done(make_store: MakeStore,
 
 
 async def test_no_wait_is_longer_than_the_timeout(make_store: MakeStore, sql: Any) -> None:  # F16
-    store = make_store(timeout="0.3")
+    store = make_store(timeout="2")
     await store.open()
     async with sql.transaction():
         await sql.execute("LOCK TABLE live")

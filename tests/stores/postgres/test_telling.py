@@ -56,9 +56,10 @@ async def test_nothing_of_a_transaction_of_ones_own_is_told(make_store: MakeStor
 async def test_a_watcher_that_died_is_forgotten(make_store: MakeStore, sql: Any) -> None:
     store = make_store()
     await store.open()
-    await sql.execute("INSERT INTO watchers (channel, until) VALUES ('gone', clock(NULL) + 0.3), ('long gone', 0)")
+    await sql.execute("INSERT INTO watchers (channel, until) VALUES ('gone', 'Infinity'), ('long gone', 0)")
 
     assert await store.watched()
+    await sql.execute("UPDATE watchers SET until = clock(NULL) + 0.3 WHERE channel = 'gone'")
     async with asyncio.timeout(10):
         while await store.watched():
             await asyncio.sleep(0.01)

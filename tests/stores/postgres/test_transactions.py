@@ -33,13 +33,15 @@ async def test_jobs_take_turns_and_nobody_else_waits(make_store: MakeStore) -> N
     await enqueue(store)
     held = await lease_one(store)
     most = under_way = 0
+    two = asyncio.Barrier(2)
 
     async def complete() -> None:
         nonlocal most, under_way
         own = await store.begin()
         under_way += 1
         most = max(most, under_way)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(20):
+            await two.wait()  # else one could be through with all of them before the other is connected
             await enqueue(store)
             assert await store.renew([Renewal(held, 30)]) == [None]
         under_way -= 1
@@ -52,7 +54,7 @@ async def test_jobs_take_turns_and_nobody_else_waits(make_store: MakeStore) -> N
 
 
 async def test_who_waits_too_long_for_a_turn_is_told(make_store: MakeStore) -> None:
-    store = make_store(connections="1", timeout="0.1")
+    store = make_store(connections="1", timeout="2")
     first = await store.begin()
 
     with pytest.raises(StoreUnavailable, match=r"all 1 connections .* are lent to jobs: say connections="):
@@ -184,7 +186,7 @@ async def test_closing_the_store_ends_what_is_open(make_store: MakeStore) -> Non
     store = make_store()
     own = await store.begin()
 
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(20):
         await store.close()
 
     with pytest.raises(StoreUnavailable):
