@@ -13,16 +13,20 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import tenure
 from tenure import App, Backoff, Context
+from tenure.context import AbortSignal
 from tenure.errors import InvalidOption, JobFailed
 from tenure.job import State
 from tenure.stores import open_store
 from tenure.stores.base import Store
+from tenure.sync import private_loop
+from tenure.worker.isolation.child import MainThread
+from tenure.worker.isolation.link import Link
 
 from .conftest import MakeApp, Start, eventually, record_of
 
@@ -507,3 +511,14 @@ async def test_children_run_their_atexit_handlers_only_if_asked(app: App, start:
     await worker.stop()
     atexit.unregister(inherited)
     assert {path.name for path in tmp_path.iterdir()} == {"with", "with thread", f"hook {job.id}"}
+
+
+def test_what_middleware_calls_before_the_main_thread_listens_is_called() -> None:  # F20
+    """In a child that lost the processor in between, the function of a good job was never called, and its attempt failed."""
+    main = MainThread(AbortSignal(), cast("Context", None), cast("Link", None))
+    asked = asyncio.run_coroutine_threadsafe(main.run(threading.get_ident, (), {}), private_loop())
+    asyncio.run_coroutine_threadsafe(asyncio.sleep(0), private_loop()).result(10)  # it has asked by now
+
+    main.serve(asked)
+
+    assert asked.result(10) == threading.get_ident()

@@ -298,7 +298,7 @@ class MainThread:
         self._signal = abort
         self._ctx = ctx
         self._link = link
-        self._calls: SimpleQueue[Callable[[], None] | None] | None = None
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._in_function = False
         self._interrupted = False
 
@@ -318,7 +318,6 @@ class MainThread:
                 error = raised
             loop.call_soon_threadsafe(ended.set_result, (value, error))
 
-        assert self._calls is not None
         self._calls.put(there)
         value, error = await ended
         if error is not None:
@@ -326,10 +325,9 @@ class MainThread:
         return value
 
     def serve(self, asking: concurrent.futures.Future[Any]) -> None:
-        """Call what others ask for, until they have ended."""
-        calls = self._calls = SimpleQueue()
-        asking.add_done_callback(lambda _: calls.put(None))
-        while (there := calls.get()) is not None:
+        """Call what others ask for, or have asked for already, until they have ended."""
+        asking.add_done_callback(lambda _: self._calls.put(None))
+        while (there := self._calls.get()) is not None:
             there()
 
     def interrupt(self) -> None:
