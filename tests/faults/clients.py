@@ -19,6 +19,7 @@ from tenure.lease import Lease, new_nonce
 from tenure.lifecycle import RELEASE, Finish
 from tenure.stores import open_store
 from tenure.stores.base import Store
+from tenure.stores.sqlite import store as sqlite
 from tenure.stores.sqlite.store import SqliteStore
 from tenure.stores.values import LeaseRequest, Renewal
 
@@ -189,8 +190,9 @@ async def die_while_opening(path: str, number: int) -> None:
     told()
 
 
-async def idle(path: str) -> None:
-    """Wait for work and do it, saying when it was woken."""
+async def idle(path: str, look: float = sqlite.LOOK_EVERY) -> None:
+    """Wait for work and do it, saying when it was woken; every so many seconds it looks by itself."""
+    sqlite.LOOK_EVERY = look
     store = SqliteStore(path)
     await store.open()
     while True:
@@ -201,13 +203,13 @@ async def idle(path: str) -> None:
         say("woken", woken, [lease.job.id for lease in leases])
 
 
-async def idle_when_told(path: str) -> None:
+async def idle_when_told(path: str, look: float) -> None:
     """Have a doorbell, but be idle only when told."""
     store = SqliteStore(path)
     await store.wait(["nobody"])
     say("ready")
     told()
-    await idle(path)
+    await idle(path, look)
 
 
 async def visit(path: str) -> None:

@@ -19,6 +19,9 @@ LANES = ("async", "thread", "process", "process_async")
 
 FOREVER = 3600.0
 
+LEASE = 5
+"""Seconds, for jobs that must be lost as often as they are told to and not once more, however busy the machine is."""
+
 
 class Notes:
     """What jobs tell of themselves, in a file: name, word and when, a line in one write."""
@@ -33,7 +36,8 @@ class Notes:
     def read(self) -> dict[str, dict[str, float]]:
         """When each job told each of its words."""
         told: dict[str, dict[str, float]] = {}
-        for line in self._path.read_text().splitlines() if self._path.exists() else ():
+        # Of a line that crosses from one page of the file to the next, a reader may see the first half alone.
+        for line in self._path.read_text().split("\n")[:-1] if self._path.exists() else ():
             name, word, at = line.split()
             told.setdefault(name, {})[word] = float(at)
         return told
@@ -87,14 +91,14 @@ def register(app: App, folder: str | os.PathLike[str]) -> None:
             time.sleep(FOREVER)
         return stale(ctx, name, gives)
 
-    app.task(name="hold.async")(on_loop)
-    app.task(name="hold.thread")(in_thread)
-    app.task(name="hold.process", isolation="process")(in_process)
-    app.task(name="hold.process_async", isolation="process")(on_loop)
-    app.task(name="brief.async", timeout=2, retry=None)(on_loop)
-    app.task(name="brief.thread", timeout=2, retry=None)(in_thread)
-    app.task(name="brief.process", timeout=2, retry=None, isolation="process")(in_process)
-    app.task(name="brief.process_async", timeout=2, retry=None, isolation="process")(on_loop)
+    app.task(name="hold.async", lease=LEASE)(on_loop)
+    app.task(name="hold.thread", lease=LEASE)(in_thread)
+    app.task(name="hold.process", lease=LEASE, isolation="process")(in_process)
+    app.task(name="hold.process_async", lease=LEASE, isolation="process")(on_loop)
+    app.task(name="brief.async", timeout=2, retry=None, lease=LEASE)(on_loop)
+    app.task(name="brief.thread", timeout=2, retry=None, lease=LEASE)(in_thread)
+    app.task(name="brief.process", timeout=2, retry=None, lease=LEASE, isolation="process")(in_process)
+    app.task(name="brief.process_async", timeout=2, retry=None, lease=LEASE, isolation="process")(on_loop)
 
     def deaf(ctx: Context, seconds: float) -> str:
         if ctx.job.losses == 0:

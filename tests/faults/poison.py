@@ -34,7 +34,7 @@ POISONS: dict[str, tuple[Callable[[], object], str]] = {
 """What each does, and what its error says of it."""
 
 LEASE = 20
-"""Seconds, for jobs that must not be lost however little of the machine their worker gets."""
+"""Seconds, for jobs that must not be lost however little of the machine their worker gets, or whose loss its death must tell of."""
 
 DEADLY = {"exit": 13, "segfault": -signal.SIGSEGV, "kill": -signal.SIGKILL}
 """Those that end the process that they run in, and how that ends."""
@@ -52,7 +52,7 @@ def register(app: App) -> None:
             timeout=0.3 if name == "endless" else None,
         )(_plain(harm))
     for name in DEADLY:
-        app.task(name=f"deadly.{name}")(_async(POISONS[name][0]))
+        app.task(name=f"deadly.{name}", lease=LEASE)(_async(POISONS[name][0]))
 
     @app.task(name="isolated.quick", isolation="process", lease=LEASE)
     def quick(number: int) -> int:

@@ -6,7 +6,6 @@ import asyncio
 import os
 import time
 from pathlib import Path
-from statistics import median
 
 import pytest
 
@@ -15,8 +14,11 @@ from tenure.stores.sqlite.store import SqliteStore
 from . import clients
 from .processes import Process, Processes, eventually
 
-SOON = 0.015
-"""Seconds within which a ring has woken somebody even on a busy machine; the look beneath it takes 0.025 on average."""
+NEVER = 60.0
+"""Seconds between looks at the file of somebody whom only a ring is to wake."""
+
+SOON = 10.0
+"""Seconds within which a ring has woken somebody, however busy the machine is."""
 
 
 @pytest.fixture
@@ -53,7 +55,7 @@ async def wake(store: SqliteStore, path: Path, process: Process) -> float:
 
 
 async def test_one_new_job_wakes_one_idle_process(path: Path, store: SqliteStore, processes: Processes) -> None:
-    idle = [processes.start(clients.idle, path) for _ in range(4)]
+    idle = [processes.start(clients.idle, path, NEVER) for _ in range(4)]
     rounds = 20
     delays = []
     for _ in range(rounds):
@@ -66,13 +68,13 @@ async def test_one_new_job_wakes_one_idle_process(path: Path, store: SqliteStore
         delays.append(woken - enqueued)
     await asyncio.to_thread(wait_for_marks, path, len(idle))
 
-    assert median(delays) < SOON
+    assert max(delays) < SOON
     others = sum(not process.silent() for process in idle)
     assert others <= 1, "the others slept on"
 
 
 async def test_two_new_jobs_wake_two_idle_processes(path: Path, store: SqliteStore, processes: Processes) -> None:
-    idle = [processes.start(clients.idle, path) for _ in range(2)]
+    idle = [processes.start(clients.idle, path, NEVER) for _ in range(2)]
     delays = []
     for _ in range(5):
         await asyncio.to_thread(wait_for_marks, path, 2)
@@ -80,7 +82,7 @@ async def test_two_new_jobs_wake_two_idle_processes(path: Path, store: SqliteSto
         enqueued = time.monotonic()
         delays += [(await asyncio.to_thread(process.hear, "woken"))[0] - enqueued for process in idle]
 
-    assert median(delays) < SOON
+    assert max(delays) < SOON
 
 
 async def test_the_doorbells_of_killed_processes_swallow_no_ring(
@@ -89,11 +91,11 @@ async def test_the_doorbells_of_killed_processes_swallow_no_ring(
     killed = processes.start(clients.idle_many_times, path, 200)
     await asyncio.to_thread(wait_for_marks, path, 200)
     killed.kill()
-    alive = processes.start(clients.idle, path)
+    alive = processes.start(clients.idle, path, NEVER)
 
     delays = [await wake(store, path, alive) for _ in range(7)]
 
-    assert median(delays) < SOON
+    assert max(delays) < SOON
 
 
 async def test_a_stopped_process_that_swallows_a_ring_delays_a_job_by_a_look_at_the_file(
@@ -105,7 +107,7 @@ async def test_a_stopped_process_that_swallows_a_ring_delays_a_job_by_a_look_at_
 
     delays = [await wake(store, path, alive) for _ in range(4)]
 
-    assert max(delays) < 0.5
+    assert max(delays) < SOON, "where it waits for a minute"
     stopped.go_on()
 
 
@@ -144,14 +146,14 @@ async def test_a_process_that_leaves_takes_no_wake_up_of_others_with_it(
     path: Path, store: SqliteStore, processes: Processes
 ) -> None:  # I11
     await store.open()
-    busy = processes.start(clients.idle_when_told, path)
+    busy = processes.start(clients.idle_when_told, path, NEVER)
     busy.hear("ready")
     assert processes.start(clients.visit, path).wait() == 0
     busy.tell("go on")
 
     delays = [await wake(store, path, busy) for _ in range(7)]
 
-    assert median(delays) < SOON
+    assert max(delays) < SOON
 
 
 async def test_a_process_that_rang_others_can_have_a_doorbell_when_they_are_gone(
@@ -211,9 +213,9 @@ async def test_a_path_longer_than_the_name_of_a_socket_may_be_is_no_hindrance(
     path.parent.mkdir(parents=True)
     store = SqliteStore(path)
     await store.open()
-    idle = processes.start(clients.idle, path)
+    idle = processes.start(clients.idle, path, NEVER)
 
     delays = [await wake(store, path, idle) for _ in range(5)]
 
-    assert median(delays) < SOON
+    assert max(delays) < SOON
     await store.close()

@@ -18,12 +18,12 @@ def test_workers_of_equal_hosts_and_pids_leave_each_others_jobs_alone(cluster: C
     program = "tests.faults.namesakes:app"
     [live] = cluster.enqueue("nap", 2, queue="live")
     [orphan] = cluster.enqueue("nap", 0.5, queue="dying")
-    healthy = cluster.worker("-q", "live", target=program)
+    healthy = cluster.worker("-q", "live", target=program, lease=5)  # renewed once, also on a busy machine
     victim = cluster.worker("-q", "dying", target=program)
     for job in (live, orphan):
         cluster.wait_for_start(job)
     victim.kill()
-    heir = cluster.worker("-q", "live,dying", target=program)
+    heir = cluster.worker("-q", "live,dying", target=program, lease=20)
 
     records = cluster.wait_for_end()
 

@@ -51,7 +51,7 @@ def test_many_leases_that_expire_together_hold_up_no_other_queue(
     holder.kill()
     cluster.worker("-q", "other")
     cluster.app.tasks["quick"].using(queue="other").enqueue(0).result(timeout=20)
-    cluster.worker("-q", "many,other", "-c", "5")
+    cluster.worker("-q", "many,other", "-c", "5", lease=20)  # who must not lose what others have lost
 
     waits = []
     while sum(queue.running + queue.waiting for queue in cluster.app.queues() if queue.name == "many"):
@@ -70,8 +70,9 @@ def test_many_leases_that_expire_together_hold_up_no_other_queue(
 @on_one
 def test_two_workers_of_the_same_name_leave_each_others_jobs_alone(cluster: Cluster) -> None:  # F9, I12
     naps = cluster.enqueue("nap", 2.5, number=2)
-    first = cluster.worker("--id", "twin")
-    second = cluster.worker("--id", "twin")
+    # Which they renew once, and a busy machine lets them.
+    first = cluster.worker("--id", "twin", lease=5)
+    second = cluster.worker("--id", "twin", lease=5)
     for nap in naps:
         cluster.wait_for_start(nap)
 

@@ -76,7 +76,8 @@ def url(absence: Absence, path: Path) -> str:
 def test_workers_ride_out_the_absence_of_the_store(cluster: Cluster, absence: Absence) -> None:  # F7, F17, G7, H23
     cluster.enqueue("quick", 1)
     [held] = cluster.enqueue("hold")
-    workers = [cluster.worker("-c", "2") for _ in range(2)]
+    # Short enough to be lost, long enough not to be lost once more while the store is slow to begin.
+    workers = [cluster.worker("-c", "2", lease=3) for _ in range(2)]
     cluster.wait_for_start(held)
     eventually(lambda: len(cluster.app.workers()) == 2, "both workers")
     effects = cluster.folder / "effects"

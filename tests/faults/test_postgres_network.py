@@ -185,7 +185,7 @@ async def test_an_ear_that_has_gone_deaf_costs_some_seconds_and_is_noticed(
         began = time.monotonic()
         await enqueue(other, a_job())
         await waiting
-        assert time.monotonic() - began < 0.5, "by a notification again"
+        assert time.monotonic() - began < 2, "by a notification again: the next look comes later"
         await store.close()
         await other.close()
 

@@ -20,6 +20,7 @@ from tests.servers.postgres import Pooler, Postgres
 from tests.servers.proxy import proxied
 
 from .cluster import Cluster
+from .processes import eventually
 from .producer import Producer
 from .scale import lengths
 
@@ -63,6 +64,7 @@ def test_nothing_acknowledged_is_lost_when_the_server_is_stopped_at_once(
         server.stop(signal.SIGQUIT)
         time.sleep(chance.uniform(0, 0.5))
         server.start()
+    eventually(lambda: producer.enqueued > kills, "some jobs")  # a busy machine may have been slow until now
     producer.stop()
 
     records = cluster.wait_for_end(timeout=60)
@@ -130,6 +132,8 @@ async def test_fifty_workers_ride_out_the_absence_of_the_server(
         workers = [app.worker() for _ in range(50)]
         await asyncio.gather(*(worker.start() for worker in workers))
         await (await quick.aenqueue()).aresult(timeout=10)
+        await all_back(caplog)  # a busy machine may have kept some waiting while fifty began
+        caplog.clear()
 
         await asyncio.to_thread(server.stop, signal.SIGQUIT)
         await asyncio.sleep(seconds / 2)
@@ -140,15 +144,20 @@ async def test_fifty_workers_ride_out_the_absence_of_the_server(
         job = await quick.aenqueue()
 
         assert await job.aresult(timeout=30) == 7
-        async with asyncio.timeout(30):
-            while said(caplog, "is back") < said(caplog, "is gone"):
-                await asyncio.sleep(0.1)
+        await all_back(caplog)
         assert 50 <= said(caplog, "is gone") <= 75, (
             "one line each, and a few whose call was under way when it came back"
         )
         assert rate < 50 * 8, "tries to connect in a second; a worker is several who need the store"
         await asyncio.gather(*(worker.stop() for worker in workers))
         await app.aclose()
+
+
+async def all_back(caplog: pytest.LogCaptureFixture) -> None:
+    """Wait until everybody for whom the store was gone has said that it is back."""
+    async with asyncio.timeout(30):
+        while said(caplog, "is back") < said(caplog, "is gone"):
+            await asyncio.sleep(0.1)
 
 
 def said(caplog: pytest.LogCaptureFixture, what: str) -> int:
@@ -189,7 +198,7 @@ class TestBehindAPooler:
 
 
 async def test_ten_slots_need_no_more_than_two_connections(server: Postgres) -> None:  # F14, I7, I12
-    app = App(f"{server.url}?connections=2&timeout=30", lease=1)
+    app = App(f"{server.url}?connections=2&timeout=30", lease=2)
     held = asyncio.Semaphore(0)
     over = asyncio.Event()
 
@@ -203,7 +212,7 @@ async def test_ten_slots_need_no_more_than_two_connections(server: Postgres) -> 
 
     @app.task
     async def nap() -> None:
-        await asyncio.sleep(2)
+        await asyncio.sleep(4)
 
     @app.task
     async def quick() -> int:
@@ -215,7 +224,7 @@ async def test_ten_slots_need_no_more_than_two_connections(server: Postgres) -> 
             for _ in range(2):
                 await held.acquire()
             began = time.monotonic()
-            while time.monotonic() - began < 2.5:  # two leases and a half
+            while time.monotonic() - began < 5:  # two leases and a half
                 assert await (await quick.aenqueue()).aresult(timeout=10) == 7
             [worker] = await app.aworkers()
             assert worker.silent_for < 10

@@ -146,11 +146,12 @@ def test_a_network_that_fails_all_the_time_costs_time_and_nothing_else(
     for _ in range(2):
         cluster.worker("-c", "3", lease=10)  # longer than the network fails at a stretch
     with failing(proxy, b"EVALSHA", random.Random(seconds)):
+        enqueued = 0
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline or enqueued <= 20 * seconds:
             try:
-                cluster.enqueue("quick", 1, number=10)
-                cluster.enqueue("nap", 0.01, number=3)
+                enqueued += len(cluster.enqueue("quick", 1, number=10))
+                enqueued += len(cluster.enqueue("nap", 0.01, number=3))
             except OutcomeUnknown:
                 pass  # it is on record
             time.sleep(0.1)  # retention keeps ten thousand finished jobs, and all of these must be there in the end

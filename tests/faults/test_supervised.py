@@ -19,7 +19,7 @@ from .scale import lengths
 @on_one
 @pytest.mark.parametrize("reloads", lengths(3, 50))
 def test_reloading_under_load_loses_nothing(cluster: Cluster, reloads: int) -> None:  # F12, I1, I18
-    supervisor = cluster.worker("-p", "2", "-c", "3")
+    supervisor = cluster.worker("-p", "2", "-c", "3", lease=20)
     workers = at_work(cluster, supervisor, set())
     for number in range(reloads):
         cluster.enqueue("quick", number, number=20)
@@ -60,7 +60,7 @@ def test_processes_that_die_under_load_lose_nothing(cluster: Cluster, deaths: in
 @on_one
 @pytest.mark.long
 def test_a_supervisor_that_dies_takes_its_processes_along(cluster: Cluster) -> None:  # F11, I1
-    supervisor = cluster.worker("-p", "2", "-c", "3")
+    supervisor = cluster.worker("-p", "2", "-c", "3", lease=20)
     workers = at_work(cluster, supervisor, set())
     naps = cluster.enqueue("nap", 60, number=4)
     short = cluster.enqueue("nap", 0.2, number=20)
@@ -73,7 +73,7 @@ def test_a_supervisor_that_dies_takes_its_processes_along(cluster: Cluster) -> N
     assert time.monotonic() - died < 12, "a coroutine need not be waited for"
     for nap in naps:
         nap.cancel()
-    cluster.worker("-c", "4")
+    cluster.worker("-c", "4", lease=20)
     records = cluster.wait_for_end()
     assert {records[job.id].state for job in short} == {"succeeded"}
     assert {record.losses for record in records.values()} == {0}

@@ -30,7 +30,7 @@ def test_jobs_survive_a_kill_of_their_worker_at_any_instant(
     assert [worker.wait() for worker in dying] == [-signal.SIGKILL] * 4
     asleep.refresh()
     assert (asleep.state, asleep.record and asleep.record.losses) == ("running", 0), "nobody has noticed yet"
-    cluster.worker("-c", "4")
+    cluster.worker("-c", "4", lease=20)  # who loses nothing more
     cluster.wait_for_start(asleep, times=2)
     asleep.cancel()
     records = cluster.wait_for_end()

@@ -17,12 +17,14 @@ from .scale import lengths
 
 
 def test_a_worker_that_slept_past_its_lease_cannot_finish_the_job(cluster: Cluster) -> None:  # F2, I5, I6, Q, G
-    [job] = cluster.enqueue("nap", 0.8)
-    sleeper = cluster.worker("-q", "default,own")
+    [job] = cluster.enqueue("nap", 2)
+    sleeper = cluster.worker("-q", "default,own", lease=3)
     cluster.wait_for_start(job)
-    time.sleep(0.4)  # its first chores are done: stopped in the middle of a write to a file, it would hold up everybody
+    # Its first chores are done, and the first renewal is not due: stopped in the middle of a write to a file, it would hold up
+    # everybody.
+    time.sleep(0.4)
     sleeper.stop()
-    other = cluster.worker("-q", "default")
+    other = cluster.worker("-q", "default", lease=20)
 
     assert job.result(timeout=30) == str(other.pid)
     sleeper.go_on()
@@ -67,9 +69,10 @@ async def test_a_token_is_dead_however_often_the_job_was_leased_since(
 def test_jobs_that_outlast_their_lease_on_a_healthy_worker_run_once(
     cluster: Cluster, leases: int
 ) -> None:  # F4, F5, H9
-    jobs = [cluster.enqueue(task, leases, queue=task)[0] for task in ("nap", "sleep", "block", "compute")]
+    lease = 3  # of one second, a busy machine lets some pass
+    jobs = [cluster.enqueue(task, leases * lease, queue=task)[0] for task in ("nap", "sleep", "block", "compute")]
     for task in ("nap,sleep", "block", "compute"):
-        cluster.worker("-q", task, "-c", "2")
+        cluster.worker("-q", task, "-c", "2", lease=lease)
     cluster.worker()  # would take them, if it could
 
     records = cluster.wait_for_end(timeout=50)

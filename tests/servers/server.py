@@ -108,7 +108,8 @@ class Server:
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline and self._process.poll() is None:
             with contextlib.suppress(redis.RedisError), self.client() as client:
-                client.ping()
-                return True
+                # While it finds that somebody else has the port, that one may answer.
+                if client.info("server")["process_id"] == self._process.pid:
+                    return True
             time.sleep(0.01)
         return False
