@@ -378,10 +378,16 @@ async def test_children_that_are_refused_roll_the_block_back(
 # A lease that is gone.
 
 
+@pytest.fixture
+def unaware(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a worker without signals not ask whether its jobs are still held: it would tell them before they find out themselves."""
+    monkeypatch.setattr("tenure.worker.keeper.ASK", 60.0)
+
+
 async def test_a_lost_lease_is_noticed_by_the_commit_and_nothing_is_settled(
-    make_app: MakeApp, lane: str, effects: Effects, start: Start, store: Store, lines: Lines
+    make_app: MakeApp, lane: str, effects: Effects, start: Start, store: Store, lines: Lines, unaware: None
 ) -> None:  # I5
-    app = make_app(wakeup=False)  # nobody tells the worker, and its keeper asks once a second
+    app = make_app(wakeup=False)
     loop = asyncio.get_running_loop()
     raised: list[BaseException] = []
 
@@ -413,7 +419,7 @@ async def test_a_lost_lease_is_noticed_by_the_commit_and_nothing_is_settled(
 
 
 async def test_preparing_tells_whether_the_job_is_still_held(
-    make_app: MakeApp, lane: str, start: Start, store: Store
+    make_app: MakeApp, lane: str, start: Start, store: Store, unaware: None
 ) -> None:
     app = make_app(wakeup=False)
     loop = asyncio.get_running_loop()
@@ -560,7 +566,7 @@ async def test_a_thread_that_did_not_stop_in_time_completes_nothing_later(
     goes_on = threading.Event()
     raised: list[BaseException] = []
 
-    @app.task(timeout=0.1, max_attempts=3)
+    @app.task(timeout=1, max_attempts=3)  # enough for the second attempt
     def stray(ctx: Context) -> None:
         if ctx.attempt > 1:
             with ctx.complete() as tx:
@@ -653,12 +659,14 @@ async def test_a_commit_that_did_not_happen_is_an_error_that_decides_as_usual(
 async def test_a_timeout_while_the_commit_is_under_way_does_not_undo_it(
     make_app: MakeApp, url: str, lane: str, effects: Effects, start: Start, lines: Lines
 ) -> None:
+    contexts: list[Context] = []
+
     async def slow(commit: Commit) -> None:
-        await asyncio.sleep(0.5)
+        assert await contexts[0].signal.wait() == "timeout"
         await commit()
 
     app = make_app(store=lambda: cast("Store", Doubtful(url, slow)))
-    task = Bodies(app, lane, effects).task(timeout=0.2)
+    task = Bodies(app, lane, effects).task(before=contexts.append, timeout=1)  # enough to come that far
     job = await task.aenqueue(7)
     await start(app)
 

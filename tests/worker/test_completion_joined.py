@@ -215,7 +215,7 @@ async def test_a_lost_lease_is_told_before_the_caller_commits(
 
 
 @on_postgres
-@pytest.mark.parametrize("timeout", [None, 0.5])
+@pytest.mark.parametrize("timeout", [None, 2.0])  # enough to connect
 async def test_a_transaction_that_nobody_ends_costs_the_worker_one_job_only(
     timeout: float | None,
     app: App,

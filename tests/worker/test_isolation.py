@@ -135,9 +135,8 @@ async def test_answers_and_exceptions_of_a_child_mean_what_they_do_elsewhere(
     undecodable = await app.remote("answers").aenqueue(1, 2, 3)
 
     async def settled() -> bool:
-        return all([(await record_of(store, job.id)).state is not State.RUNNING for job in jobs.values()]) and bool(
-            (await record_of(store, jobs["covered"].id)).error
-        )
+        records = [await record_of(store, job.id) for job in jobs.values()]
+        return all(record.fence and record.state is not State.RUNNING for record in records)
 
     with pytest.raises(JobFailed, match="not covered"):
         await jobs["not covered"].aresult(timeout=20)
@@ -217,12 +216,20 @@ async def test_each_attempt_has_a_process_of_its_own_with_the_app_imported_once(
 
 @whatever_the_store
 async def test_there_are_never_more_children_than_allowed(app: App, start: Start, tmp_path: Path) -> None:
+    inside, met = tmp_path / "inside", tmp_path / "met"
+    inside.mkdir()
+
     @app.task(isolation="process")
     def counted(n: int) -> int:
-        here = tmp_path / str(n)
+        """The first two wait for each other, however long one takes to begin."""
+        here, until = inside / str(n), time.monotonic() + 10
         here.touch()
+        while not met.exists() and time.monotonic() < until:
+            if len(list(inside.iterdir())) > 1:
+                met.touch()
+            time.sleep(0.01)
         time.sleep(0.05)
-        number = len(list(tmp_path.iterdir()))
+        number = len(list(inside.iterdir()))
         here.unlink()
         return number
 
@@ -495,7 +502,8 @@ async def test_children_run_their_atexit_handlers_only_if_asked(app: App, start:
     @app.task(isolation="process")
     def registers(name: str) -> None:
         atexit.register((tmp_path / name).touch)
-        threading.Timer(0.05, (tmp_path / f"{name} thread").touch).start()
+        # Who does not wait for it has ended long before; who does is given more time than this to end.
+        threading.Timer(1.0, (tmp_path / f"{name} thread").touch).start()
 
     @app.after_fork
     def after_fork() -> None:

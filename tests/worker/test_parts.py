@@ -320,8 +320,9 @@ def test_a_long_message_keeps_its_beginning_and_a_long_traceback_its_end() -> No
 def test_of_a_text_that_no_store_could_hold_only_what_is_kept_is_made_fit() -> None:  # F19
     error = ValueError("\0\ud800" * 1_000_000)
 
-    began = time.perf_counter()
+    began = time.thread_time()
     info = error_info(error)
+    took = time.thread_time() - began
 
     assert info.message.startswith("\\x00\\ud800" * (MESSAGE // 2))
     assert "2,000,000 characters" in info.message
@@ -329,7 +330,7 @@ def test_of_a_text_that_no_store_could_hold_only_what_is_kept_is_made_fit() -> N
     assert info.traceback.startswith("[cut, it has 2,000,0")
     assert info.traceback.endswith("\\x00\\ud800\n")
     # Made fit first and cut then, it took a second.
-    assert time.perf_counter() - began < 0.3
+    assert took < 0.3
 
 
 # The name of a worker.
@@ -424,7 +425,7 @@ def test_the_context_tells_what_it_knows(caplog: pytest.LogCaptureFixture) -> No
 async def test_what_is_set_before_the_wait_is_not_missed() -> None:
     wakeup = Wakeup()
     wakeup.set()
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(20):
         await wakeup.wait(60)
         asyncio.get_running_loop().call_soon(wakeup.set)
         await wakeup.wait(60)
@@ -437,16 +438,21 @@ async def test_what_is_set_before_the_wait_is_not_missed() -> None:
 
 
 async def test_as_many_threads_are_started_as_are_needed_and_they_end_with_the_worker() -> None:  # I16
-    before = threading.active_count()
+    before = threading.enumerate()
+
+    def started() -> int:
+        """Without those that others have left behind, which end when they like."""
+        return sum(each not in before for each in threading.enumerate())
+
     threads = Threads()
     for _ in range(20):
         assert await threads.run(lambda: 1, (), {}) == 1
-    assert threading.active_count() == before + 1
-    barrier = threading.Barrier(3, timeout=5)
+    assert started() == 1
+    barrier = threading.Barrier(3, timeout=20)
     await asyncio.gather(*[threads.run(barrier.wait, (), {}) for _ in range(3)])
-    assert threading.active_count() == before + 3
+    assert started() == 3
     threads.close()
-    await eventually(lambda: threading.active_count() == before)
+    await eventually(lambda: not started())
 
 
 async def test_a_function_in_a_thread_sees_the_context_variables_and_keeps_its_own() -> None:

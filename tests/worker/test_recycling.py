@@ -26,6 +26,7 @@ from .hosting import Guest, Host, host
 __all__ = ["host"]
 
 
+@pytest.mark.usefixtures("keeps_what_is_ahead")
 @pytest.mark.parametrize("concurrency", [1, 4])
 async def test_a_worker_stops_after_so_many_jobs_and_runs_no_more(app: App, store: Store, concurrency: int) -> None:
     ran: list[int] = []

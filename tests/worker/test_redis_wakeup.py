@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
@@ -28,10 +29,20 @@ async def test_a_new_job_wakes_one_of_a_hundred_idle_workers(
     async def quick() -> None:
         pass
 
+    idle: set[object] = set()
+
+    async def wait_for_work(method: Any, *args: Any) -> Any:
+        idle.add(method.__self__)
+        try:
+            return await method(*args)
+        finally:
+            idle.discard(method.__self__)
+
+    wire.hooks["wait_for_work"] = wait_for_work
     await quick.aenqueue()
     for _ in range(WORKERS):
         await start(app, pattern, poll=60, reap=False, beat=30)
-    await eventually(lambda: len(wire.calls["wait_for_work"]) >= WORKERS)
+    await eventually(lambda: len(idle) == WORKERS, within=30)
     await asyncio.sleep(0.5)
     before = len(wire.calls["settle_and_lease"])
 

@@ -12,7 +12,7 @@ import pytest
 from tenure.app import App
 from tenure.context import Context
 from tenure.errors import InvalidName, InvalidOption
-from tenure.job import State
+from tenure.job import JobRecord, State
 from tenure.lease import AbortReason
 from tenure.patterns import joined, without
 from tenure.stores.base import Store
@@ -152,29 +152,44 @@ async def test_a_job_that_ignores_it_is_released_after_its_time(app: App, store:
     assert await end_of(store, job.id) == RELEASED
 
 
+@pytest.mark.usefixtures("keeps_what_is_ahead")
 async def test_jobs_leased_ahead_of_the_left_queue_go_back(app: App, store: Store, start: Start) -> None:  # W28, I9
-    started, finish = asyncio.Event(), asyncio.Event()
+    gates: list[tuple[asyncio.Event, asyncio.Event]] = []
 
     @app.task
     async def quick(number: int) -> None: ...
 
     @app.task
     async def gate() -> None:
+        started, finish = gates[-1]
         started.set()
         await finish.wait()
 
-    await quick.using(queue="left").aenqueue_many([(n,) for n in range(500)])  # short jobs make it look ahead
-    await gate.using(queue="left").aenqueue()
-    behind = await quick.using(queue="left").aenqueue_many([(n,) for n in range(5)])
-    worker = await start(app, "left", "kept")
-    await started.wait()
-    leaving = asyncio.create_task(worker.leave("left", finish=True))
-    finish.set()
-    await leaving
-    records = [await record_of(store, job.id) for job in behind]
-    assert [(job.state, job.attempt, job.losses) for job in records] == [RELEASED] * 5
-    assert [job.seq for job in records] == sorted(job.seq for job in records)
-    assert any(job.fence for job in records), "none was leased ahead: this shows nothing"
+    worker = await start(app, "kept")
+
+    async def left_in_the_middle() -> list[JobRecord]:
+        """The jobs behind one in whose midst the worker has left their queue."""
+        started, finish = asyncio.Event(), asyncio.Event()
+        gates.append((started, finish))
+        await quick.using(queue="left").aenqueue_many([(n,) for n in range(500)])  # short jobs make it look ahead
+        await gate.using(queue="left").aenqueue()
+        behind = await quick.using(queue="left").aenqueue_many([(n,) for n in range(5)])
+        await worker.serve("left")
+        await started.wait()
+        leaving = asyncio.create_task(worker.leave("left", finish=True))
+        finish.set()
+        await leaving
+        return [await record_of(store, job.id) for job in behind]
+
+    for _ in range(5):  # a busy machine may make short jobs long
+        records = await left_in_the_middle()
+        assert [(job.state, job.attempt, job.losses) for job in records] == [RELEASED] * 5
+        assert [job.seq for job in records] == sorted(job.seq for job in records)
+        if any(job.fence for job in records):
+            break
+        await app.apurge("left")
+    else:
+        pytest.fail("none was leased ahead: this shows nothing")
 
 
 async def test_leases_that_arrive_after_leaving_go_back(

@@ -42,6 +42,7 @@ async def test_jobs_that_end_together_are_settled_together(make_app: MakeApp, wi
     assert sum(map(bool, ended)) <= 5
 
 
+@pytest.mark.usefixtures("keeps_what_is_ahead")
 async def test_settling_and_leasing_share_a_round_trip(make_app: MakeApp, wire: Wire, start: Start) -> None:
     app = make_app(store=wire.open)
     ran = []
@@ -296,7 +297,7 @@ async def test_a_worker_can_be_stopped_while_the_store_is_gone(
     await worker.start()
     await started.wait()
     Breakdown(wire, StoreUnavailable("gone"), *EVERYTHING, "leave")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await worker.stop(grace=0)
     assert worker.status is Status.STOPPED
 
@@ -347,7 +348,7 @@ async def test_jobs_of_a_worker_that_fell_silent_are_reaped_by_any_other(
     assert len((await store.lease(request)).leases) == 3
     await start(app)
     for job in jobs:
-        assert await job.aresult(timeout=5) == 1
+        assert await job.aresult(timeout=20) == 1
 
 
 async def test_a_worker_that_does_not_reap_leaves_them(
@@ -403,7 +404,7 @@ async def test_many_finished_jobs_are_pruned_before_the_interval_is_over(
         [queue] = await store.queues()
         return queue.succeeded if not queue.waiting + queue.running else 2500
 
-    await eventually(lambda: _below(kept, 700))
+    await eventually(lambda: _below(kept, 700), within=30)
 
 
 async def _below(value: Callable[[], Any], limit: int) -> bool:
