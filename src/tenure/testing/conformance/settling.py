@@ -468,3 +468,20 @@ class Settling:
         await store.settle([(stale, SUCCEED), (stale, FAIL), (stale, RETRY)])
 
         assert await store.queues() == before
+
+    @pytest.mark.parametrize("waited_for", [False, True])
+    async def test_who_settles_a_job_after_it_was_removed_in_the_same_call_finds_nothing(
+        self, store: Store, waited_for: bool
+    ) -> None:
+        [unkept, other] = await enqueue(store, a_job(keep=0.0, priority=-1), a_job())
+        first = await lease_one(store)
+        await settle(store, first, RELEASE)
+        second, last = await lease(store, limit=2)
+        await enqueue(store, a_job(queue="d", after=(unkept if waited_for else other,)))
+
+        verdicts = await store.settle(
+            [(first, RETRY), (second, SUCCEED), (last, RETRY), (first, RETRY), (second, SUCCEED)]
+        )
+
+        assert [verdict.kind for verdict in verdicts] == ["lease_lost", "ok", "ok", "not_found", "not_found"]
+        assert await store.get([unkept]) == [None]

@@ -152,6 +152,16 @@ BEGIN
     );
     IF _unkept IS NOT NULL THEN
         PERFORM drop_unkept(_now, _unkept);
+        IF cardinality(_ns) > (SELECT count(DISTINCT n) FROM unnest(_ns) AS n) THEN
+            -- Who says something of a job after the one whose settle has removed it finds nothing.
+            _verdicts := ARRAY(
+                SELECT CASE WHEN EXISTS (
+                    SELECT FROM unnest(_ns, _verdicts) WITH ORDINALITY AS earlier (n, verdict, place)
+                    WHERE earlier.n = _ns[at] AND earlier.place < at AND earlier.verdict = 'ok'
+                ) AND (SELECT true FROM jobs j WHERE j.n = _ns[at]) IS NULL THEN 'not_found' ELSE _verdicts[at] END
+                FROM generate_series(1, cardinality(_ns)) AS at ORDER BY at
+            );
+        END IF;
     END IF;
     RETURN CASE WHEN cardinality(_ended) = cardinality(_ns) THEN NULL ELSE _verdicts END;
 END
