@@ -123,8 +123,12 @@ async def test_a_transaction_that_was_cut_off_before_its_commit_is_done_again(
 ) -> None:  # F16
     proxy.lose_reply(to=EXECUTE)
 
-    assert [each.job.id for each in (await scene.store.lease(a_request())).leases] == ["waiting"]
+    leased = (await scene.store.lease(a_request())).leases
     assert proxy.lost.is_set()
+    async with asyncio.timeout(20):
+        while not leased:  # until the server has undone it the job is locked, and is passed over
+            leased = (await scene.store.lease(a_request())).leases
+    assert [(each.job.id, each.token.fence) for each in leased] == [("waiting", 1)]
 
 
 async def test_no_answer_is_waited_for_longer_than_the_timeout(store: Store, proxy: Proxy) -> None:  # F16
