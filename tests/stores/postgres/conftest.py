@@ -50,7 +50,7 @@ async def stranger(sql: Any, postgres_url: str) -> AsyncIterator[str]:
     await sql.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
-@pytest.fixture(params=lengths(0, 200))
+@pytest.fixture(params=lengths(0, 50))
 async def race(make_store: MakeStore, sql: Any, request: pytest.FixtureRequest) -> Race:
     store = make_store()
     await store.open()
