@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["redis_like"]
+__all__ = ["apt_get", "redis_like"]
 
 
 @functools.cache
@@ -43,9 +43,13 @@ def _from_wheel() -> str | None:
 
 
 def _from_debian() -> str | None:
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        return None
-    install = ["apt-get", "install", "--yes", "--no-install-recommends", "redis-server"]
-    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
-    subprocess.run(install, env=quiet, stdout=subprocess.DEVNULL, check=False)
+    apt_get("redis-server")
     return shutil.which("redis-server")
+
+
+def apt_get(package: str) -> None:
+    """Install a package if we may and if this is Debian; what another test process is installing is waited for."""
+    if os.geteuid() == 0 and shutil.which("apt-get") is not None:
+        install = ["apt-get", "-o", "DPkg::Lock::Timeout=300", "install", "--yes", "--no-install-recommends", package]
+        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+        subprocess.run(install, env=quiet, stdout=subprocess.DEVNULL, check=False)

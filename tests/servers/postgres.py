@@ -25,6 +25,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
+from .binaries import apt_get
 from .server import PATIENCE, free_port
 
 __all__ = ["SHARED", "Pooler", "Postgres", "binaries"]
@@ -146,7 +147,7 @@ def _new_data() -> Path:
 def _pgbouncer() -> str:
     path = f"{os.environ['PATH']}{os.pathsep}/usr/sbin"
     if shutil.which("pgbouncer", path=path) is None:
-        _apt_get("pgbouncer")
+        apt_get("pgbouncer")
     if (found := shutil.which("pgbouncer", path=path)) is None:
         pytest.exit("the tests need pgbouncer: install it", 2)
     return found
@@ -172,16 +173,8 @@ def _folders() -> Iterator[Path]:
     yield from sorted(installed.glob("*/bin"), key=lambda folder: float(folder.parent.name), reverse=True)
     if (wheel := _from_wheel()) is not None:
         yield wheel
-    _apt_get("postgresql")
+    apt_get("postgresql")
     yield from installed.glob("*/bin")
-
-
-def _apt_get(package: str) -> None:
-    """Install a package if we may and if this is Debian."""
-    if os.geteuid() == 0 and shutil.which("apt-get") is not None:
-        install = ["apt-get", "install", "--yes", "--no-install-recommends", package]
-        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
-        subprocess.run(install, env=quiet, stdout=subprocess.DEVNULL, check=False)
 
 
 def _from_wheel() -> Path | None:
