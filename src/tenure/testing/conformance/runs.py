@@ -30,6 +30,7 @@ from tenure.testing.conformance.scene import (
     enqueue,
     lease,
     lease_one,
+    line,
     listening,
     lose,
     record,
@@ -163,6 +164,18 @@ class Runs:
         await settle(store, await lease_one(store), handing_over(a_successor(_), children=()))
 
         assert await state(store, dependent) is State.WAITING
+
+    async def test_who_waits_for_a_run_and_who_for_its_last_step_follow_in_one_line(self, store: Store) -> None:
+        run_id, second = await a_run(store)
+        dependents = [
+            job_id
+            for blocker in (run_id, second) * 2
+            for job_id in await enqueue(store, a_job(queue="d", after=(blocker,)))
+        ]
+
+        await settle(store, await lease_one(store), success("5"))
+
+        assert await line(store, "d") == dependents
 
     async def test_waiting_for_a_run_waits_for_its_last_step(self, store: Store) -> None:  # Q62
         run_id = await start(store)

@@ -11,6 +11,7 @@ DECLARE
     _doing record;
     _closed text[] := '{}';
     _closed_with text[] := '{}';
+    _closed_at integer[] := '{}';
     _from integer := 1;
     _to integer := 0;
 BEGIN
@@ -32,9 +33,10 @@ BEGIN
     LOOP
         IF _kind <> _doing.kind THEN
             IF _kind = 'close' THEN
-                PERFORM close_edges(_now, _closed, _closed_with);
+                PERFORM close_edges(_now, _closed, _closed_with, _closed_at);
                 _closed := '{}';
                 _closed_with := '{}';
+                _closed_at := '{}';
             ELSIF _kind = 'hand over' THEN
                 PERFORM hand_over(_now, _handed_runs[_from : _to], _handed_keyed[_from : _to], (
                     SELECT json_agg(new ORDER BY at) FROM json_array_elements(_coming) WITH ORDINALITY AS each (new, at)
@@ -48,6 +50,7 @@ BEGIN
             WHEN 'close' THEN
                 _closed := _closed || _doing.id;
                 _closed_with := _closed_with || _results[_doing.at];
+                _closed_at := _closed_at || _doing.at::integer;
             WHEN 'follow' THEN
                 dropping := dropping || follow_end(_now, _ns[_doing.at]);
             WHEN 'hand over' THEN
