@@ -4,5 +4,3 @@
 
 -- Few, for most jobs are leased once; and none that was never leased, so that a plain job is not written here at all.
 CREATE INDEX live_returned ON live (queue, priority, seq) WHERE state = 'waiting' AND run_at IS NULL AND fence > 0 AND NOT suspect;
-
-DROP FUNCTION IF EXISTS close_edges(float8, text[], text[]);  -- it has a parameter more
