@@ -132,6 +132,8 @@ def _dead(story: Story, job: str, settle: Settle) -> str | None:
         if lease.item.fence > settle.item.fence and lease.call.answered < settle.call.asked:
             return f"fence {lease.item.fence} had been given out"
     for act in story.acts[job]:
+        if act.operation == "trigger":
+            continue  # of a job that nobody holds: it takes nothing from anybody
         if act.certain and mine and mine[0].call.answered < act.call.asked and act.call.answered < settle.call.asked:
             return f"the job had been taken by a {act.operation}"
     if not mine and not story.unknown["lease"]:

@@ -246,6 +246,9 @@ class Story:
         self.settles: dict[str, list[Settle]] = defaultdict(list)
         self.renewals: dict[str, list[Settle]] = defaultdict(list)
         self.acts: dict[str, list[Act]] = defaultdict(list)
+        self.refused: dict[str, list[Call]] = defaultdict(list)
+        """What was asked of a job in vain."""
+
         self.unknown: Counter[str] = Counter()
         """Calls that may have done something to some job or other, by operation."""
 
@@ -261,6 +264,8 @@ class Story:
 
     def _sort(self, call: Call) -> None:
         if call.outcome == "fail":
+            for item in call.items:
+                self.refused[item.id].append(call)
             return
         match call.operation:
             case "enqueue":
@@ -284,6 +289,8 @@ class Story:
                     if not call.answers or call.answers[index].verdict == "ok":
                         certain = call.outcome == "ok"
                         self.acts[item.id].append(Act(operation, call, item, certain))
+                    else:
+                        self.refused[item.id].append(call)
         if call.outcome == "unknown":
             self.unknown[call.operation] += 1
 

@@ -87,6 +87,8 @@ def _stays(story: Story, job: str, enqueue: Enqueue, back: _Back) -> Iterator[_S
     index = enqueue.index
     if any(act.operation not in {"reap", "retire"} for act in story.acts[job]):
         return
+    if story.locking and any(call.asked > enqueue.call.answered for call in story.refused[job]):
+        return  # whoever asked in vain kept it locked meanwhile, and a lease may have passed it over
     for fence in range(1, story.ended[job].fence + 1):
         if fence in leases and not leases[fence].item.suspect:
             yield _Stay(job, came, place, index, leases[fence])

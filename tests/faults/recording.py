@@ -170,6 +170,12 @@ class RecordedStore:
             outcome.items = [Item(id=id_, verdict=verdict.kind) for id_, verdict in zip(ids, verdicts, strict=True)]
         return verdicts
 
+    async def trigger(self, ids: Sequence[str]) -> list[Verdict]:
+        with _Outcome(self._recorder, self._recorder.ask("trigger", [Item(id=id_) for id_ in ids])) as outcome:
+            verdicts = await self._store.trigger(ids)
+            outcome.items = [Item(id=id_, verdict=verdict.kind) for id_, verdict in zip(ids, verdicts, strict=True)]
+        return verdicts
+
     async def delete(self, ids: Sequence[str], *, cascade: bool = False) -> list[str]:
         with _Outcome(self._recorder, self._recorder.ask("delete", [Item(id=id_) for id_ in ids])) as outcome:
             deleted = await self._store.delete(ids, cascade=cascade)

@@ -322,6 +322,20 @@ def test_a_job_that_another_step_keeps_locked_is_passed_over_where_steps_lock() 
     assert [overtaken(msgspec.structs.replace(each, locking=True)) for each in (late, stale)] == [True, False]
 
 
+def test_a_job_of_which_something_was_asked_in_vain_may_have_been_passed_over_where_steps_lock() -> None:
+    overtaking = [enqueued(40, "X"), enqueued(41, "Y"), leased(42, ("Y", 1)), leased(43, ("X", 1))]
+    in_vain = called("trigger", 41.9, [Item(id="X")], [Item(id="X", verdict="refused")])
+    ends = [*TRUE.ended, ended("X"), ended("Y")]
+
+    def overtaken(*calls: Call, locking: bool) -> bool:
+        history = History([*TRUE.calls, *overtaking, *calls], TRUE.starts, ends, locking=locking)
+        return "I8" in {violation.invariant for violation in check(history)}
+
+    assert overtaken(locking=True)
+    assert overtaken(in_vain, locking=False)
+    assert not overtaken(in_vain, locking=True)
+
+
 def test_a_batch_whose_outcome_is_unknown_may_be_missing_whole() -> None:
     assert check(added(Call(operation="enqueue", asked=40, items=(Item(id="X"), Item(id="Y"))))(TRUE)) == []
 
