@@ -152,7 +152,7 @@ class RunStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the run begins with; only of the job that begins it."""
 
 
-class NewJob(msgspec.Struct, frozen=True, kw_only=True):
+class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One call of a task on its way into a store. Durations are seconds from the store's now."""
 
     id: str
@@ -213,7 +213,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.step is None else self.step.run_id
 
 
-class JobRecord(msgspec.Struct, frozen=True):
+class JobRecord(msgspec.Struct, frozen=True, gc=False):
     """What a store knows of a job. Times are seconds since the epoch by the store's clock.
 
     A record that came with a lease carries what is needed to run the job; results, errors and edges of finished jobs

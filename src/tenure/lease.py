@@ -24,7 +24,7 @@ class AbortReason(StrEnum):
     SHUTDOWN = "shutdown"
 
 
-class Token(msgspec.Struct, frozen=True, order=True):
+class Token(msgspec.Struct, frozen=True, order=True, gc=False):
     """Proof of a lease. Tokens of one job strictly grow; the nonce tells two stores' worth of equal fences apart."""
 
     fence: int
@@ -37,7 +37,7 @@ class Token(msgspec.Struct, frozen=True, order=True):
         return f"{self.fence}-{self.nonce:016x}"
 
 
-class Lease(msgspec.Struct, frozen=True):
+class Lease(msgspec.Struct, frozen=True, gc=False):
     """One job in one worker's hands, until it settles the lease or loses it."""
 
     job: JobRecord

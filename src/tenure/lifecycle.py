@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 
-class Finish(msgspec.Struct, frozen=True):
+class Finish(msgspec.Struct, frozen=True, gc=False):
     """The job becomes final; the children come to exist in the same step."""
 
     state: State

@@ -151,7 +151,7 @@ def _step_name(step: object, where: str) -> str:
     return name
 
 
-class Succeeded(msgspec.Struct, frozen=True):  # made for every job, and a dataclass takes four times as long
+class Succeeded(msgspec.Struct, frozen=True, gc=False):  # made for every job, and a dataclass takes four times as long
     """The function returned; `children` are the jobs that it enqueued to exist if and only if it succeeds."""
 
     result: str | None

@@ -92,7 +92,8 @@ class Observed:
     async def _enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         self._attend()
         answers = await self._store.enqueue(jobs)
-        self._tell(deriving.enqueued, jobs, answers)
+        if not self._deaf(deriving.COMING):
+            self._tell(deriving.enqueued, jobs, answers)
         return answers
 
     def enqueue_now(self, jobs: Sequence[NewJob]) -> list[Enqueued] | None:

@@ -87,7 +87,7 @@ def refused(reason: str, *, state: State | None = None, other: str | None = None
     return Verdict(VerdictKind.REFUSED, reason, state, other)
 
 
-class Enqueued(msgspec.Struct, frozen=True):
+class Enqueued(msgspec.Struct, frozen=True, gc=False):
     """The job that an enqueue led to."""
 
     id: str

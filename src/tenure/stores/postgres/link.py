@@ -7,7 +7,6 @@ import os
 import random
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import asyncpg  # type: ignore[import-untyped]
@@ -198,9 +197,10 @@ class Link:
         self._refuse_if_closed()
         async with self._room:
             while self._idle:
-                # It has waited for a while, and the server may have ended it meanwhile.
-                with suppress(_NotSent):
+                try:
                     return await self._act(self._idle.pop(), action)
+                except _NotSent:
+                    continue  # it has waited for a while, and the server has ended it meanwhile
             return await self._act(await self.connect(), action)
 
     async def _act(self, connection: Connection, action: Callable[[Connection], Awaitable[T]]) -> T:

@@ -102,6 +102,9 @@ class PostgresStore(Store):
         """A store object; a clock, which tests have, takes the place of the server's."""
         self._address = address
         self._schema = f'"{address.schema}"'
+        self._statements: dict[str, str] = {}
+        """Those that were used, with the schema filled in."""
+
         self._link = Link(address)
         self._cleaning = Cleaning(self._link)
         self._jobs = Link(address)
@@ -182,8 +185,11 @@ class PostgresStore(Store):
 
     async def _enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         if single.is_single(jobs):
-            with suppress(KnownAlready):
+            try:
                 await self._fetch(single.ENQUEUE, self._now(), *single.values(jobs[0]))
+            except KnownAlready:
+                pass
+            else:
                 return [Enqueued(jobs[0].id, State.WAITING)]
         special = is_special(jobs)
         payloads = [job.payload for job in jobs]
@@ -511,8 +517,12 @@ class PostgresStore(Store):
         return value
 
     async def _fetch(self, statement: str, *values: object) -> list[Any]:
-        await self._ready()
-        return await self._link.fetch(statement.replace("{schema}", self._schema), *values)
+        if self._errands is None or self._closed:
+            await self._ready()
+        text = self._statements.get(statement)
+        if text is None:
+            text = self._statements[statement] = statement.replace("{schema}", self._schema)
+        return await self._link.fetch(text, *values)
 
     async def _ready(self) -> None:
         self._check_open()
