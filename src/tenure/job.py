@@ -212,6 +212,11 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """The run that it is a step of."""
         return None if self.step is None else self.step.run_id
 
+    @property
+    def plain(self) -> bool:
+        """Whether it is due at once, has no unique key, waits for no other and is no step of a run: as most are."""
+        return not (self.delay or self.run_at is not None or self.unique is not None or self.after or self.step)
+
 
 class JobRecord(msgspec.Struct, frozen=True, gc=False):
     """What a store knows of a job. Times are seconds since the epoch by the store's clock.

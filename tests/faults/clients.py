@@ -309,3 +309,28 @@ def enqueue_and_be_interrupted(url: str, folder: str, times: int) -> None:
     task.enqueue()
     app.close()
     say("done", harmed)
+
+
+def enqueue_in_signal_handlers(url: str, folder: str, times: int) -> None:
+    """Enqueue from blocking code, and from handlers of the signals that interrupt it."""
+    recorder = Recorder(folder)
+    app = App(lambda: recorded(url, recorder))
+    task = app.remote("task", queue="q")
+    task.enqueue()
+    handled: list[str] = []
+    handling = False
+
+    def handle(*_: object) -> None:
+        nonlocal handling
+        if not handling:
+            handling = True
+            handled.append(task.enqueue().id)
+            handling = False
+
+    signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.0037)
+    while len(handled) < times:
+        task.enqueue()
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    app.close()
+    say("done", handled)

@@ -57,6 +57,24 @@ async def test_interrupts_of_blocking_code_harm_nobody_else(
     await store.close()
 
 
+@pytest.mark.parametrize("times", lengths(100, 1_000))
+async def test_a_signal_handler_enqueues_whatever_it_has_interrupted(
+    url: str, processes: Processes, tmp_path: Path, times: int
+) -> None:  # F23, I1
+    producer = processes.start(clients.enqueue_in_signal_handlers, url, tmp_path, times)
+
+    [handled] = producer.hear("done")
+
+    assert producer.wait() == 0
+    recorder = Recorder(tmp_path)
+    store = recorded(url, recorder)
+    await clients.drain(store, recorder)
+    history = await history_of(store, tmp_path)
+    assert {job.id for job in history.ended} >= set(handled)
+    assert check(history) == []
+    await store.close()
+
+
 @pytest.mark.parametrize("seed", lengths(0, *range(1, 20)))
 async def test_what_a_killed_producer_was_told_is_stored(
     url: str, processes: Processes, tmp_path: Path, seed: int

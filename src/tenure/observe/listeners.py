@@ -10,8 +10,9 @@ import logging
 import os
 import threading
 import weakref
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, Protocol
 
@@ -70,6 +71,10 @@ def checked_listener(listener: Listener) -> Listener:
     return listener
 
 
+_Batch = tuple[int, list[tuple[Batched, Any]]]
+"""How many events it was, and what every listener is to take of it."""
+
+
 class _Function:
     """A function of the user's. What it raises is logged, once for each type of error, and costs that event alone."""
 
@@ -107,16 +112,14 @@ class Listeners:
 
     def __init__(self) -> None:
         self._all: list[Batched] = []
-        self._lock = threading.Lock()
         self._begin()
         _all_of_them.add(self)
 
     def _begin(self) -> None:
+        # This lock, and a queue of this kind, are for signal handlers: one may tell something while it keeps `tell` itself waiting.
+        self._lock = threading.RLock()
+        self._batches: SimpleQueue[_Batch] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._batches: deque[tuple[int, list[tuple[Batched, Any]]]] = deque()
-        """How many events each was, and what every listener is to take of it."""
-
-        self._filled = threading.Event()
         self._hurry = threading.Event()
         self._taken = 0
         self._done = 0
@@ -140,22 +143,23 @@ class Listeners:
 
     def tell(self, events: Sequence[Event]) -> None:
         """Have listeners called with these, soon; from any thread. Never waits."""
-        if self._taken - self._done + len(events) > BACKLOG:
-            self._drop(len(events))
+        number = len(events)
+        if self._taken - self._done + number > BACKLOG:
+            self._drop(number)
             return
         try:
             prepared = [(each, found) for each in self._all if (found := each.prepare(events)) is not None]
         except Exception:
             log.exception("events could not be told")
             return
+        if not prepared:
+            return
         with self._lock:
-            self._batches.append((len(events), prepared))
-            self._taken += len(events)
+            self._taken += number  # calls nothing in between, so no handler runs there
+            self._batches.put((number, prepared))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name="tenure-events", daemon=True)
                 self._thread.start()
-        if not self._filled.is_set():
-            self._filled.set()
 
     def _drop(self, number: int) -> None:
         self.dropped += number
@@ -184,28 +188,29 @@ class Listeners:
 
     def _serve(self) -> None:
         while True:
-            if not self._filled.wait(IDLE) and self._ends():
-                return
-            self._filled.clear()
-            while self._batches:
-                self._call_all()
-                self._hurry.wait(JOIN)
-                self._hurry.clear()
-            if self._dropping:
+            try:
+                first = self._batches.get(timeout=IDLE)
+            except Empty:
+                if self._ends():
+                    return
+                continue
+            self._call_all([first, *(self._batches.get() for _ in range(self._batches.qsize()))])
+            self._hurry.wait(JOIN)
+            self._hurry.clear()
+            if self._dropping and self._batches.empty():
                 self._dropping = False
                 log.warning("listeners have caught up: %d events were dropped in all", self.dropped)
 
     def _ends(self) -> bool:
         """Whether the thread ends, nothing having happened for a while; the next event begins another."""
         with self._lock:
-            if not self._batches:
+            if self._batches.empty():
                 self._thread = None
             return self._thread is None
 
-    def _call_all(self) -> None:
+    def _call_all(self, batches: Sequence[_Batch]) -> None:
         number, taken = 0, defaultdict[Batched, list[Any]](list)
-        for _ in range(len(self._batches)):
-            events, prepared = self._batches.popleft()
+        for events, prepared in batches:
             number += events
             for listener, found in prepared:
                 taken[listener].append(found)
@@ -218,7 +223,6 @@ class Listeners:
 
     def forget(self) -> None:
         """In the child of a fork, which has not the thread: begin anew, what the parent was told is the parent's."""
-        self._lock = threading.Lock()
         self._begin()
 
 

@@ -226,7 +226,8 @@ class Store(ABC):
         """
 
     def enqueue_now(self, jobs: Sequence[NewJob]) -> list[Enqueued] | None:  # noqa: ARG002
-        """As `enqueue`, on a thread without an event loop, and done before it returns; may be called on any thread.
+        """As `enqueue`, on a thread without an event loop, and done before it returns; may be called on any thread, by a signal
+        handler too that has interrupted another call of it.
 
         None, having done nothing, from a store that has no way of its own to do so: then its `enqueue` is run elsewhere.
         """

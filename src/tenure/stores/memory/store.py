@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 
@@ -115,6 +116,8 @@ class MemoryStore(Store):
     def enqueue_now(self, jobs: Sequence[NewJob]) -> list[Enqueued] | None:
         if self.on_consequences is not None and any(job.after for job in jobs):
             return None  # what comes of these is told on the event loop
+        if threading.current_thread() is threading.main_thread():
+            return None  # a signal handler would wait for the lock of the very call that it has interrupted
         with self._step() as space:
             return enqueueing.enqueue(space, jobs)
 

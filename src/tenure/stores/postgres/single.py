@@ -7,11 +7,9 @@ The price: programs that run on name columns, so a migration must leave those of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tenure.job import NewJob
 
-__all__ = ["ENQUEUE", "is_single", "values"]
+__all__ = ["ENQUEUE", "values"]
 
 ENQUEUE = """
 WITH stored AS (
@@ -29,13 +27,7 @@ WITH stored AS (
 )
 SELECT {schema}.rouse($4) WHERE EXISTS (SELECT FROM {schema}.idle)
 """
-"""Store a job that is due at once, has no unique key, waits for no other and is no step of a run, or raise unique_violation if its id exists."""
-
-
-def is_single(jobs: Sequence[NewJob]) -> bool:
-    """Whether this is one job, of the kind that the statement stores."""
-    [job, *others] = jobs
-    return not (others or job.delay or job.run_at is not None or job.unique is not None or job.after or job.step)
+"""Store a plain job, or raise unique_violation if its id exists."""
 
 
 def values(job: NewJob) -> tuple[object, ...]:

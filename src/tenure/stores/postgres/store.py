@@ -184,7 +184,7 @@ class PostgresStore(Store):
         return await self._joiner.enqueue(jobs)
 
     async def _enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        if single.is_single(jobs):
+        if len(jobs) == 1 and jobs[0].plain:
             try:
                 await self._fetch(single.ENQUEUE, self._now(), *single.values(jobs[0]))
             except KnownAlready:

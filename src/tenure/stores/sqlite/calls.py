@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
+from tenure.stores.sqlite.single import Single
 from tenure.stores.sqlite.transaction import Transaction
 
 __all__ = ["Action", "BatchAction", "Call", "answer", "joinable", "perform"]
@@ -22,10 +23,10 @@ class Call(Generic[T]):
     """Something to do in a transaction, and who waits for its answer: a future of an event loop, or a blocked thread.
 
     A call may be a batch of items, which can be joined with other batches of the same action: it is then answered with its
-    share of the results.
+    share of the results. One that is a single plain job can be done by one call of the library, if it is alone.
     """
 
-    __slots__ = ("action", "durable", "ended", "error", "future", "items", "loop", "result")
+    __slots__ = ("action", "durable", "ended", "error", "future", "items", "loop", "result", "single")
 
     def __init__(
         self,
@@ -34,10 +35,12 @@ class Call(Generic[T]):
         *,
         durable: bool,
         items: Sequence[Any] | None = None,
+        single: Single | None = None,
     ) -> None:
         self.action = action
         self.durable = durable
         self.items = items
+        self.single = single
         self.loop = loop
         self.future: asyncio.Future[T] | None = None if loop is None else loop.create_future()
         self.ended = threading.Lock()

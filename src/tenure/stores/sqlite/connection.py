@@ -24,8 +24,8 @@ BUSY_TIMEOUT = 10.0
 class Guarded:
     """A connection for one thread at a time: opened on first use, and again after a fork has closed it."""
 
-    def __init__(self, connect: Callable[[], Connection]) -> None:
-        self.lock = threading.Lock()
+    def __init__(self, connect: Callable[[], Connection], lock: threading.RLock | None = None) -> None:
+        self.lock = lock or threading.Lock()
         self._connect = connect
         self._connection: Connection | None = None
 

@@ -24,7 +24,6 @@ from pathlib import Path
 import msgspec
 
 from tenure.patterns import serves
-from tenure.stores.sqlite.transaction import Transaction
 from tenure.stores.values import Signal
 
 __all__ = ["Delivery", "Doorbell", "Doorbells"]
@@ -52,18 +51,20 @@ class Doorbells:
 
     def __init__(self, path: str) -> None:
         self.folder = Path(path + "-bells")
-        self.idle = self.folder / "idle"
+        self._idle = f"{self.folder}/idle"
         self._socket: socket.socket | None = None
         self._folder_descriptor: int | None = None
+        self._addresses = ""
+        """What the addresses of all sockets begin with, once the folder is open."""
 
     def address(self, name: str) -> str:
         """Where the socket of this name is: through a descriptor of the folder, for a path may be longer than a socket's may."""
         if self._folder_descriptor is None:
-            self.idle.mkdir(parents=True, exist_ok=True)
+            os.makedirs(self._idle, exist_ok=True)
             self._folder_descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
-        if os.path.isdir("/proc/self/fd"):
-            return f"/proc/self/fd/{self._folder_descriptor}/{name}"
-        return str(self.folder / name)
+            here = f"/proc/self/fd/{self._folder_descriptor}"
+            self._addresses = here if os.path.isdir(here) else str(self.folder)
+        return f"{self._addresses}/{name}"
 
     def put_up(self, bell: socket.socket, name: str) -> None:
         """Let a bell be rung under this name."""
@@ -78,31 +79,28 @@ class Doorbells:
         if self._folder_descriptor is not None:
             os.close(self._folder_descriptor)
             self._folder_descriptor = None
-        self.idle.mkdir(parents=True, exist_ok=True)
+        os.makedirs(self._idle, exist_ok=True)
 
-    def wake(self, transaction: Transaction) -> None:
-        """Wake idle workers for the jobs that came in line with this transaction, once committed.
-
-        Not before: where processors are few, a worker that wakes up takes one from the commit that it waits for.
-        """
-        for queue, number in transaction.work.items():
-            self._wake(queue, number)
-
-    def tell(self, transaction: Transaction) -> None:
-        """Tell whoever is to be told what this transaction, once committed, has done."""
+    def tell(self, all_signals: Iterable[tuple[str, Signal]]) -> None:
+        """Send each of these to the bell that it is for."""
         told: dict[str, list[Signal]] = {}
-        for bell, signal in transaction.signals:
+        for bell, signal in all_signals:
             told.setdefault(bell, []).append(signal)
         for bell, signals in told.items():
             for start in range(0, len(signals), SIGNALS_EACH):
                 self.send(bell, _encode(signals[start : start + SIGNALS_EACH]))
 
-    def _wake(self, queue: str, number: int) -> None:
+    def wake(self, queue: str, number: int) -> None:
+        """Wake idle workers for so many jobs that have come in line in this queue, once that is committed.
+
+        Not before: where processors are few, a worker that wakes up takes one from the commit that it waits for.
+        """
         try:
-            marks = os.listdir(self.idle)
+            marks = os.listdir(self._idle)
         except OSError:
             return
-        random.shuffle(marks)
+        if len(marks) > 1:
+            random.shuffle(marks)
         for mark in marks:
             if number <= 0:
                 return
@@ -116,7 +114,7 @@ class Doorbells:
 
     def _take(self, mark: str) -> bool:
         try:
-            os.unlink(self.idle / mark)
+            os.unlink(f"{self._idle}/{mark}")
         except OSError:
             return False  # somebody else woke it, it found work by itself, or it is not ours to take
         return True
@@ -153,7 +151,7 @@ class Doorbells:
             dead = {name for name in os.listdir(self.folder) if name != "idle" and not self.lives(name)}
             for name in dead:
                 self.take_down(name)
-            for mark in os.listdir(self.idle):
+            for mark in os.listdir(self._idle):
                 if mark.partition(".")[0] in dead:
                     self._take(mark)
 

@@ -31,6 +31,7 @@ from tenure.stores.sqlite.connection import Guarded, connect, translated
 from tenure.stores.sqlite.doorbell import Doorbells
 from tenure.stores.sqlite.library import BUSY, Connection, Library, code_of, in_use_through_python, leave
 from tenure.stores.sqlite.own import LiteTransaction
+from tenure.stores.sqlite.single import Single
 from tenure.stores.sqlite.transaction import NotPlain, Transaction
 
 __all__ = ["Engine"]
@@ -62,13 +63,17 @@ class Engine:
         self.clock = clock
         self.library = self._chosen.get(path, Library.APSW)
         self.bells = Doorbells(path)
-        self._ringing = threading.Lock()
+        self._ringing = threading.RLock()  # a signal handler may ring as well
         self._users = 0
         self._inode: tuple[int, int] | None = None
         self._synced = False
         self._log_pages = 0
         self._opened = False
         self._writer = Guarded(self._connect_writer)
+        self._main = Guarded(self._connect_main, threading.RLock())
+        """For single jobs of the main thread, and used by no other: a handler that interrupts it finds no transaction open, and no
+        lock that it could not have too."""
+
         self._reader = Guarded(lambda: self._connect_beside(cache_kib=4_000))
         self._watch = Guarded(lambda: self._connect_beside(cache_kib=200))
         self._own: dict[LiteTransaction, None] = {}
@@ -108,7 +113,7 @@ class Engine:
         for thread in self._threads:
             thread.join()
         # The writer's connection last: it is the one that may fold the log into the file.
-        for guarded in (self._watch, self._reader, self._writer):
+        for guarded in (self._watch, self._reader, self._main, self._writer):
             with guarded.lock:
                 guarded.close()
         self.bells.close()
@@ -125,7 +130,7 @@ class Engine:
         self._chosen[self.path] = library
 
     def _move(self, library: Library) -> None:
-        with self._own_lock, self._reader.lock, self._watch.lock, self._writer.lock:
+        with self._own_lock, self._reader.lock, self._watch.lock, self._main.lock, self._writer.lock:
             if self._own:
                 raise InvalidOption(
                     f"a transaction is open on {self.path} through {self.library}: "
@@ -133,7 +138,7 @@ class Engine:
                 )
             self.library = library
             # Not closed, ever: that would drop the locks that the other library holds by now. Nobody uses them any more.
-            for guarded in (self._reader, self._watch, self._writer):
+            for guarded in (self._reader, self._watch, self._main, self._writer):
                 if (connection := guarded.take()) is not None:
                     leave(connection)
                     self._left.append(connection)
@@ -144,23 +149,29 @@ class Engine:
         """Run this in a write transaction, joined with whatever else is pending; the answer comes after the commit."""
         return await self._write(Call(action, asyncio.get_running_loop(), durable=durable))
 
-    async def write_batch(self, action: BatchAction, items: Sequence[Any]) -> list[Any]:
+    async def write_batch(self, action: BatchAction, items: Sequence[Any], single: Single | None = None) -> list[Any]:
         """Run this durably on these items; batches of the same action that are pending together become one.
 
-        Only for an action that cannot refuse an item, for the others would be refused with it.
+        Only for an action that cannot refuse an item, for the others would be refused with it. `single`: the same by one call of
+        the library, for when nothing else is pending.
         """
-        call: Call[list[Any]] = Call(action, asyncio.get_running_loop(), durable=True, items=items)
+        call: Call[list[Any]] = Call(action, asyncio.get_running_loop(), durable=True, items=items, single=single)
         return await self._write(call)
 
-    def write_now(self, action: Action[T], *, durable: bool) -> T:
+    def write_now(self, action: Action[T], *, durable: bool, single: Single | None = None) -> T:
         """As `write`, for a thread without an event loop: on this very thread if nobody is writing.
 
-        Not on the main thread: a signal may interrupt that one anywhere, and its handler may want to write as well.
+        On the main thread only what is `single`: a signal may interrupt that one anywhere, and its handler may want to write as well.
         """
         self.open()
-        call = Call(action, None, durable=durable)
+        call = Call(action, None, durable=durable, single=single)
+        on_main = threading.current_thread() is threading.main_thread()
+        if on_main and not self._pending:
+            with self._main.lock:
+                if self._run_single(self._main, call):
+                    return call.result  # type: ignore[return-value]
         self._pending.append(call)
-        if threading.current_thread() is not threading.main_thread() and self._writer.lock.acquire(blocking=False):
+        if not on_main and self._writer.lock.acquire(blocking=False):
             try:
                 self._run(self._gather())
             finally:
@@ -191,8 +202,9 @@ class Engine:
     def ring(self, transaction: Transaction) -> None:
         """Wake and tell whoever is to hear of a transaction that has been committed; on any thread."""
         with self._ringing:
-            self.bells.wake(transaction)
-            self.bells.tell(transaction)
+            for queue, number in transaction.work.items():
+                self.bells.wake(queue, number)
+            self.bells.tell(transaction.signals)
 
     def look(self, action: Callable[[Connection], T]) -> T:
         """Read right here: for what takes a few microseconds, less than a hop to the reader's thread would."""
@@ -251,6 +263,15 @@ class Engine:
         self._inode = self._inode or self._found_inode()
         return connection
 
+    def _connect_main(self) -> Connection:
+        connection = self._connect_beside(cache_kib=1_000)
+        # Nothing of Python's is called by what is done here. One who would have to wait goes the other way.
+        if isinstance(connection, apsw.Connection):
+            connection.set_busy_timeout(0)
+        for pragma in ("synchronous = FULL", f"wal_autocheckpoint = {LOG_PAGES}"):
+            connection.execute(f"PRAGMA {pragma}").fetchall()
+        return connection
+
     def _connect_beside(self, *, cache_kib: int) -> Connection:
         self.open()
         return connect(self.path, self.library, cache_kib=cache_kib)
@@ -303,6 +324,9 @@ class Engine:
         """Run these calls in one transaction: one that raises is undone and told, the others are committed together."""
         if not calls:
             return  # another thread was quicker
+        if len(calls) == 1 and self._run_single(self._writer, calls[0]):
+            answer(calls)
+            return
         committing = False
         done: list[Transaction] = []
         connection: Connection | None = None
@@ -331,6 +355,27 @@ class Engine:
                 self.ring(transaction)
         finally:
             answer(calls)
+
+    def _run_single(self, guarded: Guarded, call: Call[Any]) -> bool:
+        """Run a call by one call of the library, if it is such a one; False if it is not, or nothing came of it.
+
+        Then it is run the other way, whatever was wrong, which is told there. By its id it is the same job.
+        """
+        if call.single is None or self.library is not Library.APSW:
+            return False
+        try:
+            connection = guarded.get()
+            self._check_file()
+            if guarded is self._writer:
+                self._sync(connection, durable=True)
+            paused = call.single.store(connection, self.clock.wall())
+        except Exception:  # noqa: BLE001
+            return False
+        call.result = call.single.answer
+        if not paused:
+            with self._ringing:
+                self.bells.wake(call.single.queue, 1)
+        return True
 
     def _sync(self, connection: Connection, durable: bool) -> None:
         """Have the next commit on disk before it returns, or leave that to the operating system."""
@@ -439,7 +484,7 @@ class Engine:
         return [engine._reader for engine in engines] + [  # noqa: SLF001
             guarded
             for engine in engines
-            for guarded in (engine._watch, engine._writer)  # noqa: SLF001
+            for guarded in (engine._watch, engine._main, engine._writer)  # noqa: SLF001
         ]
 
 

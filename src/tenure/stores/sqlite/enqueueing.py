@@ -9,12 +9,12 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from tenure.errors import BlockerNotFound, PayloadError, UniqueConflict
+from tenure.errors import BlockerNotFound, UniqueConflict
 from tenure.job import NewJob, State
 from tenure.stores.sqlite import runs
 from tenure.stores.sqlite.bulk import Bulk
 from tenure.stores.sqlite.ending import drop_unkept, follow, over
-from tenure.stores.sqlite.rows import Facts, dumps, error_of, meant
+from tenure.stores.sqlite.rows import Facts, dumps, error_of, meant, payload_of
 from tenure.stores.sqlite.transaction import NotPlain, Row, Transaction
 from tenure.stores.values import Enqueued
 
@@ -107,7 +107,7 @@ def _row(tx: Transaction, job: NewJob, state: State, seq: int, run_at: float | N
         job.task,
         job.queue,
         state,
-        job.payload if job.raw else _text(job),
+        payload_of(job),
         job.priority,
         seq,
         run_at,
@@ -133,13 +133,6 @@ def _row(tx: Transaction, job: NewJob, state: State, seq: int, run_at: float | N
 @lru_cache(1000)
 def _names(reads: tuple[str, ...]) -> str:
     return dumps(reads)
-
-
-def _text(job: NewJob) -> str:
-    try:
-        return job.payload.decode()
-    except UnicodeDecodeError:
-        raise PayloadError(f"the payload of job {job.id} is no JSON: mark it raw if it is meant to be bytes") from None
 
 
 def _claim_unique_keys(tx: Transaction, jobs: Sequence[NewJob]) -> dict[str, str]:

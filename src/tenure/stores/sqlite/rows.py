@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tenure.job import ErrorInfo, JobRecord, Progress, State
+from tenure.errors import PayloadError
+from tenure.job import ErrorInfo, JobRecord, NewJob, Progress, State
 from tenure.stores.sqlite.transaction import Row, Transaction
 from tenure.stores.values import Totals
 
@@ -19,6 +20,7 @@ __all__ = [
     "facts",
     "loads",
     "meant",
+    "payload_of",
     "record",
     "records",
     "totals",
@@ -42,6 +44,16 @@ RECORD_COLUMNS = (
 def dumps(value: object) -> str:
     """Encode for a parameter that SQL reads with json_each or keeps as text."""
     return _encoder.encode(value).decode()
+
+
+def payload_of(job: NewJob) -> bytes | str:
+    """The payload as its column has it: JSON as text, raw bytes as they are."""
+    if job.raw:
+        return job.payload
+    try:
+        return job.payload.decode()
+    except UnicodeDecodeError:
+        raise PayloadError(f"the payload of job {job.id} is no JSON: mark it raw if it is meant to be bytes") from None
 
 
 class Facts(NamedTuple):

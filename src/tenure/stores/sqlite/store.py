@@ -29,6 +29,7 @@ from tenure.stores.sqlite.library import Connection, Library
 from tenure.stores.sqlite.own import LiteTransaction, refuse_inside
 from tenure.stores.sqlite.queries import sql
 from tenure.stores.sqlite.rows import dumps
+from tenure.stores.sqlite.single import Single
 from tenure.stores.sqlite.transaction import Transaction
 from tenure.stores.sqlite.watching import Publisher, Watcher
 from tenure.stores.values import (
@@ -128,13 +129,13 @@ class SqliteStore(Store):
         if any(job.unique_raises or job.after or (job.step is not None and job.step.needs) for job in jobs):
             return await self._write(lambda tx: enqueueing.enqueue(tx, jobs), durable=True)
         self._check_outside()
-        return await self._engine.write_batch(enqueueing.enqueue, jobs)
+        return await self._engine.write_batch(enqueueing.enqueue, jobs, _single(jobs))
 
     def enqueue_now(self, jobs: Sequence[NewJob]) -> list[Enqueued] | None:
         if self.on_consequences is not None and any(job.after for job in jobs):
             return None  # what comes of these is told on the event loop
         self._check_outside()
-        return self._engine.write_now(lambda tx: enqueueing.enqueue(tx, jobs), durable=True)
+        return self._engine.write_now(lambda tx: enqueueing.enqueue(tx, jobs), durable=True, single=_single(jobs))
 
     transactional = True
     one_writer = True
@@ -385,6 +386,10 @@ class SqliteStore(Store):
 
     def _has_work(self, patterns: Sequence[str]) -> bool:
         return any(serves(patterns, queue) for queue in self._engine.look(_queues_with_work))
+
+
+def _single(jobs: Sequence[NewJob]) -> Single | None:
+    return Single(jobs[0]) if len(jobs) == 1 and jobs[0].plain else None
 
 
 def _version(connection: Connection) -> object:
