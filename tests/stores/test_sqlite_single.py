@@ -90,20 +90,38 @@ def test_it_is_stored_as_one_of_several_is(store: SqliteStore, ask: Ask[Any], jo
     assert job.expires is None or alone.expires_at - alone.created_at == pytest.approx(job.expires)
 
 
-def test_a_blocking_caller_stores_it_on_the_main_thread(
-    store: SqliteStore, library: Library, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    threads = []
+@pytest.fixture
+def threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the threads on which a job was stored by one call of the library."""
+    found: list[str] = []
     really = Single.store
 
     def noted(single: Single, connection: Connection, wall: float) -> bool:
-        threads.append(threading.current_thread())
-        return really(single, connection, wall)
+        paused = really(single, connection, wall)
+        found.append(threading.current_thread().name)
+        return paused
 
     monkeypatch.setattr(Single, "store", noted)
-    store.enqueue_now([a_job()])
+    return found
 
-    assert threads == ([threading.main_thread()] if library is Library.APSW else [])
+
+def test_a_blocking_caller_stores_it_on_its_own_thread(
+    store: SqliteStore, library: Library, threads: list[str]
+) -> None:
+    store.enqueue_now([a_job()])
+    other = threading.Thread(target=store.enqueue_now, args=([a_job()],), name="another")
+    other.start()
+    other.join()
+
+    assert threads == (["MainThread", "another"] if library is Library.APSW else [])
+
+
+def test_an_awaited_one_is_stored_on_the_thread_that_writes(
+    ask: Ask[Any], library: Library, threads: list[str]
+) -> None:
+    ask(lambda store: store.enqueue([a_job()]))
+
+    assert threads == (["tenure-sqlite-writer"] if library is Library.APSW else [])
 
 
 def test_jobs_stand_in_line_in_the_order_of_the_calls(store: SqliteStore, ask: Ask[Any]) -> None:  # I8
