@@ -43,6 +43,7 @@ class Postgres:
         self.port = free_port()
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
+        self._known = False
         self._data = self.folder / "data"
         if (owner := _user()) is not None:
             os.chown(self.folder, owner.pw_uid, owner.pw_gid)
@@ -59,9 +60,16 @@ class Postgres:
         deadline = time.monotonic() + PATIENCE
         while not self._answers():
             assert self._process is not None
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise AssertionError(f"PostgreSQL does not start: {(self.folder / 'log').read_text()[-2000:]}")
+            log = (self.folder / "log").read_text()[-2000:]
+            if time.monotonic() > deadline:
+                raise AssertionError(f"PostgreSQL does not start: {log}")
+            if self._process.poll() is not None:
+                # Somebody has taken the port since it was free. Its own, which others know, it waits for.
+                assert "Address already in use" in log, f"PostgreSQL does not start: {log}"
+                self.port = self.port if self._known else free_port()
+                self.launch()
             time.sleep(0.02)
+        self._known = True
         return self
 
     def launch(self) -> None:

@@ -16,6 +16,7 @@ import os
 import random
 import secrets
 import socket
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from itertools import count
@@ -24,6 +25,7 @@ from pathlib import Path
 import msgspec
 
 from tenure.patterns import serves
+from tenure.stores.sqlite.transaction import Transaction
 from tenure.stores.values import Signal
 
 __all__ = ["Delivery", "Doorbell", "Doorbells"]
@@ -52,6 +54,7 @@ class Doorbells:
     def __init__(self, path: str) -> None:
         self.folder = Path(path + "-bells")
         self._idle = f"{self.folder}/idle"
+        self._ringing = threading.RLock()  # a signal handler may ring as well
         self._socket: socket.socket | None = None
         self._folder_descriptor: int | None = None
         self._addresses = ""
@@ -81,20 +84,27 @@ class Doorbells:
             self._folder_descriptor = None
         os.makedirs(self._idle, exist_ok=True)
 
-    def tell(self, all_signals: Iterable[tuple[str, Signal]]) -> None:
-        """Send each of these to the bell that it is for."""
-        told: dict[str, list[Signal]] = {}
-        for bell, signal in all_signals:
-            told.setdefault(bell, []).append(signal)
-        for bell, signals in told.items():
-            for start in range(0, len(signals), SIGNALS_EACH):
-                self.send(bell, _encode(signals[start : start + SIGNALS_EACH]))
-
-    def wake(self, queue: str, number: int) -> None:
-        """Wake idle workers for so many jobs that have come in line in this queue, once that is committed.
+    def ring(self, transaction: Transaction) -> None:
+        """Wake and tell whoever is to hear of a transaction, once it is committed; on any thread.
 
         Not before: where processors are few, a worker that wakes up takes one from the commit that it waits for.
         """
+        with self._ringing:
+            for queue, number in transaction.work.items():
+                self._wake(queue, number)
+            told: dict[str, list[Signal]] = {}
+            for bell, signal in transaction.signals:
+                told.setdefault(bell, []).append(signal)
+            for bell, signals in told.items():
+                for start in range(0, len(signals), SIGNALS_EACH):
+                    self.send(bell, _encode(signals[start : start + SIGNALS_EACH]))
+
+    def wake(self, queue: str, number: int) -> None:
+        """Wake idle workers for so many jobs that have come in line in this queue; on any thread."""
+        with self._ringing:
+            self._wake(queue, number)
+
+    def _wake(self, queue: str, number: int) -> None:
         try:
             marks = os.listdir(self._idle)
         except OSError:

@@ -37,7 +37,7 @@ def errand(engine: Engine, action: Action[T]) -> Script[T]:
                 connection.execute("RELEASE tenure")
             raise
         connection.execute("RELEASE tenure")
-        connection.after_commit(lambda: engine.ring(transaction))
+        connection.after_commit(lambda: engine.bells.ring(transaction))
         return result
 
     return Script(engine.path, lambda library: engine.choose(Library(library)), run)

@@ -129,13 +129,13 @@ class SqliteStore(Store):
         if any(job.unique_raises or job.after or (job.step is not None and job.step.needs) for job in jobs):
             return await self._write(lambda tx: enqueueing.enqueue(tx, jobs), durable=True)
         self._check_outside()
-        return await self._engine.write_batch(enqueueing.enqueue, jobs, _single(jobs))
+        return await self._engine.write_batch(enqueueing.enqueue, jobs, self._single(jobs))
 
     def enqueue_now(self, jobs: Sequence[NewJob]) -> list[Enqueued] | None:
         if self.on_consequences is not None and any(job.after for job in jobs):
             return None  # what comes of these is told on the event loop
         self._check_outside()
-        return self._engine.write_now(lambda tx: enqueueing.enqueue(tx, jobs), durable=True, single=_single(jobs))
+        return self._engine.write_now(lambda tx: enqueueing.enqueue(tx, jobs), durable=True, single=self._single(jobs))
 
     transactional = True
     one_writer = True
@@ -350,6 +350,10 @@ class SqliteStore(Store):
                 if timer is not None:
                     timer.cancel()
 
+    def _single(self, jobs: Sequence[NewJob]) -> Single | None:
+        plain = len(jobs) == 1 and jobs[0].plain and self._engine.library is Library.APSW
+        return Single(jobs[0]) if plain else None
+
     async def _write(self, action: Callable[[Transaction], T], *, durable: bool = False) -> T:
         self._check_outside()
         if self.on_consequences is None:
@@ -386,10 +390,6 @@ class SqliteStore(Store):
 
     def _has_work(self, patterns: Sequence[str]) -> bool:
         return any(serves(patterns, queue) for queue in self._engine.look(_queues_with_work))
-
-
-def _single(jobs: Sequence[NewJob]) -> Single | None:
-    return Single(jobs[0]) if len(jobs) == 1 and jobs[0].plain else None
 
 
 def _version(connection: Connection) -> object:
