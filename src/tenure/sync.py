@@ -181,7 +181,7 @@ class _LoopThread:
 
 _private: _LoopThread | None = None
 _exiting = False
-_start_lock = threading.Lock()
+_start_lock = threading.RLock()
 _all_of_them: weakref.WeakSet[PerLoop[Any]] = weakref.WeakSet()
 _abandoned: list[object] = []
 """What a fork has left in this process: kept, because collecting it could close what the parent uses."""
@@ -189,12 +189,20 @@ _abandoned: list[object] = []
 
 def private_loop() -> asyncio.AbstractEventLoop:
     """The loop that blocking calls use, started by the first who asks."""
-    global _private  # noqa: PLW0603 - one per process
     if _private is None:
         with _start_lock:
-            if _private is None:
-                _private = _LoopThread()
+            return (_private or _kept(_LoopThread())).loop
     return _private.loop
+
+
+def _kept(made: _LoopThread) -> _LoopThread:
+    """The one that is used from now on: this, unless a signal handler that interrupted its start has made another meanwhile."""
+    global _private  # noqa: PLW0603 - one per process
+    if _private is None:
+        _private = made
+    else:
+        made.stop()
+    return _private
 
 
 @atexit.register
@@ -211,7 +219,7 @@ def _forget_all() -> None:
     global _private, _start_lock  # noqa: PLW0603 - one per process
     _abandoned.append(_private)
     _private = None
-    _start_lock = threading.Lock()  # another thread of the parent may have held it
+    _start_lock = threading.RLock()  # another thread of the parent may have held it
     for each in _all_of_them:
         each.forget()
 

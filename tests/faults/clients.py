@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import resource
 import signal
@@ -334,3 +335,28 @@ def enqueue_in_signal_handlers(url: str, folder: str, times: int) -> None:
     signal.setitimer(signal.ITIMER_REAL, 0)
     app.close()
     say("done", handled)
+
+
+def begin_with_a_signal(url: str, children: int) -> None:
+    """Have children make their first enqueue while a signal handler makes one as well; those that never come to an end."""
+    app = App(url)
+    task = app.remote("task", queue="q")
+    chance = random.Random(children)
+    stuck = []
+    for number in range(children):
+        after = chance.uniform(0.0001, 0.03)
+        child = os.fork()
+        if not child:
+            signal.signal(signal.SIGALRM, lambda *_: task.enqueue())
+            signal.setitimer(signal.ITIMER_REAL, after)
+            task.enqueue()
+            os._exit(0)
+        deadline = time.monotonic() + 20
+        while os.waitpid(child, os.WNOHANG) == (0, 0):
+            if time.monotonic() > deadline:
+                stuck.append(number)
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                break
+            time.sleep(0.001)
+    say("done", stuck)

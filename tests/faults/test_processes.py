@@ -75,6 +75,17 @@ async def test_a_signal_handler_enqueues_whatever_it_has_interrupted(
     await store.close()
 
 
+@pytest.mark.parametrize("children", lengths(20, 300))
+async def test_a_signal_handler_enqueues_while_the_app_is_used_for_the_first_time(
+    url: str, processes: Processes, children: int
+) -> None:  # F23
+    producer = processes.start(clients.begin_with_a_signal, url, children)
+
+    assert producer.hear("done", timeout=120) == [[]]
+
+    assert producer.wait() == 0
+
+
 @pytest.mark.parametrize("seed", lengths(0, *range(1, 20)))
 async def test_what_a_killed_producer_was_told_is_stored(
     url: str, processes: Processes, tmp_path: Path, seed: int

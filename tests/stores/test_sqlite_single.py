@@ -49,6 +49,7 @@ def store(path: Path, library: Library) -> Iterator[SqliteStore]:
     """A store whose `enqueue_now` the test, which runs on the main thread, calls there."""
     assert threading.current_thread() is threading.main_thread()
     store = SqliteStore(path, library=library)
+    asyncio.run(store.open())
     yield store
     asyncio.run(store.close())
 

@@ -50,7 +50,7 @@ class Engine:
         self.bells = Doorbells(path)
         self._users = 0
         self._inode: tuple[int, int] | None = None
-        self._opened = False
+        self.is_open = False
         self._writer = Writer(
             path,
             clock,
@@ -141,11 +141,7 @@ class Engine:
         return await self._write(call)
 
     def write_now(self, action: Action[T], *, durable: bool, single: Single | None = None) -> T:
-        """As `write`, for a thread without an event loop: on this very thread if nobody is writing.
-
-        On the main thread only what is `single`: a signal may interrupt that one anywhere, and its handler may want to write as well.
-        """
-        self.open()
+        """As `write`, for a thread without an event loop; the file must be open."""
         return self._writer.run_now(Call(action, None, durable=durable, single=single))
 
     async def read(self, action: Action[T]) -> T:
@@ -175,14 +171,14 @@ class Engine:
         return await call.future
 
     async def _open_beside_the_loop(self) -> None:
-        if not self._opened:
+        if not self.is_open:
             await asyncio.get_running_loop().run_in_executor(None, self.open)
 
     # Opening.
 
     def open(self) -> None:
         """Open the file, making it if need be, bring its layout up to date and start the threads. Blocks."""
-        if self._opened:
+        if self.is_open:
             return
         with self._writer.own.lock:
             if self._inode is None and in_use_through_python(self.path):
@@ -199,7 +195,7 @@ class Engine:
             if self._reading is None:
                 self._reading = threading.Thread(target=self._read_loop, name="tenure-sqlite-reader", daemon=True)
                 self._reading.start()
-            self._opened = True
+            self.is_open = True
 
     def _connect_writer(self) -> Connection:
         connection = connect(self.path, self.library, cache_kib=16_000, mode="rwc" if self._inode is None else "rw")

@@ -135,6 +135,10 @@ class SqliteStore(Store):
         if self.on_consequences is not None and any(job.after for job in jobs):
             return None  # what comes of these is told on the event loop
         self._check_outside()
+        if not self._engine.is_open:
+            return (
+                None  # a signal handler could wait for who is opening it, if that is the thread that it has interrupted
+            )
         return self._engine.write_now(lambda tx: enqueueing.enqueue(tx, jobs), durable=True, single=self._single(jobs))
 
     transactional = True

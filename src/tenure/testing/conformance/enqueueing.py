@@ -182,6 +182,7 @@ class Enqueueing:
 
     async def test_a_thread_without_a_loop_may_enqueue_if_the_store_has_a_way_for_it(self, store: Store) -> None:
         new = a_job(unique="k")
+        await store.open()
 
         answer = await asyncio.to_thread(store.enqueue_now, [new])
 
