@@ -224,9 +224,9 @@ class Doorbell:
             self._put_up(mark)
             yield
         finally:
-            del self._waiters[waiter]
-            with contextlib.suppress(OSError):
-                os.unlink(mark)  # whoever rang has taken it away already
+            if self._waiters.pop(waiter, None) is not None:  # whoever rang has taken the mark away
+                with contextlib.suppress(OSError):
+                    os.unlink(mark)
 
     def _put_up(self, mark: str) -> None:
         with contextlib.suppress(OSError):
@@ -251,5 +251,5 @@ class Doorbell:
         if message.startswith(b"["):
             with contextlib.suppress(msgspec.DecodeError):  # not one of ours: anybody may write to the folder
                 self._on_signals(_decode(message))
-        elif on_work := self._waiters.get(message.decode(errors="replace")):
+        elif on_work := self._waiters.pop(message.decode(errors="replace"), None):
             on_work()
