@@ -46,7 +46,8 @@ when its blocker succeeds: the result is copied to the edge, the dependent owns 
 dependent's `if_blocker_fails` (`proceed` closes the edge with `lifecycle.failure_value`, `fail` leaves it open, for the blocker
 may succeed after a retry); a blocker that is deleted or purged counts as failed, also for `wait`, for it can never succeed.
 When the last open edge closes, the dependent joins the line at the back (or stays scheduled until its run_at). Dependents of
-one blocker follow in the order of their seq, level by level; children of the same settle come after them.
+one blocker follow in the order of their seq, level by level, each by the first of its `after` that it concerns; children of the same
+settle come after them.
 
 **Runs.** A run of a flow is a chain of jobs, its *steps*. The first one's id is the run's; each other comes to exist in the very
 settle (or completion from outside) by which the one before succeeds: that one's `successor`. The step without a successor is

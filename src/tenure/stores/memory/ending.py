@@ -88,9 +88,9 @@ def follow(space: Space, blocker: StoredJob, ended: str, *, only: StoredJob | No
 
 
 def _waiting_for(space: Space, jobs: Iterable[StoredJob]) -> list[Edge]:
-    """The open edges to any of these jobs, in the order of who waits."""
+    """The open edges to any of these jobs, in the order of who waits, and in his own."""
     edges = [edge for job in jobs for edge in space.dependents.get(job.new.id, ())]
-    return sorted(edges, key=lambda edge: edge.dependent.seq)
+    return sorted(edges, key=lambda edge: (edge.dependent.seq, edge.position))
 
 
 def doomed(space: Space, job: StoredJob, state: State) -> list[StoredJob]:

@@ -114,7 +114,7 @@ def add(space: Space, new: NewJob) -> list[StoredJob]:
         job.run = space.runs.setdefault(new.step.run_id, Run(new.step.flow, job.number))
         job.run.steps.append(job)
         job.run.write(new.step.writes)
-    job.edges = [Edge(job, blocker) for blocker in new.after]
+    job.edges = [Edge(job, position, blocker) for position, blocker in enumerate(new.after)]
     job.open_edges = len(job.edges)
     for edge in job.edges:
         space.link(edge)

@@ -21,6 +21,7 @@ class Edge:
     """One job's waiting for another."""
 
     dependent: StoredJob
+    position: int
     blocker: str
     open: bool = True
     result: str | None = None

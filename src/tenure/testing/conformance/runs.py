@@ -8,6 +8,7 @@ import pytest
 
 from tenure.errors import BlockerNotFound, UniqueConflict
 from tenure.job import BlockerPolicy, State
+from tenure.lifecycle import blocker_failed
 from tenure.stores.base import Store
 from tenure.stores.values import OK, SignalKind, VerdictKind
 from tenure.testing.clock import ManualClock
@@ -176,6 +177,23 @@ class Runs:
         await settle(store, await lease_one(store), success("5"))
 
         assert await line(store, "d") == dependents
+
+    @pytest.mark.parametrize("when", ["before", "afterwards"])
+    @pytest.mark.parametrize("first", ["run", "step"])
+    async def test_who_waits_for_a_run_and_for_its_last_step_fails_by_what_it_named_first(
+        self, store: Store, first: str, when: str
+    ) -> None:
+        run_id, second = await a_run(store)
+        after = (run_id, second) if first == "run" else (second, run_id)
+        if when == "before":
+            [dependent] = await enqueue(store, a_job(queue="d", after=after))
+        await settle(store, await lease_one(store), FAIL)
+        if when == "afterwards":
+            [dependent] = await enqueue(store, a_job(queue="d", after=after))
+
+        failed = await record(store, dependent)
+        assert failed.state is State.FAILED
+        assert failed.error == blocker_failed(after[0], State.FAILED)
 
     async def test_waiting_for_a_run_waits_for_its_last_step(self, store: Store) -> None:  # Q62
         run_id = await start(store)

@@ -161,9 +161,9 @@ class Life(World):
             ended += [(dependent, "failed") for dependent in in_order if self._tell(dependent, blocker, how)]
 
     def _open_to(self, job: Job, blocker: Job, how: str) -> list[int]:
-        """By which of its edges a job learns how another has ended: to that step itself first, then to the run."""
+        """By which of its edges a job learns how another has ended: those to that step and those to the run, in its own order."""
         ends = [blocker] if how == "deleted" else self.stands_for(blocker)
-        return [at for end in ends for at, waits in enumerate(self.waits_on(job, end.id)) if waits]
+        return sorted(at for end in ends for at, waits in enumerate(self.waits_on(job, end.id)) if waits)
 
     def _tell(self, job: Job, blocker: Job, how: str) -> bool:
         """Whether it is the end of this job too."""

@@ -26,7 +26,7 @@ BEGIN
             ORDER BY n FOR UPDATE;
             FOR _dependent IN
                 SELECT j.n, j.if_blocker_fails, l.state, count(*)::integer AS edges,
-                       (array_agg(d.blocker ORDER BY array_position(_blockers, d.blocker)))[1] AS blocker
+                       (array_agg(d.blocker ORDER BY d.position))[1] AS blocker
                 FROM edges d JOIN jobs j ON j.n = ANY (ARRAY[d.dependent])
                 LEFT JOIN live l ON l.n = ANY (ARRAY[j.n]) LEFT JOIN ended e ON e.n = ANY (ARRAY[j.n])
                 WHERE d.blocker = ANY (_blockers) AND d.open AND (_only IS NULL OR d.dependent = _only)

@@ -32,19 +32,16 @@ function Edges.open_to(job)
   return found
 end
 
--- The same of several jobs.
+-- The same of several jobs; those of one dependent in its own order.
 function Edges.open_to_any(jobs)
   if #jobs == 1 then return Edges.open_to(jobs[1]) end
   local found = {}
   for _, job in ipairs(jobs) do
-    for _, edge in ipairs(Edges.open_to(job)) do
-      found[#found + 1] = edge
-      edge.at = #found
-    end
+    for _, edge in ipairs(Edges.open_to(job)) do found[#found + 1] = edge end
   end
   table.sort(found, function(one, other)
     if one[4] ~= other[4] then return one[4] < other[4] end
-    return one.at < other.at
+    return one[2] < other[2]
   end)
   return found
 end
