@@ -15,7 +15,7 @@ from tenure.stores import open_store
 from tenure.stores.values import WorkerInfo
 from tests.faults.processes import Process, Processes, eventually
 
-__all__ = ["Service", "alive", "app", "children"]
+__all__ = ["BEGUN", "Service", "alive", "app", "children"]
 
 LOOK = 0.05
 """Seconds between looks: those who are looked at need the processor."""

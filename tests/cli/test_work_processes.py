@@ -19,7 +19,7 @@ from tests.faults.processes import Process, Processes, eventually
 from tests.faults.scale import lengths
 
 from .conftest import free_port
-from .service import Service, alive, children
+from .service import BEGUN, Service, alive, children
 
 SOON = 3.0
 """Seconds that recovery may take on a machine that is busy with other tests; a third of it is promised."""
@@ -341,7 +341,9 @@ def test_a_terminal_stops_the_supervisor_alone_by_ctrl_c_or_by_being_closed(
     try:
         service.workers(2)
         [job] = service.enqueue("nap", 60)
-        service.holder(job)
+        said = b""
+        while f"{BEGUN}\r\n".encode() not in said:  # to the terminal, which must not be closed before
+            said += os.read(ours, 1000)
         if closed:
             os.close(ours)
         else:
@@ -352,7 +354,7 @@ def test_a_terminal_stops_the_supervisor_alone_by_ctrl_c_or_by_being_closed(
         supervisor.wait()
         if not closed:
             os.close(ours)
-    assert job.refresh().state == "waiting"
+    assert job.refresh().state == "waiting", job.record
 
 
 class Program:

@@ -300,7 +300,7 @@ def enqueue_and_be_interrupted(url: str, folder: str, times: int) -> None:
     for _ in range(times):
         try:
             armed = True
-            while True:
+            while armed:  # an interrupt that strikes in a callback of the interpreter's is ignored there
                 task.enqueue()
         except KeyboardInterrupt:
             pass

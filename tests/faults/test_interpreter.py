@@ -9,7 +9,7 @@ from .processes import eventually
 
 PROGRAM = "tests.faults.lane_program:app"
 
-LONG = 6.0
+LONG = 10.0
 """Seconds that the interpreter is held: enough for another worker to start and take the job before its own wakes up."""
 
 LEASES = {"async": 1, "thread": 1, "process": 4}
