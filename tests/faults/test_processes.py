@@ -57,7 +57,7 @@ async def test_interrupts_of_blocking_code_harm_nobody_else(
     await store.close()
 
 
-@pytest.mark.parametrize("times", lengths(100, 1_000))
+@pytest.mark.parametrize("times", lengths(50, 1_000))
 async def test_a_signal_handler_enqueues_whatever_it_has_interrupted(
     url: str, processes: Processes, tmp_path: Path, times: int
 ) -> None:  # F23, I1
@@ -75,7 +75,7 @@ async def test_a_signal_handler_enqueues_whatever_it_has_interrupted(
     await store.close()
 
 
-@pytest.mark.parametrize("children", lengths(20, 300))
+@pytest.mark.parametrize("children", lengths(10, 300))
 async def test_a_signal_handler_enqueues_while_the_app_is_used_for_the_first_time(
     url: str, processes: Processes, children: int
 ) -> None:  # F23
