@@ -34,7 +34,7 @@ __all__ = ["ATTEMPTS", "KEEP", "LEASE", "PREY", "operate", "produce", "produce_b
 LEASE = 1.0
 """Seconds that a silent worker keeps a job."""
 
-KEEP = {"*": Retention(succeeded=30, failed=30), "nap": Retention(succeeded=30, failed=30, count=100)}
+KEEP = {"*": Retention(succeeded=30, failed=30), "nap": Retention(succeeded=30, failed=30, count=300)}
 """Short, so that most jobs are pruned while the soak runs; long enough for it to see each of them once it has ended."""
 
 ATTEMPTS = 3
