@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 import time
@@ -30,7 +31,8 @@ app = App((lambda: open_store(URL)) if MADE else URL, lease=60, retry=None)
 
 def begin() -> None:
     """Say that a job runs: it is held a moment before."""
-    print(BEGUN, file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # a terminal may be closed as soon as that has been read there
+        print(BEGUN, file=sys.stderr, flush=True)
 
 
 @app.task
