@@ -152,6 +152,7 @@ class RunStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the run begins with; only of the job that begins it."""
 
 
+# What is made for every job is out of the garbage collector's sight (gc=False), here and elsewhere: such values form no cycles.
 class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One call of a task on its way into a store. Durations are seconds from the store's now."""
 

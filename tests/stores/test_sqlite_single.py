@@ -12,8 +12,9 @@ import apsw
 import msgspec
 import pytest
 
-from tenure.errors import PayloadError
+from tenure.errors import PayloadError, StoreUnavailable
 from tenure.job import JobRecord, NewJob, State
+from tenure.stores.sqlite import connection
 from tenure.stores.sqlite.library import Connection, Library
 from tenure.stores.sqlite.single import Single
 from tenure.stores.sqlite.store import SqliteStore
@@ -171,6 +172,31 @@ def _writing(path: Path, library: Library) -> threading.Thread:
     timer = threading.Timer(0.3, end)
     timer.start()
     return timer
+
+
+async def test_a_lock_that_stays_is_waited_for_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = []
+    patience = connection._Patience.__call__
+
+    def counted(self: Any, tries: int) -> bool:
+        waits.append(tries)
+        return patience(self, tries)
+
+    store = SqliteStore(path)
+    await store.enqueue([a_job()])
+    monkeypatch.setattr(connection, "BUSY_TIMEOUT", 0.2)
+    monkeypatch.setattr(connection._Patience, "__call__", counted)
+    other = apsw.Connection(str(path))
+    other.execute("BEGIN IMMEDIATE")
+
+    with pytest.raises(StoreUnavailable, match="was locked by another transaction"):
+        await store.enqueue([a_job()])
+
+    assert waits.count(0) == 1
+    other.execute("ROLLBACK")
+    other.close()
+    await store.enqueue([a_job()])
+    await store.close()
 
 
 def test_what_cannot_be_stored_leaves_nothing_behind(store: SqliteStore, ask: Ask[Any]) -> None:

@@ -136,9 +136,8 @@ class SqliteStore(Store):
             return None  # what comes of these is told on the event loop
         self._check_outside()
         if not self._engine.is_open:
-            return (
-                None  # a signal handler could wait for who is opening it, if that is the thread that it has interrupted
-            )
+            # Opening it here, the main thread would keep a signal handler of its own waiting.
+            return None
         return self._engine.write_now(lambda tx: enqueueing.enqueue(tx, jobs), durable=True, single=self._single(jobs))
 
     transactional = True

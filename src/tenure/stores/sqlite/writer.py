@@ -25,7 +25,7 @@ from tenure.errors import OutcomeUnknown, StoreError, StoreUnavailable, TenureEr
 from tenure.stores.sqlite.calls import Call, answer, joinable, perform
 from tenure.stores.sqlite.connection import Guarded, translated
 from tenure.stores.sqlite.doorbell import Doorbells
-from tenure.stores.sqlite.library import Connection
+from tenure.stores.sqlite.library import BUSY, Connection, code_of
 from tenure.stores.sqlite.transaction import NotPlain, Transaction
 
 __all__ = ["Writer"]
@@ -206,18 +206,22 @@ class Writer:
     def _run_single(self, guarded: Guarded, call: Call[Any]) -> bool:
         """Run a call by one call of the library, if it is such a one; False if it is not, or nothing came of it.
 
-        Then it is run the other way, whatever was wrong, which is told there. By its id it is the same job.
+        Then it is run the other way, whatever was wrong, which is told there: by its id it is the same job. Only who has waited in
+        vain for others to end their transactions is told so at once.
         """
         if call.single is None:
             return False
         try:
-            connection = guarded.get()
-            self._check_file()
-            if guarded is self.own:
-                self._sync(connection, durable=True)
-            paused = call.single.store(connection, self._clock.wall())
-        except Exception:  # noqa: BLE001
-            return False
+            with translated(self._path) as errors:
+                connection = errors.connection(guarded)
+                self._check_file()
+                if guarded is self.own:
+                    self._sync(connection, durable=True)
+                paused = call.single.store(connection, self._clock.wall())
+        except Exception as error:  # noqa: BLE001
+            waited = guarded is self.own and code_of(error.__cause__) == BUSY
+            call.error = error if waited else None
+            return waited
         call.result = call.single.answer
         if not paused:
             self._bells.wake(call.single.queue, 1)
