@@ -56,9 +56,9 @@ def make_app(url: str, folder: str | os.PathLike[str]) -> App:
         return cast("Store", DyingStore(open_store(url), recorder))
 
     lease = float(os.environ.get("FAULTS_LEASE", 1))
-    app = App(
-        open_dying, lease=lease, retry=Backoff(initial=0.01, jitter=0), max_attempts=3, keep=Retention(count=1_000_000)
-    )
+    # For longer than clocks that are wrong by an hour are apart: on SQLite they say how old a finished job is.
+    keep = Retention(succeeded=86400, count=1_000_000)
+    app = App(open_dying, lease=lease, retry=Backoff(initial=0.01, jitter=0), max_attempts=3, keep=keep)
 
     @app.middleware
     async def record(ctx: Context, call_next: Callable[[], Awaitable[Any]]) -> Any:
