@@ -46,8 +46,12 @@ def make_app(url: str) -> App:
     @app.task
     async def executor() -> None:
         """Leaves a thread behind that nobody can end."""
-        say("started", "executor", os.getpid())
-        await asyncio.to_thread(time.sleep, 3600)
+
+        def sleep() -> None:
+            say("started", "executor", os.getpid())  # here: a thread that has not begun is cancelled with the job
+            time.sleep(3600)
+
+        await asyncio.to_thread(sleep)
 
     @app.task
     def thread(ctx: Context) -> str:
