@@ -174,20 +174,23 @@ class JsonArguments:
         for name, value in kwargs.items():
             yield name if name in self._named else self._others, f"parameter {name!r}", value
 
-    def _shape(self, count: int) -> tuple[frozenset[str], frozenset[str]]:
-        """Which names must, and which may, be passed as keywords after so many positional arguments."""
+    def _shape(self, count: int) -> tuple[frozenset[str], frozenset[str]] | None:
+        """Which names must, and which must not, be passed as keywords after so many positional arguments; None: they are too few."""
         taken = {p.name for p in self._positional[:count]}
-        left = [p for p in self._signature.parameters.values() if p.name not in taken]
-        must = (p.name for p in left if p.default is p.empty and p.kind not in {p.VAR_POSITIONAL, p.VAR_KEYWORD})
-        return frozenset(must), self._named - taken
+        left = [p for p in self._signature.parameters.values() if p.name not in taken and p.default is p.empty]
+        if any(p.kind is p.POSITIONAL_ONLY for p in left):
+            return None
+        return frozenset(p.name for p in left if p.name in self._named), self._named & taken
 
     def _misfit(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TypeError | None:
         """Why the function cannot be called like this, if it cannot."""
-        # Binding costs 3 µs, so it is left for signatures that take more than they name, and for its messages.
-        if len(args) < len(self._shapes):
-            must, may = self._shapes[len(args)]
-            if must <= kwargs.keys() <= may:
-                return None
+        # Binding costs 3 µs, so it is left for its messages.
+        if self._more or len(args) <= len(self._positional):
+            shape = self._shapes[min(len(args), len(self._positional))]
+            if shape is not None:
+                (must, must_not), given = shape, kwargs.keys()
+                if must <= given and given.isdisjoint(must_not) and (self._others or given <= self._named):
+                    return None
         try:
             self._signature.bind(*args, **kwargs)
         except TypeError as misfit:
