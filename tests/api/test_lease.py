@@ -17,6 +17,7 @@ from tenure.lease import AbortReason
 from tenure.stores.memory import MemoryStore, Space
 from tenure.stores.values import Renewal
 from tenure.task import Task
+from tests.faults.scale import on
 
 from .conftest import Do, Timed
 
@@ -286,6 +287,7 @@ async def test_renew_holds_the_job_for_another_lease(timed: Timed) -> None:
     await held.afinish()
 
 
+@on("sqlite", "postgres")
 async def test_a_lease_is_renewed_in_the_background(url: str, do: Do) -> None:  # F4
     app = App(url, lease=3)
     job = await do(make_add(app).enqueue, 1)

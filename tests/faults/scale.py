@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-__all__ = ["lengths"]
+from tests.conftest import KINDS
+
+__all__ = ["lengths", "on"]
 
 LONGEST = 1800
 """Seconds that a long test may take."""
@@ -15,4 +17,14 @@ LONGEST = 1800
 
 def lengths(short: Any, *long: Any) -> Sequence[Any]:
     """Values of a parameter: a short one for every run, others for long runs."""
-    return [short, *(pytest.param(each, marks=[pytest.mark.long, pytest.mark.timeout(LONGEST)]) for each in long)]
+    return [short, *map(_long, long)]
+
+
+def on(*kinds: str) -> pytest.MarkDecorator:
+    """These stores in every run, and all others in long ones: for what takes seconds and is a worker's own doing on any store."""
+    others = [_long(kind) for kind in KINDS if kind not in kinds]
+    return pytest.mark.parametrize("url", [*kinds, *others], indirect=True)
+
+
+def _long(value: Any) -> Any:
+    return pytest.param(value, marks=[pytest.mark.long, pytest.mark.timeout(LONGEST)])

@@ -20,6 +20,7 @@ from tenure.lifecycle import Finish
 from tenure.stores import open_store
 from tenure.stores.base import Store
 from tenure.stores.values import LeaseRequest, Reaped, Renewal
+from tests.faults.scale import on
 
 from .conftest import MakeApp, Start, Wire, eventually, record_of
 
@@ -56,6 +57,7 @@ def compute(seconds: float) -> None:
         sum(range(1000))
 
 
+@on("sqlite", "postgres")
 @pytest.mark.parametrize(
     "lane",
     ["waits", "blocks the loop", pytest.param("computes on the loop", marks=pytest.mark.long), "computes in a thread"],
@@ -176,6 +178,7 @@ async def test_a_job_that_is_never_renewed_goes_to_another_when_it_outlives_its_
     assert (await record_of(store, job.id)).losses == 1
 
 
+@on("redis")
 @pytest.mark.parametrize("lane", ["loop", "thread"])
 async def test_a_worker_whose_renewals_do_not_arrive_lets_go_before_the_store_gives_the_job_away(
     make_app: MakeApp, url: str, wire: Wire, start: Start, lane: str
@@ -213,6 +216,7 @@ async def test_a_worker_whose_renewals_do_not_arrive_lets_go_before_the_store_gi
     assert reaped[0].id == job.id
 
 
+@on("postgres")
 async def test_a_worker_that_was_frozen_past_its_lease_costs_nothing_else(
     make_app: MakeApp, store: Store, wire: Wire, start: Start
 ) -> None:  # F2, I5
@@ -383,6 +387,7 @@ async def test_a_retired_worker_goes_on_as_somebody_else(app: App, store: Store,
     assert [entry.id for entry in await store.workers()] == [worker.id]
 
 
+@on("sqlite")
 async def test_progress_is_joined_to_one_write_a_second(
     make_app: MakeApp, store: Store, wire: Wire, start: Start
 ) -> None:
@@ -418,6 +423,7 @@ async def _later(noted: Callable[[], Any], than: Progress) -> bool:
     return bool(progress.done > than.done)
 
 
+@on("memory")
 async def test_a_blocked_loop_is_warned_about_by_the_name_of_the_job(
     app: App, start: Start, lines: Callable[[str], list[str]], caplog: pytest.LogCaptureFixture
 ) -> None:  # F5
@@ -436,6 +442,7 @@ async def test_a_blocked_loop_is_warned_about_by_the_name_of_the_job(
     assert "test_keeper.py" in warning
 
 
+@on("memory")
 async def test_a_busy_loop_is_not_warned_about(app: App, start: Start, lines: Callable[[str], list[str]]) -> None:
     @app.task
     async def task() -> None:
@@ -449,6 +456,7 @@ async def test_a_busy_loop_is_not_warned_about(app: App, start: Start, lines: Ca
     assert lines("blocked the event loop") == []
 
 
+@on("redis")
 @pytest.mark.parametrize("way", ["waits", "blocks"])
 async def test_jobs_leased_ahead_that_cannot_start_are_given_back_to_whoever_is_idle(
     app: App, store: Store, start: Start, way: str

@@ -20,6 +20,7 @@ from tenure.stores.values import LeaseRequest, Settlement, VerdictKind
 from tenure.worker import pruner
 from tenure.worker import worker as worker_module
 from tenure.worker.worker import Status
+from tests.faults.scale import on
 
 from .conftest import MakeApp, Start, Wire, eventually, record_of
 
@@ -206,6 +207,7 @@ EVERYTHING = (
 )
 
 
+@on("sqlite", "redis")
 @pytest.mark.parametrize(
     "error", [StoreUnavailable("gone"), OutcomeUnknown("perhaps"), StoreFull("full")], ids=lambda e: type(e).__name__
 )
