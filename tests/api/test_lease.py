@@ -347,6 +347,7 @@ async def test_a_lease_that_could_not_be_renewed_in_time_counts_as_lost(caplog: 
     await app.aclose()
 
 
+@on("sqlite", "postgres")
 async def test_the_holder_leaves_the_registry_when_everything_is_settled(app: App, do: Do) -> None:
     await do(make_add(app).enqueue_many, [(1,), (2,)])
     first, second = await do(app.lease, "default", limit=2)

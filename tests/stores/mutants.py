@@ -47,7 +47,7 @@ def mutant(caught_by: str, *, machine: Machine = "always", **arguments: Any) -> 
     return enter
 
 
-@mutant("test_a_stale_holder_cannot_settle_what_another_one_holds", step=Requeue())
+@mutant("test_a_stale_holder_cannot_settle_what_another_one_holds", machine="long", step=Requeue())
 def settle_asks_for_no_token(patch: pytest.MonkeyPatch) -> None:
     _settle_as_holder_if(patch, lambda job, lease: True)
 

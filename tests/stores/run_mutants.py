@@ -53,7 +53,7 @@ def the_waiters_of_a_run_are_told_at_its_first_hand_over(patch: pytest.MonkeyPat
         patch.setattr(module, "finish", finish)
 
 
-@mutant("test_the_unique_key_of_a_start_is_held_until_the_run_ends")
+@mutant("test_the_unique_key_of_a_start_is_held_until_the_run_ends", machine="long")
 def the_key_of_a_run_is_freed_at_its_first_hand_over(patch: pytest.MonkeyPatch) -> None:
     original = settling.carry_out
 

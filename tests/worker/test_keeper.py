@@ -154,6 +154,7 @@ async def test_renew_sets_another_interval(make_app: MakeApp, wire: Wire, start:
     finish.set()
 
 
+@on("redis")
 async def test_a_job_that_is_never_renewed_goes_to_another_when_it_outlives_its_lease(
     app: App, store: Store, start: Start
 ) -> None:  # T3, H9

@@ -264,6 +264,7 @@ async def test_a_settle_whose_answer_was_lost_is_settled_once(
     assert (queue.totals.succeeded, queue.totals.processed) == (1, 1)
 
 
+@on("postgres")
 async def test_a_store_that_is_absent_at_the_start_is_waited_for(
     make_app: MakeApp, wire: Wire, start: Start, lines: Callable[[str], list[str]]
 ) -> None:  # F14
@@ -338,6 +339,7 @@ async def test_a_chore_that_fails_is_logged_and_tried_again(
     await eventually(lambda: lines("reaper failed"))
 
 
+@on("redis")
 async def test_jobs_of_a_worker_that_fell_silent_are_reaped_by_any_other(
     app: App, store: Store, start: Start
 ) -> None:  # Q29, H13, I12
@@ -353,6 +355,7 @@ async def test_jobs_of_a_worker_that_fell_silent_are_reaped_by_any_other(
         assert await job.aresult(timeout=20) == 1
 
 
+@on("memory")
 async def test_a_worker_that_does_not_reap_leaves_them(
     app: App, store: Store, wire: Wire, make_app: MakeApp, start: Start
 ) -> None:  # H6

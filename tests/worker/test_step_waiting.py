@@ -9,6 +9,7 @@ import pytest
 from tenure import App, Backoff, Context, FlowRun, Next, Wait
 from tenure.errors import JobFailed
 from tenure.job import State
+from tests.faults.scale import on
 
 from .conftest import MakeApp, Start, eventually
 
@@ -139,6 +140,7 @@ async def test_a_step_waits_for_the_outside_and_holds_no_worker(app: App, start:
     assert [step.attempts for step in await chosen.asteps()] == [0, 1]
 
 
+@on("redis")
 async def test_a_step_that_nobody_completes_in_time_hands_over_without_running_again(app: App, start: Start) -> None:
     flow = app.flow("f")
     calls: list[int] = []

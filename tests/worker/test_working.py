@@ -16,6 +16,7 @@ from tenure.context import Context, current
 from tenure.job import State
 from tenure.stores.base import Store
 from tenure.stores.values import WorkerInfo
+from tests.faults.scale import on
 
 from .conftest import MakeApp, Start, Wire, a_job, eventually, lose, record_of
 
@@ -392,6 +393,7 @@ async def test_a_payload_over_the_limit_is_broken_although_somebody_stored_it(
     assert (record.state, record.error.type) == (State.BROKEN, "PayloadTooLarge")
 
 
+@on("sqlite")
 async def test_a_job_that_keeps_running_is_simply_held(app: App, store: Store, start: Start) -> None:  # W9
     ticks = 0
 
