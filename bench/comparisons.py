@@ -33,8 +33,8 @@ class Peer:
     def __str__(self) -> str:
         return f"{self.name} {self.variant}".strip()
 
-    def rate(self, url: str, quick: bool) -> float:
-        """Jobs per second, in a store that nobody has used."""
+    def measure(self, url: str, quick: bool) -> float:
+        """Jobs per second, or the median of seconds until a job begins, in a store that nobody has used."""
         number = max(self.number // 10, 1000 if self.number >= 1000 else 30) if quick else self.number
         command = [
             sys.executable,
@@ -56,10 +56,15 @@ class Comparison:
 
     what: str
     ours: str
-    """`drain TASK CONCURRENCY NUMBER`, `enqueue NUMBER` or `bulk NUMBER`."""
+    """`drain TASK CONCURRENCY NUMBER`, `enqueue NUMBER`, `bulk NUMBER` or `latency NUMBER`."""
 
     peers: tuple[Peer, ...]
     bar: str
+
+    @property
+    def is_time(self) -> bool:
+        """Whether the least counts."""
+        return self.ours.startswith("latency")
 
 
 COMPARISONS = {
@@ -76,6 +81,7 @@ COMPARISONS = {
         Comparison("drain, isolated no-op", "drain noop_isolated 2 2000", (Peer("rq", "drain", 300, "fork"),), "≥ 5×"),
         Comparison("enqueue one by one, blocking", "enqueue 5000", (Peer("huey", "enqueue", 5_000),), "≥ 0.65×"),
         Comparison("bulk enqueue", "bulk 100000", (Peer("rq", "bulk", 20_000),), "≥ 5×"),
+        Comparison("latency to an idle worker, p50", "latency 200", (Peer("huey", "latency", 200),), "≤ 1×"),
     ),
     "postgres": (
         Comparison("drain, async no-op", "drain noop 100 200000", (Peer("pgqueuer", "drain", 50_000),), "≥ 1.5×"),
@@ -88,6 +94,7 @@ COMPARISONS = {
         ),
         Comparison("enqueue one by one, blocking", "enqueue 2000", (Peer("pgqueuer", "enqueue", 2_000),), "≥ 1×"),
         Comparison("bulk enqueue", "bulk 100000", (Peer("pgqueuer", "bulk", 100_000),), "≥ 1.5×"),
+        Comparison("latency to an idle worker, p50", "latency 200", (Peer("pgqueuer", "latency", 200),), "≤ 1×"),
     ),
     "sqlite": (
         Comparison("drain, async no-op", "drain noop 100 200000", (Peer("huey", "drain", 10_000),), "≥ 12×"),
@@ -97,6 +104,7 @@ COMPARISONS = {
         ),
         Comparison("drain, threaded no-op", "drain noop_in_thread 100 50000", (Peer("huey", "drain", 10_000),), "≥ 4×"),
         Comparison("enqueue one by one, blocking", "enqueue 2000", (Peer("huey", "enqueue", 2_000),), "≥ 0.8×"),
+        Comparison("latency to an idle worker, p50", "latency 200", (Peer("huey", "latency", 200),), "≤ 0.5×"),
     ),
 }  # fmt: skip
 """By the scheme of the store's URL."""

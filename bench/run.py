@@ -172,7 +172,7 @@ class Bench:
             return
         alone, both = (statistics.median(turn[at][0] for turn in found) for at in (0, 1))
         trips = found[0][1][1] - found[0][0][1]
-        self.report.add("a caller's transaction that inserts a row", f"{both * 1000:.2f} ms", f"{alone * 1000:.2f} ms")
+        self.report.add("a caller's transaction that inserts a row", milliseconds(both), milliseconds(alone))
         self.report.add("  enqueue in it, in round trips", f"{trips:.1f}", bar="≤ 1")
 
     async def _orders(self, number: int) -> list[tuple[tuple[float, float], tuple[float, float]]]:
@@ -320,15 +320,15 @@ class Bench:
             if not peers:
                 continue
             turns = [
-                (self._ours(comparison), *(peer.rate(self.engine.fresh(), self.quick) for peer in peers))
+                (self._ours(comparison), *(peer.measure(self.engine.fresh(), self.quick) for peer in peers))
                 for _ in range(self.of(1, TURNS))
             ]
             ours, *theirs = (statistics.median(column) for column in zip(*turns, strict=True))
-            best = max(theirs)
+            best, shown = (min(theirs), milliseconds) if comparison.is_time else (max(theirs), rate)
             self.report.add(
                 f"{comparison.what}, to peers",
-                rate(ours),
-                ", ".join(f"{peer} {rate(found)}" for peer, found in zip(peers, theirs, strict=True)),
+                shown(ours),
+                ", ".join(f"{peer} {shown(found)}" for peer, found in zip(peers, theirs, strict=True)),
                 f"{ours / best:.1f}×",
                 comparison.bar,
             )
@@ -341,6 +341,8 @@ class Bench:
                 return self._enqueue_blocking(self.of(int(number) // 10, int(number)))
             case ["bulk", number]:
                 return self._enqueue_many(self.of(int(number) // 10, int(number)))
+            case ["latency", number]:
+                return percentiles(self._latency(self.of(int(number) // 4, int(number))))[0]
         raise ValueError(comparison.ours)
 
     # Depth and size.
@@ -418,8 +420,8 @@ class Bench:
         for name, mine, least in zip(("p50", "p99"), percentiles(ours), percentiles(floor), strict=True):
             self.report.add(
                 f"latency to an idle worker, {name}",
-                f"{mine * 1000:.2f} ms",
-                f"{least * 1000:.2f} ms",
+                milliseconds(mine),
+                milliseconds(least),
                 f"{mine / least:.2f}× the floor",
                 name,
             )
@@ -497,6 +499,10 @@ async def noop() -> None:
 
 def rate(value: float) -> str:
     return f"{value:,.0f}/s"
+
+
+def milliseconds(value: float) -> str:
+    return f"{value * 1000:.2f} ms"
 
 
 def share(ours: float, theirs: float) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import time
 
 from huey import RedisHuey, SqliteHuey
-from measured import asked, end_after, mark, rate
+from measured import PAUSE, WARM, arrived, asked, end_after, mark, median, rate, say, served
 
 what, url, number, variant = asked()
 if url.startswith("redis"):
@@ -19,12 +20,32 @@ def noop() -> None:
     mark()
 
 
+@huey.task()
+def stamp(begun: float) -> None:
+    arrived(begun)
+
+
+def work() -> None:
+    logging.disable()
+    huey.create_consumer(workers=1 if "one" in variant else 8, periodic=False, initial_delay=0.01).run()
+
+
 if what == "enqueue":
     noop()
     rate(number, noop, number)
+elif what == "latency":
+    with served() as said:
+        for _ in range(WARM):
+            stamp(time.monotonic())
+        said(WARM)
+        for _ in range(number):
+            time.sleep(PAUSE)
+            stamp(time.monotonic())
+        say(median(said(number)))
+elif what == "serve":
+    work()
 else:
     for _ in range(number):
         noop()
-    logging.disable()
     end_after(number)
-    huey.create_consumer(workers=1 if "one" in variant else 8, periodic=False, initial_delay=0.01).run()
+    work()

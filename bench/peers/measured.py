@@ -1,4 +1,4 @@
-"""What every peer's program does: `PROGRAM enqueue|bulk|drain URL NUMBER [VARIANT]`, one JSON line when it is done.
+"""What every peer's program does: `PROGRAM enqueue|bulk|drain|latency URL NUMBER [VARIANT]`, one JSON line when it is done.
 
 Each runs at the best settings that its documentation offers, with a function that notes when it ran.
 """
@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 marks: list[float] = []
@@ -29,8 +31,38 @@ def rate(number: int, enqueue: Callable[[], Any], times: int) -> None:
     say(number / (time.perf_counter() - begun))
 
 
-def say(jobs_a_second: float) -> None:
-    print(json.dumps(jobs_a_second), flush=True)
+def say(found: float) -> None:
+    """The figure: jobs a second, or seconds."""
+    print(json.dumps(found), flush=True)
+
+
+WARM = 5
+"""Jobs before those whose latency counts."""
+
+PAUSE = 0.01
+"""Seconds between those that do: the worker is idle again by then."""
+
+
+def arrived(begun: float) -> None:
+    """Called by the function of a worker: say how long ago its enqueue began."""
+    print(time.monotonic() - begun, flush=True)
+
+
+@contextmanager
+def served() -> Iterator[Callable[[int], list[float]]]:
+    """The same program as an idle worker in a process of its own, `PROGRAM serve`; gives what so many of its jobs have said, in order."""
+    worker = subprocess.Popen([sys.executable, sys.argv[0], "serve", *sys.argv[2:]], stdout=subprocess.PIPE, text=True)
+    assert worker.stdout is not None
+    lines = worker.stdout
+    try:
+        yield lambda number: [float(lines.readline()) for _ in range(number)]
+    finally:
+        worker.kill()
+        worker.wait()
+
+
+def median(seconds: list[float]) -> float:
+    return sorted(seconds)[len(seconds) // 2]
 
 
 def end_after(number: int) -> None:
