@@ -18,7 +18,9 @@ from .servers.postgres import SHARED, Postgres
 from .servers.schema import Schema
 from .servers.server import Server
 
-pytest.register_assert_rewrite("tenure.testing.conformance", "tenure.testing.machine", "tests.faults.cluster")
+pytest.register_assert_rewrite(
+    "tenure.testing.conformance", "tenure.testing.machine", "tests.faults.absence", "tests.faults.cluster"
+)
 
 KINDS = ("memory", "sqlite", "redis", "postgres")
 """The stores, by name."""

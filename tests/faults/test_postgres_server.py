@@ -5,11 +5,11 @@ go on (F14, F17).
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
@@ -19,6 +19,7 @@ from tenure import App, Context
 from tests.servers.postgres import Pooler, Postgres
 from tests.servers.proxy import proxied
 
+from .absence import ridden_out
 from .cluster import Cluster
 from .processes import eventually
 from .producer import Producer
@@ -121,47 +122,9 @@ async def test_workers_that_start_before_the_server_work_once_it_is_there(server
 async def test_fifty_workers_ride_out_the_absence_of_the_server(
     server: Postgres, caplog: pytest.LogCaptureFixture, seconds: int
 ) -> None:  # F17, I11
-    caplog.set_level(logging.WARNING, logger="tenure.worker")
     with proxied(server.port) as proxy:
-        app = App(f"{server.url.replace(str(server.port), str(proxy.port))}?timeout=2")
-
-        @app.task
-        async def quick() -> int:
-            return 7
-
-        workers = [app.worker() for _ in range(50)]
-        await asyncio.gather(*(worker.start() for worker in workers))
-        await (await quick.aenqueue()).aresult(timeout=10)
-        await all_back(caplog)  # a busy machine may have kept some waiting while fifty began
-        caplog.clear()
-
-        await asyncio.to_thread(server.stop, signal.SIGQUIT)
-        await asyncio.sleep(seconds / 2)
-        tries = proxy.tries
-        await asyncio.sleep(seconds / 2)
-        rate = (proxy.tries - tries) / (seconds / 2)
-        await asyncio.to_thread(server.start)
-        job = await quick.aenqueue()
-
-        assert await job.aresult(timeout=30) == 7
-        await all_back(caplog)
-        assert 50 <= said(caplog, "is gone") <= 75, (
-            "one line each, and a few whose call was under way when it came back"
-        )
-        assert rate < 50 * 8, "tries to connect in a second; a worker is several who need the store"
-        await asyncio.gather(*(worker.stop() for worker in workers))
-        await app.aclose()
-
-
-async def all_back(caplog: pytest.LogCaptureFixture) -> None:
-    """Wait until everybody for whom the store was gone has said that it is back."""
-    async with asyncio.timeout(30):
-        while said(caplog, "is back") < said(caplog, "is gone"):
-            await asyncio.sleep(0.1)
-
-
-def said(caplog: pytest.LogCaptureFixture, what: str) -> int:
-    return sum(f"the store {what}" in message for message in caplog.messages)
+        url = f"{server.url.replace(str(server.port), str(proxy.port))}?timeout=2"
+        await ridden_out(url, proxy, partial(server.stop, signal.SIGQUIT), server.start, caplog, seconds)
 
 
 class TestBehindAPooler:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import random
 import time
 from collections.abc import Iterator
@@ -11,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tenure import App
 from tenure.errors import JobNotFound, StoreError, StoreFull
 from tenure.stores import open_store
 from tests.servers.proxy import proxied
 from tests.servers.server import Server
 
+from .absence import ridden_out
 from .cluster import Cluster
 from .processes import eventually
 from .producer import Producer
@@ -143,44 +141,5 @@ async def test_a_server_that_may_evict_jobs_is_refused_unless_that_is_wanted(ser
 async def test_fifty_workers_ride_out_the_absence_of_the_server(
     server: Server, caplog: pytest.LogCaptureFixture, seconds: int
 ) -> None:  # F17, I11
-    caplog.set_level(logging.WARNING, logger="tenure.worker")
     with proxied(server.port) as proxy:
-        app = App(f"redis://127.0.0.1:{proxy.port}?timeout=2")
-
-        @app.task
-        async def quick() -> int:
-            return 7
-
-        workers = [app.worker() for _ in range(50)]
-        await asyncio.gather(*(worker.start() for worker in workers))
-        await (await quick.aenqueue()).aresult(timeout=10)
-        await all_back(caplog)  # a busy machine may have kept some waiting while fifty began
-        caplog.clear()
-
-        server.kill()
-        await asyncio.sleep(seconds / 2)
-        tries = proxy.tries
-        await asyncio.sleep(seconds / 2)
-        rate = (proxy.tries - tries) / (seconds / 2)
-        await asyncio.to_thread(server.start)
-        job = await quick.aenqueue()
-
-        assert await job.aresult(timeout=30) == 7
-        await all_back(caplog)
-        assert 50 <= said(caplog, "is gone") <= 75, (
-            "one line each, and a few whose call was under way when it came back"
-        )
-        assert rate < 50 * 8, "tries to connect in a second; a worker is several who need the store"
-        await asyncio.gather(*(worker.stop() for worker in workers))
-        await app.aclose()
-
-
-async def all_back(caplog: pytest.LogCaptureFixture) -> None:
-    """Wait until everybody for whom the store was gone has said that it is back."""
-    async with asyncio.timeout(30):
-        while said(caplog, "is back") < said(caplog, "is gone"):
-            await asyncio.sleep(0.1)
-
-
-def said(caplog: pytest.LogCaptureFixture, what: str) -> int:
-    return sum(f"the store {what}" in message for message in caplog.messages)
+        await ridden_out(f"redis://127.0.0.1:{proxy.port}?timeout=2", proxy, server.kill, server.start, caplog, seconds)
