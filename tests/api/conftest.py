@@ -19,6 +19,8 @@ from tenure.stores.sqlite.store import SqliteStore
 from tenure.testing.clock import ManualClock
 from tests.conftest import KINDS, a_url
 
+whatever_the_store = pytest.mark.parametrize("url", ["memory"], indirect=True)
+
 
 @pytest.fixture(params=KINDS)
 def url(request: pytest.FixtureRequest) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Protocol, cast
 
 import pytest
 
+from tenure import Backoff
 from tenure.app import App
 from tenure.job import JobRecord, NewJob, new_id
 from tenure.stores import open_store
@@ -18,6 +19,10 @@ from tenure.stores.values import LeaseRequest, WorkerInfo
 from tenure.worker import keeper
 from tenure.worker.worker import Worker
 from tests.conftest import KINDS, a_url
+
+Lines = Callable[[str], list[str]]
+
+whatever_the_store = pytest.mark.parametrize("url", ["memory"], indirect=True)
 
 
 @pytest.fixture(params=KINDS)
@@ -47,6 +52,18 @@ async def make_app(url: str) -> AsyncIterator[MakeApp]:
 @pytest.fixture
 def app(make_app: MakeApp) -> App:
     return make_app()
+
+
+@pytest.fixture
+def retrying_app(make_app: MakeApp) -> App:
+    """One whose jobs are tried again in a moment."""
+    return make_app(retry=Backoff(initial=0.01, jitter=0))
+
+
+@pytest.fixture
+def single_try_app(make_app: MakeApp) -> App:
+    """One whose jobs are tried once."""
+    return make_app(retry=None)
 
 
 class Start(Protocol):
@@ -162,7 +179,7 @@ def wire(url: str) -> Wire:
 
 
 @pytest.fixture
-def lines(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[str], list[str]]]:
+def lines(caplog: pytest.LogCaptureFixture) -> Iterator[Lines]:
     """What the worker has logged so far that contains a text."""
     caplog.set_level(logging.DEBUG, logger="tenure")
     yield lambda text: [message for message in caplog.messages if text in message]

@@ -11,12 +11,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tenure import App, Task
 from tests.faults.processes import say
 
-__all__ = ["LANES", "Notes", "a_task", "work"]
+__all__ = ["LANES", "Notes", "a_task", "both", "lanes", "notes", "of_kind", "work"]
 
 LANES = ("loop", "thread", "process of a coroutine", "process of a function")
+
+lanes = pytest.mark.parametrize("lane", LANES)
+both = pytest.mark.parametrize(
+    ("lane", "kind"),
+    [
+        *((lane, kind) for lane in ("loop", "thread") for kind in ("def", "async def")),
+        ("process of a coroutine", "def"),
+        ("process of a function", "async def"),
+        pytest.param("process of a coroutine", "async def", marks=pytest.mark.long),
+        pytest.param("process of a function", "def", marks=pytest.mark.long),
+    ],
+)
 
 
 class Notes:
@@ -40,6 +54,11 @@ class Notes:
         return os.getpid(), threading.get_ident()
 
 
+@pytest.fixture
+def notes(tmp_path: Path) -> Notes:
+    return Notes(tmp_path / "notes")
+
+
 def a_task(app: App, lane: str, function: Callable[..., Any], **options: Any) -> Task[..., Any]:
     """A task of this function, blocking or awaited as the lane has it."""
     if lane.startswith("process"):
@@ -59,6 +78,16 @@ def a_task(app: App, lane: str, function: Callable[..., Any], **options: Any) ->
 
     plain: Task[..., Any] = app.task(name=name, **options)(blocking)
     return plain
+
+
+def of_kind(kind: str, hook: Any) -> Any:
+    """A hook with one or more arguments, blocking or awaited."""
+
+    async def awaited(*args: Any) -> Any:
+        await asyncio.sleep(0)
+        return hook(*args)
+
+    return awaited if kind == "async def" else lambda *args: hook(*args)
 
 
 def work(url: str, fails: bool = False) -> None:

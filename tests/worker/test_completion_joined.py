@@ -22,9 +22,9 @@ from tenure.job import State
 from tenure.stores.base import Store
 from tests.conftest import a_url
 
+from .completing import attempts, on_postgres
 from .conftest import MakeApp, Start, eventually, record_of
 from .effects import Effects
-from .test_completion import attempts, on_postgres
 
 Lines = Callable[[str], list[str]]
 

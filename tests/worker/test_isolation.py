@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import logging
-import multiprocessing
 import os
-import signal
-import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -28,16 +24,9 @@ from tenure.sync import private_loop
 from tenure.worker.isolation.child import MainThread
 from tenure.worker.isolation.link import Link
 
-from .conftest import MakeApp, Start, eventually, record_of
+from .conftest import Lines, MakeApp, Start, eventually, record_of, single_try_app, whatever_the_store
 
-Lines = Callable[[str], list[str]]
-
-whatever_the_store = pytest.mark.parametrize("url", ["memory"], indirect=True)
-
-
-@pytest.fixture
-def app(make_app: MakeApp) -> App:
-    return make_app(retry=None)
+app = single_try_app
 
 
 # What passes through.
@@ -179,6 +168,17 @@ async def test_middleware_wraps_isolated_tasks_in_the_child(app: App, start: Sta
     assert outer != os.getpid()
 
 
+def test_what_middleware_calls_before_the_main_thread_listens_is_called() -> None:  # F20
+    """In a child that lost the processor in between, the function of a good job was never called, and its attempt failed."""
+    main = MainThread(AbortSignal(), cast("Context", None), cast("Link", None))
+    asked = asyncio.run_coroutine_threadsafe(main.run(threading.get_ident, (), {}), private_loop())
+    asyncio.run_coroutine_threadsafe(asyncio.sleep(0), private_loop()).result(10)  # it has asked by now
+
+    main.serve(asked)
+
+    assert asked.result(10) == threading.get_ident()
+
+
 # The lanes.
 
 
@@ -255,171 +255,6 @@ def test_options_of_children_need_isolation(app: App, options: Any) -> None:
         app.task(**options)(task)
 
 
-# Hooks.
-
-
-@whatever_the_store
-async def test_hooks_run_in_the_template_and_in_the_child(app: App, start: Start) -> None:  # R32, R44
-    calls: list[tuple[str, int]] = []
-    for moment in ("before_first_fork", "before_fork", "after_fork"):
-        for n in (1, 2):
-            getattr(app, moment)(lambda moment=moment, n=n: calls.append((f"{moment} {n}", os.getpid())))
-
-    @app.task(isolation="process")
-    def look() -> list[tuple[str, int]]:
-        return [*calls, (tenure.current().job.task, os.getpid())]
-
-    await start(app)
-    await (await look.aenqueue()).aresult(timeout=20)
-    seen = await (await look.aenqueue()).aresult(timeout=20)
-
-    names, pids = [name for name, _ in seen], [pid for _, pid in seen]
-    assert names == [
-        "before_first_fork 1", "before_first_fork 2", "before_fork 1", "before_fork 2", "before_fork 1", "before_fork 2",
-        "after_fork 1", "after_fork 2", "look",
-    ]  # fmt: skip
-    assert len(set(pids[:6])) == len(set(pids[6:])) == 1
-    assert len({os.getpid(), pids[0], pids[-1]}) == 3
-    assert calls == []
-
-
-@whatever_the_store
-@pytest.mark.parametrize("moment", ["before_fork", "after_fork"])
-async def test_a_hook_that_fails_fails_the_attempt(app: App, start: Start, moment: str) -> None:
-    failing = [True]
-
-    @app.task(isolation="process", max_attempts=1)
-    def fine() -> None: ...
-
-    def hook() -> None:
-        if failing:
-            raise LookupError("no database for the child")
-
-    getattr(app, moment)(hook)
-    await start(app)
-    with pytest.raises(JobFailed, match="LookupError: no database for the child"):
-        await (await fine.aenqueue()).aresult(timeout=20)
-    with pytest.raises(JobFailed, match="LookupError"):
-        await (await fine.aenqueue()).aresult(timeout=20)
-
-
-@whatever_the_store
-async def test_a_worker_does_not_begin_if_before_first_fork_fails(app: App) -> None:  # R16
-    @app.task(isolation="process")
-    def fine() -> None: ...
-
-    @app.before_first_fork
-    def hook() -> None:
-        raise LookupError("no cache to share")
-
-    with pytest.raises(RuntimeError, match="before_first_fork has failed: LookupError: no cache to share"):
-        await asyncio.to_thread(app.worker().run)
-
-
-# Output.
-
-
-@whatever_the_store
-async def test_the_end_of_what_a_failed_attempt_wrote_stays_with_it(app: App, store: Store, start: Start) -> None:
-    @app.task(isolation="process", output=200, max_attempts=1)
-    def writes(how: str) -> None:
-        print("x" * 1000)
-        print("to stdout, ä\0")
-        print("to stderr", file=sys.stderr)
-        os.system("echo from a shell")
-        if how == "exit":
-            os._exit(3)
-        if how == "answer":
-            raise tenure.Fail("why")
-        raise ValueError
-
-    await start(app, concurrency=3)
-    jobs = [await writes.aenqueue(how) for how in ("exit", "answer", "raise")]
-    for job in jobs:
-        with pytest.raises(JobFailed):
-            await job.aresult(timeout=20)
-        error = (await record_of(store, job.id)).error
-        assert error is not None
-        assert error.output is not None
-        assert error.output.endswith("xxx\nto stdout, ä\\x00\nto stderr\nfrom a shell\n")
-        assert error.output.startswith("[")
-        assert len(error.output) < 250
-        [attempt] = await job.aattempts()
-        assert attempt.output == error.output
-
-
-async def test_the_end_of_what_a_successful_attempt_wrote_stays_with_it(app: App, start: Start, lines: Lines) -> None:
-    @app.task(isolation="process", output=200, retry=Backoff(initial=0.01))
-    def writes(ctx: Context) -> str:
-        print("x" * 1000)
-        print(f"attempt {ctx.attempt}, ä\0", file=sys.stderr)
-        if ctx.attempt == 1:
-            raise ValueError
-        return "done"
-
-    @app.task(isolation="process", output=200)
-    async def silent() -> None: ...
-
-    flow = app.flow("story")
-
-    @flow.step(isolation="process", output=200, then="last")
-    def first() -> None:
-        print("once upon a time")
-
-    @flow.step(isolation="process", output=200)
-    async def last() -> None:
-        print("the end")
-
-    job, other, run = await writes.aenqueue(), await silent.aenqueue(), await flow.astart()
-    await start(app, concurrency=3)
-    assert await job.aresult(timeout=20) == "done"
-    await asyncio.gather(other.aresult(timeout=20), run.aresult(timeout=20))
-
-    wrote = [(attempt.outcome, attempt.output or "") for attempt in await job.aattempts()]
-    assert [outcome for outcome, _ in wrote] == ["retried", "succeeded"]
-    for number, (_, output) in enumerate(wrote, 1):
-        assert output.endswith(f"xxx\nattempt {number}, ä\\x00\n")
-        assert len(output) < 250
-    assert [(attempt.outcome, attempt.output) for attempt in await other.aattempts()] == [("succeeded", None)]
-    told = [await (await app.ajob(step.id)).aattempts() for step in await run.asteps()]
-    assert [[attempt.output for attempt in attempts] for attempts in told] == [["once upon a time\n"], ["the end\n"]]
-    assert lines(" wrote ") == []
-
-
-@whatever_the_store
-async def test_what_an_attempt_wrote_that_is_not_remembered_goes_to_the_log(
-    app: App, start: Start, lines: Lines
-) -> None:
-    @app.task(isolation="process", output=1000)
-    async def writes() -> None:
-        print("first\nsecond \x1b[31m")
-        raise tenure.Wait
-
-    await start(app)
-    await writes.aenqueue()
-    await eventually(lambda: len(lines(" wrote ")) == 2)
-    assert [line.rpartition(" wrote ")[2] for line in lines(" wrote ")] == ["'first'", "'second \\x1b[31m'"]
-
-
-@whatever_the_store
-async def test_what_an_attempt_wrote_stays_with_it_though_its_success_is_refused(app: App, start: Start) -> None:
-    @app.task(queue="nobody")
-    async def single() -> None: ...
-
-    @app.task(isolation="process", output=1000, max_attempts=1)
-    def parent(ctx: Context) -> None:
-        print("all is well")
-        ctx.enqueue(single.using(unique="k", unique_raises=True).bind())
-
-    await single.using(unique="k").aenqueue()
-    await start(app)
-    job = await parent.aenqueue()
-    with pytest.raises(JobFailed, match="EnqueueRefused"):
-        await job.aresult(timeout=20)
-    [attempt] = await job.aattempts()
-    assert (attempt.outcome, attempt.output) == ("failed", "all is well\n")
-
-
 # The store cannot be reached.
 
 
@@ -447,86 +282,3 @@ async def test_a_job_that_cannot_reach_the_store_from_its_child_is_released(
     job = await looks.aenqueue()
     assert await job.aresult(timeout=30) == 1  # the attempt was given back
     assert lines("could not reach the store")
-
-
-# Processes of the job's own.
-
-
-@whatever_the_store
-async def test_a_job_may_fork_and_use_multiprocessing(app: App, start: Start) -> None:  # F22
-    @app.task(isolation="process")
-    def forks() -> str:
-        if os.fork() == 0:
-            return "the wrong one"
-        os.wait()
-        return "the right one"
-
-    @app.task(isolation="process")
-    def pools() -> list[int]:
-        with multiprocessing.get_context("fork").Pool(2) as pool:
-            found = pool.map(abs, [-1, -2, -3])
-        pool.join()  # they were told to end by TERM
-        return found
-
-    await start(app, concurrency=2)
-    jobs = [await forks.aenqueue(), await pools.aenqueue()]
-    assert [await job.aresult(timeout=20) for job in jobs] == ["the right one", [1, 2, 3]]
-
-
-@whatever_the_store
-async def test_what_a_job_forks_is_ended_by_a_signal_from_its_first_moment_on(app: App, start: Start) -> None:  # F22
-    dawdles = False
-
-    def dawdle() -> None:
-        if dawdles:
-            time.sleep(0.3)
-
-    os.register_at_fork(after_in_child=dawdle)  # before the template is forked: what Tenure does there comes later
-
-    @app.task(isolation="process")
-    def ends_what_it_forks() -> int:
-        nonlocal dawdles
-        dawdles = True
-        pid = os.fork()
-        if pid == 0:
-            time.sleep(60)
-        os.kill(pid, signal.SIGTERM)
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-    await start(app)
-    assert await (await ends_what_it_forks.aenqueue()).aresult(timeout=20) == -signal.SIGTERM
-
-
-@whatever_the_store
-async def test_children_run_their_atexit_handlers_only_if_asked(app: App, start: Start, tmp_path: Path) -> None:  # R32
-    @app.task(isolation="process")
-    def registers(name: str) -> None:
-        atexit.register((tmp_path / name).touch)
-        # Who does not wait for it has ended long before; who does is given more time than this to end.
-        threading.Timer(1.0, (tmp_path / f"{name} thread").touch).start()
-
-    @app.after_fork
-    def after_fork() -> None:
-        atexit.register((tmp_path / f"hook {tenure.current().job.id}").touch)
-
-    inherited = atexit.register((tmp_path / "inherited").touch)
-    worker = await start(app)
-    await (await registers.aenqueue("without")).aresult(timeout=20)
-    await worker.stop()
-    worker = await start(app, run_atexit=True)
-    job = await registers.aenqueue("with")
-    await job.aresult(timeout=20)
-    await worker.stop()
-    atexit.unregister(inherited)
-    assert {path.name for path in tmp_path.iterdir()} == {"with", "with thread", f"hook {job.id}"}
-
-
-def test_what_middleware_calls_before_the_main_thread_listens_is_called() -> None:  # F20
-    """In a child that lost the processor in between, the function of a good job was never called, and its attempt failed."""
-    main = MainThread(AbortSignal(), cast("Context", None), cast("Link", None))
-    asked = asyncio.run_coroutine_threadsafe(main.run(threading.get_ident, (), {}), private_loop())
-    asyncio.run_coroutine_threadsafe(asyncio.sleep(0), private_loop()).result(10)  # it has asked by now
-
-    main.serve(asked)
-
-    assert asked.result(10) == threading.get_ident()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,18 +14,14 @@ from tenure.errors import OutcomeUnknown, StoreUnavailable
 from tenure.stores.redis import link as link_module
 from tenure.stores.redis.address import Address
 from tenure.stores.redis.link import Link
-from tenure.stores.redis.scripts import Script
 from tenure.stores.redis.store import RedisStore
 from tests.servers.server import Server
 from tests.servers.topologies import Cluster, Watched, eventually
 
+from .scripts import a_script
+
 SLOT = key_slot(b"{tenure}")
 KEYS = [f"tenure:{{tenure}}:{name}" for name in ("counter", "other")]
-
-
-def a_script(source: str) -> Script:
-    return Script("test", source, hashlib.sha1(source.encode()).hexdigest())
-
 
 COUNT = a_script("redis.call('SET', KEYS[2], 'here') return redis.call('INCR', KEYS[1])")
 
