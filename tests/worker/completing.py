@@ -14,7 +14,7 @@ from tests.conftest import a_url
 
 from .effects import Effects
 
-__all__ = ["Bodies", "Hook", "attempts", "effects", "lane", "on_postgres", "url"]
+__all__ = ["Bodies", "Hook", "attempts", "became", "effects", "lane", "on_postgres", "url"]
 
 Hook = Callable[[Context], Any]
 
@@ -78,5 +78,5 @@ async def attempts(job: Job[Any]) -> int:
     return job.record.attempt if job.record is not None else 0
 
 
-async def _is(job: Job[Any], state: str, *, attempt: int) -> bool:
+async def became(job: Job[Any], state: str, *, attempt: int) -> bool:
     return await attempts(job) == attempt and job.state == state

@@ -11,7 +11,7 @@ import pytest
 from tenure import App, Context, Fail, Retry
 from tenure.errors import InvalidOption, UseAsync, WrongState
 
-from .completing import Bodies, Hook, _is, attempts, effects, lane, url
+from .completing import Bodies, Hook, attempts, became, effects, lane, url
 from .conftest import Lines, Start, eventually, retrying_app
 from .effects import Effects
 
@@ -92,7 +92,7 @@ async def test_jobs_that_are_enqueued_in_the_transaction_exist_with_it(
 
     found = await kept.aresult(timeout=10)
     assert [job.id for job in await app.ajobs(queue="nobody")] == [found]
-    assert await _is(lost, "failed", attempt=1)
+    assert await became(lost, "failed", attempt=1)
     assert lines("all the same") == [], "to return the very result is nothing new"
 
 
@@ -158,7 +158,7 @@ async def test_a_block_in_a_block_is_refused(app: App, effects: Effects, start: 
     job = await nested.aenqueue()
     await start(app)
 
-    await eventually(lambda: _is(job, "failed", attempt=1))
+    await eventually(lambda: became(job, "failed", attempt=1))
     assert job.error is not None
     assert job.error.type == "WrongState"
     assert await effects.rows() == []
@@ -199,7 +199,7 @@ async def test_preparing_reads_and_cannot_write(app: App, effects: Effects, star
     job = await writer.aenqueue()
     await start(app)
 
-    await eventually(lambda: _is(job, "failed", attempt=1))
+    await eventually(lambda: became(job, "failed", attempt=1))
     assert await effects.rows() == []
 
 
@@ -275,7 +275,7 @@ async def test_an_answer_in_the_block_is_obeyed_and_rolled_back(
     job = await task.aenqueue(7)
     await start(app)
 
-    await eventually(lambda: _is(job, state, attempt=1))
+    await eventually(lambda: became(job, state, attempt=1))
     assert await effects.rows() == []
 
 
@@ -324,7 +324,7 @@ async def test_an_error_of_the_database_rolls_the_block_back(
     await start(app)
 
     assert await good.aresult(timeout=10) == 7
-    await eventually(lambda: _is(bad, "failed", attempt=1))
+    await eventually(lambda: became(bad, "failed", attempt=1))
     assert await effects.rows() == [7]
 
 
@@ -338,7 +338,7 @@ async def test_a_result_that_cannot_be_stored_rolls_the_block_back(app: App, eff
     job = await unstorable.aenqueue()
     await start(app)
 
-    await eventually(lambda: _is(job, "failed", attempt=1))
+    await eventually(lambda: became(job, "failed", attempt=1))
     assert job.error is not None
     assert job.error.type == "PayloadError"
     assert await effects.rows() == []
@@ -356,7 +356,7 @@ async def test_children_that_are_refused_roll_the_block_back(
     job = await task.aenqueue(7)
     await start(app, "default")
 
-    await eventually(lambda: _is(job, "failed", attempt=1))
+    await eventually(lambda: became(job, "failed", attempt=1))
     assert job.error is not None
     assert "holds the unique key" in job.error.message
     assert await effects.rows() == []
@@ -375,7 +375,7 @@ async def test_a_store_without_transactions_says_so(app: App, start: Start, meth
     job = await hopeful.aenqueue()
     await start(app)
 
-    await eventually(lambda: _is(job, "failed", attempt=1))
+    await eventually(lambda: became(job, "failed", attempt=1))
     assert job.error is not None
     assert job.error.type == "InvalidOption"
     assert job.error.message.startswith(f"ctx.{method}() needs a worker whose jobs are in a SQL database")

@@ -14,7 +14,7 @@ from tenure.errors import Aborted, LeaseLost
 from tenure.job import State
 from tenure.stores.base import Store
 
-from .completing import _is, attempts, effects, lane, on_postgres, url
+from .completing import attempts, became, effects, lane, on_postgres, url
 from .conftest import Lines, MakeApp, Start, eventually, record_of, retrying_app
 from .effects import Effects
 
@@ -141,7 +141,7 @@ async def test_a_timeout_in_the_block_rolls_it_back(app: App, lane: str, effects
     job = await (coroutine if lane == "coroutine" else thread).aenqueue()
     await start(app)
 
-    await eventually(lambda: _is(job, "failed", attempt=1))
+    await eventually(lambda: became(job, "failed", attempt=1))
     assert job.error is not None
     assert job.error.type == "TimeoutError"
     assert await effects.rows() == []
@@ -273,7 +273,7 @@ async def test_a_block_that_keeps_everybody_from_writing_is_bounded(
     job = await (coroutine if lane == "coroutine" else thread).aenqueue()
     await start(app)
 
-    await eventually(lambda: _is(job, "failed", attempt=1))
+    await eventually(lambda: became(job, "failed", attempt=1))
     assert job.error is not None
     assert job.error.type == "TimeoutError"
     assert await effects.rows() == []
