@@ -16,14 +16,14 @@ import sqlalchemy
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from tenure import App, Backoff, Context
+from tenure import App, Context
 from tenure.errors import InvalidOption, WrongState
 from tenure.job import State
 from tenure.stores.base import Store
 from tests.conftest import a_url
 
 from .completing import attempts, on_postgres
-from .conftest import MakeApp, Start, eventually, record_of
+from .conftest import MakeApp, Start, eventually, record_of, retrying_app
 from .effects import Effects
 
 Lines = Callable[[str], list[str]]
@@ -39,9 +39,7 @@ async def effects(url: str, store: Store) -> Effects:
     return await Effects.made(url, store)
 
 
-@pytest.fixture
-def app(make_app: MakeApp) -> App:
-    return make_app(retry=Backoff(initial=0.01, jitter=0))
+app = retrying_app
 
 
 class Caller:

@@ -21,7 +21,7 @@ from tenure.stores.base import Store
 from tenure.worker.isolation import parent
 from tests.conftest import a_url
 
-from .conftest import MakeApp, Start, eventually, record_of
+from .conftest import MakeApp, Start, eventually, record_of, single_try_app
 from .effects import Effects
 
 Lines = Callable[[str], list[str]]
@@ -37,9 +37,7 @@ async def effects(url: str, store: Store) -> Effects:
     return await Effects.made(url, store)
 
 
-@pytest.fixture
-def app(make_app: MakeApp) -> App:
-    return make_app(retry=None)
+app = single_try_app
 
 
 async def test_a_child_completes_its_job_with_its_writes_and_its_children(

@@ -26,16 +26,12 @@ from tenure.worker import executor
 from tenure.worker.isolation import lane as process_lane
 from tenure.worker.isolation import parent
 
-from .conftest import MakeApp, Start, eventually, record_of
+from .conftest import Start, eventually, record_of, single_try_app, whatever_the_store
 
 Lines = Callable[[str], list[str]]
 
-whatever_the_store = pytest.mark.parametrize("url", ["memory"], indirect=True)
 
-
-@pytest.fixture
-def app(make_app: MakeApp) -> App:
-    return make_app(retry=None)
+app = single_try_app
 
 
 def alive(pid: int) -> bool:

@@ -17,9 +17,7 @@ from tenure.job import State
 from tenure.stores.base import Store
 from tenure.stores.values import LeaseRequest
 
-from .conftest import MakeApp, Start, Wire, eventually, lose, record_of
-
-whatever_the_store = pytest.mark.parametrize("url", ["memory"], indirect=True)
+from .conftest import MakeApp, Start, Wire, eventually, lose, record_of, whatever_the_store
 
 
 async def test_a_busy_worker_runs_an_isolated_suspect_at_once_and_another_one_when_it_holds_nothing(

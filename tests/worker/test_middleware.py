@@ -14,7 +14,7 @@ import pytest
 from tenure import App, Context
 from tenure.errors import JobFailed
 
-from .conftest import MakeApp, Start
+from .conftest import Start, single_try_app
 from .hooked import LANES, Notes, a_task
 
 pytestmark = pytest.mark.parametrize("url", ["memory"], indirect=True)
@@ -23,9 +23,7 @@ lanes = pytest.mark.parametrize("lane", LANES)
 request_id: ContextVar[str] = ContextVar("request_id", default="-")
 
 
-@pytest.fixture
-def app(make_app: MakeApp) -> App:
-    return make_app(retry=None)
+app = single_try_app
 
 
 @pytest.fixture

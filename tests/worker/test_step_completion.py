@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tenure import App, Backoff, Context, FlowRun, Next
+from tenure import App, Context, FlowRun, Next
 from tenure.errors import JobFailed
 from tenure.stores.base import Store
 
-from .conftest import MakeApp, Start
+from .conftest import MakeApp, Start, retrying_app
 from .effects import Effects
 
 PATIENCE = 20.0
@@ -19,9 +19,7 @@ PATIENCE = 20.0
 on_sql = pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 
 
-@pytest.fixture
-def app(make_app: MakeApp) -> App:
-    return make_app(retry=Backoff(initial=0.01, jitter=0))
+app = retrying_app
 
 
 async def names(run: FlowRun) -> list[str]:

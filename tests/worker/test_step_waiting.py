@@ -6,21 +6,17 @@ from typing import Any
 
 import pytest
 
-from tenure import App, Backoff, Context, FlowRun, Next, Wait
+from tenure import App, Context, FlowRun, Next, Wait
 from tenure.errors import JobFailed
 from tenure.job import State
 from tests.faults.scale import on
 
-from .conftest import MakeApp, Start, eventually
+from .conftest import Start, eventually, retrying_app, whatever_the_store
 
 PATIENCE = 20.0
 
-whatever_the_store = pytest.mark.parametrize("url", ["memory"], indirect=True)
 
-
-@pytest.fixture
-def app(make_app: MakeApp) -> App:
-    return make_app(retry=Backoff(initial=0.01, jitter=0))
+app = retrying_app
 
 
 async def names(run: FlowRun) -> list[str]:

@@ -8,22 +8,18 @@ from typing import Any
 
 import pytest
 
-from tenure import App, Backoff, Context, Done, Fail, FlowRun, Next, Reschedule, Retry, Wait
+from tenure import App, Context, Done, Fail, FlowRun, Next, Reschedule, Retry, Wait
 from tenure.errors import InvalidOption, JobFailed
 from tenure.flow import Flow
 from tenure.job import State
 from tenure.worker.worker import Status
 
-from .conftest import MakeApp, Start
+from .conftest import MakeApp, Start, retrying_app, whatever_the_store
 
 PATIENCE = 20.0
 
-whatever_the_store = pytest.mark.parametrize("url", ["memory"], indirect=True)
 
-
-@pytest.fixture
-def app(make_app: MakeApp) -> App:
-    return make_app(retry=Backoff(initial=0.01, jitter=0))
+app = retrying_app
 
 
 async def names(run: FlowRun) -> list[str]:

@@ -17,13 +17,11 @@ from tenure import App
 from tenure.worker.worker import Status
 
 from . import hooked
-from .conftest import MakeApp, Start, eventually
+from .conftest import MakeApp, Start, eventually, whatever_the_store
 from .hooked import Notes
 from .hosting import Guest, Host, host
 
 __all__ = ["host"]
-
-whatever_the_store = pytest.mark.parametrize("url", ["memory"], indirect=True)
 
 
 @pytest.fixture
