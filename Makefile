@@ -31,16 +31,19 @@ demo: $(STAMPS)/run ## Watch jobs run, fail, retry and survive a kill -9
 test: $(STAMPS)/dev ## Run the whole test suite
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(TESTS)
 
-test-all: ## Run the suite at full length, and the short one on every other server and every other Python that is here
-	@TENURE_LONG=1 $(MAKE) --no-print-directory test TESTS="-m 'long or not long' --tb=native"
-	@for server in valkey redis; do \
-		echo "$$server"; \
-		TEST_REDIS=$$server $(MAKE) --no-print-directory test TESTS="-k redis" || exit 1; \
-	done
-	@for version in 15 18; do \
+test-all: $(STAMPS)/dev ## Run the suite at full length, and the short one on every other server and every other Python that is here
+	@set -e; found=; for version in 15 18; do \
 		TEST_POSTGRES=$$version $(BIN)/python -c 'from tests.servers.postgres import binaries; binaries()' 2>/dev/null || continue; \
+		found="$$found $$version"; \
+	done; \
+	set -- $$found; \
+	echo "at full length: Valkey, PostgreSQL $$1"; \
+	TENURE_LONG=1 TEST_REDIS=valkey TEST_POSTGRES=$$1 $(MAKE) --no-print-directory test TESTS="-m 'long or not long' --tb=native"; \
+	echo 'Redis'; \
+	TEST_REDIS=redis $(MAKE) --no-print-directory test TESTS='-k redis'; \
+	test $$# = 0 || shift; for version; do \
 		echo "PostgreSQL $$version"; \
-		TEST_POSTGRES=$$version $(MAKE) --no-print-directory test TESTS="-k 'postgres or AllStores'" || exit 1; \
+		TEST_POSTGRES=$$version $(MAKE) --no-print-directory test TESTS="-k 'postgres or AllStores'"; \
 	done
 	@for version in $(VERSIONS); do \
 		test $$version != $$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])') || continue; \
