@@ -45,7 +45,7 @@ PAUSE = 0.01
 
 def arrived(begun: float) -> None:
     """Called by the function of a worker: say how long ago its enqueue began."""
-    print(time.monotonic() - begun, flush=True)
+    os.write(1, f"{time.monotonic() - begun}\n".encode())  # at once: other threads have something to say as well
 
 
 @contextmanager

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
 from tenure.stores.sqlite import health
+from tenure.stores.sqlite.doorbell import Doorbells
 from tenure.stores.sqlite.library import Library
 from tenure.stores.sqlite.store import SqliteStore
 from tenure.stores.values import Health
@@ -51,6 +53,26 @@ def test_a_library_that_may_corrupt_the_file_is_warned_of(version: str, verdict:
 @pytest.mark.parametrize(("free", "verdict"), [(10 << 30, "ok"), (200 << 20, "warn"), (1 << 20, "bad")])
 def test_a_disk_that_fills_up_is_told_of_in_time(free: int, verdict: str) -> None:
     assert health._space(free).health == verdict
+
+
+def test_a_bell_that_somebody_else_has_swept_away_is_no_fault(tmp_path: Path) -> None:
+    bells, others, over = Doorbells(str(tmp_path / "jobs.db")), Doorbells(str(tmp_path / "jobs.db")), threading.Event()
+
+    def sweep() -> None:
+        while not over.is_set():
+            others.sweep()
+
+    bells.address("")  # makes the folder
+    sweeper = threading.Thread(target=sweep)
+    sweeper.start()
+    try:
+        found = {health._doorbell(bells).health for _ in range(500)}
+    finally:
+        over.set()
+        sweeper.join()
+        bells.close()
+        others.close()
+    assert found == {Health.OK}
 
 
 def test_another_journal_is_bad() -> None:

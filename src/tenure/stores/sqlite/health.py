@@ -108,7 +108,7 @@ def _doorbell(bells: Doorbells) -> Fact:
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as bell:
             bell.bind(bells.address(name))
-        os.unlink(bells.folder / name)
+        bells.take_down(name)  # unless a worker that has just come was quicker: it sweeps those of the dead
     except OSError as error:
         why = f"none in {bells.folder}: {error.strerror or error}"
         return Fact(
