@@ -27,10 +27,12 @@ def demo() -> None:
 
     from tenure.cli.demo.story import run
 
-    # Ended politely, take the workers along: an orphan would wait for work for ever.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with tempfile.TemporaryDirectory(prefix="tenure-demo-") as folder:
-        conclude(asyncio.run(run(Path(folder))))
+        try:
+            summaries = asyncio.run(run(Path(folder)))
+        except asyncio.CancelledError:
+            sys.exit(128 + signal.SIGTERM)
+    conclude(summaries)
 
 
 def conclude(summaries: Sequence[Summary]) -> None:

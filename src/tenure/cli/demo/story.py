@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +26,11 @@ LET_IT_RUN = 1.0
 
 
 async def run(folder: Path) -> list[Summary]:
-    """Enqueue, let two workers loose, kill one of them, and ask the store what became of each job."""
+    """Enqueue, let two workers loose, kill one of them, and ask the store what became of each job. TERM cancels it."""
+    story = asyncio.current_task()
+    assert story is not None
+    # Ended politely, take the workers along: an orphan would wait for work for ever.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, story.cancel)
     app = App(f"sqlite:///{folder / 'demo.db'}")
     store = app.session.store
     try:
