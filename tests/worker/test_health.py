@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import json
 import socket
@@ -138,7 +139,8 @@ async def test_it_is_told_to_this_machine_alone_and_to_nobody_who_says_nothing(a
         pass
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"GET / HTTP/1.1\r\nX: " + b"y" * 100_000)
-    assert await asyncio.wait_for(reader.read(), 20) == b""
+    with contextlib.suppress(ConnectionResetError):  # as it is where some of that has not been read
+        assert await asyncio.wait_for(reader.read(), 20) == b""
     writer.close()
     idle, writer = await asyncio.open_connection("127.0.0.1", port)
     assert await asyncio.wait_for(idle.read(), 20) == b""
