@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
+from statistics import median
 
 from huey import RedisHuey, SqliteHuey
-from measured import PAUSE, WARM, arrived, asked, end_after, mark, median, rate, say, served
+from measured import PAUSE, WARM, arrived, asked, end_after, mark, rate, say, served
 
 what, url, number, variant = asked()
 if url.startswith("redis"):

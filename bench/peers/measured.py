@@ -61,10 +61,6 @@ def served() -> Iterator[Callable[[int], list[float]]]:
         worker.wait()
 
 
-def median(seconds: list[float]) -> float:
-    return sorted(seconds)[len(seconds) // 2]
-
-
 def end_after(number: int) -> None:
     """Once so many jobs have run, say how many a second they were, from the first to the last, and end the process."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import timedelta
+from statistics import median
 
 import asyncpg  # type: ignore[import-untyped]
 import uvloop
-from measured import PAUSE, WARM, arrived, asked, end_after, mark, median, say, served
+from measured import PAUSE, WARM, arrived, asked, end_after, mark, say, served
 from pgqueuer import PgQueuer
 from pgqueuer.db import AsyncpgDriver
 from pgqueuer.models import Job
@@ -23,6 +24,7 @@ async def main() -> None:
     queries = Queries(driver)
     if what == "serve":
         await _work(PgQueuer(driver))
+        return
     await connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
     await queries.install()
     if what == "enqueue":

@@ -14,24 +14,15 @@ from tenure import App
 from tenure.flow import Step
 from tenure.job import State
 from tenure.stores import open_store
-from tenure.stores.base import Store
-from tests.conftest import a_url
 from tests.servers.postgres import Postgres
+from tests.worker.completing import effects, url
 from tests.worker.effects import Effects
 
 from .completing import INSTANTS, STEPS, TASKS, die_at_every_instant, make_app, work_and_be_killed
 from .processes import Processes
 from .scale import lengths
 
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest) -> str:
-    return a_url(request)
-
-
-@pytest.fixture
-async def effects(url: str, store: Store) -> Effects:
-    return await Effects.made(url, store)
+__all__ = ["effects", "url"]
 
 
 @pytest.fixture

@@ -20,24 +20,12 @@ from tenure import App, Context
 from tenure.errors import InvalidOption, WrongState
 from tenure.job import State
 from tenure.stores.base import Store
-from tests.conftest import a_url
 
-from .completing import attempts, on_postgres
-from .conftest import MakeApp, Start, eventually, record_of, retrying_app
+from .completing import attempts, effects, on_postgres, url
+from .conftest import Lines, MakeApp, Start, eventually, record_of, retrying_app
 from .effects import Effects
 
-Lines = Callable[[str], list[str]]
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest) -> str:
-    return a_url(request)
-
-
-@pytest.fixture
-async def effects(url: str, store: Store) -> Effects:
-    return await Effects.made(url, store)
-
+__all__ = ["effects", "url"]
 
 app = retrying_app
 

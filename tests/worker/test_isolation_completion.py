@@ -6,7 +6,6 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +18,12 @@ from tenure.errors import Aborted, JobFailed, LeaseLost
 from tenure.job import State
 from tenure.stores.base import Store
 from tenure.worker.isolation import parent
-from tests.conftest import a_url
 
-from .conftest import MakeApp, Start, eventually, record_of, single_try_app
+from .completing import effects, url
+from .conftest import Lines, MakeApp, Start, eventually, record_of, single_try_app
 from .effects import Effects
 
-Lines = Callable[[str], list[str]]
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest) -> str:
-    return a_url(request)
-
-
-@pytest.fixture
-async def effects(url: str, store: Store) -> Effects:
-    return await Effects.made(url, store)
-
+__all__ = ["effects", "url"]
 
 app = single_try_app
 
