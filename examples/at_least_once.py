@@ -20,6 +20,7 @@ def send(ctx: Context, to: str) -> str:
 if __name__ == "__main__":
     ann, bob = send.enqueue_many([("ann@example.org",), ("bob",)])
     with apsw.Connection("mail.db") as database:  # a producer in any language: it needs no client
+        database.set_busy_timeout(10_000)  # else it does not wait for whoever is writing
         for entry in (json.dumps({"task": "send", "args": ["eve@example.org"]}), "<mail to='joe'/>"):
             database.execute("INSERT INTO tenure_inbox (queue, entry) VALUES ('mail', ?)", [entry])
     app.worker(["mail"]).run(until_empty=True)  # a worker is a monitor too

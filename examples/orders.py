@@ -16,6 +16,7 @@ def confirm(ctx: Context, order: int) -> str:
 
 app.queues()  # opens the store, and makes its tables: that must not have to wait for a transaction of ours
 database = apsw.Connection("orders.db")
+database.set_busy_timeout(10_000)  # else it does not wait for whoever is writing
 database.execute("CREATE TABLE IF NOT EXISTS orders (id INTEGER PRIMARY KEY, state TEXT)")
 with database:  # the order and its job: both, or neither
     [(new,)] = database.execute("INSERT INTO orders (state) VALUES ('new') RETURNING id")

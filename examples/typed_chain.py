@@ -42,6 +42,7 @@ def book(ctx: Context, traveller: str, price: int) -> None:
 if __name__ == "__main__":
     app.queues()  # opens the store, and makes its tables
     database = apsw.Connection("trips.db")
+    database.set_busy_timeout(10_000)  # else it does not wait for whoever is writing
     database.execute("CREATE TABLE IF NOT EXISTS travellers (name TEXT)")
     database.execute("CREATE TABLE IF NOT EXISTS bookings (traveller TEXT, price INTEGER)")
     legs = [Leg("Oslo", date(2027, 1, 4)), Leg("Rome", date(2027, 1, 8))]

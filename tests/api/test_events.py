@@ -209,6 +209,7 @@ async def connect(url: str) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
         import apsw
 
         connection: Any = apsw.Connection(url.removeprefix("sqlite:///"))
+        connection.set_busy_timeout(10_000)
         connection.execute("BEGIN IMMEDIATE")
         opened.append(connection)
         return connection

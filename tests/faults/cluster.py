@@ -12,11 +12,11 @@ from tenure import Job
 from tenure.errors import OutcomeUnknown, StoreUnavailable
 from tenure.job import JobRecord, State
 from tenure.stores.values import QueueInfo
+from tests.inspection import counted, recounted, sound
 from tests.stores.postgres.soundness import unsound_at
 
 from .checker import check
 from .history import Ended, History, Start, Violation, read
-from .inspection import counted, recounted, sound
 from .processes import PATIENCE, Process, Processes, eventually
 from .tasks import make_app
 

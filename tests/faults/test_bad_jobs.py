@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tenure import State
+from tests.inspection import rows, run
 
 from .cluster import Cluster
 from .conftest import on_one, on_sqlite
-from .inspection import rows, run
 from .processes import Processes
 
 INSERT = (

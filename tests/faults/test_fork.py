@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tenure.stores import open_store
+from tests.inspection import sound
 
 from . import forks
 from .cluster import Cluster
-from .inspection import sound
 from .processes import Process, Processes
 from .recording import records_of
 from .scale import lengths

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 import sys
 
-import apsw
 import asyncpg  # type: ignore[import-untyped]
 import redis
 
@@ -16,6 +14,7 @@ from tenure.stores.postgres.address import Address as PostgresAddress
 from tenure.stores.redis.address import Address as RedisAddress
 from tenure.stores.redis.keys import Keys
 from tenure.stores.values import Search
+from tests.inspection import connected
 
 ENTRIES = 900
 
@@ -53,7 +52,7 @@ async def test_a_taker_that_is_killed_loses_nothing_and_makes_nothing_twice(url:
 
 async def put_in(url: str, entries: list[bytes]) -> None:
     if url.startswith("sqlite"):
-        with contextlib.closing(apsw.Connection(url.removeprefix("sqlite:///"))) as producer, producer:
+        with connected(url.removeprefix("sqlite:///")) as producer, producer:
             producer.executemany("INSERT INTO tenure_inbox (queue, entry) VALUES ('q', ?)", [(e,) for e in entries])
     elif url.startswith("redis"):
         with redis.Redis.from_url(url.partition("?")[0]) as producer:

@@ -17,11 +17,11 @@ from tenure.lifecycle import Finish, Requeue
 from tenure.stores.base import STEP
 from tenure.stores.sqlite.store import SqliteStore
 from tenure.stores.values import OK, Enqueued, Leased, LeaseRequest, Reaped, Renewal, Settlement, Verdict, VerdictKind
+from tests.inspection import rows, run
 
 from .checker import check
 from .clients import a_job
 from .history import Violation
-from .inspection import rows, run
 from .recording import Recorder, history_of, recorded
 from .scale import lengths
 from .simulation import Ticking, play, play_flows

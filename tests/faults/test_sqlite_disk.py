@@ -13,10 +13,10 @@ from tenure.job import State
 from tenure.lifecycle import Finish
 from tenure.stores.sqlite.store import SqliteStore
 from tenure.stores.values import RunSearch
+from tests.inspection import counted, recounted, rows, sound
 
 from . import clients
 from .checker import check
-from .inspection import counted, recounted, rows, sound
 from .processes import Processes
 from .recording import Recorder, history_of, recorded
 from .scale import lengths

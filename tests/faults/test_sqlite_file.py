@@ -19,9 +19,9 @@ from tenure.job import State
 from tenure.lifecycle import Finish
 from tenure.stores.sqlite.store import SqliteStore
 from tenure.stores.values import Search, WorkerInfo
+from tests.inspection import rows, run, sound
 
 from .clients import a_job, take
-from .inspection import rows, run, sound
 
 USES: list[Callable[[SqliteStore], Awaitable[object]]] = [
     lambda store: store.open(),
@@ -238,6 +238,7 @@ async def test_the_second_to_open_after_a_boot_leaves_the_leases_of_the_first(
     )
     run(path, "UPDATE tenure_meta SET value = 'another boot' WHERE key = 'boot'")
     first = apsw.Connection(str(path))
+    first.set_busy_timeout(10_000)
     first.execute("BEGIN IMMEDIATE")
     begun.clear()
     store = SqliteStore(path)

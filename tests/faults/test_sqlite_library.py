@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tenure import App
+from tests.inspection import counted, recounted, rows, run, sound
 
 from . import libraries
-from .inspection import counted, recounted, rows, run, sound
 from .processes import Process, Processes
 from .scale import lengths
 

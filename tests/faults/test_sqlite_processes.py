@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tenure.stores.sqlite.store import SqliteStore
+from tests.inspection import counted, recounted, rows, sound
 
 from . import clients
 from .checker import check
-from .inspection import counted, recounted, rows, sound
 from .processes import Processes
 from .recording import Recorder, history_of, recorded
 from .scale import lengths

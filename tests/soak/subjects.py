@@ -18,7 +18,7 @@ import psycopg
 import redis
 
 from tenure.stores import open_store
-from tests.faults.inspection import counted, recounted, rows, sound
+from tests.inspection import counted, recounted, rows, sound
 from tests.servers.postgres import Postgres
 from tests.servers.server import Server
 

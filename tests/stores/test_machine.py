@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import functools
 import os
 import shutil
@@ -11,7 +10,6 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-import apsw
 import pytest
 import redis
 from hypothesis import HealthCheck, settings
@@ -26,6 +24,7 @@ from tenure.stores.redis.store import RedisStore
 from tenure.stores.sqlite.store import SqliteStore
 from tenure.testing.clock import ManualClock
 from tenure.testing.machine import Party, StoreMachine
+from tests.inspection import run
 from tests.servers.postgres import SHARED, Postgres
 from tests.servers.schema import Schema
 from tests.servers.server import Server
@@ -45,8 +44,7 @@ def sqlite(clock: ManualClock) -> Party:
     path = Path(folder) / "jobs.db"
 
     def put_in(queue: str, entry: bytes) -> None:
-        with contextlib.closing(apsw.Connection(str(path))) as producer:
-            producer.execute("INSERT INTO tenure_inbox (queue, entry) VALUES (?, ?)", (queue, entry))
+        run(path, "INSERT INTO tenure_inbox (queue, entry) VALUES (?, ?)", queue, entry)
 
     return Party(lambda: SqliteStore(path, clock=clock), put_in, lambda: shutil.rmtree(folder))
 

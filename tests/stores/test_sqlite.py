@@ -47,6 +47,7 @@ class TestSqlite(Transactions, StoreConformance):
         async def put_in(queue: str, entry: bytes) -> None:
             producer.execute("INSERT INTO tenure_inbox (queue, entry) VALUES (?, ?)", (queue, entry))
 
+        producer.execute("PRAGMA busy_timeout = 10000")  # by itself apsw's does not wait for whoever is writing
         yield put_in
         producer.close()
 

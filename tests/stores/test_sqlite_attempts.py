@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import apsw
 import pytest
 
 from tenure.job import AttemptEnd, State
@@ -30,6 +28,7 @@ from tenure.testing.conformance.scene import (
     settle,
     success,
 )
+from tests.inspection import rows
 
 
 @pytest.fixture
@@ -50,13 +49,8 @@ async def store(path: Path, clock: ManualClock) -> AsyncIterator[SqliteStore]:
     await store.close()
 
 
-def execute(path: Path, statement: str, *values: object) -> list[tuple[object, ...]]:
-    with contextlib.closing(apsw.Connection(str(path))) as other:
-        return other.execute(statement, values).fetchall()
-
-
 def remembered(path: Path) -> int:
-    [(number,)] = execute(path, "SELECT count(*) FROM tenure_attempts")
+    [(number,)] = rows(path, "SELECT count(*) FROM tenure_attempts")
     assert isinstance(number, int)
     return number
 
@@ -122,10 +116,10 @@ async def test_it_goes_with_a_job_that_the_layout_before_removes(
     path: Path, store: SqliteStore, clock: ManualClock, kind: str
 ) -> None:
     one, other = [await with_history(store, clock, kind, queue) for queue in ("a", "b")]
-    [(number,)] = execute(path, "SELECT n FROM tenure_jobs WHERE id = ?", other)
+    [(number,)] = rows(path, "SELECT n FROM tenure_jobs WHERE id = ?", other)
 
-    execute(path, BY_ID, f'["{one}"]')
-    execute(path, BY_NUMBER, f"[{number}]")
+    rows(path, BY_ID, f'["{one}"]')
+    rows(path, BY_NUMBER, f"[{number}]")
 
     assert remembered(path) == 0
     [job_id] = await enqueue(store, a_job(id=one))

@@ -18,6 +18,7 @@ from tenure.stores.sqlite import schema
 from tenure.stores.sqlite.store import SqliteStore
 from tenure.stores.values import Layout
 from tenure.testing.conformance.scene import SUCCEED, a_job, ask, enqueue, everything, lease_one, line, settle
+from tests.inspection import connected, rows
 
 INSERT = "INSERT INTO tenure_inbox (queue, entry) VALUES (?, ?)"
 
@@ -36,7 +37,7 @@ async def store(path: Path) -> AsyncIterator[SqliteStore]:
 
 
 def insert(path: Path, *entries: tuple[str, object], statement: str = INSERT) -> None:
-    with contextlib.closing(apsw.Connection(str(path))) as producer:
+    with connected(path) as producer:
         producer.executemany(statement, entries)
 
 
@@ -119,8 +120,7 @@ async def test_the_conflict_clause_of_the_producer_does_no_harm(path: Path, stor
 
 async def test_entries_that_somebody_deleted_cost_one_look_in_vain(path: Path, store: SqliteStore) -> None:
     insert(path, ("q", '{"task": "t"}'))
-    with contextlib.closing(apsw.Connection(str(path))) as other:
-        other.execute("DELETE FROM tenure_inbox")
+    rows(path, "DELETE FROM tenure_inbox")
 
     assert (await ask(store)).inbox
     assert await store.take_in(["q"]) == 0
@@ -128,7 +128,7 @@ async def test_entries_that_somebody_deleted_cost_one_look_in_vain(path: Path, s
 
 
 async def test_an_entry_that_is_not_committed_is_not_there_yet(path: Path, store: SqliteStore) -> None:
-    with contextlib.closing(apsw.Connection(str(path))) as producer:
+    with connected(path) as producer:
         producer.execute("BEGIN")
         producer.execute(INSERT, ("q", '{"task": "t"}'))
         producer.execute("ROLLBACK")

@@ -8,7 +8,6 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import apsw
 import pytest
 
 from tenure.job import NewJob, State, Writes
@@ -20,6 +19,7 @@ from tenure.stores.values import OK, RunSearch, Settlement, VerdictKind
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.run_scene import a_start, a_successor
 from tenure.testing.conformance.scene import RETRY, a_job, enqueue, lease, lease_one, line, record, settle, success
+from tests.inspection import rows
 
 
 @pytest.fixture
@@ -45,14 +45,6 @@ def handing_over(leased: Lease, **changes: object) -> Finish:
     return success("null", successor=a_successor(leased.job.run_id, **changes), writes=Writes({"a": "1"}))
 
 
-def select(path: Path, statement: str, *values: object) -> list[tuple[object, ...]]:
-    connection = apsw.Connection(str(path))
-    try:
-        return connection.execute(statement, values).fetchall()
-    finally:
-        connection.close()
-
-
 # What a program of the layout before sees. The statements are its own, word for word.
 
 OLD_JOBS = "SELECT id FROM tenure_jobs WHERE ended_at IS NOT NULL AND queue = 'q' AND state = 'succeeded' AND keep_until IS NULL"
@@ -69,9 +61,9 @@ async def test_the_layout_before_prunes_no_step_that_has_handed_over(
     await store.settle([(one, handing_over(one)), (two, handing_over(two)), (plain, success())])
     clock.advance(1e6)
 
-    assert select(path, OLD_JOBS) == [(plain.job.id,)]
-    assert select(path, OUTLIVED, clock.wall()) == []
-    assert select(path, KEPT) == [(2,)], "nor does it count them"
+    assert rows(path, OLD_JOBS) == [(plain.job.id,)]
+    assert rows(path, OUTLIVED, clock.wall()) == []
+    assert rows(path, KEPT) == [(2,)], "nor does it count them"
 
 
 async def test_the_layout_before_fails_no_step_that_is_to_go_on_when_its_time_is_over(
@@ -82,7 +74,7 @@ async def test_the_layout_before_fails_no_step_that_is_to_go_on_when_its_time_is
     await store.settle([(step, Park(10.0, "f.late")), (plain, Park(10.0))])
     clock.advance(10)
 
-    assert select(path, PARKED, "q", clock.wall()) == [(plain.job.id,)]
+    assert rows(path, PARKED, "q", clock.wall()) == [(plain.job.id,)]
     await store.reap(["q"])
     assert (await record(store, step.job.id)).on_timeout == "f.late"
 
@@ -104,10 +96,10 @@ async def test_steps_that_have_handed_over_are_not_counted_for_retention(
 
     assert await store.get(jobs[:1]) == [None], "of three finished jobs the oldest is one too many"
     assert len((await store.runs(RunSearch())).runs) == 3
-    assert select(path, "SELECT succeeded, passed FROM tenure_queues WHERE name = 'q'") == [(14, 12)]
+    assert rows(path, "SELECT succeeded, passed FROM tenure_queues WHERE name = 'q'") == [(14, 12)]
     await store.delete(runs)
-    assert select(path, "SELECT succeeded, passed FROM tenure_queues WHERE name = 'q'") == [(2, 0)]
-    assert select(path, "SELECT count(*) FROM tenure_attributes") == [(0,)]
+    assert rows(path, "SELECT succeeded, passed FROM tenure_queues WHERE name = 'q'") == [(2, 0)]
+    assert rows(path, "SELECT count(*) FROM tenure_attributes") == [(0,)]
 
 
 # Hand-overs that go together, and some that cannot.
@@ -246,7 +238,7 @@ async def test_processes_that_hand_over_and_are_killed_leave_every_run_whole(pat
         assert {step.state for step in steps} == {State.SUCCEEDED}
         assert (await store.attributes(run_id))["n"] == "20"
     await store.close()
-    assert select(path, "PRAGMA integrity_check") == [("ok",)]
-    assert select(path, "SELECT succeeded, passed, waiting, running FROM tenure_queues WHERE name = 'q'") == [
+    assert rows(path, "PRAGMA integrity_check") == [("ok",)]
+    assert rows(path, "SELECT succeeded, passed, waiting, running FROM tenure_queues WHERE name = 'q'") == [
         (1000, 950, 0, 0)
     ]

@@ -163,6 +163,7 @@ def _writing(path: Path, library: Library) -> threading.Thread:
         import sqlite3
 
         other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("PRAGMA busy_timeout = 10000")
     other.execute("BEGIN IMMEDIATE")
 
     def end() -> None:
@@ -187,6 +188,7 @@ async def test_a_lock_that_stays_is_waited_for_once(path: Path, monkeypatch: pyt
     monkeypatch.setattr(connection, "BUSY_TIMEOUT", 0.2)
     monkeypatch.setattr(connection._Patience, "__call__", counted)
     other = apsw.Connection(str(path))
+    other.execute("PRAGMA busy_timeout = 10000")
     other.execute("BEGIN IMMEDIATE")
 
     with pytest.raises(StoreUnavailable, match="was locked by another transaction"):

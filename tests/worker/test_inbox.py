@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
-import apsw
 import pytest
 
 from tenure.app import App
@@ -17,6 +15,7 @@ from tenure.stores.base import Store
 from tenure.stores.memory import MemoryStore
 from tenure.stores.values import Fact, Health, LeaseRequest, Search
 from tests.conftest import a_url
+from tests.inspection import run
 
 from .conftest import MakeApp, Start, Wire, eventually
 
@@ -38,8 +37,7 @@ async def put_in(url: str, store: Store) -> PutIn:
         if isinstance(store, MemoryStore):
             store.put_in(queue, entry)
             return
-        with contextlib.closing(apsw.Connection(url.removeprefix("sqlite:///"))) as producer:
-            producer.execute("INSERT INTO tenure_inbox (queue, entry) VALUES (?, ?)", (queue, entry))
+        run(url.removeprefix("sqlite:///"), "INSERT INTO tenure_inbox (queue, entry) VALUES (?, ?)", queue, entry)
 
     return put_in
 

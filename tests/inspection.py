@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
 import apsw
 
-__all__ = ["counted", "recounted", "rows", "run", "sound"]
+__all__ = ["connected", "counted", "recounted", "rows", "run", "sound"]
 
 
-def rows(path: Path, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-    """Read from the file."""
+def connected(path: Path | str) -> contextlib.closing[apsw.Connection]:
+    """A connection of somebody else, who waits for whoever is writing: by itself apsw's does not."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     connection.set_busy_timeout(10_000)
-    try:
+    return contextlib.closing(connection)
+
+
+def rows(path: Path | str, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+    """Read from the file."""
+    with connected(path) as connection:
         return connection.execute(statement, values).fetchall()
-    finally:
-        connection.close()
 
 
 run = rows
