@@ -20,7 +20,7 @@ import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
-from tenure.errors import UseAsync
+from tenure.errors import TenureError, UseAsync
 
 __all__ = ["PerLoop", "blocking", "loop_factory", "private_loop", "refuse_on_loop", "run", "stop"]
 
@@ -93,13 +93,24 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
+Found = dict[asyncio.AbstractEventLoop, tuple[C, AsyncGenerator[None, None]]]
+"""What there is on each loop, with the generator whose end closes it."""
+
+
 class PerLoop(Generic[C]):
-    """One object for each event loop, made on first use and closed with its loop."""
+    """One object for each event loop, made on first use, and closed with its loop or once nobody has this any more."""
 
     def __init__(self, make: Callable[[], C]) -> None:
         self._make = make
-        self._found: dict[asyncio.AbstractEventLoop, tuple[C, AsyncGenerator[None, None]]] = {}
+        self._begin()
         _all_of_them.add(self)
+
+    def _begin(self) -> None:
+        self._found: Found[C] = {}
+        # Also what keeps them from the collector: it comes on any thread, and finalizers of open connections would reach into a
+        # loop that runs on another, which uvloop does not survive.
+        self._leaving = weakref.finalize(self, _leave, self._found)
+        self._leaving.atexit = False
 
     def here(self) -> C:
         """The object of the loop that is running."""
@@ -124,13 +135,14 @@ class PerLoop(Generic[C]):
     def forget(self) -> None:
         """Let go of everything without closing it, or letting it be closed when it is collected."""
         _abandoned.append(self._found)
-        self._found = {}
+        self._leaving.detach()
+        self._begin()
 
     def _open(self, loop: asyncio.AbstractEventLoop) -> C:
         for other in [other for other in self._found if other.is_closed()]:
             del self._found[other]
         made = self._make()
-        lifetime = self._lifetime(loop, made)
+        lifetime = _lifetime(self._found, loop, made)
         self._found[loop] = made, lifetime
         # An event loop tells nobody that it ends, but asyncio.run and its like close the async generators that were
         # started on it while it still runs. This one is started, by hand, for the sake of its end.
@@ -138,14 +150,34 @@ class PerLoop(Generic[C]):
             lifetime.__anext__().__await__().__next__()
         return made
 
-    async def _lifetime(self, loop: asyncio.AbstractEventLoop, made: C) -> AsyncGenerator[None, None]:
-        try:
-            yield
-        finally:
-            self._found.pop(loop, None)
-            # At the exit of the process no executor and no new thread helps to close: what is left open goes with it.
-            with contextlib.suppress(RuntimeError) if _exiting else contextlib.nullcontext():
-                await made.close()
+
+async def _lifetime(found: Found[C], loop: asyncio.AbstractEventLoop, made: C) -> AsyncGenerator[None, None]:
+    try:
+        yield
+    finally:
+        found.pop(loop, None)
+        # At the exit of the process no executor and no new thread helps to close: what is left open goes with it.
+        with contextlib.suppress(RuntimeError) if _exiting else contextlib.nullcontext():
+            await made.close()
+
+
+def _leave(found: Found[Any]) -> None:
+    """Have all of these closed, and let go of, each on its own loop; on any thread."""
+    for loop, (_, lifetime) in found.copy().items():
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(_close_soon, loop, lifetime)
+
+
+def _close_soon(loop: asyncio.AbstractEventLoop, lifetime: AsyncGenerator[None, None]) -> None:
+    task = loop.create_task(_closed(lifetime))
+    _closing.add(task)
+    task.add_done_callback(_closing.discard)
+
+
+async def _closed(lifetime: AsyncGenerator[None, None]) -> None:
+    # Nobody is there to be told that a connection was gone already.
+    with contextlib.suppress(TenureError):
+        await lifetime.aclose()
 
 
 class _LoopThread:
@@ -183,6 +215,7 @@ _private: _LoopThread | None = None
 _exiting = False
 _start_lock = threading.RLock()
 _all_of_them: weakref.WeakSet[PerLoop[Any]] = weakref.WeakSet()
+_closing: set[asyncio.Task[None]] = set()
 _abandoned: list[object] = []
 """What a fork has left in this process: kept, because collecting it could close what the parent uses."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import os
 import signal
@@ -10,6 +11,8 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from inspect import getattr_static
@@ -18,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from tenure import App, Flow, FlowRun, Job
+from tenure import App, Flow, FlowRun, Job, events, sync
 from tenure.errors import JobNotFound, StoreUnavailable, UseAsync
 from tenure.held import Held
 from tenure.stores.memory import MemoryStore, Space
@@ -169,6 +172,54 @@ def test_a_loop_that_ended_without_a_word_is_forgotten(counted_app: App, counted
     assert asyncio.run(counted_app.ajobs()) == []
     assert len(counted_app.sessions._found) == 0
     assert counted.made == 2
+
+
+def test_what_a_dropped_app_has_is_closed_on_its_loop_before_it_is_finalized(counted: type[Counted]) -> None:
+    ends: list[str] = []
+    space = Space()
+
+    class Told(counted):  # type: ignore[valid-type, misc]
+        async def close(self) -> None:
+            await super().close()
+            ends.append("closed")
+
+        def __del__(self) -> None:  # as that of a connection, which reaches into the loop
+            ends.append("gone")
+
+    app = App(lambda: Told(space))
+    app.queues()
+    app.itself = app  # type: ignore[attr-defined]  # so that only the collector finds it, here
+    del app
+    gc.collect()
+
+    wait_until(lambda: len(ends) == 2)
+    assert ends == ["closed", "gone"]
+
+
+def test_a_dropped_app_closes_its_connections(url: str) -> None:
+    app = App(url)
+
+    @app.listen
+    def listen(event: events.Event) -> None: ...
+
+    app.remote("t").enqueue()
+    assert app.sessions.private is not None
+    dropped: list[weakref.ref[Any]] = [weakref.ref(app), weakref.ref(app.sessions.private.store)]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResourceWarning)  # of connections that are finalized open
+        del app
+        sync.run(asyncio.sleep(0.1))  # after which the loop has let go of the last call
+        gc.collect()
+        wait_until(lambda: not any(each() for each in dropped))
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+        gc.collect()
 
 
 def test_context_variables_and_exceptions_cross_over(app_url: str) -> None:
