@@ -37,6 +37,9 @@ async def ridden_out(
     caplog.clear()
 
     await asyncio.to_thread(stop)
+    async with asyncio.timeout(30):
+        while _said(caplog, "is gone") < 50:  # else their first tries, which come soon, would be counted on a slow machine
+            await asyncio.sleep(0.1)
     await asyncio.sleep(seconds / 2)
     tries = proxy.tries
     await asyncio.sleep(seconds / 2)
