@@ -35,35 +35,11 @@ from comparisons import COMPARISONS, Comparison  # noqa: E402
 from engine import Engine  # noqa: E402
 from listings import fail, listings  # noqa: E402
 from nothing import overhead  # noqa: E402
-from rich.console import Console  # noqa: E402
-from rich.table import Table  # noqa: E402
+from report import Report, milliseconds, percentiles, rate, share  # noqa: E402
 
 from tenure import App  # noqa: E402
 
 TURNS = 5
-
-console = Console()
-
-
-class Report:
-    """The figures of one store so far, printed as they come and kept for the end."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.rows: list[dict[str, Any]] = []
-        self._engine = engine
-
-    def add(self, what: str, tenure: str, bare: str = "", found: str = "", bar: str = "") -> None:
-        """One figure: Tenure's, the bare engine's, what comes of it, and which bar of the engine it is to reach."""
-        row = {"store": self._engine.name, "what": what, "tenure": tenure, "bare": bare, "found": found}
-        row["bar"] = self._engine.bars.get(bar, bar)
-        self.rows.append(row)
-        console.print(f"[bold]{what}[/]  {tenure}  [dim]{bare}[/]  {found}  [dim]{row['bar']}[/]", highlight=False)
-
-    def show(self) -> None:
-        table = Table("figure", "tenure", "bare engine", "found", "bar", title=f"Tenure on {self._engine.name}")
-        for row in self.rows:
-            table.add_row(row["what"], row["tenure"], row["bare"], row["found"], row["bar"])
-        console.print(table)
 
 
 class Bench:
@@ -315,7 +291,7 @@ class Bench:
         """The same beside the fastest of other queues, each at its best, in turns."""
         for comparison in COMPARISONS[self.engine.fresh().partition(":")[0].removesuffix("ql")]:
             for peer in [peer for peer in comparison.peers if not peer.installed]:
-                console.print(f"{peer.name} is not installed (make bench does that), and left out", style="dim")
+                self.report.say(f"{peer.name} is not installed (make bench does that), and left out")
             peers = [peer for peer in comparison.peers if peer.installed]
             if not peers:
                 continue
@@ -495,23 +471,6 @@ def answer(child: subprocess.Popen[str]) -> dict[str, Any]:
 
 async def noop() -> None:
     """Nothing."""
-
-
-def rate(value: float) -> str:
-    return f"{value:,.0f}/s"
-
-
-def milliseconds(value: float) -> str:
-    return f"{value * 1000:.2f} ms"
-
-
-def share(ours: float, theirs: float) -> str:
-    return f"{ours / theirs:.0%} of bare"
-
-
-def percentiles(values: list[float]) -> tuple[float, float]:
-    ordered = sorted(values)
-    return ordered[len(ordered) // 2], ordered[int(len(ordered) * 0.99)]
 
 
 STORES: dict[str, Callable[[Path], Engine]] = {"sqlite": Sqlite, "redis": Redis, "postgres": Postgres}

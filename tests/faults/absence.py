@@ -38,7 +38,8 @@ async def ridden_out(
 
     await asyncio.to_thread(stop)
     async with asyncio.timeout(30):
-        while _said(caplog, "is gone") < 50:  # else their first tries, which come soon, would be counted on a slow machine
+        # Their first tries come soon, and are not what is counted.
+        while _said(caplog, "is gone") < 50:
             await asyncio.sleep(0.1)
     await asyncio.sleep(seconds / 2)
     tries = proxy.tries
