@@ -369,28 +369,36 @@ def attempts_of(job: JobRecord) -> list[AttemptRecord]:
 
 def new_id() -> str:
     """Make an id that nobody else makes: a UUID of version 7, in order of time within one process's reach."""
-    value = (time.time_ns() // 1_000_000 << 80) | _draw()
-    text = f"{value & _UUID7_KEEP | _UUID7_SET:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    global _made_in  # noqa: PLW0603
+    now = time.time_ns() // 1_000_000
+    then, text = _made_in
+    if then != now:
+        text = f"{now:012x}"
+        text = f"{text[:8]}-{text[8:]}-"
+        _made_in = now, text
+    return text + _draw()
 
 
-_UUID7_KEEP = (1 << 128) - 1 - (0xF << 76) - (0b11 << 62)
-_UUID7_SET = (0x7 << 76) | (0b10 << 62)
+_made_in = (0, "")
+"""The millisecond in which the last id was made, and its text: many are made in the same one."""
 
-_drawn: Iterator[int] = iter(())
-"""Random numbers of 80 bits that nobody has used yet."""
+_VARIANT = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
+
+_drawn: Iterator[str] = iter(())
+"""Random ends of ids that nobody has used yet."""
 
 
-def _draw() -> int:
-    """Take one of the random numbers that were drawn together: each drawing gives up the interpreter lock."""
+def _draw() -> str:
+    """Take one of the ends that were drawn together: each drawing gives up the interpreter lock."""
     global _drawn  # noqa: PLW0603
-    for number in _drawn:
-        return number
-    block = os.urandom(10 * 256)
-    drawn = iter([int.from_bytes(block[start : start + 10]) for start in range(0, len(block), 10)])
-    number = next(drawn)  # before another thread can see the rest, and exhaust it
+    for end in _drawn:
+        return end
+    text = os.urandom(10 * 256).hex()
+    each = (text[start : start + 20] for start in range(0, len(text), 20))
+    drawn = iter([f"7{digits[:3]}-{_VARIANT[digits[3]]}{digits[4:7]}-{digits[7:19]}" for digits in each])
+    end = next(drawn)  # before another thread can see the rest, and exhaust it
     _drawn = drawn
-    return number
+    return end
 
 
 def _forget_drawn() -> None:
