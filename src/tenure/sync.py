@@ -20,7 +20,8 @@ import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
-from tenure.errors import TenureError, UseAsync
+from tenure.errors import StoreError, TenureError, UseAsync
+from tenure.stores.thread import StoreThread
 
 __all__ = ["PerLoop", "blocking", "loop_factory", "private_loop", "refuse_on_loop", "run", "stop"]
 
@@ -51,10 +52,17 @@ def blocking(method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Cal
 
 
 def refuse_on_loop(method: str, instead: str | None = None) -> None:
-    """Raise `UseAsync` on a thread whose event loop is running: waiting here would stop that loop."""
+    """Raise `UseAsync` on a thread whose event loop is running: waiting here would stop that loop.
+
+    `StoreError` on one that a store works on, where a finalizer would wait for itself.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
+        if isinstance(threading.current_thread(), StoreThread):
+            raise StoreError(
+                f"{method}() was called by a finalizer, on the thread that it would wait for: call it before the object is dropped"
+            ) from None
         return
     raise UseAsync(method, instead)
 

@@ -22,9 +22,10 @@ from typing import Any
 import pytest
 
 from tenure import App, Flow, FlowRun, Job, events, sync
-from tenure.errors import JobNotFound, StoreUnavailable, UseAsync
+from tenure.errors import JobNotFound, StoreError, StoreUnavailable, UseAsync
 from tenure.held import Held
 from tenure.stores.memory import MemoryStore, Space
+from tenure.stores.sqlite.engine import Engine
 from tenure.task import Caller
 
 
@@ -220,6 +221,31 @@ def wait_until(condition: Callable[[], bool]) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.01)
         gc.collect()
+
+
+async def test_a_finalizer_that_the_collector_runs_on_a_thread_of_the_store_does_not_wait_for_itself(
+    tmp_path: Path,
+) -> None:
+    app = App(f"sqlite:///{tmp_path}/jobs.db")
+    await app.aqueues()
+    refusals: list[str] = []
+
+    class Dropped:
+        def __del__(self) -> None:
+            for method in (app.remote("t").enqueue, app.queues):
+                with pytest.raises(StoreError) as refusal:
+                    method()
+                refusals.append(str(refusal.value))
+
+    engine = Engine.of(f"{tmp_path}/jobs.db")  # the one that the app has
+    async with asyncio.timeout(10):
+        await engine.write(lambda _: Dropped() and None, durable=False)
+        await engine.read(lambda _: Dropped() and None)
+    engine.release()
+
+    assert [refusal.partition(" ")[0] for refusal in refusals] == ["enqueue()", "queues()"] * 2
+    assert await app.ajobs() == []
+    await app.aclose()
 
 
 def test_context_variables_and_exceptions_cross_over(app_url: str) -> None:

@@ -25,6 +25,7 @@ from tenure.stores.sqlite.own import LiteTransaction
 from tenure.stores.sqlite.single import Single
 from tenure.stores.sqlite.transaction import Transaction
 from tenure.stores.sqlite.writer import Writer
+from tenure.stores.thread import StoreThread
 
 __all__ = ["Engine"]
 
@@ -193,7 +194,7 @@ class Engine:
                 ) from error
             self._writer.begin()
             if self._reading is None:
-                self._reading = threading.Thread(target=self._read_loop, name="tenure-sqlite-reader", daemon=True)
+                self._reading = StoreThread(target=self._read_loop, name="tenure-sqlite-reader", daemon=True)
                 self._reading.start()
             self.is_open = True
 

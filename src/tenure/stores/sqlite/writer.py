@@ -27,6 +27,7 @@ from tenure.stores.sqlite.connection import Guarded, translated
 from tenure.stores.sqlite.doorbell import Doorbells
 from tenure.stores.sqlite.library import BUSY, Connection, code_of
 from tenure.stores.sqlite.transaction import NotPlain, Transaction
+from tenure.stores.thread import StoreThread
 
 __all__ = ["Writer"]
 
@@ -74,12 +75,12 @@ class Writer:
         self._writes: SimpleQueue[bool] = SimpleQueue()
         """True: something is pending. False: the end."""
 
-        self._thread: threading.Thread | None = None
+        self._thread: StoreThread | None = None
 
     def begin(self) -> None:
         """Start the thread, unless it runs."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name="tenure-sqlite-writer", daemon=True)
+            self._thread = StoreThread(target=self._serve, name="tenure-sqlite-writer", daemon=True)
             self._thread.start()
 
     def end(self) -> None:
