@@ -3,8 +3,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
-# One test process more than there are cores: most tests wait for processes and servers.
-JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
+# Two test processes more than there are cores: most tests wait for processes and servers.
+JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 2)
 
 # The first interpreter that runs and is new enough; PYTHON=... overrides it.
 VERSIONS := 3.11 3.12 3.13 3.14

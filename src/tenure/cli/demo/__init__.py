@@ -22,16 +22,13 @@ def demo() -> None:
     Needs no server and leaves nothing behind.
     """
     import asyncio
-    import tempfile
-    from pathlib import Path
 
     from tenure.cli.demo.story import run
 
-    with tempfile.TemporaryDirectory(prefix="tenure-demo-") as folder:
-        try:
-            summaries = asyncio.run(run(Path(folder)))
-        except asyncio.CancelledError:
-            sys.exit(128 + signal.SIGTERM)
+    try:
+        summaries = asyncio.run(run())
+    except asyncio.CancelledError:
+        sys.exit(128 + signal.SIGTERM)
     conclude(summaries)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,12 +26,18 @@ LET_IT_RUN = 1.0
 """Seconds that the victim's worker is left alone, so that there is something to see, and something to lose."""
 
 
-async def run(folder: Path) -> list[Summary]:
-    """Enqueue, let two workers loose, kill one of them, and ask the store what became of each job. TERM cancels it."""
+async def run() -> list[Summary]:
+    """Tell the story in a folder that goes with it. TERM cancels it."""
     story = asyncio.current_task()
     assert story is not None
-    # Ended politely, take the workers along: an orphan would wait for work for ever.
+    # Ended politely, take folder and workers along: an orphan would wait for work for ever.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, story.cancel)
+    with tempfile.TemporaryDirectory(prefix="tenure-demo-") as folder:
+        return await _tell(Path(folder))
+
+
+async def _tell(folder: Path) -> list[Summary]:
+    """Enqueue, let two workers loose, kill one of them, and ask the store what became of each job."""
     app = App(f"sqlite:///{folder / 'demo.db'}")
     store = app.session.store
     try:
