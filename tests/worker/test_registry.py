@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from tenure.app import App
 from tenure.context import Context
+from tenure.errors import OutcomeUnknown
 from tenure.lease import new_nonce
 from tenure.patterns import covers
 from tenure.stores.base import Store
@@ -22,7 +23,7 @@ from tenure.stores.values import JOBS_SHOWN, LeaseRequest, WorkerInfo
 from tenure.testing.clock import ManualClock
 from tenure.worker.registry import silences
 
-from .conftest import MakeApp, Start, a_job, eventually
+from .conftest import MakeApp, Start, Wire, a_job, eventually, whatever_the_store
 
 
 def a_worker(worker_id: str, *queues: str, silent_for: float = 0.0) -> WorkerInfo:
@@ -119,6 +120,28 @@ async def test_missing_workers_that_hold_nothing_are_forgotten_at_start_and_whil
     [job] = await store.get([lease.job.id])
     assert job is not None
     assert (job.state, job.worker, job.losses) == ("running", "holding", 0)
+
+
+@whatever_the_store
+async def test_a_store_that_goes_while_a_worker_starts_is_told_in_two_lines(
+    make_app: MakeApp, wire: Wire, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:  # F17
+    gone = True
+
+    async def turn(method: Callable[..., Awaitable[bool]], *args: object) -> bool:
+        nonlocal gone
+        if gone:
+            gone = False
+            raise OutcomeUnknown("it was cut off")
+        return await method(*args)
+
+    wire.hooks["turn"] = turn
+    await start(make_app(store=wire.open))
+    await eventually(lambda: any("is back" in message for message in caplog.messages))
+
+    told = [record for record in caplog.records if record.name == "tenure.worker" and record.levelname == "WARNING"]
+    assert ["the store is gone" in record.getMessage() for record in told] == [True, False]
+    assert [record.exc_info for record in told] == [None, None]
 
 
 async def test_a_worker_that_does_not_reap_forgets_nobody(

@@ -10,6 +10,7 @@ from tenure.checks import seconds
 from tenure.options import WorkerOptions
 from tenure.stores.values import Health
 from tenure.worker import recycling
+from tenure.worker.outage import GONE
 from tenure.worker.pruner import Pruner
 from tenure.worker.reaper import Reaper
 from tenure.worker.registry import Registry
@@ -51,6 +52,8 @@ class Chores(dict[str, Chore]):
         if name in self:
             try:
                 await self[name]()
+            except GONE as error:
+                self._loop.outage.gone(name, error)
             except Exception:
                 log.warning("worker %s: %s failed, it is tried again", self._loop.stem, name, exc_info=True)
 
