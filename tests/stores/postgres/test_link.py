@@ -80,6 +80,24 @@ async def test_no_wait_is_longer_than_the_timeout(make_store: MakeStore, sql: An
     assert len(await store.enqueue([a_job()])) == 1
 
 
+@pytest.mark.parametrize("how", ["given up", "cancelled"])
+async def test_the_server_does_not_go_on_with_what_nobody_waits_for(
+    make_store: MakeStore, sql: Any, how: str
+) -> None:  # F16
+    store = make_store(timeout="1")
+    await store.open()
+    async with sql.transaction():
+        await sql.execute("LOCK TABLE live")
+        call = asyncio.create_task(store.enqueue([a_job()]))
+        await _waiting_for_a_lock(sql)
+        if how == "cancelled":
+            call.cancel()
+        with pytest.raises((OutcomeUnknown, asyncio.CancelledError)):
+            await call
+
+        await _waiting_for_a_lock(sql, waits=False)
+
+
 async def test_a_cancelled_call_harms_no_other(make_store: MakeStore, sql: Any) -> None:
     store = make_store(connections="1")
     await store.open()
@@ -128,7 +146,7 @@ async def test_a_child_leaves_its_parents_connections_alone(make_store: MakeStor
     assert len(await store.queues()) == 1
 
 
-async def _waiting_for_a_lock(sql: Any) -> None:
+async def _waiting_for_a_lock(sql: Any, waits: bool = True) -> None:
     async with asyncio.timeout(10):
-        while not await sql.fetchval("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"):
+        while await sql.fetchval("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)") is not waits:
             await asyncio.sleep(0.01)

@@ -27,6 +27,10 @@ Refusal: Any = asyncpg.PostgresError
 BROKEN: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 """What the driver raises on a connection that is lost, at whatever instant."""
 
+CLOSE: Final = 1.0
+CALL_OFF: Final = 5.0
+"""Seconds that the server has to answer to the end of a connection."""
+
 TRIES: Final = 5
 """How often a step is done again that met another one and was undone by the server."""
 
@@ -64,6 +68,7 @@ class Link:
         self._idle: list[Connection] = []
         self._lent: set[Connection] = set()
         self._notes: dict[Connection, list[str]] = {}
+        self._called_off: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(self.address.connections)
 
     async def fetch(self, statement: str, *values: object) -> list[Any]:
@@ -182,8 +187,11 @@ class Link:
         for _ in range(self.address.connections - len(self._lent)):
             await self._room.acquire()
         for connection in self._idle:
-            await _end(connection)
+            await _end(connection, CLOSE)
         self._idle.clear()
+        for task in self._called_off:
+            task.cancel()
+        await asyncio.gather(*self._called_off, return_exceptions=True)
 
     async def _again(self, action: Callable[[Connection], Awaitable[T]]) -> T:
         for _ in range(TRIES - 1):
@@ -216,7 +224,10 @@ class Link:
         except BaseException as error:
             self._notes.pop(connection, None)
             # Cancelled, too: an answer that nobody has read must not meet the next statement.
-            connection.terminate()
+            if isinstance(error, (TimeoutError, asyncio.CancelledError)):
+                self._call_off(connection)
+            else:
+                connection.terminate()
             if isinstance(error, asyncpg.DataError):
                 raise StoreError(self._said(error)) from error
             if unsent(error):
@@ -228,6 +239,15 @@ class Link:
         if self._notes and (notes := self._notes.pop(connection, None)) and self.on_notes is not None:
             self.on_notes(notes)
         return answer
+
+    def _call_off(self, connection: Connection) -> None:
+        """End a connection, and on the server what was asked of it.
+
+        It would go on with that although nobody waits, and whoever asks again adds to it: more and more, on one that is slow.
+        """
+        task = asyncio.get_running_loop().create_task(_end(connection, CALL_OFF))
+        self._called_off.add(task)
+        task.add_done_callback(self._called_off.discard)
 
     def _meaning(self, refusal: Any) -> Exception:
         """What a refusal is to us."""
@@ -263,7 +283,7 @@ class Link:
 
     def forget(self) -> None:
         """In a forked child: leave the connections to the parent, without closing them, and make others."""
-        _abandoned.append([*self._idle, *self._lent])
+        _abandoned.append([*self._idle, *self._lent, *self._called_off])
         self._begin()
 
 
@@ -293,15 +313,16 @@ async def _in_transaction(connection: Connection, statement: str, values: Sequen
     return rows
 
 
-async def _end(connection: Connection) -> None:
+async def _end(connection: Connection, timeout: float) -> None:
+    """Close it, once the server knows that a statement under way is called off; of which the driver takes care."""
     try:
-        await connection.close(timeout=1)
+        await connection.close(timeout=timeout)
     except BROKEN:
         connection.terminate()
 
 
 _links: weakref.WeakSet[Link] = weakref.WeakSet()
-_abandoned: list[Sequence[Connection]] = []
+_abandoned: list[Sequence[object]] = []
 """What a fork has left in this process: kept, because collecting it could close what the parent uses."""
 
 
