@@ -560,7 +560,8 @@ class App(JobHooks, WorkerHooks):
     async def aclose(self) -> None:
         """Let go of the connections of this event loop, and of those that blocking code has used; later calls open others.
 
-        Listeners are called with what has happened before, if they do not take more than two seconds.
+        Listeners are called with what has happened before, if they do not take more than two seconds. An app that is dropped
+        lets go of them by itself, unless one of its listeners refers to it.
         """
         await self.sessions.close()
         await self.audience.listeners.aflush()

@@ -28,8 +28,10 @@ BROKEN: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.Internal
 """What the driver raises on a connection that is lost, at whatever instant."""
 
 CLOSE: Final = 1.0
-CALL_OFF: Final = 5.0
 """Seconds that the server has to answer to the end of a connection."""
+
+CALL_OFF: Final = 5.0
+"""The same, if what is under way there is to be called off first."""
 
 TRIES: Final = 5
 """How often a step is done again that met another one and was undone by the server."""
