@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +70,32 @@ class Redis(Engine):
         self._stores = 0
         version = self._client.info("server")
         self.name = f"{'Valkey' if 'valkey_version' in version else 'Redis'} {version.get('valkey_version', version['redis_version'])}"
+
+    @contextmanager
+    def watched(self) -> Iterator[dict[str, float]]:
+        found = {"another client waits": 0.0}
+        over = threading.Event()
+
+        def ping() -> None:
+            with self._server.client() as client:
+                while not over.wait(0.001):
+                    begun = time.perf_counter()
+                    client.ping()
+                    found["another client waits"] = max(found["another client waits"], time.perf_counter() - begun)
+
+        self._client.config_set("slowlog-log-slower-than", 1000)
+        self._client.config_set("slowlog-max-len", 100_000)
+        self._client.slowlog_reset()
+        thread = threading.Thread(target=ping)
+        thread.start()
+        try:
+            yield found
+        finally:
+            over.set()
+            thread.join()
+            slow = [entry["duration"] / 1e6 for entry in self._client.slowlog_get(100_000)]
+            found["one script takes"] = max(slow, default=0.0)
+            self._client.config_set("slowlog-log-slower-than", 10_000)
 
     def fresh(self) -> str:
         self._client.flushall()

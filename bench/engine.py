@@ -70,6 +70,11 @@ class Engine(ABC):
         """Commands that the server has been sent so far."""
         return None
 
+    @contextmanager
+    def watched(self) -> Iterator[dict[str, float]]:
+        """Note meanwhile how long another client waits at most, and how long the server is at one step, in seconds."""
+        yield {}
+
     @abstractmethod
     def bytes_used(self, url: str) -> int:
         """Memory or disk that the store of this URL takes."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tenure import App, State
-from tenure.job import ErrorInfo
+from tenure.job import ErrorInfo, NewJob, new_id
 from tenure.lease import new_nonce
 from tenure.lifecycle import Finish
 from tenure.stores import open_store
 from tenure.stores.values import LeaseRequest
 
-__all__ = ["fail", "listings"]
+__all__ = ["fail", "fill", "listings"]
 
 
 async def fail(url: str, number: int) -> None:
@@ -21,6 +21,15 @@ async def fail(url: str, number: int) -> None:
         request = LeaseRequest(queues=("default",), limit=1000, worker="bench", ttl=60, nonce=new_nonce())
         leases = (await store.lease(request)).leases
         await store.settle([(lease, Finish(State.FAILED, error=ErrorInfo("Error", "bench"))) for lease in leases])
+    await store.close()
+
+
+async def fill(url: str, number: int) -> None:
+    """A job in each of so many queues."""
+    store = open_store(url)
+    for first in range(0, number, 1000):
+        jobs = [NewJob(id=new_id(), task="noop", queue=f"q{at}") for at in range(first, min(first + 1000, number))]
+        await store.enqueue(jobs)
     await store.close()
 
 

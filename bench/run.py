@@ -14,6 +14,7 @@ import asyncio
 import functools
 import json
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -33,7 +34,7 @@ from bare_redis import Redis  # noqa: E402
 from bare_sqlite import Sqlite  # noqa: E402
 from comparisons import COMPARISONS, Comparison  # noqa: E402
 from engine import Engine  # noqa: E402
-from listings import fail, listings  # noqa: E402
+from listings import fail, fill, listings  # noqa: E402
 from nothing import overhead  # noqa: E402
 from report import Report, milliseconds, percentiles, rate, share  # noqa: E402
 
@@ -419,6 +420,52 @@ class Bench:
                 # Asked for at the end: to wait for a result writes to the store too.
                 return [float(job.result(timeout=10)) - begun for begun, job in sent]
 
+    def queues(self) -> None:
+        """What it costs that there are many queues, nearly all of them empty, to a worker that serves all of them."""
+        alone = self.median(lambda: self._drain(20_000, "noop", 100))
+        for number in (5_000, 50_000) if self.quick else (5_000, 50_000, 100_000):
+            url = self.engine.fresh()
+            uvloop.run(fill(url, number))
+            with self.engine.watched() as waits:
+                [found] = self._work(url, ["drain", "100"])
+            each = found["jobs"] / (found["last"] - found["first"])
+            assert found["jobs"] == number, f"{found['jobs']:,} ran, of {number:,}"
+            what = f"{number:,} queues"
+            self.report.add(f"{what}, a job in each: drain", rate(each))
+            self._stalls(f"{what}, a job in each", waits)
+            with self.engine.watched() as waits:
+                spent = self._latency_in(url, [f"q{at}" for at in random.sample(range(number), self.of(50, 200))])
+            for name, late in zip(("p50", "p99"), percentiles(spent), strict=True):
+                self.report.add(f"{what}, empty: latency in one of them, {name}", milliseconds(late), bar="≤ 50 ms")
+            self._stalls(f"{what}, empty", waits)
+            self._enqueue_many(20_000, url)
+            [found] = self._work(url, ["drain", "100"])
+            among = found["jobs"] / (found["last"] - found["first"])
+            self.report.add(
+                f"{what}, empty: drain of another", rate(among), f"{rate(alone)} alone", f"{among / alone:.2f}×"
+            )
+            with App(url) as app:
+                begun = time.perf_counter()
+                with self.engine.watched() as waits:
+                    app.queues()
+                self.report.add(f"{what}: listed", milliseconds(time.perf_counter() - begun))
+                self._stalls(f"{what}: listed", waits)
+
+    def _stalls(self, what: str, waits: dict[str, float]) -> None:
+        for name, longest in waits.items():
+            self.report.add(f"{what}: {name}, at most", milliseconds(longest), bar="≤ 5 ms")
+
+    def _latency_in(self, url: str, queues: list[str]) -> list[float]:
+        with App(url) as app, self.child(url, "serve"):
+            time.sleep(2)  # until it has settled in
+            sent = []
+            for queue in queues:
+                stamp = app.remote("stamp", queue=queue)
+                begun = time.monotonic()
+                sent.append((begun, stamp.enqueue()))
+                time.sleep(0.02)
+            return [float(job.result(timeout=60)) - begun for begun, job in sent]
+
     def idle(self) -> None:
         url = self.engine.fresh()
         seconds = self.of(5, 60)
@@ -480,6 +527,7 @@ CASES = (
     "transactional",
     "drain",
     "latency",
+    "queues",
     "idle",
     "memory",
     "size",

@@ -1,0 +1,126 @@
+"""Measure this checkout beside another one: enqueue, drain and latency of both, in turns, on one server in one run.
+
+    git worktree add ../before HEAD~1
+    python bench/versions.py ../before                    on every store
+    python bench/versions.py ../before redis --turns 9    on one
+
+The other checkout needs no environment: both run in this one, each with its own `src` first on the path. Each figure is the
+median of its turns; the share is this checkout's figure in per cent of the other's, more is better.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))  # for the servers of the tests
+
+JOBS = 30_000
+SINGLE = 1_000
+LATENCIES = 300
+
+
+async def measured(url: str) -> dict[str, float]:
+    """The figures of the Tenure that is imported here, on a store that nobody has used."""
+    from tenure import App
+
+    logging.disable(logging.WARNING)  # a worker's advice about the server
+    app = App(url, log=False)
+    started: asyncio.Queue[float] = asyncio.Queue()
+
+    @app.task
+    async def noop() -> None: ...
+
+    @app.task(queue="probes")
+    async def probe() -> None:
+        started.put_nowait(time.perf_counter())
+
+    figures = {}
+    await noop.aenqueue()
+    began = time.perf_counter()
+    for _ in range(SINGLE):
+        await noop.aenqueue()
+    figures["enqueue one by one"] = SINGLE / (time.perf_counter() - began)
+    began = time.perf_counter()
+    for _ in range(0, JOBS, 1000):
+        await noop.aenqueue_many([()] * 1000)
+    figures["enqueue 1,000 a call"] = JOBS / (time.perf_counter() - began)
+
+    worker = app.worker(concurrency=100)
+    began = time.perf_counter()
+    await worker.start()
+    while (await app.aqueues())[0].waiting:
+        await asyncio.sleep(0.02)
+    figures["drain, concurrency 100"] = (JOBS + SINGLE) / (time.perf_counter() - began)
+
+    waits = []
+    for _ in range(LATENCIES):
+        await asyncio.sleep(0.002)
+        began = time.perf_counter()
+        await probe.aenqueue()
+        waits.append(await started.get() - began)
+    figures["starts after an enqueue, 1/p50"] = 1 / statistics.median(waits)
+    await worker.stop()
+    await app.aclose()
+    return figures
+
+
+def in_a_process(checkout: Path, url: str) -> dict[str, float]:
+    command = [sys.executable, __file__, "--measure", url]
+    environment = os.environ | {"PYTHONPATH": str(checkout / "src")}
+    said = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout
+    figures: dict[str, float] = json.loads(said)
+    return figures
+
+
+def compare(engine: Any, other: Path, turns: int) -> None:
+    checkouts = (HERE.parent, other.resolve())
+    found: list[list[dict[str, float]]] = [[], []]
+    for turn in range(turns):
+        # In another order each time: the second of two processes is often the slower one.
+        for which in (0, 1) if turn % 2 else (1, 0):
+            found[which].append(in_a_process(checkouts[which], engine.fresh()))
+    print(f"\n{engine.name}, medians of {turns} turns")
+    for name in found[0][0]:
+        ours, theirs = (statistics.median(turn[name] for turn in each) for each in found)
+        print(f"  {name:32} {ours:>10,.0f}/s {theirs:>10,.0f}/s {ours / theirs:>7.1%}", flush=True)
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--measure"]:
+        import uvloop
+
+        print(json.dumps(uvloop.run(measured(sys.argv[2]))))
+        return
+    from bare_postgres import Postgres
+    from bare_redis import Redis
+    from bare_sqlite import Sqlite
+
+    engines: dict[str, Any] = {"sqlite": Sqlite, "redis": Redis, "postgres": Postgres}
+    parser = argparse.ArgumentParser(description="Measure this checkout beside another one.")
+    parser.add_argument("other", type=Path, help="folder of the other checkout")
+    parser.add_argument("stores", nargs="*", choices=[*engines, []], help="which stores; all of them if none is named")
+    parser.add_argument("--turns", type=int, default=5)
+    arguments = parser.parse_args()
+    for name in arguments.stores or engines:
+        with tempfile.TemporaryDirectory(prefix="tenure-bench-") as folder:
+            engine = engines[name](Path(folder))
+            try:
+                compare(engine, arguments.other, arguments.turns)
+            finally:
+                engine.close()
+
+
+if __name__ == "__main__":
+    main()
