@@ -47,9 +47,12 @@ test-all: $(STAMPS)/dev ## Run the suite at full length, and the short one on ev
 	done
 	@for version in $(VERSIONS); do \
 		test $$version != $$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])') || continue; \
-		python$$version -c '' 2>/dev/null || continue; \
+		found=; for python in python$$version $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$version.*/bin/python; do \
+			$$python -c '' 2>/dev/null && found=$$python && break; \
+		done; \
+		test -n "$$found" || { echo "Python $$version is not here: not tested"; continue; }; \
 		echo "Python $$version"; \
-		$(MAKE) --no-print-directory test VENV=.venv/$$version PYTHON=python$$version || exit 1; \
+		$(MAKE) --no-print-directory test VENV=.venv/$$version PYTHON=$$found || exit 1; \
 	done
 
 soak: $(STAMPS)/dev ## Run processes on each store under continuous faults, ten minutes each (MINUTES=, STORES=, SEED=)

@@ -143,10 +143,10 @@ def _resolved(node: ast.expr, things: Mapping[str, object]) -> object:
 
 def _keywords(called: Any) -> frozenset[str] | None:
     """The arguments that something takes by name; None if any will do."""
-    forms = [inspect.signature(called)]
-    if not inspect.isclass(called) and not inspect.isroutine(called):  # `app.task` and `flow.step` are objects
-        forms += [inspect.signature(form) for form in typing.get_overloads(type(called).__call__)]
-    parameters = [parameter for form in forms for parameter in form.parameters.values()]
+    overloads = typing.get_overloads(getattr(called, "__func__", called)) if inspect.isroutine(called) else ()
+    forms = [inspect.signature(called), *map(inspect.signature, overloads)]
+    # `**unknown: Never` takes none: it is there for the sentence about them.
+    parameters = [each for form in forms for each in form.parameters.values() if each.annotation != "Never"]
     by_name = frozenset(
         each.name for each in parameters if each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD)
     )

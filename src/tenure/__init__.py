@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tenure import errors, events
+    from tenure.annotations import add_type
     from tenure.app import App
     from tenure.backoff import Backoff
     from tenure.context import Context, current
     from tenure.enqueueing import Dequeueing, Enqueueing
-    from tenure.flow import Flow
+    from tenure.flow import Flow, RemoteFlow
     from tenure.handle import Job
     from tenure.job import State
     from tenure.lease import AbortReason
@@ -33,12 +34,14 @@ __all__ = [
     "FlowRun",
     "Job",
     "Next",
+    "RemoteFlow",
     "Reschedule",
     "Retention",
     "Retry",
     "State",
     "Task",
     "Wait",
+    "add_type",
     "current",
     "errors",
     "events",
@@ -57,12 +60,14 @@ _HOMES = {
     "FlowRun": "run",
     "Job": "handle",
     "Next": "outcome",
+    "RemoteFlow": "flow",
     "Reschedule": "outcome",
     "Retention": "options",
     "Retry": "outcome",
     "State": "job",
     "Task": "task",
     "Wait": "outcome",
+    "add_type": "annotations",
     "current": "context",
 }
 """Which module has which name. Each is imported when it is asked for: the command line needs none of them to show its help."""

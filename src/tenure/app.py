@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from types import MappingProxyType, SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, Never, ParamSpec, Self, TypeVar, overload
 
 import msgspec
 
 from tenure.backoff import Backoff
 from tenure.batch import Batch, asubmit, submit
 from tenure.cancelling import cancel, cancel_equal, cancel_found
-from tenure.checks import Duration, seconds
+from tenure.checks import Duration, named, refused, seconds, several
 from tenure.checks import name as checked_name
 from tenure.codec import ANY_CALL, RAW_CALL, JsonArguments, RawArguments, ResultCodec
-from tenure.context import Middleware, checked_middleware
+from tenure.context import Context, Middleware, checked_middleware
 from tenure.enqueueing import cancelled, may_cancel
-from tenure.errors import InvalidOption, JobNotFound
+from tenure.errors import InvalidName, InvalidOption, JobNotFound
 from tenure.events import Event, Kind, kind_of
 from tenure.explain import Explanation, explain
 from tenure.finished import delete, retry
-from tenure.flow import Flow, Start
+from tenure.flow import Flow, NamedFlow, RemoteFlow, Start
 from tenure.handle import Job
 from tenure.held import Held
 from tenure.hooks import Hooks, JobHooks, WorkerHooks, awaiting, waiting
@@ -34,18 +36,18 @@ from tenure.observe.listeners import Listener
 from tenure.observe.logs import Logs
 from tenure.observe.observed import observed
 from tenure.observe.watching import Watch
-from tenure.options import UNSET, AppOptions, Retention, Unset, WorkerOptions
+from tenure.options import UNSET, AppOptions, Retention, Unset, WorkerOptions, made, retention, unknown_option
 from tenure.pending import guest_of, pending_of
 from tenure.resources import Resources
 from tenure.run import FlowRun, RunPage
 from tenure.sending import abring, bring
 from tenure.session import Session
-from tenure.stores import masked, open_store
+from tenure.stores import masked, store_maker
 from tenure.stores.base import STEP, Store
 from tenure.stores.values import QueueInfo, Reaped, RunRecord, RunSearch, Search, WorkerInfo
 from tenure.sync import PerLoop, blocking, refuse_on_loop
 from tenure.sync import run as run_blocking
-from tenure.task import Call, Caller, Registrar, Task
+from tenure.task import AsyncTask, Call, Caller, Nobody, Registrar, Task, registered
 
 if TYPE_CHECKING:
     from tenure.worker.settings import Settings
@@ -55,9 +57,9 @@ __all__ = ["App"]
 
 L = TypeVar("L", bound=Listener)
 M = TypeVar("M", bound=Middleware)
+P = ParamSpec("P")
 R = TypeVar("R")
 
-DEFAULT = AppOptions()
 WORKER = WorkerOptions()
 
 
@@ -75,42 +77,54 @@ class App(JobHooks, WorkerHooks):
         self,
         store: str | Callable[[], Store] | None = None,
         *,
-        retry: Backoff | None = DEFAULT.retry,
-        max_attempts: int | None = DEFAULT.max_attempts,
-        lease: Duration = DEFAULT.lease,
-        renew: Duration | Unset | None = DEFAULT.renew,
-        keep: Retention | Mapping[str, Retention] = DEFAULT.keep,
-        default_queue: str | None = DEFAULT.default_queue,
-        payload_limit: int = DEFAULT.payload_limit,
-        unknown_for: Duration = DEFAULT.unknown_for,
-        wakeup: bool = DEFAULT.wakeup,
-        complete_timeout: Duration = DEFAULT.complete_timeout,
+        retry: Backoff | int | None = Backoff(),  # noqa: B008 - frozen, and an editor shows it
+        max_attempts: int | None = 25,
+        lease: Duration = 30.0,
+        renew: Duration | Unset | None = UNSET,
+        keep: Retention | Mapping[str, Retention] = Retention(),  # noqa: B008
+        default_queue: str | None = "default",
+        payload_limit: int = 1 << 20,
+        unknown_for: Duration = 3600.0,
+        wakeup: bool = True,
+        complete_timeout: Duration = 5.0,
+        missing_after: Duration = 10.0,
         listeners: Iterable[Listener] = (),
         log: logging.Logger | Literal[False] | None = None,
+        **unknown: Never,
     ) -> None:
         """Make an app. `listeners` are called with every event, see `listen`; `log` is told of every job that has ended, see `Logs`.
 
         Without a logger that is `tenure.jobs`; False: nobody is told.
         """
-        keep_in = (
-            {} if isinstance(keep, Retention) else {checked_name("queue", q): k for q, k in keep.items() if q != "*"}
-        )
-        self.options = AppOptions(
-            retry=retry,
-            max_attempts=max_attempts,
-            lease=lease,
-            renew=renew,
-            keep=keep if isinstance(keep, Retention) else keep.get("*", DEFAULT.keep),
-            keep_in=MappingProxyType(keep_in),
-            default_queue=default_queue,
-            payload_limit=payload_limit,
-            unknown_for=unknown_for,
-            wakeup=wakeup,
-            complete_timeout=complete_timeout,
-        )
+        if unknown:
+            raise unknown_option("App", "App", unknown)
+        try:
+            for_all, for_queues = retention(keep)
+        except (InvalidOption, InvalidName) as error:
+            raise named(error, "App") from None
+        options = {
+            "retry": retry,
+            "max_attempts": max_attempts,
+            "lease": lease,
+            "renew": renew,
+            "keep": for_all,
+            "keep_in": for_queues,
+            "default_queue": default_queue,
+            "payload_limit": payload_limit,
+            "unknown_for": unknown_for,
+            "wakeup": wakeup,
+            "complete_timeout": complete_timeout,
+            "missing_after": missing_after,
+        }
+        self.options = made(AppOptions, "App", options)
+        _check_store(store)
+        _check_log(log)
         given = os.environ.get("TENURE_URL") or "sqlite:///tenure.db" if store is None else store
         self.url = given if isinstance(given, str) else f"made by {getattr(given, '__qualname__', repr(given))}"
-        self.task = Registrar(self, {})
+        self._in_memory = self.url.startswith("memory:")
+        self.included: list[str] = []
+        """Modules that are imported before a worker of this app starts; for the other parts of Tenure."""
+
         self.middlewares: list[Middleware] = []
         """What wraps every attempt, the outermost first."""
 
@@ -123,17 +137,20 @@ class App(JobHooks, WorkerHooks):
         """Who wants to know what happens; for the other parts of Tenure."""
 
         if log is not False:
-            self.audience.listeners.add_batched(Logs(log))
-        for listener in listeners:
+            self.audience.listeners.add_batched(Logs(log, self.audience.failures))
+        for listener in several(listeners, "App: listeners"):
             self.listen(listener)
-        self.make_store: Callable[[], Store] = (lambda: open_store(given)) if isinstance(given, str) else given
+        self.make_store: Callable[[], Store] = store_maker(given) if isinstance(given, str) else given
         """Makes every store object of this app; for the other parts of Tenure."""
 
         self._tasks: dict[str, Task[..., Any]] = {}
+        self.raw_inboxes: dict[str, NewJob] = {}
+        """For workers: the queues whose inboxes are raw, each with a job like those that its entries become."""
+
         self._flows: dict[str, Flow] = {}
         self._any_call = JsonArguments(ANY_CALL, {}, payload_limit), RawArguments(RAW_CALL, payload_limit)
         self._any_result = ResultCodec(Any, payload_limit)
-        self.sessions = PerLoop(lambda: Session(self.new_store(), self.options))
+        self.sessions = PerLoop(lambda: Session(self.new_store(), self.options, self.raw_inboxes))
         """What this app has on each event loop; for the other parts of Tenure."""
 
         self.inlines: list[Inline] = []
@@ -141,10 +158,63 @@ class App(JobHooks, WorkerHooks):
     def __repr__(self) -> str:
         return f"<App {masked(self.url)}>"
 
+    @overload
+    def task(self, function: Callable[Concatenate[Nobody, P], Coroutine[Any, Any, R]], /) -> AsyncTask[..., R]: ...
+    @overload
+    def task(self, function: Callable[Concatenate[Nobody, P], R], /) -> Task[..., R]: ...
+    @overload
+    def task(self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    @overload
+    def task(self, function: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        retry: Backoff | int | Unset | None = UNSET,
+        max_attempts: int | Unset | None = UNSET,
+        max_losses: int | None = 3,
+        lease: Duration | Unset = UNSET,
+        renew: Duration | Unset | None = UNSET,
+        timeout: Duration | None = None,
+        keep: Duration | None = None,
+        priority: int = 0,
+        raw: bool = False,
+        inbox: Literal["raw"] | None = None,
+        isolation: Literal["process"] | Unset | None = UNSET,
+        memory_limit: int | None = None,
+        output: int = 0,
+        aliases: Iterable[str] = (),
+    ) -> Registrar: ...
+    def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Make a task of a function: `@app.task` or `@app.task(...)`.
+
+        The name is the function's own unless `name` gives another; two tasks of one app cannot have the same. A parameter
+        annotated `Context` is filled in by the worker; put it first, so that type checkers do not ask callers for it.
+        For the options see `TaskOptions`.
+        """
+        return Registrar(self, options) if function is None else registered(self, function, options)
+
     @property
     def tasks(self) -> Mapping[str, Task[..., Any]]:
         """The registered tasks by name, and by each name that they had before."""
         return MappingProxyType(self._tasks)
+
+    def include(self, *modules: str) -> None:
+        """Have these modules imported when a worker of this app starts, and when the command line loads it: `app.include("shop.tasks")`.
+
+        Nothing is imported here, so these modules may import the one that defines the app. `InvalidOption` if a name is no module name.
+        """
+        for module in modules:
+            if not isinstance(module, str) or not all(part.isidentifier() for part in module.split(".")):
+                raise InvalidOption(f"include takes full names of modules, such as 'shop.tasks', got {module!r:.80}")
+        self.included += modules
 
     def middleware(self, layer: M) -> M:
         """Wrap every attempt in this function, which gets the context and what to call next; the first registered is outermost."""
@@ -208,11 +278,21 @@ class App(JobHooks, WorkerHooks):
 
     def remote(self, name: str, *, queue: str | None = None, raw: bool = False) -> Caller[..., Any]:
         """A task whose code is elsewhere: enqueues whatever JSON can hold (or bytes, if `raw`) under its name."""
-        queue = queue or self.options.default_queue
+        queue = self.options.default_queue if queue is None else queue
         if queue is None:
             raise InvalidOption(f"remote task {name!r} names no queue, and this app has no default_queue")
         fields = {"queue": checked_name("queue", queue), "raw": raw}
         return Caller(self, checked_name("task", name), self._any_call[raw], self._any_result, fields)
+
+    def remote_flow(self, name: str, *, first: str, queue: str | None = None, lookup: Iterable[str] = ()) -> RemoteFlow:
+        """A flow whose code is elsewhere: starts and finds its runs by its name, that of its first step, and the queue of that step.
+
+        `lookup` names attributes that its runs are found by: those that the code names, or a run that is started here is not found by them.
+        """
+        queue = self.options.default_queue if queue is None else queue
+        if queue is None:
+            raise InvalidOption(f"remote flow {name!r} names no queue, and this app has no default_queue")
+        return RemoteFlow(self, name, first, queue, lookup)
 
     # Producing.
 
@@ -238,7 +318,7 @@ class App(JobHooks, WorkerHooks):
         `EnqueueRefused`, and nothing is stored, if a `before_enqueue` hook refuses one of them.
         """
         handles, pending, coming = pending_of(calls)
-        caller = None if self.inlines else guest_of(coming, connection)
+        caller = None if self.inlines or self._in_memory else guest_of(coming, connection)
         if caller is None:
             submit(self, pending)
         elif pending:
@@ -254,7 +334,7 @@ class App(JobHooks, WorkerHooks):
     async def aenqueue(self, *calls: Call[Any] | Start, connection: object = None) -> Sequence[Job[Any] | FlowRun]:
         """The async twin of `enqueue`; a blocking connection blocks here as its own calls do."""
         handles, pending, coming = pending_of(calls)
-        caller = None if self.inlines else guest_of(coming, connection)
+        caller = None if self.inlines or self._in_memory else guest_of(coming, connection)
         if caller is None:
             await asubmit(self, pending)
         elif pending:
@@ -265,9 +345,16 @@ class App(JobHooks, WorkerHooks):
         """Enqueue together what a block of code enqueues: `with app.batch(): …`, or `async with`."""
         return Batch(self)
 
-    def inline(self) -> Inline:
-        """Run jobs at once where they are enqueued: `with app.inline(): …`, or `async with`; for scripts and tests."""
-        return Inline(self)
+    def inline(self, *, raises: bool = True) -> Inline:
+        """Run jobs at once where they are enqueued: `with app.inline(): …`, or `async with`; for scripts and tests.
+
+        The call that enqueued a job that fails raises the job's own exception; with `raises=False` the handle has it instead.
+        """
+        return Inline(self, raises=raises)
+
+    async def areset(self) -> None:
+        """Remove everything from the app's store, which must be `memory://`; for tests."""
+        await self.session.store.reset()
 
     # Looking.
 
@@ -307,7 +394,7 @@ class App(JobHooks, WorkerHooks):
     async def aflows(
         self,
         *,
-        flow: str | Flow | None = None,
+        flow: str | NamedFlow | None = None,
         state: State | str | None = None,
         limit: int = 50,
         cursor: str | None = None,
@@ -352,16 +439,17 @@ class App(JobHooks, WorkerHooks):
     ) -> int:
         """Cancel jobs that are not final, in steps of 1,000 that are each atomic; how many were.
 
-        A bound call means every job of its task with equal arguments. Or, instead of targets, all jobs are cancelled that are of this
-        queue and this task, have this tag and are in this state, as far as these are given. Whoever runs one is told to stop.
+        A bound call means every job of its task with equal arguments, and with `queue` those in that queue alone. Or, instead of
+        targets, all jobs are cancelled that are of this queue and this task, have this tag and are in this state, as far as these are
+        given. A worker that runs one gets the abort signal.
 
         A `before_dequeue` hook may veto the cancelling of a bound call: then nothing is cancelled.
         """
         search = search_of(state, queue, task, tag)
-        calls = [target for target in targets if isinstance(target, Call)]
-        if search == Search() and calls and not await awaiting(may_cancel(self, calls)):
+        calls = _calls_of(targets, search)
+        if calls and not await awaiting(may_cancel(self, calls)):
             return 0
-        count, counts = await self._cancel(targets, search)
+        count, counts = await self._cancel(targets, calls, search)
         await awaiting(cancelled(self, counts))
         return count
 
@@ -376,25 +464,26 @@ class App(JobHooks, WorkerHooks):
         """The blocking twin of `acancel`."""
         refuse_on_loop("cancel")
         search = search_of(state, queue, task, tag)
-        calls = [target for target in targets if isinstance(target, Call)]
-        if search == Search() and calls and not waiting(may_cancel(self, calls)):
+        calls = _calls_of(targets, search)
+        if calls and not waiting(may_cancel(self, calls)):
             return 0
-        count, counts = run_blocking(self._cancel(targets, search))
+        count, counts = run_blocking(self._cancel(targets, calls, search))
         waiting(cancelled(self, counts))
         return count
 
     async def _cancel(
-        self, targets: Sequence[Job[Any] | FlowRun | Call[Any] | str], search: Search
+        self,
+        targets: Sequence[Job[Any] | FlowRun | Call[Any] | str],
+        calls: Sequence[Call[Any]],
+        search: Search,
     ) -> tuple[int, list[tuple[Call[Any], int]]]:
         """How many were cancelled, and how many of them of each bound call."""
         store = self.session.store
-        if search != Search():
-            if targets:
-                raise InvalidOption("say which jobs to cancel either by themselves or by queue, task, tag and state")
+        if not targets and search != Search():
             return await cancel_found(store, search), []
         named = [target if isinstance(target, str) else target.id for target in targets if not isinstance(target, Call)]
         count = await cancel(store, named)
-        counts = [(call, await cancel_equal(store, call)) for call in targets if isinstance(call, Call)]
+        counts = [(call, await cancel_equal(store, call, search.queue)) for call in calls]
         return count + sum(of_call for _, of_call in counts), counts
 
     async def aretry(
@@ -474,7 +563,8 @@ class App(JobHooks, WorkerHooks):
     async def alease(self, *queues: str, limit: int = 1, wait: Duration = 0.0) -> list[Held]:
         """Lease up to `limit` jobs by hand, the first queue first, waiting up to `wait` seconds for one; [] if none came.
 
-        They are held, and their leases renewed, until each is settled; closing the app gives back what is left.
+        They are held, and their leases renewed, until each is settled; closing the app gives back what is left. While it
+        waits or holds jobs, it reaps expired leases of these queues once a second, as a worker does: jobs of dead peers come back.
         """
         if not queues:
             raise InvalidOption("lease needs the name of at least one queue")
@@ -484,7 +574,7 @@ class App(JobHooks, WorkerHooks):
         ttl, patience = seconds(self.options.lease, "lease"), seconds(wait, "wait")
         holder = self.session.holder
         leases = await holder.lease(names, limit, ttl, patience, wakeup=self.options.wakeup)
-        held = [Held(self, holder, lease) for lease in leases]
+        held = [Held(self, holder, lease, names) for lease in leases]
         try:
             await holder.entered()
         except BaseException:
@@ -495,67 +585,71 @@ class App(JobHooks, WorkerHooks):
 
     def worker(
         self,
-        queues: Iterable[str] = WORKER.queues,
+        queues: Iterable[str] = ("*",),
         *,
         tasks: Iterable[str | Task[..., Any]] | None = None,
-        concurrency: int = WORKER.concurrency,
+        concurrency: int = 1,
         id: str | None = None,  # noqa: A002
-        poll: Duration = WORKER.poll,
-        job_delay: Duration = WORKER.job_delay,
-        retry: Backoff | Unset | None = UNSET,
+        poll: Duration = 1.0,
+        job_delay: Duration = 0.0,
+        retry: Backoff | int | Unset | None = UNSET,
         lease: Duration | Unset = UNSET,
         renew: Duration | Unset | None = UNSET,
         middleware: Sequence[Middleware] = (),
-        reap: bool = WORKER.reap,
-        look_ahead: bool = WORKER.look_ahead,
-        beat: Duration = WORKER.beat,
-        prune_interval: Duration = WORKER.prune_interval,
-        health_port: int | None = WORKER.health_port,
-        health_host: str = WORKER.health_host,
-        isolation: Literal["process"] | None = WORKER.isolation,
-        isolated: int | None = WORKER.isolated,
-        run_atexit: bool = WORKER.run_atexit,
-        term_timeout: Duration = WORKER.term_timeout,
-        pre_shutdown_timeout: Duration = WORKER.pre_shutdown_timeout,
-        term_child: bool = WORKER.term_child,
-        graceful_term: bool = WORKER.graceful_term,
-        fail_interrupted: bool = WORKER.fail_interrupted,
-        max_jobs: int | None = WORKER.max_jobs,
-        max_age: Duration | None = WORKER.max_age,
-        max_memory: int | None = WORKER.max_memory,
+        reap: bool = True,
+        look_ahead: bool = True,
+        beat: Duration = 2.0,
+        prune_interval: Duration = 60.0,
+        health_port: int | None = None,
+        health_host: str = "127.0.0.1",
+        isolation: Literal["process"] | None = None,
+        isolated: int | None = None,
+        run_atexit: bool = False,
+        term_timeout: Duration = 4.0,
+        pre_shutdown_timeout: Duration = 0.0,
+        term_child: bool = True,
+        graceful_term: bool = False,
+        fail_interrupted: bool = False,
+        max_jobs: int | None = None,
+        max_age: Duration | None = None,
+        max_memory: int | None = None,
+        **unknown: Never,
     ) -> Worker:
         """A worker for the jobs of this app, not yet started; see `WorkerOptions`."""
         from tenure.worker.worker import Worker
 
-        options = WorkerOptions(
-            queues=(queues,) if isinstance(queues, str) else tuple(queues),
-            tasks=None if tasks is None else tuple(task if isinstance(task, str) else task.name for task in tasks),
-            concurrency=concurrency,
-            id=id,
-            poll=poll,
-            job_delay=job_delay,
-            retry=retry,
-            lease=lease,
-            renew=renew,
-            reap=reap,
-            look_ahead=look_ahead,
-            beat=beat,
-            prune_interval=prune_interval,
-            health_port=health_port,
-            health_host=health_host,
-            isolation=isolation,
-            isolated=isolated,
-            run_atexit=run_atexit,
-            term_timeout=term_timeout,
-            pre_shutdown_timeout=pre_shutdown_timeout,
-            term_child=term_child,
-            graceful_term=graceful_term,
-            fail_interrupted=fail_interrupted,
-            max_jobs=max_jobs,
-            max_age=max_age,
-            max_memory=max_memory,
-        )
-        return Worker(self, options, tuple(checked_middleware(layer) for layer in middleware))
+        if unknown:
+            raise unknown_option("worker", "worker", unknown)
+        options = {
+            "queues": queues,
+            "tasks": tasks,
+            "concurrency": concurrency,
+            "id": id,
+            "poll": poll,
+            "job_delay": job_delay,
+            "retry": retry,
+            "lease": lease,
+            "renew": renew,
+            "reap": reap,
+            "look_ahead": look_ahead,
+            "beat": beat,
+            "prune_interval": prune_interval,
+            "health_port": health_port,
+            "health_host": health_host,
+            "isolation": isolation,
+            "isolated": isolated,
+            "run_atexit": run_atexit,
+            "term_timeout": term_timeout,
+            "pre_shutdown_timeout": pre_shutdown_timeout,
+            "term_child": term_child,
+            "graceful_term": graceful_term,
+            "fail_interrupted": fail_interrupted,
+            "max_jobs": max_jobs,
+            "max_age": max_age,
+            "max_memory": max_memory,
+        }
+        layers = tuple(checked_middleware(layer) for layer in several(middleware, "worker: middleware"))
+        return Worker(self, made(WorkerOptions, "worker", options), layers)
 
     async def aclose(self) -> None:
         """Let go of the connections of this event loop, and of those that blocking code has used; later calls open others.
@@ -581,6 +675,7 @@ class App(JobHooks, WorkerHooks):
     purge = blocking(apurge)
     retire = blocking(aretire)
     lease = blocking(alease)
+    reset = blocking(areset)
     close = blocking(aclose)
 
     def __enter__(self) -> Self:
@@ -606,6 +701,11 @@ class App(JobHooks, WorkerHooks):
         """Make a store object of one's own, for the running event loop, and to be closed by whoever asked for it."""
         return observed(self.make_store(), self.audience)
 
+    def import_included(self) -> None:
+        """Import the modules that were named with `include`, unless they have been."""
+        for module in self.included:  # which may grow meanwhile
+            importlib.import_module(module)
+
     def check_flows(self) -> None:
         """Raise `InvalidOption` if the steps of a flow do not fit together."""
         for flow in self._flows.values():
@@ -618,10 +718,17 @@ class App(JobHooks, WorkerHooks):
             if (other := self._tasks.get(name)) is None:
                 continue
             if name == task.name == other.name:
-                raise InvalidOption(f"there is a task named {name!r} already: give one of them another name=")
+                raise InvalidOption(_taken(other, task))
             raise InvalidOption(
                 f"tasks {other.name!r} and {task.name!r} would both run jobs of {name!r}: take it out of the aliases= of one of them"
             )
+        if task.options.inbox == "raw":
+            if (other_job := self.raw_inboxes.get(task.options.queue)) is not None:
+                raise InvalidOption(
+                    f"tasks {other_job.task!r} and {task.name!r} would both be called for what lies in the inbox of queue "
+                    f"{task.options.queue!r}: give one of them another queue="
+                )
+            self.raw_inboxes[task.options.queue] = task.template
         self._tasks |= dict.fromkeys(names, task)
 
     def caller_of(self, record: JobRecord | NewJob) -> Caller[..., Any]:
@@ -657,6 +764,48 @@ class App(JobHooks, WorkerHooks):
         job: Job[Any] = Job(self, record.id, record.task, record.queue, self.caller_of(record).results)
         job.note(record)
         return job
+
+
+def _check_store(store: object) -> None:
+    if store is None or isinstance(store, str) or callable(store):
+        return
+    instead = f'write "sqlite:///{store}"' if isinstance(store, os.PathLike) else "write lambda: … around a store"
+    raise named(refused("store", "a URL, or a function that makes a store", store, instead), "App")
+
+
+def _check_log(log: object) -> None:
+    if log is None or log is False or isinstance(log, logging.Logger | logging.LoggerAdapter):
+        return
+    instead = f"write logging.getLogger({log!r:.80})" if isinstance(log, str) else ""
+    raise named(refused("log", "a logging.Logger, False or None", log, instead), "App")
+
+
+def _calls_of(targets: Sequence[Job[Any] | FlowRun | Call[Any] | str], search: Search) -> list[Call[Any]]:
+    """The bound calls among what is to be cancelled; `InvalidOption` if it is named as well as searched for."""
+    calls = [target for target in targets if isinstance(target, Call)]
+    if targets and search != Search() and (search != Search(queue=search.queue) or len(calls) < len(targets)):
+        raise InvalidOption(
+            "say which jobs to cancel either by themselves or by queue, task, tag and state; "
+            "only a bound call takes one of these as well, the queue"
+        )
+    return calls
+
+
+def _taken(other: Task[..., Any], task: Task[..., Any]) -> str:
+    """What to say of two tasks that have the same name."""
+    place = _place(other)
+    if place == _place(task) and other.function.__module__ != task.function.__module__:
+        return (
+            f"there is a task named {task.name!r} already, defined in the same place, {place}: its module was imported "
+            f"twice, as {other.function.__module__} and as {task.function.__module__}; import it under one name only"
+        )
+    return f"there is a task named {task.name!r} already, defined in {place}: give one of them another name="
+
+
+def _place(task: Task[..., Any]) -> str:
+    """Where the function of a task is defined."""
+    code = getattr(inspect.unwrap(task.function), "__code__", None)
+    return f"module {task.function.__module__}" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
 
 def _id(target: Job[Any] | FlowRun | str) -> str:

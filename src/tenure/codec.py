@@ -8,10 +8,13 @@ The payload of a job is one JSON object, which programs in other languages may w
 arguments is `{}`. Other members are refused. A result is any JSON value. The payload of a raw task is its bytes.
 
 One rule decides what may be stored: **a value is accepted if reading back what was written, by the annotation of its
-parameter (or of the function's return), gives an equal value.** So a datetime, a set, a dataclass or a dict with integer
+parameter, gives an equal value.** So a datetime, a set, a dataclass or a dict with integer
 keys needs its annotation; NaN and the infinities, which JSON lacks, are refused; a tuple may come back as a list.
 Beyond that, integers have at most 64 bits and containers nest at most 64 deep, so that every store and every reader of
 the payload agrees. All of this is checked before any I/O, by the producer.
+
+A result may be said in other terms: it fits if what was written can be read by the annotation of the function's return
+without losing anything, and comes back as that. A mapping becomes the dataclass that it describes, for example.
 """
 
 from __future__ import annotations
@@ -24,7 +27,19 @@ from typing import Any, Protocol
 
 import msgspec
 
-from tenure.errors import PayloadError, PayloadTooLarge
+from tenure.annotations import (
+    ANYTHING,
+    Anything,
+    Decode,
+    decode_other,
+    decoder_of,
+    encode_other,
+    followed,
+    lost,
+    reason,
+)
+from tenure.checks import named
+from tenure.errors import InvalidOption, InvalidResult, PayloadError, PayloadTooLarge
 
 __all__ = [
     "ANYTHING",
@@ -48,7 +63,6 @@ MAX_DEPTH = 64
 MAX_INTEGER = 2**63 - 1
 MIN_INTEGER = -(2**63)
 
-Decode = Callable[[bytes | str | msgspec.Raw], Any]
 Bound = tuple[tuple[Any, ...], dict[str, Any]]
 
 
@@ -86,7 +100,7 @@ class JsonArguments:
         self._named = frozenset(p.name for p in parameters if p.kind in {p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY})
         self._more = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "")
         self._others = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), "")
-        self._decoders = {p.name: decoder_of(hints.get(p.name, Any)) for p in parameters}
+        self._decoders = {p.name: _decoder_of(f"parameter {p.name!r}", hints.get(p.name, Any)) for p in parameters}
         self._shapes = [self._shape(count) for count in range(len(self._positional) + 1)]
         self._may_be_empty = self._misfit((), {}) is None
         self._plain = self._plain_decoder(hints)
@@ -101,15 +115,18 @@ class JsonArguments:
             call["args"] = args
         if kwargs:
             call["kwargs"] = kwargs
+        refusal = None
         try:
             # The payload and its list or object of arguments are no part of the user's nesting.
             data = _write(call, MAX_DEPTH + 2)
             exact = _same(self.decode(data), (args, kwargs))
-        except PayloadError:
-            self._check_each(args, kwargs)
-            raise
+        except PayloadError as error:
+            exact, refusal = False, error
+        # Outside of the handler, so that the refusal of an argument is one exception with its cause.
         if not exact:
             self._check_each(args, kwargs)
+            if refusal is not None:
+                raise refusal
         return data
 
     def decode(self, payload: bytes) -> Bound:
@@ -128,19 +145,20 @@ class JsonArguments:
     def key(self, payload: bytes) -> str:
         args, kwargs = self.decode(payload)
         bound = self._signature.bind(*args, **kwargs)
-        return digest(msgspec.json.encode(bound.arguments, enc_hook=_encode_other, order="deterministic"))
+        return digest(msgspec.json.encode(bound.arguments, enc_hook=encode_other, order="deterministic"))
 
     def _plain_decoder(self, hints: Mapping[str, Any]) -> Callable[[bytes], tuple[Any, ...]] | None:
         """A decoder for calls with positional arguments only, which are most: 0.4 µs, where one by one takes 4."""
         if not self._positional or self._misfit(self._positional, {}) is not None:
             return None
-        given = [(f"p{n}", _type(hints.get(p.name, Any)), p.default is p.empty) for n, p in enumerate(self._positional)]
-        fields = [(name, kind) if required else (name, kind, msgspec.UNSET) for name, kind, required in given]
         try:
+            kinds = [followed(hints.get(p.name, Any)) for p in self._positional]
+            given = [(f"p{n}", kinds[n], p.default is p.empty) for n, p in enumerate(self._positional)]
+            fields = [(name, kind) if required else (name, kind, msgspec.UNSET) for name, kind, required in given]
             args = msgspec.defstruct("Args", fields, array_like=True, forbid_unknown_fields=True)
             call = msgspec.defstruct("Call", [("args", args)], forbid_unknown_fields=True)
-            decode: Callable[[bytes], Any] = msgspec.json.Decoder(call, dec_hook=_decode_other).decode
-        except TypeError:
+            decode: Callable[[bytes], Any] = msgspec.json.Decoder(call, dec_hook=decode_other).decode
+        except Exception:  # noqa: BLE001 - as in `decoder_of`
             return None  # an annotation that msgspec cannot follow
         values = msgspec.structs.astuple
 
@@ -264,43 +282,83 @@ class RawArguments:
 class ResultCodec:
     """Results of a function with this return annotation.
 
-    A function is free to return what its annotation does not say: then the result comes back as plain JSON.
+    A result fits if what was written as JSON can be read by the annotation, and nothing is lost: it comes back as what was read.
     """
 
     def __init__(self, annotation: Any, limit: int) -> None:
-        self._decoder = decoder_of(annotation)
+        self._annotation = annotation
+        self._decoder = _decoder_of("the result", annotation)
         self._limit = limit
+        self._may_be_none = self._reads_none()
 
     def encode(self, value: Any) -> str:
-        """Write a result; `PayloadError` if it would not come back equal, `PayloadTooLarge` over the limit."""
-        if value is None:
+        """Write a result; `InvalidResult` if it does not fit the annotation, or has no JSON form; `PayloadTooLarge` over the limit."""
+        if value is None and self._may_be_none:
             return "null"
-        data = written(value, self._lenient, "the result")
+        try:
+            data = _write(value, MAX_DEPTH)
+            made = self._decoder(data)
+        except Exception as error:  # noqa: BLE001 - as in `decode`
+            raise self._misfit(value, error) from error.__cause__ or error
+        if not _same(made, value):
+            self._check_fit(value, made)
         if len(data) > self._limit:
             raise PayloadTooLarge(len(data), self._limit)
         return data.decode()
 
-    def decode(self, text: str) -> Any:
-        """Read a result, by annotation where it fits that."""
-        return self._lenient(text.encode())
-
-    def _lenient(self, data: bytes | str | msgspec.Raw) -> Any:
+    def encode_freely(self, value: Any) -> str:
+        """Write a result that the annotation need not describe, such as that of `Done`: by annotation or as plain JSON."""
         try:
-            return self._decoder(data)
+            return self.encode(value)
+        except InvalidResult:
+            data = written(value, ANYTHING, "the result")
+            if len(data) > self._limit:
+                raise PayloadTooLarge(len(data), self._limit) from None
+            return data.decode()
+
+    def decode(self, text: str) -> Any:
+        """Read a result, by annotation where it fits that: other code may have written it."""
+        try:
+            return self._decoder(text)
         except Exception:  # noqa: BLE001 - whatever a class of the user raises about a value that is none of its own
-            return ANYTHING(data)
+            return ANYTHING(text)
+
+    def _reads_none(self) -> bool:
+        try:
+            return self._decoder(b"null") is None
+        except Exception:  # noqa: BLE001 - as above
+            return False
+
+    def _check_fit(self, value: Any, made: Any) -> None:
+        """Raise `InvalidResult` unless the value is one in other terms: a mapping for an object, a text for a date, a list for a set."""
+        plain = self._decoder is ANYTHING or isinstance(self._decoder, Anything)
+        if not plain and isinstance(value, Mapping | list | tuple | str) and (where := lost(made, value)) is None:
+            return
+        if not plain and isinstance(value, Mapping | list | tuple):
+            raise InvalidResult(f"the result does not fit {self._shown()}: what it has at `{where}` would be lost")
+        raise InvalidResult(_changed("the result", value, made, self._decoder))
+
+    def _misfit(self, value: Any, error: Exception) -> InvalidResult:
+        if isinstance(error, PayloadError):
+            return InvalidResult(f"the result: {error}")
+        if self._annotation in (None, type(None)):
+            kind = type(value).__name__
+            return InvalidResult(
+                f"the function is annotated `-> None` and returned a value of type {kind}: return nothing, or annotate what it returns"
+            )
+        return InvalidResult(
+            f"the result does not fit {self._shown()}: {reason(error)}: return what it says, or correct the annotation"
+        )
+
+    def _shown(self) -> str:
+        return f"the annotation `-> {inspect.formatannotation(self._annotation)}`"[:200]
 
 
-def decoder_of(annotation: Any) -> Decode:
-    """A decoder for one annotation; one that msgspec cannot follow means Any."""
+def _decoder_of(what: str, annotation: Any) -> Decode:
     try:
-        return msgspec.json.Decoder(_type(annotation), dec_hook=_decode_other).decode
-    except TypeError:
-        return ANYTHING
-
-
-def _type(annotation: Any) -> Any:
-    return Any if annotation is object else annotation
+        return decoder_of(annotation)
+    except InvalidOption as error:
+        raise named(error, what) from None
 
 
 def written(value: Any, decode: Decode, what: str) -> bytes:
@@ -309,12 +367,23 @@ def written(value: Any, decode: Decode, what: str) -> bytes:
         data = _write(value, MAX_DEPTH)
     except PayloadError as error:
         raise PayloadError(f"{what}: {error}") from error.__cause__
-    if not _same(read(decode, data, what), value):
-        raise PayloadError(
-            f"{what}: this {type(value).__name__} would not come back as it is (NaN, an infinity, a set, keys that are "
-            "no strings, an object without its type): annotate it with its exact type, or use plain JSON values"
-        )
+    made = read(decode, data, what)
+    if not _same(made, value):
+        raise PayloadError(_changed(what, value, made, decode))
     return data
+
+
+def _changed(what: str, value: Any, made: Any, decode: Decode) -> str:
+    """The sentence about a value that would come back as another."""
+    kind, other = type(value).__name__, type(made).__name__
+    if isinstance(decode, Anything):
+        return f"{what}: this {kind} would come back as {other}, because its annotation cannot be followed: {decode.reason}"
+    if decode is not ANYTHING and kind != other:
+        return f"{what}: this {kind} would come back as {other}, which its annotation says, or says first: pass one of those"
+    return (
+        f"{what}: this {kind} would not come back as it is (NaN, an infinity, a set, keys that are "
+        "no strings, an object without its type): annotate it with its exact type, or use plain JSON values"
+    )
 
 
 def _write(value: Any, depth: int) -> bytes:
@@ -361,37 +430,14 @@ def _same(read: Any, written: Any) -> bool:
     return False
 
 
-def reason(error: Exception) -> str:
-    """Why it went wrong, on one line: classes of users may say it in many."""
-    if isinstance(error, RecursionError):
-        return "it is nested too deep, or holds itself"
-    if isinstance(error, UnicodeEncodeError):
-        return "a text holds half a character (a lone surrogate)"
-    return " ".join(str(error).replace("\0", "\\0").split())[:500] or type(error).__name__
-
-
-def _encode_other(value: Any) -> Any:
-    if hasattr(type(value), "model_dump"):  # pydantic, which need not be installed
-        return value.model_dump(mode="json")
-    raise NotImplementedError(f"objects of type {type(value).__qualname__} have no JSON form")
-
-
-def _decode_other(kind: type, value: Any) -> Any:
-    if hasattr(kind, "model_validate_json"):  # from text, so that strict models accept what JSON has no type for
-        return kind.model_validate_json(msgspec.json.encode(value))
-    raise NotImplementedError(f"{kind.__qualname__} cannot be made from JSON")
-
-
 def digest(data: bytes) -> str:
     """A short text that is the same for equal bytes."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 _LONG_NUMBER = re.compile(rb"\d{19}")
-_ENCODER = msgspec.json.Encoder(enc_hook=_encode_other)
+_ENCODER = msgspec.json.Encoder(enc_hook=encode_other)
 _PAYLOAD = msgspec.json.Decoder(Payload)
-ANYTHING: Decode = msgspec.json.Decoder().decode
-
 ANY_CALL = inspect.Signature(
     [
         inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL),

@@ -4,7 +4,8 @@
     ├── InvalidName            a queue, task, worker or tag name that no store accepts        (also ValueError)
     ├── InvalidOption          an option out of range, or two that exclude each other         (also ValueError)
     ├── PayloadError           arguments or a result that cannot be stored exactly            (also ValueError)
-    │   └── PayloadTooLarge
+    │   ├── PayloadTooLarge
+    │   └── InvalidResult      a result that does not fit the return annotation, or has no JSON form
     ├── EnqueueRefused         a `before_enqueue` hook has said no: nothing was stored
     ├── UseAsync               a blocking call on a thread whose event loop is running        (also RuntimeError)
     ├── JobError
@@ -26,7 +27,7 @@
     └── StoreError
         ├── InvalidUrl         a store URL that names no store                                (also ValueError)
         ├── MissingExtra       the store's driver is not installed
-        ├── StoreUnavailable   the store cannot be reached or did not answer in time          (also ConnectionError)
+        ├── StoreUnavailable   the store cannot be reached, or does not let us in            (also ConnectionError)
         ├── StoreFull          the store has no room for more jobs
         ├── OutcomeUnknown     the store may or may not have done what was asked
         └── LayoutTooNew       the store was written by a newer Tenure
@@ -47,6 +48,7 @@ __all__ = [
     "HasDependents",
     "InvalidName",
     "InvalidOption",
+    "InvalidResult",
     "InvalidUrl",
     "JobBroken",
     "JobCancelled",
@@ -80,11 +82,12 @@ class TenureError(Exception):
 class InvalidName(TenureError, ValueError):
     """A name that does not match `[A-Za-z0-9][A-Za-z0-9_.:-]{0,126}`."""
 
-    def __init__(self, kind: str, name: object) -> None:
+    def __init__(self, kind: str, name: object, whose: str = "") -> None:
         self.kind = kind
         self.name = name
+        prefix = f"{whose}: " if whose else ""
         super().__init__(
-            f"{name!r:.200} is no valid {kind} name: start with a letter or digit, "
+            f"{prefix}{name!r:.200} is no valid {kind} name: start with a letter or digit, "
             "then up to 126 letters, digits or any of _ . : -"
         )
 
@@ -106,6 +109,10 @@ class PayloadTooLarge(PayloadError):
         super().__init__(
             f"the payload has {size:,} bytes and the limit is {limit:,}: store the data elsewhere and pass a reference to it"
         )
+
+
+class InvalidResult(PayloadError):
+    """A result that does not fit the return annotation of its function, or has no JSON form; the job fails, and is not retried."""
 
 
 class EnqueueRefused(TenureError):
@@ -238,7 +245,11 @@ class UnknownTask(JobError):
         close = difflib.get_close_matches(task, known, n=1)
         super().__init__(
             f"no task named {task!r} is registered here"
-            + (f"; did you mean {close[0]!r}?" if close else "; import its module before starting")
+            + (
+                f"; did you mean {close[0]!r}?"
+                if close
+                else "; import its module before starting, or name it with app.include()"
+            )
         )
 
 
@@ -290,7 +301,9 @@ class MissingExtra(StoreError, ImportError):
 
 
 class StoreUnavailable(StoreError, ConnectionError):
-    """The store cannot be reached, or did not answer in time; surely nothing was done."""
+    """The store cannot be reached, did not answer in time, or refuses whatever is asked: rights, a password, tables that are
+    missing. Surely nothing was done.
+    """
 
 
 class StoreFull(StoreError):

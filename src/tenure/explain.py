@@ -99,6 +99,11 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         return [worker for worker in self._serving if not worker.missing]
 
     @property
+    def reaping(self) -> list[str]:
+        """Ids of those who take jobs of its queue from the dead: live workers, and those who hold jobs of it by hand."""
+        return [each.id for each in self.workers if not each.missing and serves(each.queues, self.job.queue)]
+
+    @property
     def missing(self) -> list[WorkerInfo]:
         """Workers that serve its queue and cannot be heard."""
         return [worker for worker in self._serving if worker.missing]
@@ -146,7 +151,9 @@ def _waiting(case: Case) -> Iterator[Reason]:
         yield Suspect(job.losses, job.max_losses)
     if due:
         more = case.ahead is None
-        yield InLine(AHEAD if case.ahead is None else case.ahead, job.priority, more, tuple(w.id for w in knowing))
+        ahead = AHEAD if case.ahead is None else case.ahead
+        passing = tuple(worker.id for worker in serving if worker not in knowing) if knowing else ()
+        yield InLine(ahead, job.priority, more, tuple(worker.id for worker in knowing), passing)
 
 
 def _blocked(case: Case) -> Reason:
@@ -160,7 +167,7 @@ def _running(case: Case) -> Reason:
     job = case.job
     holder, left = job.worker or "", job.lease_left or 0.0
     if left <= 0:
-        return Orphaned(job.queue, holder, -left, tuple(worker.id for worker in case.serving if worker.id != holder))
+        return Orphaned(job.queue, holder, -left, tuple(each for each in case.reaping if each != holder))
     registered = next((worker for worker in case.workers if worker.id == holder), None)
     if registered is None or registered.missing:
         return HolderMissing(holder, left, None if registered is None else registered.silent_for)

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, Never, ParamSpec, Self, TypeVar, overload
 
 import msgspec
 from msgspec.structs import replace
 
 from tenure.after import Bound, checked_after
 from tenure.attributes import decoded, sought, write
-from tenure.checks import Duration, job_options
+from tenure.backoff import Backoff
+from tenure.checks import Duration, integer, job_options, named
 from tenure.checks import name as checked_name
 from tenure.codec import Decode, decoder_of, digest
-from tenure.errors import InvalidOption, MissingAttribute
+from tenure.context import Context
+from tenure.errors import InvalidName, InvalidOption, MissingAttribute
 from tenure.job import NewJob, RunStep, Writes, new_id
-from tenure.options import UNSET, Unset
+from tenure.options import UNSET, Unset, unknown_option
+from tenure.outcome import NamedStep
 from tenure.routes import unreached
-from tenure.step import AsyncStep, Step, StepRegistrar
+from tenure.step import AsyncStep, Step, StepRegistrar, declared
 from tenure.stores.values import Enqueued, RunSearch
 from tenure.sync import blocking
+from tenure.task import Nobody
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -31,7 +35,10 @@ if TYPE_CHECKING:
     from tenure.task import Blocker
     from tenure.worker.worker import Worker
 
-__all__ = ["AsyncStep", "Flow", "FlowWorkers", "Start", "Starter", "Step"]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+__all__ = ["AsyncStep", "Flow", "FlowWorkers", "NamedFlow", "RemoteFlow", "Start", "Starter", "Step"]
 
 
 class Start(Bound):
@@ -60,7 +67,7 @@ class Start(Bound):
         """The handle of a run that this has led to."""
         from tenure.run import FlowRun
 
-        run = FlowRun(self.caller.app, new.id, self.caller.flow.name, self.caller.flow.first.step_name)
+        run = FlowRun(self.caller.app, new.id, self.caller.flow.name, self.caller.flow.first_name)
         if isinstance(new, Enqueued):
             run.enqueued(new)
         return run
@@ -69,11 +76,11 @@ class Start(Bound):
 class Starter:
     """Starts runs of one flow, with certain options for their first step; `using` gives another with others."""
 
-    flow: Flow
+    flow: NamedFlow
     app: App
 
     def __init__(
-        self, flow: Flow, fields: Mapping[str, Any], connection: object = None, after: tuple[Any, ...] = ()
+        self, flow: NamedFlow, fields: Mapping[str, Any], connection: object = None, after: tuple[Any, ...] = ()
     ) -> None:
         self.flow = flow
         self.app = flow.app
@@ -108,12 +115,7 @@ class Starter:
 
     def bind(self, /, **attributes: Any) -> Start:
         """Check and encode a start, to be enqueued together with others, or waited for by one."""
-        self.flow.check()
-        writes = self.flow.writes(attributes)
-        for needed in self.flow.first.needs:
-            if needed not in attributes:
-                raise MissingAttribute(self.flow.first.name, needed)
-        return Start(self, writes)
+        return Start(self, self.flow.opening(attributes))
 
     def using(
         self,
@@ -132,24 +134,30 @@ class Starter:
         after: Iterable[Blocker] | Unset = UNSET,
         if_blocker_fails: Literal["fail", "proceed", "wait"] | Unset = UNSET,
         connection: object = UNSET,
+        **unknown: Never,
     ) -> Starter:
         """The same flow with other options for the first step of the runs that are started through what this returns.
 
         They mean what they mean for a task, and the steps that follow inherit priority, tags and keep. `unique`: a key that
         only one run of the flow holds at a time, until the run is final or for `window`; True makes it from the attributes.
         """
-        given = {name: value for name, value in locals().items() if name != "self" and not isinstance(value, Unset)}
+        given = {name: value for name, value in locals().items() if not isinstance(value, Unset)}
+        del given["self"], given["unknown"]
+        if unknown:
+            raise unknown_option(f"flow {self.flow.name!r}", "using", unknown)
         connection = given.pop("connection", self.connection)
-        after = checked_after(given.pop("after")) if "after" in given else self.after
-        return Starter(self.flow, {**self._said, **job_options(given)}, connection, after)
+        try:
+            after = checked_after(given.pop("after")) if "after" in given else self.after
+            fields = {**self._said, **job_options(given, self._said)}
+        except (InvalidOption, InvalidName) as error:
+            raise named(error, f"flow {self.flow.name!r}") from None
+        return Starter(self.flow, fields, connection, after)
 
     # For those who enqueue.
 
     def new_job(self, writes: Writes | None) -> NewJob:
         """The first step of a run with these attributes."""
-        first, run_id = self.flow.first, new_id()
-        step = RunStep(run_id=run_id, flow=self.flow.name, reads=first.reads, needs=first.needs, writes=writes)
-        new = replace(first.template, id=run_id, step=step)
+        new = self.flow.first_job(new_id(), writes)
         if not self._said:
             return new
         new = replace(new, **self._said)
@@ -159,11 +167,8 @@ class Starter:
         return new
 
 
-class Flow(Starter):
-    """A chain of steps that share attributes. Declare them with `@flow.step(...)`, the first one first; begin a run with `start`.
-
-    One step finishes and the next exists, or neither. `lookup` names the attributes that runs are found by.
-    """
+class NamedFlow(Starter):
+    """A flow by its name: begins runs of it and finds them."""
 
     def __init__(self, app: App, name: str, lookup: Iterable[str] = ()) -> None:
         if isinstance(lookup, str):
@@ -174,7 +179,76 @@ class Flow(Starter):
         super().__init__(self, {})
         self.name = checked_name("flow", name)
         self.lookup = tuple(dict.fromkeys(lookup))
-        self.step = StepRegistrar(self, {})
+
+    async def afind(self, /, *, limit: int = 50, cursor: str | None = None, **attribute: Any) -> RunPage:
+        """The runs that have this value of this one attribute, a page at a time, the newest first.
+
+        It must be one of those in `lookup`, and the value a text, number or truth value; what is a list is found by each element.
+        """
+        if len(attribute) != 1:
+            raise InvalidOption(f"find takes one attribute, as in find(customer='c1'), got {len(attribute)}")
+        [(name, value)] = attribute.items()
+        if name not in self.lookup:
+            raise InvalidOption(f"runs of flow {self.name!r} are not found by {name!r:.80}: name it in lookup=[…]")
+        search = RunSearch(flow=self.name, lookup=(name, sought(value)), limit=limit, cursor=cursor)
+        return await self.app.runs_found(search)
+
+    find = blocking(afind)
+
+    # For those who start runs.
+
+    @property
+    def first_name(self) -> str:
+        """The name of the step that runs begin with."""
+        raise NotImplementedError
+
+    def opening(self, attributes: Mapping[str, Any]) -> Writes | None:
+        """What a run that begins with these attributes is given, once they are checked."""
+        raise NotImplementedError
+
+    def first_job(self, run_id: str, writes: Writes | None) -> NewJob:
+        """The first step of a run that begins with these attributes."""
+        raise NotImplementedError
+
+
+class RemoteFlow(NamedFlow):
+    """A flow whose code is elsewhere: its runs are started, found and followed here, and its steps run where the code is.
+
+    The worker that runs the first step checks the attributes. If one is missing that the step needs, or does not fit, the run ends as
+    broken, with the error that names it (`MissingAttribute`, `PayloadError`).
+    """
+
+    def __init__(self, app: App, name: str, first: str, queue: str, lookup: Iterable[str] = ()) -> None:
+        super().__init__(app, name, lookup)
+        self._first = checked_name("step", first)
+        self._task = checked_name("task", f"{self.name}.{first}")
+        self._queue = checked_name("queue", queue)
+
+    def __repr__(self) -> str:
+        return f"<RemoteFlow {self.name}>"
+
+    @property
+    def first_name(self) -> str:
+        return self._first
+
+    def opening(self, attributes: Mapping[str, Any]) -> Writes | None:
+        return write(attributes, {}, self.lookup, self.app.options.payload_limit)
+
+    def first_job(self, run_id: str, writes: Writes | None) -> NewJob:
+        # Whatever it reads, there is nothing else that a run can have given to its first step.
+        reads = () if writes is None else tuple(writes.attributes)
+        step = RunStep(run_id=run_id, flow=self.name, reads=reads, writes=writes)
+        return NewJob(id=run_id, task=self._task, queue=self._queue, step=step)
+
+
+class Flow(NamedFlow):
+    """A chain of steps that share attributes. Declare them with `@flow.step(...)`, the first one first; begin a run with `start`.
+
+    One step finishes and the next exists, or neither. `lookup` names the attributes that runs are found by.
+    """
+
+    def __init__(self, app: App, name: str, lookup: Iterable[str] = ()) -> None:
+        super().__init__(app, name, lookup)
         self._steps: dict[str, Step[..., Any]] = {}
         self._former: dict[str, str] = {}  # what steps are called now, by names that they had
         self._hints: dict[str, list[Any]] = {}
@@ -183,6 +257,49 @@ class Flow(Starter):
 
     def __repr__(self) -> str:
         return f"<Flow {self.name}: {', '.join(self._steps)}>"
+
+    @overload
+    def step(self, function: Callable[Concatenate[Nobody, P], Coroutine[Any, Any, R]], /) -> AsyncStep[..., R]: ...
+    @overload
+    def step(self, function: Callable[Concatenate[Nobody, P], R], /) -> Step[..., R]: ...
+    @overload
+    def step(self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncStep[P, R]: ...
+    @overload
+    def step(self, function: Callable[Concatenate[Context, P], R], /) -> Step[P, R]: ...
+    @overload
+    def step(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncStep[P, R]: ...
+    @overload
+    def step(self, function: Callable[P, R], /) -> Step[P, R]: ...
+    @overload
+    def step(
+        self,
+        /,
+        *,
+        then: str | NamedStep | None = None,
+        next: Iterable[str | NamedStep] | None = None,
+        name: str | None = None,
+        queue: str | None = None,
+        retry: Backoff | int | Unset | None = UNSET,
+        max_attempts: int | Unset | None = UNSET,
+        max_losses: int | None = 3,
+        lease: Duration | Unset = UNSET,
+        renew: Duration | Unset | None = UNSET,
+        timeout: Duration | None = None,
+        keep: Duration | None = None,
+        priority: int = 0,
+        isolation: Literal["process"] | Unset | None = UNSET,
+        memory_limit: int | None = None,
+        output: int = 0,
+        aliases: Iterable[str] = (),
+    ) -> StepRegistrar: ...
+    def step(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Make a step of a function: `@flow.step` or `@flow.step(...)`. The first one is where runs start.
+
+        `then`: the step, or its name, that follows unless this one says otherwise. `next`: the only steps that it may choose with
+        `Next`; a flow says when it is first used which of its steps nothing leads to, and counts on these. The name is the
+        function's own unless `name` gives another. The other options are those of a task, see `TaskOptions`.
+        """
+        return StepRegistrar(self, options) if function is None else declared(self, function, options)
 
     @property
     def steps(self) -> Mapping[str, Step[..., Any]]:
@@ -213,29 +330,32 @@ class Flow(Starter):
         Each queue has one, with as many slots as its steps are given here, in all; a step that is not named has 1.
         """
         self.check()
-        for name in slots:
+        for name, count in slots.items():
             self.step_named(name)
+            integer(1)(count, name)
         total: dict[str, int] = dict.fromkeys(self.queues, 0)
         for name, step in self._steps.items():
             total[step.queue] += slots.get(name, 1)
         return FlowWorkers([self.app.worker([queue], concurrency=many) for queue, many in total.items()])
 
-    async def afind(self, /, *, limit: int = 50, cursor: str | None = None, **attribute: Any) -> RunPage:
-        """The runs that have this value of this one attribute, a page at a time, the newest first.
-
-        It must be one of those in `lookup`, and the value a text, number or truth value; what is a list is found by each element.
-        """
-        if len(attribute) != 1:
-            raise InvalidOption(f"find takes one attribute, as in find(customer='c1'), got {len(attribute)}")
-        [(name, value)] = attribute.items()
-        if name not in self.lookup:
-            raise InvalidOption(f"runs of flow {self.name!r} are not found by {name!r:.80}: name it in lookup=[…]")
-        search = RunSearch(flow=self.name, lookup=(name, sought(value)), limit=limit, cursor=cursor)
-        return await self.app.runs_found(search)
-
-    find = blocking(afind)
-
     # For the other parts of Tenure.
+
+    @property
+    def first_name(self) -> str:
+        return self.first.step_name
+
+    def opening(self, attributes: Mapping[str, Any]) -> Writes | None:
+        self.check()
+        writes = self.writes(attributes)
+        for needed in self.first.needs:
+            if needed not in attributes:
+                raise MissingAttribute(self.first.name, needed)
+        return writes
+
+    def first_job(self, run_id: str, writes: Writes | None) -> NewJob:
+        first = self.first
+        step = RunStep(run_id=run_id, flow=self.name, reads=first.reads, needs=first.needs, writes=writes)
+        return replace(first.template, id=run_id, step=step)
 
     def declare(self, step: Step[..., Any]) -> None:
         """Add a step."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from tenure.checks import Duration, seconds
 from tenure.codec import ResultCodec
+from tenure.completing import finish_elsewhere, is_decision
 from tenure.errors import (
     BlockerNotFound,
     JobBroken,
@@ -105,6 +106,18 @@ class Handle:
         self._require(verdict, "scheduled")
         await self._go_on()
 
+    async def arelease(self) -> None:
+        """Take it from the worker that runs it and put it back at the front of its queue; `WrongState` if it is not running.
+
+        The attempt is given back, as if the job had not been leased. Its worker stops the attempt: a coroutine is cancelled, a
+        thread sees it in `ctx.signal`, a child process is terminated. The job is in line at once: another worker, or the same one, may lease
+        it before the former attempt has stopped.
+        """
+        [verdict] = await self._app.session.store.release([self._id])
+        self._require(verdict, "running")
+        self._changed(State.WAITING)
+        await self._go_on()
+
     async def adelete(self, *, cascade: bool = False) -> None:
         """Remove it, a run with all its steps; its holder is told. `HasDependents` if other jobs wait for it, unless `cascade` removes those too."""
         if not await self._app.session.store.delete([self._id], cascade=cascade):
@@ -113,6 +126,7 @@ class Handle:
     cancel = blocking(acancel)
     retry = blocking(aretry)
     trigger = blocking(atrigger)
+    release = blocking(arelease)
     delete = blocking(adelete)
 
     # For those who have heard from the store.
@@ -184,10 +198,10 @@ class Handle:
         """End a step with this value, as if its function had given it; None if it has ended by itself meanwhile."""
         from tenure.enqueueing import allowed, come_to_exist
 
-        step = self._app.tasks.get(record.task)
-        if step is None or not step.is_step:
-            raise UnknownTask(record.task, self._app.tasks)
-        finish = step.finish(record, value, ())
+        if is_decision(record):
+            why = "it was completed before, and a worker that has its code is to say what follows"
+            raise WrongState(self._id, record.state, "", why)
+        finish = await self._finish(record, value)
         if finish.children and self._app.hooks.enqueues:
             await awaiting(allowed(self._app, finish.children))
         verdict = await self._app.session.store.complete(record.id, finish)
@@ -202,6 +216,18 @@ class Handle:
                 return None
             case _:
                 raise await self._refusal(verdict, record, finish)
+
+    async def _finish(self, record: JobRecord, value: Any) -> Finish:
+        """The end of a step with this value: by its code, or to be decided by a worker that has it."""
+        step = self._app.tasks.get(record.task)
+        if step is not None:
+            if not step.is_step:
+                raise UnknownTask(record.task, self._app.tasks)
+            return step.finish(record, value, ())
+        run = await self._app.session.store.run(record.run_id or "")
+        if run is None:
+            raise self._not_found()
+        return finish_elsewhere(record, run.flow, value, self._app.caller_of(record).results)
 
     async def _refusal(self, verdict: Verdict, record: JobRecord, finish: Finish) -> JobError:
         """Why the jobs that come with this end cannot be stored."""
@@ -280,9 +306,9 @@ class Job(Handle, Generic[R_co]):
     async def acomplete(self, value: Any = None) -> None:
         """End it as succeeded with this result, in whatever state it is; its holder is told. `WrongState` if it is final.
 
-        A step of a flow hands over as if its function had given this value, which may be a `Next`. That takes the code of the flow:
-        `UnknownTask` if it is not here. `MissingAttribute`, `BlockerNotFound` or `UniqueConflict`, and nothing has changed, if
-        what is to follow cannot come to exist.
+        A step of a flow hands over as if its function had given this value, which may be a `Next`. `MissingAttribute`,
+        `BlockerNotFound` or `UniqueConflict`, and nothing has changed, if what is to follow cannot come to exist. If the code of the
+        flow is not here, a worker that has it decides what follows; see `FlowRun.complete`.
         """
         if self._duplicate and self._record is None:
             await self.arefresh()  # it may be a step for all that is known
@@ -291,7 +317,7 @@ class Job(Handle, Generic[R_co]):
                 await self.arefresh()
                 raise WrongState(self._id, self._state, "not final")
         else:
-            finish = Finish(State.SUCCEEDED, self._results.encode(value))
+            finish = Finish(State.SUCCEEDED, self._results.encode_freely(value))
             self._require(await self._app.session.store.complete(self._id, finish), "not final")
         self._changed(State.SUCCEEDED)
         await self._go_on()

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from tenure.checks import Duration
+from tenure.completing import is_decision
 from tenure.enqueueing import allowed, come_to_exist
 from tenure.errors import JobError, LeaseLost, UnknownTask
 from tenure.holder import Holder
@@ -37,13 +38,13 @@ class Held:
     an answer such as `Fail("why")` raised in the block decides itself and goes no further.
     """
 
-    def __init__(self, app: App, holder: Holder, lease: Lease) -> None:
+    def __init__(self, app: App, holder: Holder, lease: Lease, queues: tuple[str, ...]) -> None:
         self._app = app
         self._holder = holder
         self._lease = lease
         self._settings = app.settings(lease.job.task)
         self._settled = False
-        self._kept = holder.keep(lease, self._settings.renew)
+        self._kept = holder.keep(lease, self._settings.renew, queues)
 
     def __repr__(self) -> str:
         return f"<Held job {self.job.id} of {self.job.task}>"
@@ -128,8 +129,10 @@ class Held:
 
     def _succeeded(self, value: Any) -> Outcome:
         caller = self._app.caller_of(self.job)
+        if isinstance(caller, Step) and is_decision(self.job):
+            return caller.decided(self.job)  # what it was completed with elsewhere counts
         if isinstance(caller, Task):
-            return caller.succeeded(self.job, value)
+            return caller.succeeded(self.job, value, returned=False)
         if self.job.run_id is not None:
             raise UnknownTask(self.job.task, self._app.tasks)  # what follows it is in the code
         return Succeeded(caller.results.encode(value))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Iterable, Mapping
 from contextvars import Context
 from time import monotonic
 
 import msgspec
 
 from tenure.errors import OutcomeUnknown, StoreError
+from tenure.job import NewJob
 from tenure.lease import AbortReason, Lease, new_nonce
 from tenure.lifecycle import RELEASE
 from tenure.options import Unset
@@ -34,6 +36,9 @@ class Kept(msgspec.Struct, eq=False):
     interval: float | None
     """Seconds from one renewal to the next; None: never."""
 
+    queues: tuple[str, ...]
+    """Which it was leased from, and which are reaped while it is held."""
+
     renewed_at: float
     """When the store was asked, on a monotonic clock: it counts from later than that."""
 
@@ -45,15 +50,18 @@ class Kept(msgspec.Struct, eq=False):
 
 
 class Holder:
-    """Looks after the held jobs of one event loop: registered like a worker, beating and renewing while there are any."""
+    """Looks after the held jobs of one event loop: registered like a worker, beating, renewing and reaping while there are any."""
 
-    def __init__(self, store: Store, entry_limit: int) -> None:
+    def __init__(self, store: Store, entry_limit: int, raw_inboxes: Mapping[str, NewJob], missing_after: float) -> None:
         self._identity = Identity(None)
         self.id = self._identity.take()
         self._store = store
         self._entry_limit = entry_limit
+        self._missing_after = missing_after
+        self._raw_inboxes = raw_inboxes
         self._loop = asyncio.get_running_loop()
         self._kept: set[Kept] = set()
+        self._reaped_at: dict[str, float] = {}
         self._changed = asyncio.Event()
         self._registered = False
         self._task: asyncio.Task[None] | None = None
@@ -64,6 +72,8 @@ class Holder:
         """Lease up to `limit` jobs of these queues, waiting up to `wait` seconds for the first."""
         deadline = self._loop.time() + wait
         while True:
+            with contextlib.suppress(StoreError):  # if the store is gone, the lease says so
+                await self._reap(queues)
             answer = await self._ask(
                 LeaseRequest(
                     queues=queues, limit=limit, worker=self.id, ttl=ttl, nonce=new_nonce(), solo=not self._kept
@@ -88,16 +98,29 @@ class Holder:
     async def _take_in(self, queues: tuple[str, ...], answer: Leased) -> int:
         """Make jobs of what lies in the inboxes; how many."""
         try:
-            return await self._store.take_in(queues, entry_limit=self._entry_limit)
+            return await self._store.take_in(queues, entry_limit=self._entry_limit, raw=self._raw_inboxes)
         except StoreError:
             if not answer.leases:
                 raise
             return 0  # what is in hand is not given up for what is still to come
 
-    def keep(self, lease: Lease, renew: float | Unset | None) -> Kept:
+    async def _reap(self, queues: Iterable[str]) -> None:
+        """Take jobs from dead peers in these queues, as a worker does: in each of them once a second."""
+        now = monotonic()
+        self._reaped_at = {queue: at for queue, at in self._reaped_at.items() if now < at + LOOK}
+        due = [queue for queue in dict.fromkeys(queues) if queue not in self._reaped_at]
+        if due:
+            self._reaped_at |= dict.fromkeys(due, now)
+            if any(now > each.held_until for each in self._kept):
+                await (
+                    self._renew()
+                )  # its loop was held up for longer than a lease, and its own jobs are not to be taken
+            await self._store.reap(due)
+
+    def keep(self, lease: Lease, renew: float | Unset | None, queues: tuple[str, ...]) -> Kept:
         """Renew this lease until it is dropped or lost."""
         interval = lease.ttl / 3 if isinstance(renew, Unset) else renew
-        kept = Kept(lease, interval, monotonic())
+        kept = Kept(lease, interval, queues, monotonic())
         self._kept.add(kept)
         if self._task is None:
             self._task = self._loop.create_task(self._look_after_them(), context=Context())
@@ -136,7 +159,7 @@ class Holder:
                 await self._look()
             except StoreError as error:
                 if not self._store_is_gone:
-                    log.warning("the store is gone while jobs are held, their leases may be lost: %r", str(error))
+                    log.warning("the store is gone while jobs are held, their leases may be lost: %s", error)
                 self._store_is_gone = True
             except Exception:
                 log.exception("looking after jobs that are held failed, it is tried again")
@@ -156,6 +179,7 @@ class Holder:
                 await self._store.register(self._info())
                 self._registered = True
             await self._renew()
+            await self._reap(queue for each in tuple(self._kept) for queue in each.queues)
         elif self._registered:
             await self._store.leave(self.id)
             self._registered = False
@@ -173,12 +197,14 @@ class Holder:
                 self._kept.discard(each)
 
     def _pulse(self) -> Pulse:
-        return Pulse(held=len(self._kept), jobs=tuple(each.lease.job.id for each in tuple(self._kept)[:JOBS_SHOWN]))
+        kept = tuple(self._kept)
+        jobs = tuple(each.lease.job.id for each in kept[:JOBS_SHOWN])
+        return Pulse(held=len(kept), jobs=jobs, missing_after=self._missing_after)
 
     def _info(self) -> WorkerInfo:
         kept = tuple(self._kept)
         queues = tuple(sorted({each.lease.job.queue for each in kept}))
         return WorkerInfo(
             id=self.id, host=self._identity.host, pid=self._identity.pid, queues=queues, tasks=(),
-            concurrency=len(kept), held=len(kept),
+            concurrency=len(kept), held=len(kept), missing_after=self._missing_after,
         )  # fmt: skip

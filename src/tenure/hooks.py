@@ -206,7 +206,10 @@ class WorkerHooks:
         return hook
 
     def before_first_fork(self, hook: H, /) -> H:
-        """Call this once in the process whose memory the children of isolated tasks inherit, before there are any."""
+        """Call this once at the start of every worker, before its first job.
+
+        It runs in the process whose memory the children of isolated tasks inherit; if no task is isolated, in the worker's own.
+        """
         self.hooks.add("before_first_fork", hook)
         return hook
 

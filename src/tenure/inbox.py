@@ -20,11 +20,16 @@ An entry is one JSON object in UTF-8:
 
 They mean what they mean for `using(...)`, and are checked by the same rules. Any other field makes the entry unreadable, as
 does whatever a producer in Python would have been refused: a slip must not pass for a job that runs otherwise than meant.
+
+The inbox of a queue can be raw instead: `@app.task(raw=True, queue=…, inbox="raw")`. Then an entry is the bytes that the task is
+called with, and nothing else.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -35,10 +40,13 @@ from tenure.codec import MAX_DEPTH, check_limits, reason
 from tenure.errors import PayloadError, PayloadTooLarge, TenureError
 from tenure.job import ErrorInfo, NewJob, new_id
 
-__all__ = ["ENTRY_LIMIT", "UNREAD", "read"]
+__all__ = ["ENTRY_LIMIT", "NO_RAW", "UNREAD", "read"]
 
 ENTRY_LIMIT = 1 << 20
 """Bytes that an entry may have unless the caller says otherwise, as many as a payload may."""
+
+NO_RAW: Mapping[str, NewJob] = MappingProxyType({})
+"""No inbox is raw."""
 
 UNREAD = "(inbox)"
 """The task of a job made of an entry that cannot be read. No task has such a name: after an operator's retry the entry is read again."""
@@ -76,16 +84,26 @@ _entry = msgspec.json.Decoder(Entry).decode
 _arguments = msgspec.json.Decoder(Arguments).decode
 
 
-def read(queue: str, entry: bytes, limit: int = ENTRY_LIMIT) -> tuple[NewJob, ErrorInfo | None]:
+def read(
+    queue: str, entry: bytes, limit: int = ENTRY_LIMIT, raw: NewJob | None = None
+) -> tuple[NewJob, ErrorInfo | None]:
     """The job that an entry makes in this queue, and what is wrong if it cannot be read.
 
-    In that case the job has the entry's bytes for its payload and is to be broken, with this error, in the same step.
+    If the inbox is raw, `raw` is a job of the task that its entries are for: then an entry is the payload of another one like it,
+    and not read at all. What is wrong is None or an error: then the job has the entry's bytes for its payload and is to be broken,
+    with this error, in the same step.
     """
     try:
-        return _job(queue, entry, limit), None
+        return (_job(queue, entry, limit) if raw is None else _raw_job(queue, entry, limit, raw)), None
     except TenureError as error:
         broken = NewJob(id=new_id(), task=UNREAD, queue=queue, payload=entry, raw=True)
         return broken, ErrorInfo(type(error).__name__, str(error))
+
+
+def _raw_job(queue: str, data: bytes, limit: int, like: NewJob) -> NewJob:
+    if len(data) > limit:
+        raise PayloadTooLarge(len(data), limit)
+    return msgspec.structs.replace(like, id=new_id(), queue=queue, payload=data)
 
 
 def _job(queue: str, data: bytes, limit: int) -> NewJob:

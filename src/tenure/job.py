@@ -30,7 +30,7 @@ __all__ = [
 
 
 class State(StrEnum):
-    """Where a job is in its life. *Scheduled* and *retrying* are labels of `waiting`, not states."""
+    """Where a job is in its life. *Scheduled* and *retrying* are labels of `waiting`, *parked* is one of `blocked`: not states."""
 
     BLOCKED = "blocked"
     WAITING = "waiting"
@@ -123,6 +123,11 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     done: float
     total: float | None = None
     note: str | None = None
+
+    @property
+    def percent(self) -> float | None:
+        """How far it is in per cent of `total`; None without one."""
+        return 100 * self.done / self.total if self.total else None
 
 
 class Writes(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -305,8 +310,15 @@ class JobRecord(msgspec.Struct, frozen=True, gc=False):
         return self.losses >= 2
 
     @property
+    def parked(self) -> bool:
+        """Whether it waits to be completed from outside, such as by an approval, and for no other job."""
+        return self.state is State.BLOCKED and None not in self.results
+
+    @property
     def label(self) -> str:
-        """The state, as people want to read it: a waiting job may be scheduled or retrying."""
+        """The state, as people want to read it: a waiting job may be scheduled or retrying, a blocked one parked."""
+        if self.parked:
+            return "parked"
         if self.state is State.WAITING:
             if self.run_at is not None:
                 return "scheduled" if self.attempt == 0 else "retrying"

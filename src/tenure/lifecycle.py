@@ -7,8 +7,10 @@ from typing import assert_never
 import msgspec
 
 from tenure.backoff import Backoff
+from tenure.errors import InvalidResult
 from tenure.job import ErrorInfo, JobRecord, NewJob, State, Writes
 from tenure.outcome import (
+    Collided,
     Fail,
     Interrupted,
     Outcome,
@@ -116,6 +118,12 @@ class Policy(msgspec.Struct, frozen=True):
 
 RELEASE = Requeue(counts=False, front=True)
 
+COLLISIONS = 100
+"""Leases of a job that may have been given back, for whatever reason, before a collision counts as any other exception does."""
+
+AFTER_COLLISION = Backoff(initial=0.05, maximum=1.0, jitter=1.0)
+"""How long a job waits that has met another; at random, or those that have met would meet again."""
+
 
 def next_step(job: JobRecord, outcome: Outcome, policy: Policy) -> Transition:
     """Say what becomes of a job once an attempt has ended."""
@@ -123,9 +131,17 @@ def next_step(job: JobRecord, outcome: Outcome, policy: Policy) -> Transition:
         case Succeeded(result, children, successor, writes):
             return Finish(State.SUCCEEDED, result, None, children, successor, writes)
         case Raised(exception, error):
+            # A wrong result is a mistake in the code: another attempt would do the work again, and give the same.
+            if isinstance(exception, InvalidResult):
+                return Finish(State.FAILED, error=error)
             if policy.retry is None or not policy.retry.covers(exception) or exhausted(job, policy):
                 return Finish(State.FAILED, error=error)
             return Requeue(policy.retry.jittered(job.attempt - job.losses), error=error)
+        case Collided(raised):
+            given_back = job.fence - job.attempt
+            if policy.fail_interrupted or given_back >= COLLISIONS:
+                return next_step(job, raised, policy)
+            return Requeue(AFTER_COLLISION.jittered(given_back + 1), counts=False, error=raised.error)
         case Retry():
             error = ErrorInfo("Retry", outcome.why)
             if exhausted(job, policy):

@@ -1,18 +1,49 @@
-"""Small frozen values that users set, each documented where it is declared and checked where it is built."""
+"""Small frozen values that users set, each documented where it is declared and checked where it is built.
+
+Every option has one check, in the table of its class. `made` builds the options of a task, a worker or an app: it refuses an
+unknown name, saying which one was meant, and says in each error whose option is wrong.
+"""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Any, ClassVar, Final, Literal, TypeVar
 
 from tenure.backoff import Backoff
-from tenure.checks import Duration, seconds
+from tenure.checks import (
+    JOB_OPTIONS,
+    Check,
+    Duration,
+    attempts,
+    duration,
+    flag,
+    integer,
+    named,
+    or_none,
+    refused,
+    seconds,
+    several,
+)
 from tenure.checks import name as checked_name
-from tenure.errors import InvalidOption
+from tenure.checks import priority as checked_priority
+from tenure.errors import InvalidName, InvalidOption
+from tenure.patterns import checked as checked_patterns
 
-__all__ = ["UNSET", "AppOptions", "Retention", "TaskOptions", "Unset", "WorkerOptions"]
+__all__ = [
+    "UNSET",
+    "AppOptions",
+    "Retention",
+    "TaskOptions",
+    "Unset",
+    "WorkerOptions",
+    "made",
+    "meant_for_job",
+    "retention",
+    "unknown_option",
+]
 
 
 class Unset:
@@ -26,6 +57,9 @@ class Unset:
 
 
 UNSET: Final = Unset()
+
+_ATTEMPTS: Final = 25
+"""Attempts that a job has if nothing says otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +78,90 @@ class Retention:
     def __post_init__(self) -> None:
         object.__setattr__(self, "succeeded", seconds(self.succeeded, "succeeded"))
         object.__setattr__(self, "failed", seconds(self.failed, "failed"))
-        if self.count < 0:
-            raise InvalidOption(f"count must not be negative, got {self.count}")
+        integer(0)(self.count, "count")
+
+
+# Checks of single options.
+
+
+def _retry(value: object, option: str) -> Backoff | int | None:
+    if value is None or isinstance(value, Backoff):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    instead = "write retry=Backoff()" if value is Backoff or value is True else ""
+    if isinstance(value, type) and issubclass(value, BaseException):
+        instead = f"write retry=Backoff(on={value.__name__})"
+    elif value is False:
+        instead = "write retry=None for no retries"
+    elif isinstance(value, float):
+        instead = f"write retry=Backoff(initial={value:g}) for a delay in seconds"
+    raise refused(option, "a Backoff, an integer (that many retries) or None", value, instead)
+
+
+def _isolation(value: object, option: str) -> Literal["process"] | None:
+    if value is not None and value != "process":
+        raise refused(option, '"process" or None', value)
+    return value
+
+
+def _inbox(value: object, option: str) -> Literal["raw"] | None:
+    if value is not None and value != "raw":
+        raise refused(option, '"raw" or None', value)
+    return value
+
+
+def _text(value: object, option: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise refused(option, "a text", value)
+    return value
+
+
+def _queue(value: object, _: str) -> str:
+    return checked_name("queue", value)
+
+
+def _aliases(value: object, option: str) -> tuple[str, ...]:
+    return tuple(checked_name("task", alias) for alias in several(value, option))
+
+
+def _queues(value: object, option: str) -> tuple[str, ...]:
+    queues = (value,) if isinstance(value, str) else several(value, option)
+    if not queues:
+        raise InvalidOption('queues must name at least one queue; "*" serves them all')
+    for queue in queues:
+        if not isinstance(queue, str):
+            raise refused(option, "names of queues and patterns", queue)
+        if "," in queue:
+            raise refused(option, "a list", queue, f"write {[each.strip() for each in queue.split(',')]}")
+    checked_patterns(queues)
+    return queues
+
+
+def _tasks(value: object, option: str) -> tuple[str, ...]:
+    names = tuple(task if isinstance(task, str) else getattr(task, "name", task) for task in several(value, option))
+    for task in names:
+        if not isinstance(task, str):
+            raise refused(option, "tasks and names of tasks", task)
+    return names
+
+
+def _retention(value: object, option: str) -> Retention:
+    if not isinstance(value, Retention):
+        wants_seconds = isinstance(value, (int, float)) and not isinstance(value, bool)
+        instead = f"write {option}=Retention(succeeded={value!r:.20})" if wants_seconds else ""
+        raise refused(option, "a Retention, or a mapping from queues to them", value, instead)
+    return value
+
+
+def retention(keep: object) -> tuple[Retention, Mapping[str, Retention]]:
+    """What `App(keep=…)` says: what holds for all queues, and what for single ones."""
+    if not isinstance(keep, Mapping):
+        return _retention(keep, "keep"), MappingProxyType({})
+    for queue, each in keep.items():
+        _retention(each, f"keep[{queue!r:.80}]")
+    queues = {checked_name("queue", queue): each for queue, each in keep.items() if queue != "*"}
+    return keep.get("*", Retention()), MappingProxyType(queues)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +171,8 @@ class TaskOptions:
     queue: str
     """Where its jobs wait."""
 
-    retry: Backoff | Unset | None = UNSET
-    """How an exception is retried; None: the first one fails the job."""
+    retry: Backoff | int | Unset | None = UNSET
+    """How an exception is retried; an integer: that many times, with the backoff of worker or app; None: the first one fails the job."""
 
     max_attempts: int | Unset | None = UNSET
     """Attempts before a job fails for errors, losses not counted; None: for ever."""
@@ -68,7 +184,8 @@ class TaskOptions:
     """Seconds that a silent worker keeps a job, at least 1. Longer means slower recovery, shorter means more renewals."""
 
     renew: Duration | Unset | None = UNSET
-    """Seconds between renewals, at most half the lease; None: never, so a job that outlives its lease goes to another worker."""
+    """Seconds between renewals, at most half the lease; None: never, so a job that outlives its lease goes to another worker,
+    and may settle until that has taken it."""
 
     timeout: Duration | None = None
     """Seconds that one attempt may take; None: no limit."""
@@ -82,6 +199,9 @@ class TaskOptions:
     raw: bool = False
     """The function takes one argument, the payload bytes exactly as enqueued."""
 
+    inbox: Literal["raw"] | None = None
+    """`"raw"`: what other programs put in the inbox of the task's queue are payloads of this raw task, and no JSON."""
+
     isolation: Literal["process"] | Unset | None = UNSET
     """`"process"`: each attempt in a child process of its own; None: in the worker's process, whatever the worker says."""
 
@@ -94,30 +214,37 @@ class TaskOptions:
     aliases: Iterable[str] = ()
     """Names that the task had before: jobs that are stored under them are run by it too."""
 
+    checks: ClassVar[Mapping[str, Check]] = {
+        "queue": _queue,
+        "retry": _retry,
+        "max_attempts": attempts,
+        "max_losses": or_none(integer(1), "never"),
+        "lease": duration(least=1.0),
+        "renew": or_none(duration(least=0.01), "never"),
+        "timeout": or_none(duration(least=0.001), "no limit"),
+        "keep": or_none(seconds, "as long as the queue keeps its jobs"),
+        "priority": checked_priority,
+        "raw": flag,
+        "inbox": _inbox,
+        "isolation": _isolation,
+        "memory_limit": or_none(integer(1 << 20, unit=" of bytes"), "no limit"),
+        "output": integer(0, unit=" of bytes"),
+        "aliases": _aliases,
+    }
+
     def __post_init__(self) -> None:
-        checked_name("queue", self.queue)
-        if isinstance(self.aliases, str):
-            raise InvalidOption(
-                f"aliases must be several, got the text {self.aliases!r:.80}: write [{self.aliases!r:.80}]"
-            )
-        object.__setattr__(self, "aliases", tuple(checked_name("task", alias) for alias in self.aliases))
-        _check_attempts(self.max_attempts)
-        if self.max_losses is not None and self.max_losses < 1:
-            raise InvalidOption(f"max_losses must be at least 1, or None for never, got {self.max_losses}")
-        _check_lease(self, self.lease, self.renew)
-        if self.timeout is not None:
-            object.__setattr__(self, "timeout", seconds(self.timeout, "timeout", least=0.001))
-        if self.keep is not None:
-            object.__setattr__(self, "keep", seconds(self.keep, "keep"))
-        _check_isolation(self.isolation)
+        _check(self)
+        if self.inbox == "raw" and not self.raw:
+            raise InvalidOption('inbox="raw" is for tasks that take bytes: say raw=True too')
+        _check_renew(self.lease, self.renew)
+        if isinstance(self.retry, int):
+            if not isinstance(self.max_attempts, Unset):
+                raise _given_twice(self.retry)
+            object.__setattr__(self, "max_attempts", self.retry + 1)
         if self.isolation != "process" and (self.memory_limit is not None or self.output):
             raise InvalidOption(
                 'memory_limit and output are of a child process: they need isolation="process" beside them'
             )
-        if self.memory_limit is not None and self.memory_limit < 1 << 20:
-            raise InvalidOption(f"memory_limit must be at least {1 << 20:,} bytes, got {self.memory_limit:,}")
-        if self.output < 0:
-            raise InvalidOption(f"output must not be negative, got {self.output}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +255,7 @@ class WorkerOptions:
     """Names and patterns in order of priority: `*`, globs and `!exclusions`; expanded again every second."""
 
     tasks: tuple[str, ...] | None = None
-    """Names of the only tasks to run; jobs of others are put back for somebody else. None: all that the app knows."""
+    """Names of the only tasks to run; jobs of others stay in line for other workers. None: all that the app knows."""
 
     concurrency: int = 1
     """Slots, over all lanes: jobs that run at the same time. 1 never runs two at once."""
@@ -142,7 +269,7 @@ class WorkerOptions:
     job_delay: Duration = 0.0
     """Seconds that a slot rests after each job."""
 
-    retry: Backoff | Unset | None = UNSET
+    retry: Backoff | int | Unset | None = UNSET
     lease: Duration | Unset = UNSET
     renew: Duration | Unset | None = UNSET
     reap: bool = True
@@ -196,38 +323,48 @@ class WorkerOptions:
     max_memory: int | None = None
     """Bytes of memory that its process may occupy before it does; None: no limit."""
 
+    checks: ClassVar[Mapping[str, Check]] = {
+        "queues": _queues,
+        "tasks": or_none(_tasks, "all of the app"),
+        "concurrency": integer(1),
+        "id": or_none(lambda value, _: checked_name("worker", value), "made from host, pid and chance"),
+        "poll": duration(least=0.01),
+        "job_delay": seconds,
+        "retry": _retry,
+        "lease": duration(least=1.0),
+        "renew": or_none(duration(least=0.01), "never"),
+        "reap": flag,
+        "look_ahead": flag,
+        "beat": duration(least=0.01),
+        "prune_interval": duration(least=0.01),
+        "health_port": or_none(integer(0, 65535), "none"),
+        "health_host": _text,
+        "isolation": _isolation,
+        "isolated": or_none(integer(1), "as many as there are slots"),
+        "run_atexit": flag,
+        "term_timeout": seconds,
+        "pre_shutdown_timeout": seconds,
+        "term_child": flag,
+        "graceful_term": flag,
+        "fail_interrupted": flag,
+        "max_jobs": or_none(integer(1), "no limit"),
+        "max_age": or_none(duration(least=0.1), "no limit"),
+        "max_memory": or_none(integer(1, unit=" of bytes"), "no limit"),
+    }
+
     def __post_init__(self) -> None:
-        if not self.queues:
-            raise InvalidOption('queues must name at least one queue; "*" serves them all')
-        if self.concurrency < 1:
-            raise InvalidOption(f"concurrency must be at least 1, got {self.concurrency}")
-        if self.id is not None:
-            checked_name("worker", self.id)
-        object.__setattr__(self, "poll", seconds(self.poll, "poll", least=0.01))
-        object.__setattr__(self, "job_delay", seconds(self.job_delay, "job_delay"))
-        object.__setattr__(self, "beat", seconds(self.beat, "beat", least=0.01))
-        object.__setattr__(self, "prune_interval", seconds(self.prune_interval, "prune_interval", least=0.01))
-        if self.health_port is not None and not 0 <= self.health_port <= 65535:
-            raise InvalidOption(f"health_port must be between 0 and 65535, or None for none, got {self.health_port}")
-        _check_isolation(self.isolation)
-        if self.isolated is not None and self.isolated < 1:
-            raise InvalidOption(f"isolated must be at least 1, got {self.isolated}")
-        object.__setattr__(self, "term_timeout", seconds(self.term_timeout, "term_timeout"))
-        object.__setattr__(self, "pre_shutdown_timeout", seconds(self.pre_shutdown_timeout, "pre_shutdown_timeout"))
-        if self.max_age is not None:
-            object.__setattr__(self, "max_age", seconds(self.max_age, "max_age", least=0.1))
-        for option, limit in (("max_jobs", self.max_jobs), ("max_memory", self.max_memory)):
-            if limit is not None and limit < 1:
-                raise InvalidOption(f"{option} must be at least 1, or None for no limit, got {limit}")
-        _check_lease(self, self.lease, self.renew)
+        _check(self)
+        _check_renew(self.lease, self.renew)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppOptions:
     """What holds wherever neither job, task nor worker says otherwise."""
 
-    retry: Backoff | None = Backoff()
-    max_attempts: int | None = 25
+    retry: Backoff | int | None = Backoff()
+    """An integer: that many retries, with the default backoff; it stands in the place of `max_attempts`."""
+
+    max_attempts: int | None = _ATTEMPTS
     lease: Duration = 30.0
     renew: Duration | Unset | None = UNSET
     """UNSET: a lease is renewed when less than two thirds of it are left."""
@@ -251,36 +388,123 @@ class AppOptions:
     complete_timeout: Duration = 5.0
     """Seconds that a block of `ctx.complete()` may take on SQLite, where nobody else can write meanwhile."""
 
+    missing_after: Duration = 10.0
+    """Seconds of silence after which everyone sees a worker of this app as missing, at least 1.5 times its `beat`. It takes nothing
+    from the worker: its jobs go to others when their leases expire."""
+
+    checks: ClassVar[Mapping[str, Check]] = {
+        "retry": _retry,
+        "max_attempts": attempts,
+        "lease": duration(least=1.0),
+        "renew": or_none(duration(least=0.01), "never"),
+        "keep": _retention,
+        "default_queue": or_none(_queue, "tasks must name theirs"),
+        "payload_limit": integer(1, unit=" of bytes"),
+        "unknown_for": seconds,
+        "wakeup": flag,
+        "complete_timeout": duration(least=0.001),
+        "missing_after": duration(least=1.5),
+    }
+
     def __post_init__(self) -> None:
-        _check_attempts(self.max_attempts)
-        _check_lease(self, self.lease, self.renew)
-        if self.default_queue is not None:
-            checked_name("queue", self.default_queue)
-        if self.payload_limit < 1:
-            raise InvalidOption(f"payload_limit must be positive, got {self.payload_limit}")
-        object.__setattr__(self, "unknown_for", seconds(self.unknown_for, "unknown_for"))
-        object.__setattr__(self, "complete_timeout", seconds(self.complete_timeout, "complete_timeout", least=0.001))
+        _check(self)
+        _check_renew(self.lease, self.renew)
+        if isinstance(self.retry, int):
+            if self.max_attempts != _ATTEMPTS:
+                raise _given_twice(self.retry)
+            object.__setattr__(self, "max_attempts", self.retry + 1)
+            object.__setattr__(self, "retry", Backoff())
 
 
-def _check_attempts(max_attempts: int | Unset | None) -> None:
-    if isinstance(max_attempts, int) and max_attempts < 1:
-        raise InvalidOption(f"max_attempts must be at least 1, or None for no limit, got {max_attempts}")
+Options = TaskOptions | WorkerOptions | AppOptions
+O = TypeVar("O", TaskOptions, WorkerOptions, AppOptions)  # noqa: E741
 
 
-def _check_isolation(isolation: str | Unset | None) -> None:
-    if isolation not in ("process", None) and not isinstance(isolation, Unset):
-        raise InvalidOption(f'isolation must be "process" or None, got {isolation!r:.80}')
+def made(kind: type[O], whose: str, given: Mapping[str, Any]) -> O:
+    """The options of a task, a worker or an app; an error says whose option is wrong."""
+    try:
+        return kind(**given)
+    except (InvalidOption, InvalidName) as error:
+        raise named(error, whose) from None
 
 
-def _check_lease(options: object, lease: Duration | Unset, renew: Duration | Unset | None) -> None:
-    if isinstance(lease, Unset):
-        if not isinstance(renew, Unset) and renew is not None:
-            object.__setattr__(options, "renew", seconds(renew, "renew", least=0.01))
-        return
-    length = seconds(lease, "lease", least=1.0)
-    object.__setattr__(options, "lease", length)
-    if not isinstance(renew, Unset) and renew is not None:
-        interval = seconds(renew, "renew", least=0.01)
-        if interval > length / 2:
-            raise InvalidOption(f"renew must be at most half the lease of {length:g} s, got {interval:g} s")
-        object.__setattr__(options, "renew", interval)
+def _check(options: Options) -> None:
+    """Apply the check of each option; `UNSET` is left where it is the default."""
+    for option, check in options.checks.items():
+        value = getattr(options, option)
+        if value is not UNSET or options.__dataclass_fields__[option].default is not UNSET:
+            object.__setattr__(options, option, check(value, option))
+
+
+def _check_renew(lease: Duration | Unset, renew: Duration | Unset | None) -> None:
+    if isinstance(lease, float) and isinstance(renew, float) and renew > lease / 2:
+        raise InvalidOption(f"renew must be at most half the lease of {lease:g} s, not {renew:g} s")
+
+
+def _given_twice(retries: int) -> InvalidOption:
+    return InvalidOption(f"retry={retries} means max_attempts={retries + 1}: give one of the two, not both")
+
+
+# Options that there are not.
+
+_TASK = (*TaskOptions.checks, "name")
+_PLACES: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "task": (_TASK, "@app.task({})"),
+    "step": ((*(option for option in _TASK if option != "raw"), "then", "next"), "@flow.step({})"),
+    "using": ((*JOB_OPTIONS, "after", "connection"), ".using({})"),
+    "worker": ((*WorkerOptions.checks, "middleware"), "app.worker({})"),
+    "App": ((*AppOptions.checks, "store", "listeners", "log"), "App({})"),
+}
+"""The options of each place, and how they are written there."""
+
+_ELSEWHERE: Mapping[str, str] = {
+    other: option
+    for option, others in {
+        "after": "depends_on dependencies wait_for",
+        "concurrency": "threads workers num_workers max_workers worker_concurrency prefetch",
+        "delay": "countdown defer_by delay_seconds wait schedule_in",
+        "expires": "ttl expire",
+        "keep": "result_ttl result_expires keep_result failure_ttl retention ignore_result",
+        "lease": "visibility_timeout lock_timeout heartbeat",
+        "max_attempts": "retries max_retries tries max_tries attempts",
+        "queue": "queue_name routing_key",
+        "retry": "backoff retry_backoff retry_delay default_retry_delay autoretry_for retry_for min_backoff max_backoff",
+        "run_at": "eta at scheduled_at schedule_at defer_until",
+        "store": "broker broker_url backend result_backend url redis_url database_url dsn",
+        "tasks": "only include",
+        "timeout": "time_limit soft_time_limit job_timeout execution_timeout max_time",
+        "unique": "job_id task_id unique_key idempotency_key dedupe key lock",
+    }.items()
+    for other in others.split()
+}
+"""What options are called in other libraries, and what they are called here."""
+
+
+def unknown_option(whose: str, place: str, given: Mapping[str, Any]) -> InvalidOption:
+    """The error about the first of these options, which none of this place is called; it says which one was meant."""
+    option, value = next(iter(given.items()))
+    known = _PLACES[place][0]
+    return InvalidOption(f"{whose}: there is no option {option!r:.80}: {_meant(option, value, place, known)}")
+
+
+def meant_for_job(option: str) -> str | None:
+    """The option of `using` that this is, here or in another library."""
+    meant = _ELSEWHERE.get(option, option)
+    return meant if meant in _PLACES["using"][0] else None
+
+
+def _meant(option: str, value: object, place: str, known: tuple[str, ...]) -> str:
+    if option in {"retries", "max_retries"} and isinstance(value, int) and not isinstance(value, bool):
+        if "max_attempts" in known:
+            also = f", or retry={value}" if "retry" in known else ""
+            return f"write max_attempts={value + 1}, for it counts the first one too{also}"
+        return f"write retry={value}" if "retry" in known else "it is one of tasks: write @app.task(retry=…)"
+    meant = _ELSEWHERE.get(option, option)
+    if meant in known:
+        return f"did you mean {meant!r}?"
+    if close := difflib.get_close_matches(option, known, n=1, cutoff=0.7):
+        return f"did you mean {close[0]!r}?"
+    for other, (options, how) in _PLACES.items():
+        if meant in options and other != place:
+            return f"write {how.format(f'{meant}=…')}"
+    return f"there are {', '.join(sorted(known))}"

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Never, Protocol
 
 import msgspec
 
 from tenure.after import checked_after
-from tenure.checks import Duration, instant, job_options, seconds
-from tenure.errors import InvalidOption
+from tenure.checks import Duration, instant, job_options, named, seconds
+from tenure.errors import InvalidName, InvalidOption
 from tenure.job import ErrorInfo, NewJob, Writes
-from tenure.options import UNSET, Unset
+from tenure.options import UNSET, Unset, unknown_option
 
 __all__ = [
     "Answer",
@@ -122,17 +122,25 @@ class Next(Answer):
         max_attempts: int | Unset | None = UNSET,
         after: Iterable[Any] | Unset = UNSET,
         if_blocker_fails: Literal["fail", "proceed", "wait"] | Unset = UNSET,
+        **unknown: Never,
     ) -> Next:
         """The same with other options for the next job, which mean what they mean for a task.
 
         `after`: jobs, runs, bound calls and bound starts, which come to exist in the same step, that it waits for. Their results
         are handed to it in this order, in its parameter `results`.
         """
-        given = {name: value for name, value in locals().items() if name != "self" and not isinstance(value, Unset)}
+        given = {name: value for name, value in locals().items() if not isinstance(value, Unset)}
+        del given["self"], given["unknown"]
+        whose = f"Next({self.step!r})"
+        if unknown:
+            raise unknown_option(whose, "using", unknown)
         other = Next(self.step)
         other.attributes = self.attributes
-        other.after = checked_after(given.pop("after")) if "after" in given else self.after
-        other.fields = {**self.fields, **job_options(given)}
+        try:
+            other.after = checked_after(given.pop("after")) if "after" in given else self.after
+            other.fields = {**self.fields, **job_options(given, self.fields)}
+        except (InvalidOption, InvalidName) as error:
+            raise named(error, whose) from None
         return other
 
 
@@ -172,6 +180,13 @@ class Raised:
 
 
 @dataclass(frozen=True, slots=True)
+class Collided:
+    """The database has undone the transaction in which the job was to end, because it met another one: no fault of the job's."""
+
+    raised: Raised
+
+
+@dataclass(frozen=True, slots=True)
 class Unknown:
     """The worker has no task of that name; `known_elsewhere` if a live worker has."""
 
@@ -197,4 +212,6 @@ class Interrupted:
     """The attempt had started, and its worker stops or leaves the queue."""
 
 
-Outcome = Succeeded | Raised | Retry | Fail | Reschedule | Wait | Unknown | Undecodable | Released | Interrupted
+Outcome = (
+    Succeeded | Raised | Collided | Retry | Fail | Reschedule | Wait | Unknown | Undecodable | Released | Interrupted
+)

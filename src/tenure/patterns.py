@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from tenure.checks import name
 from tenure.errors import InvalidName, InvalidOption
 
-__all__ = ["checked", "covers", "expand", "has_patterns", "joined", "serves", "without"]
+__all__ = ["checked", "covers", "expand", "has_patterns", "joined", "literal_prefix", "serves", "without"]
 
 _WILD = frozenset("*?[")
 
@@ -48,6 +49,11 @@ def expand(patterns: Sequence[str], existing: Iterable[str]) -> tuple[str, ...]:
         matches = [queue for queue in ordered if fnmatchcase(queue, pattern)] if _is_wild(pattern) else [pattern]
         found.update(dict.fromkeys(queue for queue in matches if serves(patterns, queue)))
     return tuple(found)
+
+
+def literal_prefix(pattern: str) -> str:
+    """What the names that this entry of a list matches begin with."""
+    return re.split(r"[*?[]", pattern, maxsplit=1)[0]
 
 
 def joined(patterns: Sequence[str], queue: str) -> tuple[str, ...]:

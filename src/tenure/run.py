@@ -70,7 +70,7 @@ class RunPage(list["FlowRun"]):
 class FlowRun(Handle):
     """One run of a flow: what was last known of it, without I/O, and what can be done to it.
 
-    It is in the state of its current step. `cancel` and `trigger` act on that one; `retry` goes on from the one that it ended with.
+    It is in the state of its current step. `cancel`, `trigger` and `release` act on that one; `retry` goes on from the one that it ended with.
     """
 
     __slots__ = ("_completed_queue", "_created_at", "_flow", "_step")
@@ -154,6 +154,10 @@ class FlowRun(Handle):
 
         Whoever runs the step is told. With `step` only if that is the current one. `WrongState` if it is not, or if the run has
         ended; otherwise as `Job.complete`.
+
+        A program without the code of the flow completes it likewise: the value is stored, and the next worker that has the code ends
+        the step with it, without calling the function. Until then the run stays in this step, `WrongState` if it is completed once more.
+        A value that means nothing to the step breaks the run. `Done(value)` needs no code, and ends the run at once.
         """
         wanted = getattr(step, "step_name", step)
         while True:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from tenure.enqueueing import allowed, enqueued
 from tenure.errors import InvalidOption, OutcomeUnknown, StoreUnavailable
+from tenure.handle import Handle
 from tenure.hooks import Steps, awaiting, waiting
 from tenure.pending import Pending, tell
 from tenure.stores.base import Store
@@ -30,7 +32,7 @@ def send(app: App, pending: Sequence[Pending]) -> None:
     if app.hooks.enqueues:
         waiting(_enqueued(app, pending, answers))
     if app.inlines:
-        run(_work_off(app, pending))
+        app.inlines[-1].work_off_here(_handles(pending))
 
 
 async def asend(app: App, pending: Sequence[Pending]) -> None:
@@ -42,7 +44,7 @@ async def asend(app: App, pending: Sequence[Pending]) -> None:
     if app.hooks.enqueues:
         await awaiting(_enqueued(app, pending, answers))
     if app.inlines:
-        await _work_off(app, pending)
+        await app.inlines[-1].work_off(_handles(pending))
 
 
 def bring(app: App, pending: Sequence[Pending], caller: Guest) -> None:
@@ -80,22 +82,23 @@ def _enqueued(app: App, pending: Sequence[Pending], answers: Sequence[Enqueued])
 
 
 def _send_here(app: App, pending: Sequence[Pending]) -> Sequence[Enqueued] | None:
-    """Store these jobs on this very thread, sparing two hops to others; None if the store cannot, or is away."""
+    """Store these jobs on this very thread, sparing two hops to others; None if the store cannot."""
     session = app.sessions.private
     if session is None or app.inlines:
         return None
+    jobs, started = [new for new, _ in pending], monotonic()
     try:
-        return session.store.enqueue_now([new for new, _ in pending])
-    except (StoreUnavailable, OutcomeUnknown):
-        return None  # the other way rides out a short outage; by their ids they are the same jobs
+        return session.store.enqueue_now(jobs)
+    except (StoreUnavailable, OutcomeUnknown) as error:
+        return run(session.enqueue_again(jobs, error, started))
 
 
 async def _send(app: App, pending: Sequence[Pending]) -> Sequence[Enqueued]:
     return await app.session.enqueue([new for new, _ in pending])
 
 
-async def _work_off(app: App, pending: Sequence[Pending]) -> None:
-    await app.inlines[-1].work_off([handle for _, handle in pending if handle is not None])
+def _handles(pending: Sequence[Pending]) -> list[Handle]:
+    return [handle for _, handle in pending if handle is not None]
 
 
 async def _opened(app: App) -> Store:

@@ -94,6 +94,6 @@ def _position(whole: inspect.Signature, name: str) -> int:
 def _without_answers(annotation: Any) -> Any:
     """The annotation of a result without the answers (`Retry`, …) that may be returned in its place."""
     if typing.get_origin(annotation) not in {types.UnionType, typing.Union}:
-        return annotation
+        return Any if isinstance(annotation, type) and issubclass(annotation, Answer) else annotation
     kept = [kind for kind in typing.get_args(annotation) if not (isinstance(kind, type) and issubclass(kind, Answer))]
     return typing.Union[tuple(kept)] if kept else Any  # noqa: UP007 - built, not written

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, NoReturn, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar, overload
 
+import msgspec
 from msgspec.structs import replace
 
 from tenure.after import blockers
-from tenure.backoff import Backoff
-from tenure.checks import Duration
 from tenure.checks import name as checked_name
+from tenure.checks import named, refused, several
 from tenure.codec import decoder_of, read
+from tenure.completing import decision_of
 from tenure.context import Context
 from tenure.errors import InvalidOption, MissingAttribute, PayloadError
 from tenure.job import JobRecord, NewJob, RunStep, new_id
-from tenure.options import UNSET, TaskOptions, Unset
-from tenure.outcome import Done, NamedStep, Next, Succeeded
-from tenure.task import AsyncTask, Call, Nobody, Task
+from tenure.options import TaskOptions, made
+from tenure.outcome import Done, Next, Succeeded
+from tenure.task import AsyncTask, Call, Nobody, Task, check_names, name_of_function
 
 if TYPE_CHECKING:
     from tenure.flow import Flow
@@ -52,8 +53,6 @@ class Step(Task[P, R_co]):
     ) -> None:
         """`own`: names of the options that were given, and so are not inherited from the step before."""
         name = checked_name("task", f"{flow.name}.{step_name}")
-        if options.raw:
-            raise InvalidOption(f"step {name!r} takes attributes by name, not the bytes that raw=True means")
         super().__init__(flow.app, name, function, options)
         self.flow = flow
         self.step_name = step_name
@@ -130,14 +129,16 @@ class Step(Task[P, R_co]):
             self._joins.fill_in((), kwargs, job.results)
         return (), kwargs
 
-    def succeeded(self, job: JobRecord, value: Any, children: tuple[NewJob, ...] = ()) -> Succeeded:
+    def succeeded(
+        self, job: JobRecord, value: Any, children: tuple[NewJob, ...] = (), *, returned: bool = True
+    ) -> Succeeded:
         """What it means that this step, of this job, has given this value; `TypeError` or `PayloadError` if it means nothing."""
         writes = None
         if value is not None:
             if isinstance(value, Next):
                 return self._chosen(job, value, children)
             if isinstance(value, Done):
-                return Succeeded(self.encode_result(value.value), children)
+                return Succeeded(self.encode_result(value.value, returned=False), children)
             if isinstance(value, Mapping):
                 writes = self.flow.writes(value)
             elif self.then is not None:
@@ -146,8 +147,19 @@ class Step(Task[P, R_co]):
                     "give a mapping of attributes, None, Next(step) or Done(value)"
                 )
         if self.then is None:
-            return Succeeded(self.encode_result(value), children, None, writes)
+            return Succeeded(self.encode_result(value, returned=returned), children, None, writes)
         return Succeeded("null", children, self.flow.step_named(self.then).following(job), writes)
+
+    def decided(self, job: JobRecord) -> Succeeded:
+        """What it means that this step was completed where its code is not; `TypeError` or `PayloadError` if it means nothing."""
+        following, value = decision_of(job)
+        if following is not None:
+            return self.succeeded(job, Next(following, **self.flow.converted(value)))
+        if isinstance(value, dict):
+            value = self.flow.converted(value)
+        elif value is not None:
+            value = self.results.decode(msgspec.json.encode(value).decode())
+        return self.succeeded(job, value)
 
     def _chosen(self, job: JobRecord, chosen: Next, children: tuple[NewJob, ...]) -> Succeeded:
         step = self.flow.step_named(chosen.step)
@@ -185,12 +197,7 @@ class AsyncStep(Step[P, R_co], AsyncTask[P, R_co]):
 
 
 class StepRegistrar:
-    """`@flow.step` and `@flow.step(...)`: makes a step of a function. The first one is where runs start.
-
-    `then`: the step, or its name, that follows unless this one says otherwise. `next`: the only steps that it may choose with `Next`; a
-    flow says when it is first used which of its steps nothing leads to, and counts on these. The name is the function's own unless
-    `name` gives another. The other options are those of a task, see `TaskOptions`.
-    """
+    """What `@flow.step(...)` gives: makes a step, with these options, of a function."""
 
     def __init__(self, flow: Flow, given: Mapping[str, Any]) -> None:
         self._flow = flow
@@ -208,55 +215,50 @@ class StepRegistrar:
     def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncStep[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> Step[P, R]: ...
-    @overload
-    def __call__(
-        self,
-        /,
-        *,
-        then: str | NamedStep | None = None,
-        next: Iterable[str | NamedStep] | None = None,
-        name: str | None = None,
-        queue: str | None = None,
-        retry: Backoff | Unset | None = UNSET,
-        max_attempts: int | Unset | None = UNSET,
-        max_losses: int | None = 3,
-        lease: Duration | Unset = UNSET,
-        renew: Duration | Unset | None = UNSET,
-        timeout: Duration | None = None,
-        keep: Duration | None = None,
-        priority: int = 0,
-        isolation: Literal["process"] | Unset | None = UNSET,
-        memory_limit: int | None = None,
-        output: int = 0,
-        aliases: Iterable[str] = (),
-    ) -> StepRegistrar: ...
-    def __call__(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-        if function is None:
-            return StepRegistrar(self._flow, {**self._given, **options})
-        given, flow = dict(self._given), self._flow
-        name = checked_name("step", given.pop("name", None) or getattr(function, "__name__", None))
-        then, leads_to = given.pop("then", None), given.pop("next", None)
-        queue = given.pop("queue", None) or flow.app.options.default_queue
-        if queue is None:
-            raise InvalidOption(
-                f"step {name!r} of flow {flow.name!r} names no queue, and this app has no default_queue"
-            )
-        kind = AsyncStep if inspect.iscoroutinefunction(function) else Step
-        step: Step[..., Any] = kind(
-            flow,
-            name,
-            function,
-            TaskOptions(queue=queue, **given),
-            own=given,
-            then=None if then is None else _named(then),
-            leads_to=None if leads_to is None else tuple(_named(each) for each in leads_to),
-        )
-        flow.declare(step)
-        return step
+    def __call__(self, function: Callable[..., Any], /) -> Any:
+        return declared(self._flow, function, self._given)
 
 
-def _named(step: str | NamedStep) -> str:
-    return step if isinstance(step, str) else step.step_name
+def declared(flow: Flow, function: Callable[..., Any], options: Mapping[str, Any]) -> Step[..., Any]:
+    """Make a step of a function and add it to its flow; `InvalidOption` or `InvalidName` if an option is wrong."""
+    given = dict(options)
+    name = name_of_function("step", function, given)
+    whose = f"step {name!r} of flow {flow.name!r}"
+    then, leads_to = given.pop("then", None), given.pop("next", None)
+    check_names(whose, "step", given)
+    if given.get("raw"):
+        raise InvalidOption(f"{whose} takes attributes by name, not the bytes that raw=True means")
+    own = frozenset(given)
+    if given.get("queue") is None:
+        given["queue"] = flow.app.options.default_queue
+    if given["queue"] is None:
+        raise InvalidOption(f"{whose} names no queue, and this app has no default_queue")
+    kind = AsyncStep if inspect.iscoroutinefunction(function) else Step
+    step: Step[..., Any] = kind(
+        flow,
+        name,
+        function,
+        made(TaskOptions, whose, given),
+        own=own,
+        then=None if then is None else _named(then, whose),
+        leads_to=None if leads_to is None else tuple(_named(each, whose) for each in _steps(leads_to, whose)),
+    )
+    flow.declare(step)
+    return step
+
+
+def _steps(value: object, whose: str) -> tuple[Any, ...]:
+    try:
+        return several(value, "next")
+    except InvalidOption as error:
+        raise named(error, whose) from None
+
+
+def _named(step: object, whose: str) -> str:
+    name = step if isinstance(step, str) else getattr(step, "step_name", None)
+    if not isinstance(name, str):
+        raise named(refused("then and next", "steps of the flow, or their names", step), whose)
+    return name
 
 
 def _a(value: object) -> str:

@@ -18,6 +18,7 @@ import os
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from tenure.errors import StoreError, TenureError, UseAsync
@@ -69,7 +70,11 @@ def refuse_on_loop(method: str, instead: str | None = None) -> None:
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on the private loop, with the context variables that are set here, and wait for it."""
-    loop = private_loop()
+    try:
+        loop = private_loop()
+    except BaseException:
+        coroutine.close()  # or Python warns that it was never awaited
+        raise
     # A bare lock: a concurrent.futures.Future would cost a condition and two more wake-ups for every enqueue.
     ended = threading.Lock()
     ended.acquire()
@@ -188,28 +193,53 @@ async def _closed(lifetime: AsyncGenerator[None, None]) -> None:
         await lifetime.aclose()
 
 
+class _Threads(ThreadPoolExecutor):
+    """Runs each call on a daemon thread of its own. Unlike a pool, it works after the main thread has ended.
+
+    Its base class must be imported before then, or Python refuses: that is why it stands at the top, though uvloop imports it too.
+    """
+
+    def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future: Future[T] = Future()
+
+        def call() -> None:
+            try:
+                future.set_result(function(*args, **kwargs))
+            except BaseException as error:  # noqa: BLE001 - raised where the future is awaited
+                future.set_exception(error)
+
+        threading.Thread(target=call, name="tenure-call", daemon=True).start()
+        return future
+
+
 class _LoopThread:
     """An event loop on a daemon thread."""
 
     def __init__(self) -> None:
-        started = threading.Event()
+        started: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, args=(started,), name="tenure", daemon=True)
         self._thread.start()
-        started.wait()
+        started.result()
 
     def stop(self) -> None:
         """End the loop, closing what belongs to it."""
         self.loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join(5)
 
-    def _run(self, started: threading.Event) -> None:
+    def _run(self, started: Future[None]) -> None:
+        try:
+            loop = (loop_factory() or asyncio.new_event_loop)()
+            loop.set_default_executor(_Threads())
+        except BaseException as error:  # noqa: BLE001 - the caller that waits for the start raises it
+            started.set_exception(error)
+            return
         # No asyncio.run: it would end the executor, which takes a new thread, which the exit of the process forbids.
-        (loop_factory() or asyncio.new_event_loop)().run_until_complete(self._serve(started))
+        loop.run_until_complete(self._serve(started))
 
-    async def _serve(self, started: threading.Event) -> None:
+    async def _serve(self, started: Future[None]) -> None:
         self.loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        started.set()
+        started.set_result(None)
         await self._stopping.wait()
         # As asyncio.run does: an async generator can only be closed once nobody is inside of it.
         left = asyncio.all_tasks() - {asyncio.current_task()}

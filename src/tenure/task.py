@@ -6,22 +6,32 @@ import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    overload,
+)
 
 from msgspec.structs import replace
 
 from tenure.after import Bound, checked_after
-from tenure.backoff import Backoff
-from tenure.checks import Duration, job_options, priority
+from tenure.checks import JOB_OPTIONS, Duration, job_options, named, refused
 from tenure.checks import name as checked_name
 from tenure.codec import Arguments, JoinArguments, JsonArguments, RawArguments, ResultCodec
 from tenure.context import Context, current
-from tenure.errors import InvalidOption
+from tenure.errors import InvalidName, InvalidOption, PayloadError
 from tenure.handle import Job
 from tenure.hooks import Hooks, JobHooks
 from tenure.job import JobRecord, NewJob, State, new_id
 from tenure.lifecycle import Finish
-from tenure.options import UNSET, TaskOptions, Unset
+from tenure.options import UNSET, TaskOptions, Unset, made, meant_for_job, unknown_option
 from tenure.outcome import Answer, Succeeded
 from tenure.signature import Signature
 from tenure.stores.values import Enqueued
@@ -120,11 +130,17 @@ class Caller(Generic[P, R_co]):
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
         """Check and encode a call, to be enqueued together with others, or cancelled."""
-        return Call(self, self._arguments.encode(args, kwargs))
+        try:
+            return Call(self, self._arguments.encode(args, kwargs))
+        except TypeError as misfit:
+            raise TypeError(f"task {self.name!r}: {misfit}{_option_meant(str(misfit), kwargs)}") from None
 
+    # With `after`, type checkers do not check the arguments: they cannot know which parameter is `results`, which is filled in.
+    @overload
     def using(
         self,
         *,
+        after: Iterable[Blocker],
         delay: Duration | Unset = UNSET,
         run_at: datetime | Unset = UNSET,
         expires: Duration | Unset | None = UNSET,
@@ -136,10 +152,29 @@ class Caller(Generic[P, R_co]):
         tags: Iterable[str] | Unset = UNSET,
         keep: Duration | Unset | None = UNSET,
         max_attempts: int | Unset | None = UNSET,
-        after: Iterable[Blocker] | Unset = UNSET,
         if_blocker_fails: Literal["fail", "proceed", "wait"] | Unset = UNSET,
         connection: object = UNSET,
-    ) -> Caller[P, R_co]:
+    ) -> Caller[..., R_co]: ...
+    @overload
+    def using(
+        self,
+        *,
+        after: Unset = UNSET,
+        delay: Duration | Unset = UNSET,
+        run_at: datetime | Unset = UNSET,
+        expires: Duration | Unset | None = UNSET,
+        priority: int | Unset = UNSET,
+        unique: str | bool | Unset | None = UNSET,
+        window: Duration | Unset | None = UNSET,
+        unique_raises: bool | Unset = UNSET,
+        queue: str | Unset = UNSET,
+        tags: Iterable[str] | Unset = UNSET,
+        keep: Duration | Unset | None = UNSET,
+        max_attempts: int | Unset | None = UNSET,
+        if_blocker_fails: Literal["fail", "proceed", "wait"] | Unset = UNSET,
+        connection: object = UNSET,
+    ) -> Caller[P, R_co]: ...
+    def using(self, **options: Any) -> Caller[..., R_co]:
         """The same task with other options for the jobs that are enqueued through what this returns.
 
         `delay` or `run_at`: not before then. `expires`: cancelled if not started within this time. `priority`: lower
@@ -153,10 +188,15 @@ class Caller(Generic[P, R_co]):
         order, in its parameter `results` if it has one. If one ends without success, it fails too, or by `if_blocker_fails` it
         may `proceed` (in the place of the result stands `{"$failure": …}`) or `wait` until the other succeeds after a retry.
         """
-        given = {name: value for name, value in locals().items() if name != "self" and not isinstance(value, Unset)}
+        given = {name: value for name, value in options.items() if not isinstance(value, Unset)}
         connection = given.pop("connection", self.connection)
-        after = checked_after(given.pop("after")) if "after" in given else self.after
-        fields = {**self._fields, **job_options(given)}
+        if unknown := given.keys() - JOB_OPTIONS.keys() - {"after"}:
+            raise unknown_option(f"task {self.name!r}", "using", {name: given[name] for name in sorted(unknown)})
+        try:
+            after = checked_after(given.pop("after")) if "after" in given else self.after
+            fields = {**self._fields, **job_options(given, self._fields)}
+        except (InvalidOption, InvalidName) as error:
+            raise named(error, f"task {self.name!r}") from None
         return Caller(self.app, self.name, self._arguments, self.results, fields, connection, after)
 
     # For those who enqueue, compare and read calls.
@@ -198,19 +238,15 @@ class Task(Caller[P, R_co], JobHooks):
         self.options = options
         self.hooks = Hooks(app.hooks)
         self.is_async = inspect.iscoroutinefunction(function)
-        self._signature = signature = Signature(function)
-        self._joins = signature.joins
         limit = app.options.payload_limit
-        arguments: Arguments
-        if options.raw:
-            if len(signature.taken.parameters) != 1:
-                raise InvalidOption(f"raw task {name!r} must take one argument, its payload")
-            arguments = RawArguments(signature.taken, limit)
-        elif signature.joins is not None and signature.joins.required:
-            arguments = JoinArguments(signature.taken, signature.hints, limit, "results")
-        else:
-            arguments = JsonArguments(signature.taken, signature.hints, limit)
-        super().__init__(app, name, arguments, ResultCodec(signature.result, limit), _fields_of(options))
+        try:
+            self._signature = Signature(function)
+            arguments = _arguments_of(self._signature, limit, raw=options.raw)
+            results = ResultCodec(self._signature.result, limit)
+        except InvalidOption as error:
+            raise named(error, f"task {name!r}") from None
+        self._joins = self._signature.joins
+        super().__init__(app, name, arguments, results, _fields_of(options))
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
@@ -234,6 +270,12 @@ class Task(Caller[P, R_co], JobHooks):
         A parameter `results` that was not passed gets the results of what the job waited for.
         Raises `PayloadError` if the payload is no call of this function.
         """
+        if ctx is not None and ctx.job.raw != self.options.raw:
+            if self.options.raw:
+                raise PayloadError(
+                    f"task {self.name!r} is raw and takes bytes, the job has JSON: enqueue bytes, or declare the inbox of its queue raw"
+                )
+            raise PayloadError(f"the job has raw bytes, task {self.name!r} takes JSON: enqueue its arguments instead")
         args, kwargs = self._arguments.decode(payload)
         if self._joins is not None and ctx is not None:
             self._joins.fill_in(args, kwargs, ctx.job.results)
@@ -241,19 +283,29 @@ class Task(Caller[P, R_co], JobHooks):
             return self._signature.with_context(args, kwargs, ctx), kwargs
         return args, kwargs
 
-    def encode_result(self, value: Any) -> str:
-        """The result as JSON text; `PayloadError` if it would not come back equal."""
-        return self.results.encode(value)
+    def encode_result(self, value: Any, *, returned: bool) -> str:
+        """The result as JSON text; `InvalidResult` if its function returned it and it does not fit the annotation."""
+        return self.results.encode(value) if returned else self.results.encode_freely(value)
 
-    def succeeded(self, job: JobRecord, value: Any, children: tuple[NewJob, ...] = ()) -> Succeeded:  # noqa: ARG002
-        """What it means that a job of this task has given this value; `PayloadError` if that cannot be stored."""
+    def succeeded(
+        self,
+        job: JobRecord,  # noqa: ARG002
+        value: Any,
+        children: tuple[NewJob, ...] = (),
+        *,
+        returned: bool = True,
+    ) -> Succeeded:
+        """What it means that a job of this task has given this value; `PayloadError` if that cannot be stored.
+
+        `returned`: its function has returned it, so it must fit the annotation.
+        """
         if isinstance(value, Answer):
             raise TypeError(f"task {self.name!r} gave {type(value).__name__}, which is an answer of steps of a flow")
-        return Succeeded(self.results.encode(value), children)
+        return Succeeded(self.encode_result(value, returned=returned), children)
 
     def finish(self, job: JobRecord, value: Any, children: tuple[NewJob, ...] = ()) -> Finish:
-        """The end of a job of this task with this value, returned by its function or given from outside; as `succeeded`."""
-        made = self.succeeded(job, value, children)
+        """The end of a job of this task with this value, which its function has set or which was given from outside."""
+        made = self.succeeded(job, value, children, returned=False)
         return Finish(State.SUCCEEDED, made.result, None, made.children, made.successor, made.writes)
 
     def check_answer(self, on_timeout: str | None) -> None:
@@ -277,12 +329,7 @@ class Nobody:
 
 
 class Registrar:
-    """`@app.task` and `@app.task(...)`: makes a task of a function.
-
-    The name is the function's own unless `name` gives another; two tasks of one app cannot have the same. A parameter
-    annotated `Context` is filled in by the worker; put it first, so that type checkers do not ask callers for it.
-    For the options see `TaskOptions`.
-    """
+    """What `@app.task(...)` gives: makes a task, with these options, of a function."""
 
     def __init__(self, app: App, given: Mapping[str, Any]) -> None:
         self._app = app
@@ -301,39 +348,60 @@ class Registrar:
     def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
-    @overload
-    def __call__(
-        self,
-        /,
-        *,
-        name: str | None = None,
-        queue: str | None = None,
-        retry: Backoff | Unset | None = UNSET,
-        max_attempts: int | Unset | None = UNSET,
-        max_losses: int | None = 3,
-        lease: Duration | Unset = UNSET,
-        renew: Duration | Unset | None = UNSET,
-        timeout: Duration | None = None,
-        keep: Duration | None = None,
-        priority: int = 0,
-        raw: bool = False,
-        isolation: Literal["process"] | Unset | None = UNSET,
-        memory_limit: int | None = None,
-        output: int = 0,
-        aliases: Iterable[str] = (),
-    ) -> Registrar: ...
-    def __call__(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-        if function is None:
-            return Registrar(self._app, {**self._given, **options})
-        given = dict(self._given)
-        name = checked_name("task", given.pop("name", None) or getattr(function, "__name__", None))
-        queue = given.pop("queue", None) or self._app.options.default_queue
-        if queue is None:
-            raise InvalidOption(f"task {name!r} names no queue, and this app has no default_queue")
-        kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
-        task: Task[..., Any] = kind(self._app, name, function, TaskOptions(queue=queue, **given))
-        self._app.register(task)
-        return task
+    def __call__(self, function: Callable[..., Any], /) -> Any:
+        return registered(self._app, function, self._given)
+
+
+def registered(app: App, function: Callable[..., Any], options: Mapping[str, Any]) -> Task[..., Any]:
+    """Make a task of a function and add it to its app; `InvalidOption` or `InvalidName` if an option is wrong."""
+    given = dict(options)
+    name = name_of_function("task", function, given)
+    whose = f"task {name!r}"
+    check_names(whose, "task", given)
+    if given.get("queue") is None:
+        given["queue"] = app.options.default_queue
+    if given["queue"] is None:
+        raise InvalidOption(f"{whose} names no queue, and this app has no default_queue")
+    kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
+    task: Task[..., Any] = kind(app, name, function, made(TaskOptions, whose, given))
+    app.register(task)
+    return task
+
+
+def name_of_function(kind: str, function: object, given: dict[str, Any]) -> str:
+    """The name that the option `name`, which is taken out, gives to a task or step, else that of its function."""
+    if not callable(function):
+        hint = (
+            f"write @….{kind}(name={function!r:.80})" if isinstance(function, str) else f"write @….{kind}(…) above one"
+        )
+        raise refused(f"what @….{kind} decorates", "a function", function, hint)
+    name = given.pop("name", None)
+    return checked_name(kind, getattr(function, "__name__", None) if name is None else name)
+
+
+def check_names(whose: str, place: str, given: Mapping[str, Any]) -> None:
+    """Raise `InvalidOption` about an option that tasks, or steps, do not have."""
+    unknown = {option: value for option, value in given.items() if option not in TaskOptions.checks}
+    if unknown:
+        raise unknown_option(whose, place, unknown)
+
+
+def _option_meant(misfit: str, kwargs: Mapping[str, Any]) -> str:
+    """What to write for an argument that the function does not take, and that is an option of the job."""
+    for name, value in kwargs.items():
+        if f"unexpected keyword argument {name!r}" in misfit and (option := meant_for_job(name)) is not None:
+            return f", which is an option of the job: write .using({option}={value!r:.40}).enqueue(…)"
+    return ""
+
+
+def _arguments_of(signature: Signature, limit: int, *, raw: bool) -> Arguments:
+    if raw:
+        if len(signature.taken.parameters) != 1:
+            raise InvalidOption("a raw task must take one argument, its payload")
+        return RawArguments(signature.taken, limit)
+    if signature.joins is not None and signature.joins.required:
+        return JoinArguments(signature.taken, signature.hints, limit, "results")
+    return JsonArguments(signature.taken, signature.hints, limit)
 
 
 def _fields_of(options: TaskOptions) -> dict[str, Any]:
@@ -342,7 +410,7 @@ def _fields_of(options: TaskOptions) -> dict[str, Any]:
     return {
         "queue": options.queue,
         "raw": options.raw,
-        "priority": priority(options.priority),
+        "priority": options.priority,
         "keep": options.keep,
         "lease": lease,
         "max_losses": options.max_losses or 0,

@@ -91,7 +91,7 @@ class Waiting:
             found = await self._store.wait(ids)
         except (StoreUnavailable, OutcomeUnknown) as error:
             if not self._store_is_gone:
-                log.warning("the store is gone while results are waited for, asking again every second: %r", error)
+                log.warning("the store is gone while results are waited for, asking again every second: %s", error)
                 self._store_is_gone = True
             return
         except Exception as error:  # noqa: BLE001 - handed to everybody who waits

@@ -32,7 +32,7 @@ async def app(postgres_url: str, sql: Any) -> AsyncIterator[App]:
     await app.aclose()
     if await sql.fetchval("SELECT to_regclass('jobs')"):
         await sql.execute(
-            "TRUNCATE jobs, live, ended, edges, uniques, waiters, tallies, idle; DROP TABLE IF EXISTS orders"
+            "TRUNCATE jobs, live, ended, edges, uniques, waiters, tallies, counters, idle; DROP TABLE IF EXISTS orders"
         )
 
 

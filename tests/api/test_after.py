@@ -303,12 +303,12 @@ async def test_a_task_without_arguments_bound_is_refused_with_a_hint(no_store: A
     with pytest.raises(InvalidOption, match=r"\.bind"):
         add.using(after=[add])  # type: ignore[list-item]
     with pytest.raises(InvalidOption, match=r"write after=\["):
-        add.using(after=add.bind(1))  # type: ignore[arg-type]
+        add.using(after=add.bind(1))  # type: ignore[call-overload]
 
 
 async def test_an_unknown_policy_is_refused(no_store: App) -> None:
     with pytest.raises(InvalidOption, match="fail, proceed, wait"):
-        make_add(no_store).using(if_blocker_fails="ignore")  # type: ignore[arg-type]
+        make_add(no_store).using(if_blocker_fails="ignore")  # type: ignore[call-overload]
 
 
 async def test_using_again_replaces_what_is_waited_for(app: App) -> None:

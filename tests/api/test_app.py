@@ -10,13 +10,13 @@ import pytest
 
 import tenure
 from tenure import App, Backoff, Retention
-from tenure.errors import InvalidName, InvalidOption, InvalidUrl
+from tenure.errors import InvalidName, InvalidOption, InvalidUrl, StoreError
 
 
 def test_the_public_names() -> None:
     assert set(tenure.__all__) == {
-        "AbortReason", "App", "Backoff", "Context", "Dequeueing", "Done", "Enqueueing", "Fail", "Flow", "FlowRun", "Job",
-        "Next", "Reschedule", "Retention", "Retry", "State", "Task", "Wait", "current", "errors", "events",
+        "AbortReason", "App", "Backoff", "Context", "Dequeueing", "Done", "Enqueueing", "Fail", "Flow", "FlowRun", "Job", "Next",
+        "RemoteFlow", "Reschedule", "Retention", "Retry", "State", "Task", "Wait", "add_type", "current", "errors", "events",
     }  # fmt: skip
     assert all(hasattr(tenure, name) for name in tenure.__all__)
 
@@ -61,6 +61,8 @@ def test_retention_is_one_for_all_or_one_for_each_queue() -> None:
         ({"max_attempts": 0}, InvalidOption),
         ({"payload_limit": 0}, InvalidOption),
         ({"default_queue": "a b"}, InvalidName),
+        ({"default_queue": ""}, InvalidName),
+        ({"keep": {"": Retention()}}, InvalidName),
         ({"keep": {"a b": Retention()}}, InvalidName),
     ],
 )
@@ -79,7 +81,7 @@ def test_a_url_that_names_no_store_is_told_in_one_sentence_without_its_password(
 
 
 def test_a_password_is_not_shown() -> None:
-    assert repr(App("postgresql://ann:secret@host/db")) == "<App postgresql://ann:•••@host/db>"
+    assert repr(App("postgresql://ann:secret@host/db")) == "<App postgresql://•••@host/db>"
 
 
 def test_worker_options_are_passed_on() -> None:
@@ -129,3 +131,30 @@ def test_a_relative_file_is_made_where_the_program_runs(tmp_path: Path, monkeypa
     app.close()
 
     assert (tmp_path / "here.db").exists()
+
+
+def test_a_store_in_memory_is_the_apps_own_unless_it_has_a_name() -> None:
+    one, other = App("memory://"), App("memory://")
+    named, same = App("memory://shared-by-two"), App("memory://shared-by-two")
+
+    one.remote("t").enqueue(1)
+    named.remote("t").enqueue(1)
+
+    assert (len(one.jobs()), len(other.jobs()), len(same.jobs())) == (1, 0, 1)
+    same.reset()
+
+
+async def test_a_store_in_memory_can_be_emptied(tmp_path: Path) -> None:
+    app = App("memory://")
+
+    @app.task
+    async def double(n: int) -> int:
+        return 2 * n
+
+    async with app.worker():
+        assert await (await double.using(unique="k", window=60).aenqueue(1)).aresult(10) == 2
+        await app.areset()
+        assert await app.ajobs() == []
+        assert await (await double.using(unique="k", window=60).aenqueue(2)).aresult(10) == 4
+    with pytest.raises(StoreError, match="use memory:// in tests"):
+        await App(f"sqlite:///{tmp_path}/jobs.db").areset()

@@ -262,6 +262,7 @@ async def test_the_payload_limit_can_be_set(app: App) -> None:
         ({"window": -1}, InvalidOption),
         ({"queue": "a b"}, InvalidName),
         ({"queue": "a\n"}, InvalidName),
+        ({"queue": ""}, InvalidName),
         ({"tags": ["a b"]}, InvalidName),
         ({"tags": "abc"}, InvalidOption),
         ({"keep": -1}, InvalidOption),
@@ -273,6 +274,25 @@ def test_options_of_using_are_checked_before_any_io(
 ) -> None:
     with pytest.raises(error):
         make_send(no_store).using(**options)
+
+
+def test_an_empty_queue_name_is_refused_wherever_one_is_taken(no_store: App) -> None:
+    flow = no_store.flow("f")
+    for take in (
+        lambda: no_store.remote("t", queue=""),
+        lambda: no_store.task(queue="")(print),
+        lambda: flow.step(queue="")(lambda: None),
+        lambda: no_store.remote("t").using(queue=""),
+        lambda: no_store.worker([""]),
+        lambda: no_store.jobs(queue=""),
+        lambda: no_store.pause(""),
+        lambda: no_store.resume(""),
+        lambda: no_store.purge(""),
+        lambda: no_store.lease(""),
+        lambda: no_store.watch(queue=""),
+    ):
+        with pytest.raises(InvalidName):
+            take()
 
 
 async def test_raw_bytes_are_stored_exactly(app: App, do: Do) -> None:  # W6

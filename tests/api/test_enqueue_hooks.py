@@ -254,7 +254,7 @@ async def test_hooks_see_what_runs_inline_and_what_that_enqueues(no_store: App, 
         return results
 
     shop.watch()
-    async with no_store.inline():
+    async with no_store.inline(raises=False):
         run = await do(flow.start)
         assert await do(run.result) == [10]
 
@@ -271,7 +271,7 @@ async def test_a_refusal_inline_is_an_error_of_the_call_or_of_the_job(no_store: 
         ctx.enqueue(shop.add.bind(1))
 
     shop.add.before_enqueue(lambda call: False)
-    async with no_store.inline():
+    async with no_store.inline(raises=False):
         with pytest.raises(EnqueueRefused):
             await do(shop.add.enqueue, 1)
         job = await do(parent.enqueue)
@@ -305,7 +305,7 @@ async def test_a_coroutine_awaits_async_hooks_of_what_it_enqueues(no_store: App)
         await asyncio.sleep(0)
         shop.seen.append(("asked", call.args))
 
-    async with no_store.inline():
+    async with no_store.inline(raises=False):
         for call in (parent.bind(twin=True), parent.bind(twin=False), plain.bind()):
             await no_store.aenqueue(call)
     assert [args for moment, args, *_ in shop.seen if moment == "asked"] == [(1,), (3,)]

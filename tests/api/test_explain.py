@@ -104,7 +104,9 @@ async def test_nobody_who_serves_the_queue_knows_the_task(app: App) -> None:
     assert await why(app, job) == [TaskUnknown("t", "q", ("w",)), InLine(0, 0, False, ())]
 
     await a_worker(app, "other")
-    assert await why(app, job) == [InLine(0, 0, False, ("other",))]
+    [reason] = await why(app, job)
+    assert reason == InLine(0, 0, False, ("other",), ("w",))
+    assert "only other can run it, w does not know its task" in reason.advice
 
 
 async def test_whoever_could_run_it_is_in_trouble(app: App) -> None:

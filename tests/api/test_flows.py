@@ -274,7 +274,7 @@ async def test_a_hand_over_that_is_refused_fails_the_run_inline(no_store: App) -
     flow.step(name="one", then="two")(lambda: None)
     flow.step(name="two")(lambda m: m)
 
-    async with no_store.inline():
+    async with no_store.inline(raises=False):
         run = await flow.astart()
         assert run.state is State.FAILED
         assert run.error is not None
@@ -293,7 +293,7 @@ async def test_what_follows_a_completion_or_a_retry_runs_inline_too(no_store: Ap
             raise ValueError
         return said.upper()
 
-    async with no_store.inline():
+    async with no_store.inline(raises=False):
         run = await flow.astart()
         assert (run.step, run.state) == ("ask", State.BLOCKED)
         await do(run.complete, {"said": "yes"})

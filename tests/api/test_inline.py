@@ -51,6 +51,64 @@ def test_scripts_need_no_event_loop(no_store: App) -> None:
         assert [job.result() for job in double.enqueue_many([(1,), (2,)])] == [2, 4]
 
 
+def test_a_plain_function_runs_in_the_thread_that_enqueued_its_job(no_store: App, ran: list[Any]) -> None:
+    @no_store.task
+    def here(again: bool) -> None:
+        ran.append(threading.current_thread())
+        if again:
+            here.enqueue(False)
+
+    with no_store.inline():
+        here.enqueue(True)
+
+    assert ran == [threading.current_thread()] * 2
+
+
+async def test_a_failure_is_raised_to_who_enqueued(no_store: App, do: Do, ran: list[Any]) -> None:
+    @no_store.task(max_attempts=2)
+    def fails(n: int) -> None:
+        ran.append(n)
+        raise ZeroDivisionError(f"boom {n}")
+
+    @no_store.task
+    def parent() -> str:
+        fails.enqueue(3)
+        return "went on"
+
+    async with no_store.inline():
+        with pytest.raises(ZeroDivisionError, match="boom 1"):
+            await do(fails.enqueue_many, [(1,), (2,)])
+        assert ran == [1, 2, 1, 2]
+        with pytest.raises(ZeroDivisionError, match="boom 3"):
+            await do(parent.enqueue)
+        [job] = [job for job in await do(no_store.jobs) if job.task == "parent"]
+        assert await do(job.result) == "went on"
+
+
+def test_a_function_that_raises_what_ends_iterators_or_programs_has_failed(no_store: App) -> None:
+    @no_store.task(retry=None)
+    def leave(how: str) -> None:
+        raise StopIteration if how == "stop" else SystemExit(3)
+
+    with no_store.inline(raises=False):
+        assert leave.enqueue("stop").failed
+        assert leave.enqueue("exit").failed
+
+
+def test_no_delay_is_logged_that_is_not_waited_for(no_store: App, caplog: pytest.LogCaptureFixture) -> None:
+    @no_store.task(max_attempts=2)
+    def fails() -> None:
+        raise ZeroDivisionError
+
+    with caplog.at_level("DEBUG", "tenure"), no_store.inline(raises=False):
+        fails.enqueue()
+        no_store.audience.listeners.flush()
+
+    told = [record.getMessage() for record in caplog.records if fails.name in record.getMessage()]
+    assert told
+    assert not [line for line in told if "10 s" in line or "10.0 s" in line]
+
+
 async def test_failures_and_answers_lead_where_they_always_do(no_store: App, do: Do, ran: list[Any]) -> None:
     @no_store.task(max_attempts=3)
     def act(how: str) -> Any:
@@ -67,10 +125,10 @@ async def test_failures_and_answers_lead_where_they_always_do(no_store: App, do:
             case "wait":
                 raise Wait
 
-    async with no_store.inline():
+    async with no_store.inline(raises=False):
         jobs = [await do(act.enqueue, how) for how in ("boom", "fail", "retry", "reschedule", "wait")]
 
-        assert [job.record.label for job in jobs] == ["failed", "failed", "succeeded", "scheduled", "blocked"]
+        assert [job.record.label for job in jobs] == ["failed", "failed", "succeeded", "scheduled", "parked"]
         assert (ran.count("boom"), ran.count("retry"), ran.count("reschedule")) == (3, 3, 1)
         assert (await do(no_store.stats)).totals.failed == 2
         with pytest.raises(JobFailed, match="ZeroDivisionError: boom"):

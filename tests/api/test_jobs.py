@@ -13,12 +13,14 @@ from tenure.errors import (
     JobCancelled,
     JobFailed,
     JobNotFound,
+    LeaseLost,
     PayloadError,
     ResultGone,
     ResultTimeout,
     UniqueConflict,
     WrongState,
 )
+from tenure.lease import AbortReason
 from tenure.task import Task
 
 from .conftest import Do, Timed
@@ -200,6 +202,26 @@ async def test_trigger_puts_a_scheduled_job_in_line(app: App, do: Do) -> None:
         await do(job.trigger)
 
 
+async def test_release_gives_a_running_job_back_and_its_holder_has_lost_it(app: App, do: Do) -> None:  # W14
+    first, second = await do(make_add(app).enqueue_many, [(1,), (2,)])
+    with pytest.raises(WrongState, match="is waiting: this needs a job that is running"):
+        await do(first.release)
+    [held] = await do(app.lease, "default")
+
+    await do(first.release)
+
+    assert first.state is State.WAITING
+    assert [(job.id, job.record.attempt) for job in await do(app.jobs, state="waiting")] == [
+        (first.id, 0), (second.id, 0),
+    ]  # fmt: skip
+    with pytest.raises(LeaseLost) as lost:
+        await do(held.finish, 7)
+    assert lost.value.reason is AbortReason.TAKEN
+    [again] = await do(app.lease, "default")
+    assert (again.job.id, again.job.attempt) == (first.id, 1)
+    await do(again.finish, 7)
+
+
 async def test_complete_ends_a_job_from_outside(app: App, do: Do) -> None:
     job = await do(make_add(app).enqueue, 1)
 
@@ -223,7 +245,7 @@ async def test_delete(app: App, do: Do) -> None:
         await do(app.job, job.id)
 
 
-@pytest.mark.parametrize("method", ["refresh", "cancel", "retry", "trigger", "delete", "complete"])
+@pytest.mark.parametrize("method", ["refresh", "cancel", "retry", "trigger", "release", "delete", "complete"])
 async def test_what_does_not_exist_is_not_found(app: App, do: Do, method: str) -> None:
     job = await make_add(app).aenqueue(1)
     await job.adelete()

@@ -13,10 +13,11 @@ import pytest
 from tenure import App, Backoff, Fail, Reschedule, Retry, State
 from tenure.errors import InvalidOption, JobFailed, LeaseLost, PayloadError, StoreUnavailable
 from tenure.held import Held
-from tenure.lease import AbortReason
+from tenure.lease import AbortReason, new_nonce
 from tenure.stores.memory import MemoryStore, Space
-from tenure.stores.values import Renewal
+from tenure.stores.values import LeaseRequest, Renewal
 from tenure.task import Task
+from tenure.testing.clock import ManualClock
 from tests.faults.scale import on
 
 from .conftest import Do, Timed
@@ -71,6 +72,74 @@ async def test_a_leased_job_is_running_under_a_registered_holder(app: App, do: D
         return [(w.id, w.queues, w.held) for w in await do(app.workers)] == [(held.job.worker, ("default",), 1)]
 
     await eventually(registered)
+
+
+async def lease_and_die(app: App, queue: str, *, ttl: float = 0.05) -> str:
+    """Lease a job as a peer that dies at once."""
+    request = LeaseRequest(queues=(queue,), limit=1, worker="dead", ttl=ttl, nonce=new_nonce(), solo=True)
+    [lease] = (await app.session.store.lease(request)).leases
+    return lease.job.id
+
+
+async def test_who_waits_for_a_job_by_hand_takes_those_of_dead_peers(app: App, do: Do) -> None:  # W23, W24
+    job = await app.remote("t").aenqueue()
+    await lease_and_die(app, "default")
+
+    [held] = await do(app.lease, "other", "default", wait=20)
+
+    assert (held.job.id, held.job.attempt, held.job.losses) == (job.id, 2, 1)
+
+
+async def test_who_holds_a_job_by_hand_takes_those_of_dead_peers_for_others(app: App) -> None:  # W23, W24
+    await app.remote("t", queue="one").aenqueue()
+    [held] = await app.alease("one", "two")
+    job = await app.remote("t", queue="two").aenqueue()
+    await lease_and_die(app, "two")
+
+    async def back() -> bool:
+        return (await job.arefresh()).state is State.WAITING
+
+    await eventually(back)
+    assert job.record is not None
+    assert (job.record.losses, held.lost) == (1, None)
+    await held.afinish()
+
+
+async def test_a_holder_that_was_held_up_renews_its_own_jobs_before_it_looks_for_those_of_the_dead() -> None:
+    clock = ManualClock()
+    space = Space(clock)
+    app = App(lambda: MemoryStore(space), lease=30)
+    job = await make_add(app).aenqueue(1)
+    [held] = await app.alease("default")
+    kept = held._kept
+
+    clock.advance(31)  # by the store's clock, and by that of the holder, which has not come round meanwhile
+    kept.renewed_at -= 31
+    app.session.holder._reaped_at.clear()
+    assert await app.alease("default") == []
+
+    assert (held.lost, (await job.arefresh()).state) == (None, State.RUNNING)
+    await held.afinish(2)
+    await app.aclose()
+
+
+async def test_a_peer_that_lives_keeps_its_job_from_those_who_lease_by_hand(app: App) -> None:  # W23
+    await app.remote("t").aenqueue()
+    await lease_and_die(app, "default", ttl=60)
+
+    assert await app.alease("default", wait=0.05) == []
+
+
+async def test_who_holds_jobs_by_hand_says_after_how_long_it_is_missing(url: str) -> None:  # W25
+    app = App(url, missing_after=3)
+    await app.remote("t").aenqueue()
+    [held] = await app.alease("default")
+
+    async def announced() -> bool:
+        return [(worker.id, worker.missing_after) for worker in await app.aworkers()] == [(held.job.worker, 3.0)]
+
+    await eventually(announced)
+    await app.aclose()
 
 
 async def test_no_job_is_an_empty_list(app: App, do: Do) -> None:
@@ -310,11 +379,11 @@ async def test_a_lease_is_renewed_in_the_background(url: str, do: Do) -> None:  
 
 async def test_a_lease_that_is_not_to_be_renewed_runs_out(url: str) -> None:
     app = App(url, lease=1, renew=None)
-    await make_add(app).aenqueue(1)
+    job = await make_add(app).aenqueue(1)
     [held] = await app.alease("default")
 
-    async def reaped() -> bool:
-        return bool(await app.session.store.reap(["default"]))
+    async def reaped() -> bool:  # by its own holder, who looks for such leases too
+        return (await job.arefresh()).state is State.WAITING
 
     await eventually(reaped)
     with pytest.raises(LeaseLost):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -187,6 +187,31 @@ async def test_a_bound_call_cancels_every_unfinished_job_with_equal_arguments(ap
     assert {(await do(job.refresh)).state for job in (running, *equal)} == {State.CANCELLED}
     assert {(await do(job.refresh)).state for job in others} == {State.WAITING}
     assert (await do(finished.refresh)).state is State.SUCCEEDED
+
+
+async def test_a_bound_call_with_a_queue_cancels_in_that_queue_alone(app: App, do: Do) -> None:  # W18
+    @app.task(queue="Q1")
+    def send(user: int) -> None: ...
+
+    told: list[tuple[tuple[Any, ...], int]] = []
+    answers = iter([False, None])
+    app.before_dequeue(lambda call: next(answers))
+    app.after_dequeue(lambda call, count: told.append((call.args, count)))
+    there = [await do(send.enqueue, 1), await do(send.enqueue, 1)]
+    others = [await do(send.using(queue="Q2").enqueue, 1), await do(send.enqueue, 2)]
+
+    assert await do(app.cancel, send.bind(1), queue="Q1") == 0  # vetoed
+    assert await do(app.cancel, send.bind(1), queue="Q1") == 2
+
+    assert {(await do(job.refresh)).state for job in there} == {State.CANCELLED}
+    assert {(await do(job.refresh)).state for job in others} == {State.WAITING}
+    assert told == [((1,), 2)]
+    for more in ({"tag": "red"}, {"task": "send"}, {"state": "waiting"}):
+        with pytest.raises(InvalidOption, match="only a bound call takes one of these as well, the queue"):
+            await do(app.cancel, send.bind(1), queue="Q1", **more)
+    with pytest.raises(InvalidOption, match="either"):
+        await do(app.cancel, send.bind(1), others[0], queue="Q1")
+    assert {(await do(job.refresh)).state for job in others} == {State.WAITING}
 
 
 async def test_more_equal_jobs_than_fit_on_a_page_are_all_cancelled(app: App) -> None:

@@ -155,16 +155,32 @@ async def test_a_step_alone_is_completed_as_the_run_is(app: App, do: Do) -> None
         await do(first.complete, {})
 
 
-async def test_without_the_code_of_the_flow_a_step_is_not_completed(app: App, url: str, do: Do) -> None:
+async def test_without_the_code_of_the_flow_a_step_is_completed_once_and_decided_about_where_it_is(
+    app: App, url: str, do: Do
+) -> None:  # more in test_remote_flow.py
     run = await waiting_run(app, do)
     stranger = App(url)
     found = await do(stranger.run, run.id)
     job = await do(stranger.job, run.id)
 
-    with pytest.raises(UnknownTask, match=r"order\.approve"):
-        await do(found.complete, {"approved": True})
-    with pytest.raises(UnknownTask, match=r"order\.reserve"):
+    await do(found.complete, {"approved": True})
+    with pytest.raises(WrongState, match="succeeded"):
         await do(job.complete, {})
+    with pytest.raises(WrongState, match="it was completed before"):
+        await do(run.complete, {"approved": False})  # by the code itself: neither is the value to be lost
+
+    await work(app)
+    assert await do(run.result, 20) == "shipped r-x"
+    await do(stranger.close)
+
+
+async def test_a_task_of_the_name_of_a_step_does_not_complete_it(app: App, url: str, do: Do) -> None:
+    run = await waiting_run(app, do)
+    stranger = App(url)
+    stranger.task(name="order.approve")(lambda: None)
+
+    with pytest.raises(UnknownTask, match=r"order\.approve"):
+        await do((await do(stranger.run, run.id)).complete, {"approved": True})
 
     assert (await do(run.refresh)).state is State.BLOCKED
     await do(stranger.close)

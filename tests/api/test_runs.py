@@ -131,7 +131,7 @@ async def test_a_run_is_found_by_its_id(app: App, do: Do) -> None:
 
 
 @pytest.mark.parametrize(
-    "method", ["refresh", "attributes", "steps", "cancel", "retry", "trigger", "delete", "complete"]
+    "method", ["refresh", "attributes", "steps", "cancel", "retry", "trigger", "release", "delete", "complete"]
 )
 async def test_a_run_that_is_gone_is_not_found(app: App, do: Do, method: str) -> None:
     run = await do(make_order(app).start, sku="x")

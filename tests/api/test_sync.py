@@ -47,7 +47,7 @@ def test_every_blocking_method_has_an_async_twin() -> None:
             and name not in {f"a{t}" for t in twins(owner)}
         ]
         assert set(lone) <= {"runs_found"}  # for the other parts of Tenure
-    handles = {"refresh", "result", "cancel", "retry", "trigger", "delete", "complete"}
+    handles = {"refresh", "result", "cancel", "retry", "trigger", "release", "delete", "complete"}
     assert set(twins(Job)) == {*handles, "attempts"}
     assert set(twins(Held)) == {"renew", "finish", "release", "retry", "fail"}
     assert set(twins(FlowRun)) == {*handles, "attributes", "steps"}
@@ -55,7 +55,7 @@ def test_every_blocking_method_has_an_async_twin() -> None:
     assert set(twins(App)) == {
         "explain", "retry",
         "enqueue", "job", "jobs", "queues", "workers", "stats", "cancel", "delete", "pause", "resume", "purge",
-        "retire", "lease", "close", "run", "flows",
+        "retire", "lease", "reset", "close", "run", "flows",
     }  # fmt: skip
 
 
@@ -406,6 +406,45 @@ def test_an_async_program_that_never_closes_its_app_ends_quietly(tmp_path: Path)
     )
 
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+WITHOUT_UVLOOP = "raise ImportError('not installed')"
+
+
+@pytest.mark.parametrize("uvloop", [None, WITHOUT_UVLOOP], ids=["uvloop", "asyncio"])
+def test_the_first_use_of_an_app_may_come_after_the_main_thread_has_ended(
+    url: str, tmp_path: Path, uvloop: str | None
+) -> None:
+    if uvloop is not None:
+        (tmp_path / "uvloop.py").write_text(uvloop)
+    ended = run_program(
+        "import threading\n"
+        "from tenure import App\n"
+        f"app = App({url.replace('127.0.0.1', 'localhost')!r})\n"
+        "def late():\n"
+        "    threading.main_thread().join()\n"
+        "    try:\n"
+        "        print(app.job(app.remote('t').enqueue(1).id).state)\n"
+        "        app.close()\n"
+        "    except RuntimeError as error:\n"
+        "        print(error)\n"
+        "threading.Thread(target=late).start()\n",
+        cwd=tmp_path,
+    )
+
+    # Some releases of Python 3.12 start no thread any more at that point.
+    assert ended.stdout in ("waiting\n", "can't create new thread at interpreter shutdown\n")
+    assert ended.stdout == "waiting\n" or sys.version_info[:2] == (3, 12)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_an_event_loop_that_cannot_start_is_an_error_of_the_call(tmp_path: Path) -> None:
+    (tmp_path / "uvloop.py").write_text("raise RuntimeError('built for another Python')")
+
+    ended = run_program("from tenure import App\nApp('memory://').queues()\n", cwd=tmp_path)
+
+    assert ended.stderr.endswith("RuntimeError: built for another Python\n")
+    assert ended.stderr.count("Traceback") == 1
 
 
 def test_importing_tenure_is_fast_and_brings_no_driver(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -59,10 +60,10 @@ def answers(n: int) -> set[int] | Retry:
     return {n} if n else Retry("later")
 
 
-def a_context() -> Context:
+def a_context(*, raw: bool = False) -> Context:
     from tenure.context import AbortSignal
 
-    return Context(Lease(JobRecord("j", "t", "q", State.RUNNING, b"{}"), Token(1, 1), 30.0), "w", AbortSignal())
+    return Context(Lease(JobRecord("j", "t", "q", State.RUNNING, b"{}", raw), Token(1, 1), 30.0), "w", AbortSignal())
 
 
 def test_a_task_called_like_a_function_runs_here() -> None:
@@ -90,7 +91,8 @@ def test_the_context_is_filled_in_wherever_it_stands() -> None:
     assert late_context.arguments(b"{}", ctx) == ((), {"ctx": ctx})
     assert late_context.arguments(late_context.bind("a").payload, ctx) == (("a", ctx), {})
     assert named_context.arguments(b'{"args":[1,2,3]}', ctx) == ((1, 2, 3), {"ctx": ctx})
-    assert store_bytes.arguments(b"\0", ctx) == ((ctx, b"\0"), {})
+    raw = a_context(raw=True)
+    assert store_bytes.arguments(b"\0", raw) == ((raw, b"\0"), {})
 
 
 def test_callers_cannot_pass_a_context() -> None:
@@ -110,7 +112,7 @@ def test_an_annotation_that_cannot_be_resolved_means_any_and_spoils_no_other() -
 
 
 def test_answers_are_no_part_of_the_type_of_a_result() -> None:
-    assert answers.results.decode(answers.encode_result({3})) == {3}
+    assert answers.results.decode(answers.encode_result({3}, returned=True)) == {3}
 
 
 def test_a_wrapped_function_keeps_its_signature() -> None:
@@ -174,3 +176,49 @@ def test_a_raw_task_takes_one_argument() -> None:
 def test_task_options_are_checked_when_the_task_is_made(options: dict[str, Any]) -> None:
     with pytest.raises((InvalidOption, InvalidName)):
         App("memory://").task(**options)(add.function)
+
+
+def test_the_second_of_one_name_is_told_where_the_first_is() -> None:
+    mine = App("memory://")
+    first = mine.task(name="send")(lambda: None)
+    line = first.function.__code__.co_firstlineno
+    with pytest.raises(InvalidOption) as refused:
+        mine.task(name="send")(add.function)
+    assert str(refused.value) == (
+        f"there is a task named 'send' already, defined in {__file__}:{line}: give one of them another name="
+    )
+
+
+def test_a_module_that_is_imported_twice_is_named_as_the_cause(tmp_path: Path) -> None:
+    path = tmp_path / "mails.py"
+    path.write_text("@app.task\ndef send() -> None: ...\n")
+    code = compile(path.read_text(), str(path), "exec")
+    mine = App("memory://")
+    exec(code, {"app": mine, "__name__": "__main__"})
+    with pytest.raises(InvalidOption, match="imported twice, as __main__ and as mails; import it under one name only"):
+        exec(code, {"app": mine, "__name__": "mails"})
+
+
+@pytest.mark.parametrize("module", ["shop tasks", ".tasks", "", ["shop.tasks"], "shop/tasks.py"])
+def test_what_can_be_no_module_is_not_included(module: Any) -> None:
+    with pytest.raises(InvalidOption, match=r"include takes full names of modules, such as 'shop.tasks', got"):
+        App("memory://").include(module)
+
+
+async def test_modules_are_included_once_a_worker_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "included_first.py").write_text(
+        "import tests.api.test_tasks as here\nhere.came.append(__name__)\nhere.mine.include('included_second')"
+    )
+    (tmp_path / "included_second.py").write_text("import tests.api.test_tasks as here\nhere.came.append(__name__)")
+    mine.include("included_first")
+    assert came == []
+    for _ in range(2):
+        async with mine.worker():
+            pass
+    assert came == ["included_first", "included_second"]
+    await mine.aclose()
+
+
+mine = App("memory://")
+came: list[str] = []

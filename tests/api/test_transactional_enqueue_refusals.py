@@ -81,14 +81,17 @@ async def test_a_store_in_a_file_refuses_it_in_one_sentence(
             await caller.call(app.remote("t").using(connection=caller.connection).enqueue)
 
 
-@pytest.mark.parametrize("kind", ["memory", "redis"])
-async def test_a_store_without_transactions_refuses_every_connection(
-    kind: str, server: str, request: pytest.FixtureRequest
-) -> None:
-    url = "memory://transactions" if kind == "memory" else request.getfixturevalue("redis_url")
-    async with App(url) as app, asyncpg_connection(server) as caller:
+async def test_a_store_without_transactions_refuses_every_connection(server: str, redis_url: str) -> None:
+    async with App(redis_url) as app, asyncpg_connection(server) as caller:
         with pytest.raises(InvalidOption, match=r"this store has none to join: use postgresql:// or sqlite://"):
             await caller.call(app.remote("t").using(connection=caller.connection).enqueue)
+
+
+async def test_a_store_in_memory_takes_any_connection_and_stores_at_once(server: str) -> None:
+    async with App("memory://") as app, asyncpg_connection(server) as caller:
+        job = await caller.call(app.remote("t").using(connection=caller.connection).enqueue)
+
+        assert (await app.ajob(job.id)).state == "waiting"
 
 
 async def test_blocking_code_is_told_to_await(server: str, add: Add) -> None:

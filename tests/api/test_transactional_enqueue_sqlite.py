@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -264,3 +265,30 @@ async def test_a_library_that_is_too_old_is_told(add: Add, monkeypatch: pytest.M
         await add.using(connection=connection).aenqueue(1, 2)
 
     connection.close()
+
+
+class StrictCursor(sqlite3.Cursor):
+    """Refuses what some Pythons warn of: a numbered placeholder whose value comes in a sequence."""
+
+    def execute(self, statement: str, values: Any = ()) -> StrictCursor:
+        if re.search(r"\?\d", statement) and not isinstance(values, dict):
+            raise sqlite3.ProgrammingError(f"a named parameter, and a sequence of values: {statement}")
+        return super().execute(statement, values)
+
+
+class StrictConnection(sqlite3.Connection):
+    def cursor(self, factory: Any = StrictCursor) -> Any:
+        return super().cursor(factory)
+
+
+async def test_values_are_bound_as_every_python_allows(app: App, add: Add, path: str) -> None:
+    await app.session.store.open()
+    connection = sqlite3.connect(path, factory=StrictConnection)
+
+    job = await add.using(connection=connection, unique="k", delay=60).aenqueue(1, 2)
+    again = await add.using(connection=connection, unique="k").aenqueue(1, 2)
+    connection.commit()
+    connection.close()
+
+    assert await exists(job)
+    assert again.duplicate

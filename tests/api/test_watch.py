@@ -59,6 +59,16 @@ async def test_whoever_watches_sees_what_others_do(app: App, other: App) -> None
     assert {event.job_id for event in seen if isinstance(event, events.JobEvent)} == {job.id}
 
 
+async def test_a_release_by_an_operator_is_seen(app: App, other: App) -> None:
+    async with other.watch(kinds=events.Released) as watch:
+        job = await app.remote("t").aenqueue()
+        await app.alease("default")
+        await job.arelease()
+        [seen] = await first(watch, 1)
+    assert isinstance(seen, events.Released)
+    assert (seen.job_id, seen.task, seen.queue) == (job.id, "t", "default")
+
+
 async def test_a_whole_life_is_seen_elsewhere(app: App, other: App) -> None:  # W7, W31
     @app.task
     async def greet(name: str) -> str:

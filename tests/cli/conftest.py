@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
 import socket
 import subprocess
@@ -74,11 +75,12 @@ def document(result: Result) -> Any:
     return json.loads(result.stdout)
 
 
-def run_process(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def run_process(*arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a command as a user does, in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "tenure", *arguments],
         cwd=cwd,
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         timeout=50,

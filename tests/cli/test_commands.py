@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tenure import App
 from tenure.cli import COMMANDS, main
 
 from .conftest import Tenure, document, run_process
@@ -120,6 +122,21 @@ def test_cancel_retry_trigger_and_delete_say_what_they_did(tenure: Tenure) -> No
     assert document(tenure("job", job, "--json"))["state"] == "waiting"
     assert tenure("delete", job).stdout == "deleted: 1 job\n"
     assert tenure("job", job).exit_code == 2
+
+
+def test_release_puts_running_jobs_back_and_says_what_does_not_run(tenure: Tenure, url: str) -> None:  # W14
+    first, second = enqueued(tenure, "send"), enqueued(tenure, "send")
+    app = App(url)
+    assert [held.job.id for held in app.lease("default", limit=2)] == [first, second]
+
+    assert tenure("release", first).stdout == "released: 1 job\n"
+    assert document(tenure("job", first, "--json"))["attempt"] == 0
+    again = tenure("release", first, second, "--json")
+
+    assert (again.exit_code, json.loads(again.stdout)) == (2, {"released": 1})
+    assert again.stderr == f"tenure: job {first}: it is not running\n"
+    assert document(tenure("job", second, "--json"))["state"] == "waiting"
+    app.close()
 
 
 @pytest.mark.parametrize("action", ["cancel", "retry", "trigger", "delete"])

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+import redis
 
+from tenure.stores.redis.address import Address
 from tenure.stores.sqlite import health
 from tenure.stores.values import Fact, Health
 
@@ -63,3 +65,28 @@ def test_a_postgresql_tells_what_its_operators_must_know(tenure: Tenure, postgre
 
     names = ("version", "layout", "bloat", "index bloat", "oldest transaction", "connections", "LISTEN and NOTIFY work")
     assert [name for name in names if name not in result.stdout] == []
+
+
+def test_a_job_in_no_line_is_told_and_mended_when_asked(tenure: Tenure, redis_url: str) -> None:
+    enqueued = document(tenure("enqueue", "send", "1", "--json", TENURE_URL=redis_url))
+    namespace = Address.from_url(redis_url).namespace
+    with redis.Redis.from_url(redis_url.partition("?")[0]) as client:
+        client.delete(f"tenure:{{{namespace}}}:line:default")
+
+    told = tenure("doctor", TENURE_URL=redis_url)
+    assert told.exit_code == 1
+    assert "1 jobs and entries of indexes are half done" in " ".join(told.stdout.split())
+    assert "tenure doctor --mend" in told.stdout
+
+    mended = tenure("doctor", "--mend", "--json", TENURE_URL=redis_url)
+    [records] = [fact for fact in document(mended)["facts"] if fact["name"] == "records"]
+    assert records["value"] == "1 jobs and entries of indexes were half done, and are mended"
+
+    assert "every job stands where its record says" in tenure("doctor", TENURE_URL=redis_url).stdout
+    listed = document(tenure("jobs", "--state", "waiting", "--json", TENURE_URL=redis_url))
+    assert [job["id"] for job in listed["jobs"]] == [enqueued["id"]], listed
+
+
+def test_a_store_with_transactions_has_nothing_to_mend(tenure: Tenure) -> None:
+    assert tenure("doctor", "--mend").exit_code == 0
+    assert "records" not in tenure("doctor", "--mend").stdout

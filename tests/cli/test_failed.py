@@ -80,7 +80,7 @@ def test_they_are_listed_the_latest_first(tenure: Tenure, gone_wrong: dict[str, 
     shown = tenure("failed").stdout
     assert "ConnectionError: no route to 1" in shown
     assert "ended" in shown.splitlines()[0]
-    assert "no such job" in tenure("failed", "-q", "none").stderr
+    assert tenure("failed", "-q", "none").stderr == "tenure: there are no failed jobs of queue none\n"
 
 
 def test_one_is_shown_with_its_timeline(tenure: Tenure, gone_wrong: dict[str, str]) -> None:

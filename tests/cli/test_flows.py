@@ -164,19 +164,65 @@ def test_a_step_is_completed_with_the_code_of_its_flow(tenure: Tenure, program: 
     run = start(app, sku="x")
     work(tenure, program)
 
-    stranger = tenure("complete", run, '{"day": "2026-11-16"}')
     misfit = tenure("complete", run, '{"day": "someday"}', "--app", program)
     missing = tenure("complete", run, "--app", program)
     other = tenure("complete", run, "--step", "ship", "--app", program)
     done = tenure("complete", run, '{"day": "2026-11-16"}', "--step", "approve", "--app", program)
 
-    assert (stranger.exit_code, "--app" in stranger.stderr) == (2, True)
     assert (misfit.exit_code, "'day'" in misfit.stderr) == (2, True)
     assert (missing.exit_code, "'day'" in missing.stderr) == (2, True)
     assert (other.exit_code, "its current step is 'approve'" in other.stderr) == (2, True)
     assert (done.exit_code, done.stdout) == (0, f"completed: 1 step, run {run} is waiting in step ship\n")
     work(tenure, program)
     assert document(tenure("run", run, "--json"))["result"] == "r-x on 16.11.2026"
+
+
+def test_a_step_is_completed_without_the_code_and_a_worker_says_what_follows(
+    tenure: Tenure, program: str, app: App
+) -> None:  # Q60
+    run = start(app, sku="x")
+    work(tenure, program)
+
+    done = tenure("complete", run, '{"day": "2026-11-16"}')
+    again = tenure("complete", run, '{"day": "2026-11-17"}')
+
+    assert (done.exit_code, done.stdout) == (0, f"completed: 1 step, run {run} is waiting in step approve\n")
+    assert (again.exit_code, "it was completed before" in again.stderr) == (2, True)
+    work(tenure, program)
+    assert document(tenure("run", run, "--json"))["result"] == "r-x on 16.11.2026"
+
+
+def test_a_run_is_started_with_and_without_the_code(tenure: Tenure, program: str) -> None:
+    known = tenure("start", "order", "sku=x", "customer=c1", "--tag", "red", "--app", program).stdout.strip()
+    remote = document(
+        tenure(
+            "start", "order", "sku=y", "number=7", "--first", "reserve", "-q", "stock", "--lookup", "number", "--json"
+        )
+    )
+    work(tenure, program)
+
+    for run, reservation in ((known, "r-x"), (remote["id"], "r-y")):
+        shown = document(tenure("run", run, "--json"))
+        assert (shown["step"], shown["attributes"]["reservation"]) == ("approve", reservation)
+    found = document(tenure("flows", "--flow", "order", "--find", "number=7", "--json"))["runs"]
+    assert [run["id"] for run in found] == [remote["id"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["order", "sku=x"], "--first"),
+        (["order", "sku", "--first", "reserve"], "such as customer=c1"),
+        (["order", "--app", "PROGRAM"], "needs the attribute 'sku'"),
+        (["order", "sku=x", "--first", "reserve", "--app", "PROGRAM"], "are in the code"),
+        (["trip", "--app", "PROGRAM"], "the app has no flow 'trip': it has order"),
+    ],
+)
+def test_a_start_that_makes_no_sense_is_refused(tenure: Tenure, program: str, arguments: list[str], why: str) -> None:
+    refused = tenure("start", *(program if each == "PROGRAM" else each for each in arguments))
+
+    assert (refused.exit_code, why in refused.stderr) == (2, True), refused.stderr
+    assert "holds no jobs yet" in tenure("flows").stderr
 
 
 def test_a_step_is_completed_by_its_own_id_too(tenure: Tenure, program: str, app: App) -> None:

@@ -99,7 +99,7 @@ def test_what_can_be_no_module_is_refused(tenure: Tenure, target: str) -> None:
         (["enqueue", "send", "--delay", "-1"], "delay must be at least 0"),
         (["enqueue", "send", "--kwargs", "[1]"], "--kwargs must be a JSON object"),
         (["enqueue", "send", "[" * 100 + "]" * 100], "nest"),
-        (["work", "tenure.cli.demo.tasks:app", "-c", "0"], "concurrency must be at least 1"),
+        (["work", "tenure.cli.demo.tasks:app", "-c", "0"], "concurrency must be an integer, at least 1, not 0"),
         (["work", "tenure.cli.demo.tasks:app", "--tasks", "quikc"], "did you mean 'quick'?"),
         (["quues"], "there is no command 'quues': did you mean 'queues'?"),
     ],

@@ -150,5 +150,5 @@ def test_lines_for_people_are_one_each_and_name_the_job(lanes: str) -> None:
     [forged] = [line for line in lines if "forged" in line]
     assert r"WARNING shop  in a thread\x1b[2J\nERROR forged  [in_thread #1 " in forged
     [failed] = [line for line in lines if "ended as failed" in line]
-    assert failed.endswith(r": ValueError: 'no\nway'")
+    assert failed.endswith(r": ValueError: no\nway")
     assert len([line for line in lines if " tenure.jobs  job " in line]) == 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
@@ -14,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tenure.stores import open_store
+from tenure.stores.values import Fact
 from tests.conftest import a_url
 from tests.faults.processes import Process, Processes, eventually
 from tests.faults.scale import lengths
@@ -382,3 +385,41 @@ class Program:
         [job] = self._service.enqueue("version")
         found: int = job.result(timeout=20)
         return found
+
+
+@on_all
+def test_advice_about_the_store_is_logged_once_for_all_processes(service: Service) -> None:
+    if service.url.startswith("sqlite"):
+        Path(f"{service.url.removeprefix('sqlite:///')}-bells").write_text("in the way")
+    about = [
+        fact.name for fact in asyncio.run(examined(service.url)) if fact.health != "ok" and "latency" not in fact.name
+    ]
+    assert about
+    supervisor = service.start("-p", "3")
+    workers = service.workers(3)
+
+    eventually(lambda: all(f"the store's {each} is" in supervisor.log.read_text() for each in about), "the advice")
+    os.kill(workers[0].pid, signal.SIGKILL)
+    eventually(lambda: workers[0].id not in {each.id for each in service.workers(3)}, "another process")
+    supervisor.send(signal.SIGTERM)
+    assert supervisor.wait() == 0
+    said = supervisor.log.read_text()
+    assert [said.count(f"the store's {each} is") for each in about] == [1] * len(about)
+
+
+async def examined(url: str) -> list[Fact]:
+    store = open_store(url)
+    try:
+        return await store.facts()
+    finally:
+        await store.close()
+
+
+def test_a_stop_that_was_asked_for_is_no_warning(service: Service) -> None:
+    supervisor = service.start("-p", "2")
+    service.workers(2)
+    supervisor.send(signal.SIGTERM)
+    assert supervisor.wait() == 0
+    said = supervisor.log.read_text()
+    assert stopping(supervisor, signal.SIGTERM) == 2
+    assert [line for line in said.splitlines() if "stops" in line and " INFO " not in line] == []

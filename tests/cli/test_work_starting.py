@@ -16,6 +16,36 @@ from tests.faults.processes import eventually
 from .conftest import Tenure, document, run_process
 from .service import alive, children
 
+SIGNALLED = """
+import os, signal, sys
+
+class Signalled:
+    def find_spec(self, name, path=None, target=None):
+        if name == os.environ["AT_IMPORT_OF"]:
+            for signum in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT):
+                os.kill(os.getpid(), signum)
+
+sys.meta_path.insert(0, Signalled())
+"""
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize("moment", ["click", "tenure.app", "tenure.worker.worker"])
+def test_signals_that_come_while_it_starts_do_not_end_it(
+    tenure: Tenure, program: str, tmp_path: Path, processes: str, moment: str
+) -> None:
+    (tmp_path / "early").mkdir()
+    (tmp_path / "early" / "sitecustomize.py").write_text(SIGNALLED)
+    tenure("enqueue", "send", "1", "--app", program)
+
+    ended = run_process(
+        "work", program, "-p", processes, "--until-empty", PYTHONPATH=f"{tmp_path}/early", AT_IMPORT_OF=moment
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    assert processes == "2" or "takes jobs again: SIGCONT" in ended.stderr
+    assert [job["state"] for job in document(tenure("jobs", "--app", program, "--json"))["jobs"]] == ["succeeded"]
+
 
 class TestGivingUp:
     """Processes that cannot start: one sentence, and an exit code that is not 0."""
@@ -41,7 +71,7 @@ class TestGivingUp:
     def test_what_no_process_could_do_is_refused_before_there_is_any(self, program: str) -> None:
         ended = run_process("work", program, "-p", "2", "-c", "0")
 
-        assert (ended.returncode, ended.stderr) == (2, "tenure: concurrency must be at least 1, got 0\n")
+        assert (ended.returncode, ended.stderr) == (2, "tenure: concurrency must be an integer, at least 1, not 0\n")
 
     def test_one_that_fails_to_start_is_tried_again_and_one_that_finds_nothing_left_is_not(
         self, tenure: Tenure, program: str, tmp_path: Path
@@ -145,6 +175,22 @@ def test_a_worker_alone_has_a_pidfile_too(tenure: Tenure, program: str, tmp_path
     assert ended.returncode == 0, ended.stderr
     assert int(document(tenure("job", job, "--json"))["result"]) > 1
     assert not (tmp_path / "tenure.pid").exists()
+
+
+@pytest.mark.parametrize("link", ["symbolic", "dangling", "hard"])
+def test_a_pidfile_that_is_a_link_is_refused(program: str, tmp_path: Path, link: str) -> None:
+    target, path = tmp_path / "precious", tmp_path / "tenure.pid"
+    if link != "dangling":
+        target.write_text("kept")
+    (path.hardlink_to if link == "hard" else path.symlink_to)(target)
+
+    ended = run_process("work", program, "--until-empty", "--pidfile", str(path))
+
+    assert ended.returncode == 2
+    assert f"the pidfile {path} is " in ended.stderr
+    assert "remove it" in ended.stderr
+    assert target.exists() is (link != "dangling")
+    assert link == "dangling" or target.read_text() == "kept"
 
 
 def test_a_pidfile_that_cannot_be_written_is_refused(program: str, tmp_path: Path) -> None:

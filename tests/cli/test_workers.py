@@ -68,7 +68,7 @@ def test_everything_about_a_worker_is_shown(tenure: Tenure, url: str) -> None:
     assert shown | {"started_at": 0, "silent_for": 0} == {
         "id": "one", "host": "h", "pid": 7, "queues": ["mail", "!x"], "tasks": [], "concurrency": 2,
         "lanes": ["loop", "process"], "held": 1, "jobs": ["job-1"], "memory": 45_300_000, "strays": 0, "trouble": "",
-        "started_at": 0, "silent_for": 0, "missing": False,
+        "started_at": 0, "silent_for": 0, "missing_after": 10.0, "missing": False,
         "totals": {"processed": 0, "succeeded": 0, "failed": 0, "retried": 0, "lost": 0, "cancelled": 0, "broken": 0},
     }  # fmt: skip
     for words in ("mail,!x", "1/2", "45 MB", "one on h, pid 7, lanes: loop, process\n  at job-1\n"):
@@ -87,8 +87,26 @@ def test_what_is_wrong_with_a_worker_is_shown(tenure: Tenure, url: str) -> None:
 
 
 def _an_hour_ago() -> ManualClock:
+    return _before(3600)
+
+
+def _before(seconds: float) -> ManualClock:
     # Below zero, perhaps: the machine may have been up for minutes only.
-    return ManualClock(boot=time.clock_gettime(time.CLOCK_BOOTTIME) - 3600)
+    return ManualClock(boot=time.clock_gettime(time.CLOCK_BOOTTIME) - seconds)
+
+
+def test_how_long_a_silent_worker_is_not_missing_is_what_it_says_itself(tenure: Tenure, url: str) -> None:  # W25
+    job = tenure("enqueue", "t").stdout.strip()
+    with_store(url, lambda store: enter(store, a_worker("short"), missing_after=5400.0), clock=_before(7200))
+    with_store(url, lambda store: enter(store, a_worker("long"), missing_after=10_800.0), clock=_before(7200))
+
+    listed = document(tenure("workers", "--json"))["workers"]
+    assert {each["id"]: (each["missing_after"], each["missing"]) for each in listed} == {
+        "short": (5400.0, True), "long": (10_800.0, False),
+    }  # fmt: skip
+    assert document(tenure("health", "--json"))["missing"] == ["short"]
+    [reason, *_] = document(tenure("explain", job, "--json"))["reasons"]
+    assert (reason["kind"], reason["workers"]) == ("task_unknown", ["long"])
 
 
 def test_a_retired_worker_loses_its_jobs_and_they_say_why(tenure: Tenure, url: str) -> None:  # W29
@@ -128,14 +146,18 @@ def test_jobs_are_cancelled_by_what_they_are(tenure: Tenure, url: str, program: 
     with_store(url, lambda store: take(store, "w", "r"))
 
     def cancelled(*arguments: str) -> int:
-        return int(document(tenure("cancel", *arguments, "--json"))["cancelled"])
+        return int(document(tenure("cancel", *arguments, "--yes", "--json"))["cancelled"])
 
+    assert cancelled("--task", "send", "--arguments", "[1]", "-q", "elsewhere") == 0
     assert cancelled("--task", "send", "--arguments", "[1]") == 1
     assert cancelled("--task", "send", "--arguments", '{"user": 1, "copies": 1}', "--app", program) == 1
     assert cancelled("--tag", "red", "--task", "send") == 1
-    assert tenure("cancel", "--state", "running").stdout == "cancelled: 1 job\n"
+    assert tenure("cancel", "--state", "running", "--yes").stdout == "cancelled: 1 job\n"
     assert document(tenure("job", running, "--json"))["state"] == "cancelled"
-    assert tenure("cancel", "-q", "mail").stdout == "cancelled: 1 job\n"
+    asked = tenure("cancel", "-q", "mail")
+    assert (asked.exit_code, "Cancel 1 unfinished job?" in asked.stderr) == (1, True)
+    assert len(document(tenure("jobs", "--state", "waiting", "--json"))["jobs"]) == 1
+    assert tenure("cancel", "-q", "mail", "--yes").stdout == "cancelled: 1 job\n"
     assert tenure("cancel", "-q", "mail").stdout == "cancelled: 0 jobs\n"
 
 
@@ -146,7 +168,7 @@ def test_jobs_are_cancelled_by_what_they_are(tenure: Tenure, url: str, program: 
         ("some-id", "-q", "mail"),
         ("--state", "failed"),
         ("--arguments", "[1]"),
-        ("--arguments", "[1]", "--task", "t", "-q", "mail"),
+        ("--arguments", "[1]", "--task", "t", "--tag", "mail"),
         ("--arguments", "1", "--task", "t"),
         ("--arguments", "[", "--task", "t"),
     ],
@@ -259,3 +281,21 @@ def test_a_worker_says_over_http_that_it_is_paused(tenure: Tenure, url: str, pro
         becomes(port, "")
         with App(url) as app:
             assert [each.pid for each in app.workers()] == [worker.pid]
+
+
+def test_a_missing_worker_is_busy_only_with_what_it_still_holds(tenure: Tenure, url: str) -> None:
+    jobs = [tenure("enqueue", "t").stdout.strip() for _ in range(3)]
+    said = {"held": 3, "jobs": tuple(jobs)}
+    with_store(url, lambda store: enter(store, a_worker("dead"), **said), clock=_an_hour_ago())
+    with_store(url, lambda store: take(store, "dead", "default"))
+    tenure("cancel", *jobs[:2])
+
+    [shown] = document(tenure("workers", "--json"))["workers"]
+    assert (shown["missing"], shown["held"], shown["jobs"]) == (True, 1, [jobs[2]])
+    assert f"at {jobs[2]}\n" in tenure("workers").stdout
+    assert "\t1/2\t" in tenure("workers").stdout
+
+    tenure("cancel", jobs[2])
+    [shown] = document(tenure("workers", "--json"))["workers"]
+    assert (shown["held"], shown["jobs"]) == (0, [])
+    assert jobs[2] not in tenure("workers").stdout

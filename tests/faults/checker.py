@@ -176,6 +176,8 @@ def _attempts(story: Story) -> Iterator[Violation]:
             continue  # attempts and losses have begun anew
         back = {(settle.item.fence, settle.verdict) for settle in settles if not settle.item.counts}
         surely, perhaps = (sum(verdict == wanted for _, verdict in back) for wanted in ("ok", "unknown"))
+        released = [act.certain for act in story.of(job, "release")]
+        surely, perhaps = surely + sum(released), perhaps + len(released) - sum(released)
         if not record.fence - surely - perhaps <= record.attempt <= record.fence - surely:
             yield Violation(
                 "I7", job, f"its attempt is {record.attempt} after {record.fence} leases, {surely} given back"

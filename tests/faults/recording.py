@@ -137,12 +137,6 @@ class RecordedStore:
             outcome.items = [_lost(job) for job in reaped]
         return reaped
 
-    async def tend(self, queues: Sequence[str], limit: int = STEP) -> tuple[list[Reaped], list[str]]:
-        with _Outcome(self._recorder, self._recorder.ask("reap")) as outcome:
-            reaped, names = await self._store.tend(queues, limit)
-            outcome.items = [_lost(job) for job in reaped]
-        return reaped, names
-
     async def retire(self, worker_id: str, limit: int = STEP, reason: str | None = None) -> list[Reaped]:
         with _Outcome(self._recorder, self._recorder.ask("retire")) as outcome:
             reaped = await self._store.retire(worker_id, limit, reason)
@@ -173,6 +167,12 @@ class RecordedStore:
     async def trigger(self, ids: Sequence[str]) -> list[Verdict]:
         with _Outcome(self._recorder, self._recorder.ask("trigger", [Item(id=id_) for id_ in ids])) as outcome:
             verdicts = await self._store.trigger(ids)
+            outcome.items = [Item(id=id_, verdict=verdict.kind) for id_, verdict in zip(ids, verdicts, strict=True)]
+        return verdicts
+
+    async def release(self, ids: Sequence[str]) -> list[Verdict]:
+        with _Outcome(self._recorder, self._recorder.ask("release", [Item(id=id_) for id_ in ids])) as outcome:
+            verdicts = await self._store.release(ids)
             outcome.items = [Item(id=id_, verdict=verdict.kind) for id_, verdict in zip(ids, verdicts, strict=True)]
         return verdicts
 

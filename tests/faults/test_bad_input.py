@@ -96,7 +96,7 @@ async def test_a_result_that_no_store_could_give_back_fails_the_job(app: App, va
         with pytest.raises(JobFailed) as told:
             await job.aresult(timeout=10)
 
-    assert told.value.error_type in {"PayloadError", "PayloadTooLarge"}
+    assert told.value.error_type in {"InvalidResult", "PayloadTooLarge"}
 
 
 def test_a_worker_logs_no_arguments_and_one_line_for_each_event(cluster: Cluster) -> None:  # I22

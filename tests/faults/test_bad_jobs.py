@@ -137,11 +137,11 @@ ENDS = {
     "long_message": "ValueError",
     "surrogates": "ValueError",
     "timeout": "TimeoutError",
-    "odd_result": "PayloadError",
+    "odd_result": "InvalidResult",
     "huge_result": "PayloadTooLarge",
-    "nan_result": "PayloadError",
-    "circular_result": "PayloadError",
-    "lying_result": "PayloadError",
+    "nan_result": "InvalidResult",
+    "circular_result": "InvalidResult",
+    "lying_result": "InvalidResult",
 }
 
 

@@ -82,7 +82,9 @@ async def test_a_call_whose_answer_is_lost_may_be_made_again(
 ) -> None:  # F16, I19
     call, before = CALLS[name], await states(scene)
     pooled = request.node.callspec.params["scene"]
-    proxy.lose_reply(to=b"COMMIT" if pooled else EXECUTE, after=name == "take_in")  # which looks first, and then takes
+    proxy.lose_reply(
+        to=b"COMMIT;" if pooled else EXECUTE, after=name in ("take_in", "prune")
+    )  # they look, or count, first
 
     with pytest.raises(OutcomeUnknown):
         await call.ask(scene)

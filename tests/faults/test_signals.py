@@ -54,7 +54,7 @@ def test_a_job_that_does_not_hear_is_released_after_the_grace(cluster: Cluster) 
 @on_one
 def test_a_second_interrupt_does_not_wait(cluster: Cluster) -> None:  # F23, I18
     [deaf] = cluster.enqueue("sleep", 60)
-    worker = cluster.worker("--term-timeout", "30")
+    worker = cluster.worker("--term-timeout", "30", "-v")
     cluster.wait_for_start(deaf)
 
     told = time.monotonic()

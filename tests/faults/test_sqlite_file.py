@@ -17,6 +17,7 @@ import pytest
 from tenure.errors import LayoutTooNew, StoreError, StoreUnavailable
 from tenure.job import State
 from tenure.lifecycle import Finish
+from tenure.stores.sqlite.library import Library
 from tenure.stores.sqlite.store import SqliteStore
 from tenure.stores.values import Search, WorkerInfo
 from tests.inspection import rows, run, sound
@@ -116,6 +117,29 @@ async def test_a_damaged_file_is_an_unavailable_store(path: Path, seed: int) -> 
         finally:
             await store.close()
     assert refused, "damage that nobody could notice shows nothing"
+
+
+@pytest.mark.parametrize("library", list(Library))
+@pytest.mark.parametrize(("before", "file", "folder"), [(None, 0o600, 0o700), (0o640, 0o640, 0o750)])
+async def test_only_its_owner_may_read_a_new_file(
+    path: Path, library: Library, before: int | None, file: int, folder: int
+) -> None:
+    if before is not None:
+        path.touch(before)
+        path.chmod(before)
+    umask = os.umask(0o002)
+    try:
+        store = SqliteStore(path, library=library)
+        await store.enqueue([a_job()])
+        await store.wait_for_work(["other"], 0.01)
+    finally:
+        os.umask(umask)
+
+    modes = {
+        name: Path(f"{path}{name}").stat().st_mode & 0o777 for name in ("", "-wal", "-shm", "-bells", "-bells/idle")
+    }
+    await store.close()
+    assert modes == {"": file, "-wal": file, "-shm": file, "-bells": folder, "-bells/idle": folder}
 
 
 @pytest.mark.parametrize("how", ["deleted", "replaced"])

@@ -43,7 +43,7 @@ QUICK = ("quick-1", "quick-2", "quick-3", "quick-4")
 """The queues of quick jobs; every other task has a queue of its own name. Many short lines are checked faster than a long one."""
 
 PREY = "prey"
-"""The task, and its queue, whose jobs operators cancel, complete, retry, trigger and delete."""
+"""The task, and its queue, whose jobs operators cancel, complete, retry, trigger, release and delete."""
 
 CROWD = 300
 """Unfinished jobs that producers do not add to: the soak is about faults, not about who is quicker."""
@@ -312,6 +312,7 @@ async def _meddle(app: App, chance: random.Random) -> None:
             ("acancel", ["waiting", "running"]),
             ("acomplete", ["waiting", "running"]),
             ("atrigger", ["waiting"]),
+            ("arelease", ["running"]),
             ("aretry", ["succeeded", "cancelled"]),
             ("adelete", ["waiting", "running", "succeeded", "cancelled"]),
         ]

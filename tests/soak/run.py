@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -170,9 +171,12 @@ class Soak:
         self.complaints += [f"I16: there is still {what}" for what in self._subject.leftovers()]
 
     def _tracebacks(self) -> Iterator[str]:
-        """What somebody did not expect: jobs that fail are logged in one line."""
+        """What nothing expects: tracebacks that are not those of jobs, which fail on purpose."""
         for log in self._folder.glob("*/*.log"):
-            _, found, trace = log.read_text(errors="replace").partition("Traceback")
+            text = re.sub(
+                r"^\S+ \w+ +tenure\.jobs .*\n(?:    .*\n)*", "", log.read_text(errors="replace"), flags=re.MULTILINE
+            )
+            _, found, trace = text.partition("Traceback")
             if found:
                 yield f"{log} has a traceback: {trace[:2000]}"
 

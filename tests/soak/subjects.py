@@ -26,6 +26,9 @@ from .growth import MIB, Measure
 
 __all__ = ["SUBJECTS", "Subject"]
 
+KEPT = {"meta", "recent", "queues", "totals", "marker", "arrivals", "ready", "timed", "listeners", "calls"}
+"""Keys that stay when all jobs are gone, or hints that do."""
+
 LONG = 10_000
 """Entries that a list in Redis may be left with: some are shortened only as others come."""
 
@@ -156,7 +159,7 @@ class RedisServer:
         with self._server.client() as client:
             for key in client.scan_iter(count=1000):
                 _, _, name = key.decode().partition("}:")
-                if name.partition(":")[0] not in {"meta", "recent", "queues", "totals", "marker", "arrivals"}:
+                if name.partition(":")[0] not in KEPT:
                     yield f"the key {name}"
                 elif client.type(key) == b"list" and client.llen(key) > LONG:
                     yield f"{client.llen(key)} entries in {name}"
@@ -214,7 +217,7 @@ class PostgresServer:
 
     def disorder(self) -> Iterator[str]:
         counted = self._rows(
-            "SELECT queue, what, sum(number) AS number FROM tenure.tallies WHERE worker IS NULL AND what NOT LIKE 'total%' "
+            "SELECT queue, what, sum(number) AS number FROM tenure.counted WHERE worker IS NULL AND what NOT LIKE 'total%' "
             "GROUP BY queue, what HAVING sum(number) <> 0 ORDER BY queue, what"
         )
         recounted = self._rows(

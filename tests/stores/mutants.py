@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from tenure.inbox import read
 from tenure.job import State, new_id
-from tenure.lease import Lease
+from tenure.lease import Lease, Token
 from tenure.lifecycle import Requeue, Transition
 from tenure.stores.memory import ending, enqueueing, inbox, leasing, operating, settling
 from tenure.stores.memory.shelves import Edge, Queue, Shelf, StoredJob
@@ -85,13 +85,13 @@ def a_repeated_settle_is_refused(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("test_tokens_of_a_job_grow_over_its_whole_life")
 def release_gives_the_fence_back(patch: pytest.MonkeyPatch) -> None:
-    original = settling._requeue
+    original = settling.requeue
 
     def requeue(space: Space, job: StoredJob, step: Requeue) -> None:
         original(space, job, step)
         job.fence -= step.front
 
-    patch.setattr(settling, "_requeue", requeue)
+    patch.setattr(settling, "requeue", requeue)
 
 
 @mutant("test_a_lease_that_has_not_expired_is_left_alone")
@@ -106,9 +106,9 @@ def reap_takes_what_has_not_expired(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("test_a_release_goes_to_the_front_as_if_nothing_had_happened")
 def requeue_goes_to_the_wrong_end(patch: pytest.MonkeyPatch) -> None:
-    original = settling._requeue
+    original = settling.requeue
     patch.setattr(
-        settling, "_requeue", lambda space, job, step: original(space, job, replace(step, front=not step.front))
+        settling, "requeue", lambda space, job, step: original(space, job, replace(step, front=not step.front))
     )
 
 
@@ -214,6 +214,40 @@ def a_retry_by_an_operator_begins_a_new_fence(patch: pytest.MonkeyPatch) -> None
     patch.setattr(operating, "_retry", retry)
 
 
+def _release(patch: pytest.MonkeyPatch, spoil: Callable[[Space, StoredJob, Token | None], object]) -> None:
+    """Let each operator's release be followed by something that must not happen."""
+    original = operating._release
+
+    def release(space: Space, job: StoredJob) -> Verdict:
+        token = job.token
+        verdict = original(space, job)
+        if verdict.kind == "ok":
+            spoil(space, job, token)
+        return verdict
+
+    patch.setattr(operating, "_release", release)
+
+
+@mutant("test_the_token_of_a_released_job_is_dead", machine="long", step=Requeue())
+def a_released_job_remembers_its_token(patch: pytest.MonkeyPatch) -> None:
+    _release(patch, lambda _, job, token: setattr(job, "token", token))
+
+
+@mutant("test_a_running_job_is_released_to_its_place_as_if_it_had_not_been_leased", machine="long")
+def a_released_job_goes_to_the_back(patch: pytest.MonkeyPatch) -> None:
+    _release(patch, lambda space, job, _: space.join(job))
+
+
+@mutant("test_a_running_job_is_released_to_its_place_as_if_it_had_not_been_leased", machine="long")
+def a_release_counts_the_attempt(patch: pytest.MonkeyPatch) -> None:
+    _release(patch, lambda _, job, __: setattr(job, "attempt", job.attempt + 1))
+
+
+@mutant("test_a_running_job_is_released_to_its_place_as_if_it_had_not_been_leased", machine="long")
+def a_release_counts_as_a_loss(patch: pytest.MonkeyPatch) -> None:
+    _release(patch, lambda space, job, _: space.count("lost", job.new.queue, job.worker))
+
+
 @mutant("test_a_call_that_raises_has_stored_nothing")
 def a_refused_enqueue_leaves_jobs_behind(patch: pytest.MonkeyPatch) -> None:
     original = enqueueing.enqueue
@@ -270,3 +304,51 @@ def every_job_of_the_worker_is_told_as_held_by_its_request(patch: pytest.MonkeyP
         return [request.given(space.record(job)) for job in running]
 
     patch.setattr(leasing, "held", held)
+
+
+@mutant("test_jobs_of_skipped_tasks_are_passed_over_and_keep_their_places")
+def what_is_passed_over_goes_to_the_back(patch: pytest.MonkeyPatch) -> None:
+    original = leasing._hand_out
+
+    def hand_out(space: Space, queues: Any, request: LeaseRequest) -> list[Lease]:
+        for id_ in [id_ for queue in queues for id_ in queue.ids(Shelf.LINE)]:
+            if space.jobs[id_].new.task in request.skip_tasks:
+                space.join(space.jobs[id_])
+        return original(space, queues, request)
+
+    patch.setattr(leasing, "_hand_out", hand_out)
+
+
+@mutant("test_what_is_passed_over_does_not_count_for_the_limit")
+def what_is_passed_over_counts_for_the_limit(patch: pytest.MonkeyPatch) -> None:
+    original = leasing._hand_out
+
+    def hand_out(space: Space, queues: Any, request: LeaseRequest) -> list[Lease]:
+        first = [id_ for queue in queues for id_ in queue.ids(Shelf.LINE)][: request.limit]
+        skipped = sum(space.jobs[id_].new.task in request.skip_tasks for id_ in first)
+        return original(space, queues, replace(request, limit=request.limit - skipped))
+
+    patch.setattr(leasing, "_hand_out", hand_out)
+
+
+@mutant("test_a_suspect_of_a_skipped_task_does_not_stand_before_others", machine="long")
+def suspects_are_handed_out_whatever_is_skipped(patch: pytest.MonkeyPatch) -> None:
+    original = leasing._suspects
+    patch.setattr(
+        leasing, "_suspects", lambda space, queues, request: original(space, queues, replace(request, skip_tasks=()))
+    )
+
+
+@mutant("test_who_gets_nothing_hears_which_tasks_were_passed_over")
+def nothing_is_told_of_what_was_passed_over(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(leasing, "_passed_over", lambda space, queues, request: ())
+
+
+@mutant("test_a_lease_looks_for_other_tasks_only_so_far_ahead", machine="never")
+def a_lease_looks_at_the_whole_line(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(leasing, "LOOK_AHEAD", 1_000_000)
+
+
+@mutant("test_no_lease_is_longer_than_its_request_says")
+def a_lease_lasts_as_long_as_its_job_says(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LeaseRequest, "length", lambda request, own: request.ttl if own is None else own)

@@ -92,14 +92,14 @@ def a_repeated_settle_enters_its_attempt_again(patch: pytest.MonkeyPatch) -> Non
 
 @mutant("test_an_attempt_that_is_given_back_leaves_none", step=Requeue(counts=False))
 def an_attempt_that_is_given_back_leaves_an_entry(patch: pytest.MonkeyPatch) -> None:
-    original = settling._requeue
+    original = settling.requeue
 
     def requeue(space: Space, job: StoredJob, step: Requeue) -> None:
         if not step.counts:
             space.remember(job, AttemptEnd.RETRIED, step.error)
         original(space, job, step)
 
-    patch.setattr(settling, "_requeue", requeue)
+    patch.setattr(settling, "requeue", requeue)
 
 
 @mutant("test_an_attempt_that_is_given_back_leaves_none", step=Park())
@@ -278,3 +278,16 @@ def a_watcher_hears_what_came_before_it(patch: pytest.MonkeyPatch) -> None:
             missed.clear()
 
     patch.setattr(MemoryStore, "publish", publish)
+
+
+# Ids.
+
+
+@mutant("test_ids_are_found_by_how_they_begin", machine="never")
+def ids_are_found_by_what_is_in_them(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(reading, "ids", lambda space, prefix, limit: [each for each in space.jobs if prefix in each][:limit])
+
+
+@mutant("test_no_more_ids_are_given_than_were_asked_for", machine="never")
+def more_ids_are_given_than_were_asked_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(reading, "ids", lambda space, prefix, limit: [each for each in space.jobs if each.startswith(prefix)])

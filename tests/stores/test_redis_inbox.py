@@ -92,6 +92,20 @@ async def test_a_producer_may_wake_an_idle_worker(app: App, push: Push) -> None:
         await ran.wait()
 
 
+async def test_a_producer_may_wake_a_worker_that_serves_patterns(app: App, push: Push) -> None:
+    ran = asyncio.Event()
+
+    @app.task(queue="mail")
+    async def send() -> None:
+        ran.set()
+
+    async with app.worker(["mail", "news-*"], poll=60), asyncio.timeout(20):
+        await asyncio.sleep(0.2)  # until it is idle
+        await push("inbox:news-1", '{"task": "send"}')
+        await push("calls:mail,news-*", "news-1")
+        await ran.wait()
+
+
 async def test_a_queue_that_exists_is_served_by_its_pattern(app: App, push: Push) -> None:
     ran = asyncio.Event()
 

@@ -44,7 +44,7 @@ async def store(redis_url: str) -> AsyncIterator[RedisStore]:
 
 def contents(server: redis.Redis, prefix: str) -> set[str]:
     """Names of the keys that hold something of jobs or runs: not what is counted, named or drawn from, nor hints."""
-    of_none = {"meta", "queues", "recent", "arrivals", "totals", "marker"}
+    of_none = {"meta", "queues", "recent", "arrivals", "totals", "marker", "ready", "timed"}
     keys = server.scan_iter(match=f"{prefix}*", count=1000)
     names = {key.decode(errors="replace").removeprefix(prefix) for key in keys}
     return {name for name in names if name.split(":")[0] not in of_none}

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, assert_type
 
-from tenure import App, Backoff, Context, Done, Flow, FlowRun, Job, Next, Task, Wait
+from tenure import App, Backoff, Context, Done, Flow, FlowRun, Job, Next, RemoteFlow, Task, Wait
 from tenure.flow import AsyncStep, FlowWorkers, Start, Starter, Step
 from tenure.worker.worker import Worker
 
 app = App("memory://")
+remote = app.remote_flow("trip", first="book", queue="desk", lookup=["customer"])
+assert_type(remote, RemoteFlow)
+assert_type(remote.start(customer="c1"), FlowRun)
+assert_type(remote.using(delay=5).bind(customer="c1"), Start)
+assert_type(remote.find(customer="c1")[0], FlowRun)
+app.remote_flow("trip")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 order = app.flow("order", lookup=["customer"])
 assert_type(order, Flow)
 app.flow("order", look_up=["customer"])  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
@@ -68,7 +74,7 @@ assert_type(order.bind(sku="x"), Start)
 assert_type(app.enqueue(order.bind(sku="x")), list[FlowRun])
 assert_type(app.enqueue(order.bind(sku="x"), resize.bind(1)), list[Job[Any] | FlowRun])
 order.start("x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-order.using(wait=60)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+order.using(wait=60)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 Next("x").using(delay="60")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 Next("x").using(if_blocker_fails="hope")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 Next(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -97,14 +97,29 @@ anything.enqueue("x", 1)
 assert_type(whatever.enqueue("x"), Job[int])
 
 # Options keep the arguments.
+
+
+@app.task
+def total(label: str, results: list[int]) -> int:
+    return sum(results)
+
+
+# What the jobs before have given is filled in, so no caller passes it.
+assert_type(total.using(after=[add.bind(1), add.bind(2)]).enqueue("both"), Job[int])
+assert_type(total.using(after=["an id"], delay=5).bind("both"), Call[int])
+total.enqueue("both")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+App(retries=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+app.worker(threads=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+app.task(retry="3")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+
 at = datetime(2026, 1, 1, tzinfo=UTC)
 assert_type(add.using(delay=60, priority=-1, unique="k").enqueue(1), Job[int])
 assert_type(send.using(run_at=at, unique=True, window=5, tags=["a"]).using(queue="vip", keep=0).bind(1), Call[str])
 add.using(delay=60).enqueue("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-add.using(wait=60)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-add.using(delay="60")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-add.using(run_at=60)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-add.using(60)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+add.using(wait=60)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+add.using(delay="60")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+add.using(run_at=60)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+add.using(60)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 
 # Whatever the connection is of: a library is not known to us before it is brought.
 mine = sqlite3.connect(":memory:")
@@ -131,8 +146,8 @@ job = add.enqueue(1)
 assert_type(job.refresh(), Job[int])
 assert_type(job.state, State)
 assert_type(
-    (job.cancel(), job.retry(), job.trigger(), job.delete(cascade=True), job.complete(1)),
-    tuple[None, None, None, None, None],
+    (job.cancel(), job.retry(), job.trigger(), job.release(), job.delete(cascade=True), job.complete(1)),
+    tuple[None, None, None, None, None, None],
 )
 job.result(time=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 job.state = State.FAILED  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]

@@ -34,12 +34,13 @@ def test_durations_may_be_timedeltas() -> None:
 
 
 @given(st.floats(0, 1e300), st.floats(0, 1e300), st.floats(1, 1e300), st.floats(0, 1), st.integers(1, 10**12))
-def test_no_delay_is_negative_infinite_or_beyond_the_maximum_and_its_jitter(
+def test_no_delay_is_negative_infinite_or_beyond_the_maximum(
     initial: float, maximum: float, multiplier: float, jitter: float, attempt: int
 ) -> None:
     backoff = Backoff(initial=initial, maximum=maximum, multiplier=multiplier, jitter=jitter)
 
     assert 0 <= backoff.delay(attempt) <= maximum
+    assert 0 <= backoff.jittered(attempt) <= maximum
     assert abs(backoff.jittered(attempt) - backoff.delay(attempt)) <= backoff.delay(attempt) * (jitter + 1e-9)
 
 
@@ -48,6 +49,14 @@ def test_jitter_moves_the_delay_to_both_sides() -> None:
 
     assert 90 <= min(delays) < 97
     assert 103 < max(delays) <= 110
+
+
+def test_delays_that_have_reached_the_maximum_stay_spread_below_it() -> None:
+    delays = [Backoff(initial=100, maximum=100, jitter=0.1).jittered(9) for _ in range(200)]
+
+    assert 90 <= min(delays) < 93
+    assert 97 < max(delays) <= 100
+    assert len(set(delays)) > 190
 
 
 @pytest.mark.parametrize(

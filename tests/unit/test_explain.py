@@ -78,7 +78,7 @@ def why(job: JobRecord, *workers: WorkerInfo, **fields: Any) -> list[Reason]:
         # who leases by hand is registered, and runs no task
         (a_job(), [a_worker(tasks=(), lanes=())], {}, [NoWorker("q", ()), InLine(0, 0, False, ())]),
         (a_job(), [a_worker(tasks=("u",))], {}, [TaskUnknown("t", "q", ("w",)), InLine(0, 0, False, ())]),
-        (a_job(), [a_worker(tasks=("u",)), a_worker("v")], {}, [InLine(0, 0, False, ("v",))]),
+        (a_job(), [a_worker(tasks=("u",)), a_worker("v")], {}, [InLine(0, 0, False, ("v",), ("w",))]),
         (
             a_job(),
             [a_worker(tasks=("u",)), a_worker("v", queues=("r",))],

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 
 from tenure.backoff import Backoff
 from tenure.job import ErrorInfo, JobRecord, NewJob, State, Writes
 from tenure.lifecycle import INTERRUPTED, Finish, Loss, Park, Policy, Requeue, Transition, after_loss, next_step
 from tenure.outcome import (
+    Collided,
     Fail,
     Interrupted,
     Outcome,
@@ -35,6 +37,10 @@ def a_job(attempt: int = 1, losses: int = 0, max_attempts: int | None = None, mi
     )
 
 
+def given_back(times: int, attempt: int = 1) -> JobRecord:
+    return msgspec.structs.replace(a_job(attempt), fence=attempt + times)
+
+
 def raised(error: BaseException | None = None) -> Raised:
     return Raised(error or ValueError("boom"), BOOM)
 
@@ -57,6 +63,15 @@ def raised(error: BaseException | None = None) -> Raised:
         (a_job(), raised(), POLICY, Requeue(10, error=BOOM)),
         (a_job(attempt=2), raised(), POLICY, Requeue(20, error=BOOM)),
         (a_job(attempt=3), raised(), POLICY, Finish(State.FAILED, error=BOOM)),
+        # a collision with another transaction: the attempt is given back, not for ever
+        (given_back(100), Collided(raised()), POLICY, Requeue(10, error=BOOM)),
+        (given_back(100, attempt=3), Collided(raised()), POLICY, Finish(State.FAILED, error=BOOM)),
+        (
+            given_back(0),
+            Collided(raised()),
+            Policy(retry=None, fail_interrupted=True),
+            Finish(State.FAILED, error=BOOM),
+        ),
         (a_job(), raised(), Policy(retry=None), Finish(State.FAILED, error=BOOM)),
         (a_job(), raised(), Policy(retry=Backoff(on=(OSError,))), Finish(State.FAILED, error=BOOM)),
         (a_job(), raised(), Policy(retry=Backoff(never=(ValueError,))), Finish(State.FAILED, error=BOOM)),
@@ -150,3 +165,13 @@ def test_a_job_of_an_unknown_task_is_offered_for_about_an_hour() -> None:
 )
 def test_after_loss(losses: int, max_losses: int, solo: bool, after: Loss) -> None:
     assert after_loss(losses, max_losses, solo) == after
+
+
+@pytest.mark.parametrize(("times", "longest"), [(0, 0.1), (3, 0.8), (99, 2.0)])
+def test_a_job_that_collides_is_given_back_and_waits_longer_each_time(times: int, longest: float) -> None:
+    for policy in (POLICY, Policy(retry=None)):
+        step = next_step(given_back(times), Collided(raised()), policy)
+
+        assert isinstance(step, Requeue)
+        assert (step.counts, step.front, step.error) == (False, False, BOOM)
+        assert 0 <= step.delay <= longest

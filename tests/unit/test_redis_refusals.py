@@ -6,7 +6,7 @@ import pytest
 from redis.connection import DefaultParser
 
 from tenure.errors import StoreError, StoreFull, StoreUnavailable
-from tenure.stores.redis.pool import ScriptMissing, meaning
+from tenure.stores.redis.pool import Forbidden, ForbiddenInside, ScriptMissing, meaning
 from tenure.stores.redis.wire import Refusal
 
 IN_6 = "ERR Error running script (call to f_0aa2638): @user_script:1: @user_script: 1: -{} whatever else it says"
@@ -27,7 +27,6 @@ def refusal(text: str) -> Refusal:
         ("READONLY", StoreUnavailable),
         ("MISCONF", StoreUnavailable),
         ("NOREPLICAS", StoreUnavailable),
-        ("NOPERM", StoreError),
         ("WRONGTYPE", StoreError),
     ],
 )
@@ -46,6 +45,14 @@ def test_a_refusal_means_the_same_inside_a_script(form: str, code: str, kind: ty
         ("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", StoreUnavailable),
         ("BUSY Redis is busy running a script.", StoreUnavailable),
         ("UNBLOCKED force unblock from blocking operation", StoreUnavailable),
+        ("NOPERM User tenure has no permissions to run the 'evalsha' command", Forbidden),
+        (IN_6.format("NOPERM"), ForbiddenInside),
+        (IN_7.format("NOPERM"), ForbiddenInside),
+        (
+            "ERR The user executing the script can't run this command or subcommand script: 61, on @user_script:1.",
+            ForbiddenInside,
+        ),
+        ("ERR ACL failure in script: No permissions to access a key script: on @user_script:1.", ForbiddenInside),
         ("ERR unknown command 'NOSUCH', with args beginning with: 'x'", StoreError),
     ],
 )

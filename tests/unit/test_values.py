@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tenure.checks import instant, name, seconds
 from tenure.errors import InvalidName, InvalidOption
-from tenure.job import FINAL, JobRecord, State, new_id
+from tenure.job import FINAL, JobRecord, Progress, State, new_id
 from tenure.lease import Token, new_nonce
 from tenure.options import AppOptions, Retention, TaskOptions, WorkerOptions
 from tenure.outcome import Fail, Reschedule, Retry, Wait
@@ -187,13 +187,23 @@ def test_four_states_are_final() -> None:
         (State.WAITING, 5.0, 1, "retrying"),
         (State.WAITING, None, 1, "retrying"),
         (State.RUNNING, None, 1, "running"),
-        (State.BLOCKED, None, 0, "blocked"),
     ],
 )
 def test_scheduled_and_retrying_are_labels_of_waiting(
     state: State, run_at: float | None, attempt: int, label: str
 ) -> None:
     assert JobRecord("j", "t", "q", state, b"{}", run_at=run_at, attempt=attempt).label == label
+
+
+@pytest.mark.parametrize(("results", "label"), [((), "parked"), (("1",), "parked"), (("1", None), "blocked")])
+def test_a_blocked_job_that_waits_for_no_other_is_parked(results: tuple[str | None, ...], label: str) -> None:
+    job = JobRecord("j", "t", "q", State.BLOCKED, b"{}", blocked_by=1, results=results)
+    assert (job.label, job.parked) == (label, label == "parked")
+
+
+@pytest.mark.parametrize(("total", "percent"), [(None, None), (0, None), (120, 25), (30, 100)])
+def test_progress_in_per_cent(total: float | None, percent: float | None) -> None:
+    assert Progress(30, total).percent == percent
 
 
 def test_a_job_is_a_suspect_from_its_second_loss() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import signal
 import sys
@@ -40,6 +41,7 @@ def patient(folder: str) -> str:
 
 
 if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)  # by which tests see that a signal was heard
     app = app_in(Path(sys.argv[1]))
     for function in (deaf, patient):
         app.task(isolation="process")(function)

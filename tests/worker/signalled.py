@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import os
 import signal
 import time
@@ -101,6 +102,21 @@ def make_app(url: str) -> App:
         _, status = await asyncio.to_thread(os.waitpid, child, 0)
         assert os.waitstatus_to_exitcode(status) == -signal.SIGTERM
 
+    @app.task
+    async def deafening(disposition: str = "SIG_IGN") -> None:
+        """Takes signals from the worker, for good."""
+        for signum in (signal.SIGTERM, signal.SIGQUIT):
+            signal.signal(signum, getattr(signal, disposition))
+        say("started", "deafening", os.getpid())
+        await asyncio.sleep(3600)
+
+    @app.task
+    async def listening() -> None:
+        """Has a handler of its own beside the worker's."""
+        signal.signal(signal.SIGTERM, lambda *_: say("heard"))
+        say("started", "listening", os.getpid())
+        await asyncio.sleep(3600)
+
     @app.before_first_fork
     def before_first_fork() -> None:
         say("moment", "before_first_fork")
@@ -114,6 +130,7 @@ def make_app(url: str) -> App:
 
 def work(url: str, tasks: list[str], options: dict[str, Any]) -> None:
     """Enqueue a job of each of these tasks, work until stopped, and say with which status and what became of the jobs."""
+    logging.basicConfig(level=logging.INFO)  # by which tests see that a signal was heard
     signal.signal(signal.SIGALRM, lambda *_: say("alarm"))
     with make_app(url) as app:
         jobs = [app.tasks[task].enqueue() for task in tasks]

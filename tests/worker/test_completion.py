@@ -100,7 +100,7 @@ async def test_jobs_that_are_enqueued_in_the_transaction_exist_with_it(
     ("after", "said"),
     [
         (lambda _: "late", "what it returned afterwards is dropped"),
-        (raising(ValueError("late")), "afterwards it raised ValueError: 'late'"),
+        (raising(ValueError("late")), "afterwards it raised ValueError: late"),
         (raising(Retry("late")), "its answer Retry came afterwards"),
     ],
     ids=["returned", "raised", "answered"],
@@ -386,7 +386,7 @@ async def test_a_job_that_runs_inline_has_none_either(app: App) -> None:
     async def hopeful(ctx: Context) -> None:
         ctx.complete()
 
-    async with app.inline():
+    async with app.inline(raises=False):
         job = await hopeful.aenqueue()
 
     assert job.error is not None

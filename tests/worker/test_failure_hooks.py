@@ -51,7 +51,7 @@ async def test_what_comes_after_a_success_comes_after_nothing_else(
     await task.aenqueue("later")
     await (await task.aenqueue("well")).aresult(timeout=20)
 
-    failed = [("failed", error, True) for error in ("ValueError", "Fail", "PayloadError")]
+    failed = [("failed", error, True) for error in ("ValueError", "Fail", "InvalidResult")]
     assert notes() == [*failed, ("after", "well")]
 
 
@@ -172,10 +172,12 @@ async def test_an_error_of_the_hook_is_logged_with_the_failure_which_is_recorded
     with pytest.raises(JobFailed, match="ValueError: no good"):
         await (await app.ajob(job_id)).aresult(timeout=20)
 
-    [line] = [record for record in caplog.records if "the failure is recorded all the same" in record.getMessage()]
+    [line] = [
+        record for record in caplog.records if "the failure of the job is recorded all the same" in record.getMessage()
+    ]
     assert line.levelno == logging.ERROR
-    assert "ValueError('no good')" in line.getMessage()
-    assert "LookupError('no mail server')" in line.getMessage()
+    assert "ValueError: no good" in line.getMessage()
+    assert "LookupError: no mail server" in line.getMessage()
 
 
 @whatever_the_store

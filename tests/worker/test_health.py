@@ -166,7 +166,7 @@ def test_what_is_said_of_a_worker() -> None:
     health = Health(outage, poll=-1.0)  # a loop that should have come round a second ago
     assert said() == "its loop has not come round for 0 s"
     outage.gone("beat", StoreUnavailable("gone"))
-    assert said() == "the store has been gone for 0 s"
+    assert said() == "the store has been gone for 0 s: gone"
     assert said(blocked_by="job 1") == "job 1 has blocked the event loop for 0 s"
     outage.answered("beat")
     assert said() == "its loop has not come round for 0 s"

@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -71,8 +72,11 @@ async def test_a_hook_that_fails_fails_the_attempt(app: App, start: Start, momen
 
 
 @whatever_the_store
-async def test_a_worker_does_not_begin_if_before_first_fork_fails(app: App) -> None:  # R16
-    @app.task(isolation="process")
+@pytest.mark.parametrize("isolation", ["process", None])
+async def test_a_worker_does_not_begin_if_before_first_fork_fails(
+    app: App, isolation: Literal["process"] | None
+) -> None:  # R16
+    @app.task(isolation=isolation)
     def fine() -> None: ...
 
     @app.before_first_fork

@@ -111,7 +111,7 @@ async def test_what_an_attempt_wrote_stays_with_it_though_its_success_is_refused
         ctx.enqueue(single.using(unique="k", unique_raises=True).bind())
 
     await single.using(unique="k").aenqueue()
-    await start(app)
+    await start(app, "default")
     job = await parent.aenqueue()
     with pytest.raises(JobFailed, match="EnqueueRefused"):
         await job.aresult(timeout=20)

@@ -161,31 +161,79 @@ def test_a_worker_that_holds_nothing_need_not_wait_for_the_clearing_to_end() -> 
 
 
 def an_attempt(
-    lease: float = 30.0, job_lease: float | None = None, renew: Any = UNSET, leased_at: float = 100.0
+    lease: float = 30.0,
+    job_lease: float | None = None,
+    renew: Any = UNSET,
+    leased_at: float = 100.0,
+    at_most: float = 3600.0,
 ) -> Attempt:
     job = JobRecord("id", "task", "default", State.RUNNING, b"{}", lease=job_lease)
     settings = resolve(None, WorkerOptions(), AppOptions())
     settings = Settings(None, settings.policy, lease, renew)
-    return Attempt(Lease(job, Token(1, 1), 30.0 if job_lease is None else job_lease), settings, leased_at)
+    ttl = 30.0 if job_lease is None else job_lease
+    return Attempt(Lease(job, Token(1, 1), min(ttl, at_most)), settings, leased_at)
 
 
 @pytest.mark.parametrize(
     ("attempt", "renew_at", "give_up_at"),
     [
-        (an_attempt(), 110.0, 127.0),
+        (an_attempt(), 110.0, 129.5),
+        (an_attempt(job_lease=300.0), 200.0, 399.5),
         (an_attempt(job_lease=3.0), 101.0, 102.7),
         (an_attempt(job_lease=1.0), 100 + 1 / 3, 100.9),
-        (an_attempt(renew=None), None, 127.0),
-        (an_attempt(renew=0.5), 100.5, 127.0),
-        # A job that does not say was leased as the worker asks, 30 s; its task wants 300: due at once.
-        (an_attempt(lease=300.0), -70.0, 127.0),
+        # It may go on until it is really taken, and two seconds more if the store cannot be asked.
+        (an_attempt(renew=None), None, 132.0),
+        (an_attempt(renew=0.5), 100.5, 129.5),
+        # A job that does not say was leased as the worker asks, 30 s; its task wants more or less.
+        (an_attempt(lease=300.0), 110.0, 129.5),
+        (an_attempt(lease=300.0, renew=150.0), 110.0, 129.5),
+        (an_attempt(lease=300.0, renew=None), 110.0, 129.5),
+        (an_attempt(lease=5.0), 100.0, 129.5),
+        (an_attempt(lease=5.0, renew=None), 100.0, 129.5),
+        # Leased ahead.
+        (an_attempt(at_most=9.0), 103.0, 108.5),
+        (an_attempt(at_most=9.0, renew=None), 103.0, 108.5),
+        (an_attempt(at_most=9.0, renew=15.0), 103.0, 108.5),
+        (an_attempt(at_most=9.0, renew=0.5), 100.5, 108.5),
+        (an_attempt(job_lease=60.0, at_most=9.0), 103.0, 108.5),
+        (an_attempt(job_lease=6.0, at_most=9.0), 102.0, 105.5),
     ],
 )
-def test_a_lease_is_renewed_when_a_third_is_over_and_given_up_when_nine_tenths_are(
+def test_a_lease_is_renewed_when_a_third_is_over_and_given_up_shortly_before_its_end(
     attempt: Attempt, renew_at: float | None, give_up_at: float
 ) -> None:
     assert attempt.renew_at == pytest.approx(renew_at) if renew_at is not None else attempt.renew_at is None
     assert attempt.give_up_at == pytest.approx(give_up_at)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "ttl", "renew_at", "give_up_at"),
+    [
+        (an_attempt(at_most=9.0), 30.0, 114.0, 133.5),
+        (an_attempt(at_most=9.0, renew=15.0), 30.0, 119.0, 133.5),
+        (an_attempt(lease=300.0), 300.0, 204.0, 403.5),
+        (an_attempt(lease=6.0), 6.0, 106.0, 109.5),
+        # What is never renewed gets what is left of its time.
+        (an_attempt(at_most=9.0, renew=None), 26.0, None, 132.0),
+        (an_attempt(lease=300.0, renew=None), 296.0, None, 402.0),
+        (an_attempt(lease=6.0, renew=None), 2.0, None, 108.0),
+    ],
+)
+def test_the_first_renewal_gives_a_lease_the_length_that_it_should_have(
+    attempt: Attempt, ttl: float, renew_at: float | None, give_up_at: float
+) -> None:
+    assert attempt.renewal(104.0) == pytest.approx(ttl)
+    attempt.renewed(104.0, attempt.renewal(104.0))
+    assert attempt.renew_at == pytest.approx(renew_at) if renew_at is not None else attempt.renew_at is None
+    assert attempt.give_up_at == pytest.approx(give_up_at)
+
+
+def test_what_is_never_renewed_is_asked_about_once_its_lease_is_over() -> None:
+    attempt = an_attempt(renew=None)
+    assert an_attempt().ask_at is None
+    assert (attempt.ask_at, attempt.give_up_at) == (130.0, 132.0)
+    attempt.renewed(131.0, None)
+    assert (attempt.ask_at, attempt.give_up_at) == (131.5, 133.0)
 
 
 def test_the_buffer_gives_back_what_has_waited_too_long_and_keeps_the_rest_in_order() -> None:

@@ -31,17 +31,17 @@ async def test_a_new_job_wakes_one_of_a_hundred_idle_workers(
 
     idle: set[object] = set()
 
-    async def wait_for_work(method: Any, *args: Any) -> Any:
+    async def wait_for_work(method: Any, *args: Any, **kwargs: Any) -> Any:
         idle.add(method.__self__)
         try:
-            return await method(*args)
+            return await method(*args, **kwargs)
         finally:
             idle.discard(method.__self__)
 
     wire.hooks["wait_for_work"] = wait_for_work
     await quick.aenqueue()
     for _ in range(WORKERS):
-        await start(app, pattern, poll=60, reap=False, beat=30)
+        await start(app, pattern, poll=60, reap=False, beat=5)
     await eventually(lambda: len(idle) == WORKERS, within=30)
     await asyncio.sleep(0.5)
     before = len(wire.calls["settle_and_lease"])
@@ -52,5 +52,6 @@ async def test_a_new_job_wakes_one_of_a_hundred_idle_workers(
         await job.aresult(timeout=10)
 
     leases = len(wire.calls["settle_and_lease"]) - before
-    assert leases <= 2 * JOBS
+    # Two each, and a few of workers that looked for queues just then.
+    assert leases <= 2.5 * JOBS
     assert time.monotonic() - began < 20

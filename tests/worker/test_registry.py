@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from tenure.app import App
 from tenure.context import Context
-from tenure.errors import OutcomeUnknown
+from tenure.errors import InvalidOption, OutcomeUnknown
 from tenure.lease import new_nonce
 from tenure.patterns import covers
 from tenure.stores.base import Store
@@ -26,10 +27,8 @@ from tenure.worker.registry import silences
 from .conftest import MakeApp, Start, Wire, a_job, eventually, whatever_the_store
 
 
-def a_worker(worker_id: str, *queues: str, silent_for: float = 0.0) -> WorkerInfo:
-    return WorkerInfo(
-        id=worker_id, host="h", pid=1, queues=queues or ("*",), tasks=(), concurrency=1, silent_for=silent_for
-    )
+def a_worker(worker_id: str, *queues: str, **fields: Any) -> WorkerInfo:
+    return WorkerInfo(id=worker_id, host="h", pid=1, queues=queues or ("*",), tasks=(), concurrency=1, **fields)
 
 
 async def test_a_worker_shows_what_it_is_at(app: App, start: Start) -> None:  # R30, R37
@@ -128,20 +127,43 @@ async def test_a_store_that_goes_while_a_worker_starts_is_told_in_two_lines(
 ) -> None:  # F17
     gone = True
 
-    async def turn(method: Callable[..., Awaitable[bool]], *args: object) -> bool:
+    async def register(method: Callable[..., Awaitable[None]], *args: object) -> None:
         nonlocal gone
         if gone:
             gone = False
             raise OutcomeUnknown("it was cut off")
-        return await method(*args)
+        await method(*args)
 
-    wire.hooks["turn"] = turn
+    wire.hooks["register"] = register
     await start(make_app(store=wire.open))
     await eventually(lambda: any("is back" in message for message in caplog.messages))
 
-    told = [record for record in caplog.records if record.name == "tenure.worker" and record.levelname == "WARNING"]
+    told = [record for record in caplog.records if "the store" in record.getMessage()]
     assert ["the store is gone" in record.getMessage() for record in told] == [True, False]
     assert [record.exc_info for record in told] == [None, None]
+
+
+async def test_a_worker_says_after_how_long_a_silence_it_is_missing(make_app: MakeApp, start: Start) -> None:  # W25
+    app = make_app(missing_after=3)
+    await start(app, beat=0.01)
+    await start(app)
+
+    async def announced() -> bool:  # with every beat, not only when it registers
+        return [info.missing_after for info in await app.aworkers() if info.memory] == [3.0, 3.0]
+
+    await eventually(announced)
+
+
+@whatever_the_store
+def test_a_silence_that_a_worker_cannot_keep_below_is_refused(make_app: MakeApp) -> None:
+    with pytest.raises(InvalidOption, match=r"missing_after must be at least 1\.5"):
+        make_app(missing_after=1)
+    app = make_app(missing_after=3)
+    app.worker()
+    with pytest.raises(
+        InvalidOption, match=r"beats every 2\.1 s .* after 3 s of silence: give it a beat of at most 2 s"
+    ):
+        app.worker(beat=2.1)
 
 
 async def test_a_worker_that_does_not_reap_forgets_nobody(
@@ -181,6 +203,9 @@ async def test_a_forgotten_worker_that_comes_back_takes_another_name(
         ([a_worker("w", "q", silent_for=10)], 60.0, {}),
         ([a_worker("w", "q", silent_for=11)], 60.0, {"w": 60.0}),
         ([a_worker("w", "q", silent_for=11)], 1.0, {"w": 10.0}),
+        ([a_worker("w", "q", silent_for=11, missing_after=20)], 1.0, {}),
+        ([a_worker("w", "q", silent_for=4, missing_after=3)], 1.0, {"w": 3.0}),
+        ([a_worker("w", "x", silent_for=999, missing_after=900)], 60.0, {"w": 900.0}),
         ([a_worker("w", "x", silent_for=11)], 60.0, {"w": 600.0}),
         ([a_worker("w", "q", "x", silent_for=11)], 60.0, {"w": 600.0}),
         ([a_worker("w", "x", silent_for=11)], 3600.0, {"w": 3600.0}),

@@ -93,8 +93,10 @@ def test_a_worker_runs_in_any_thread(blocking_app: App) -> None:
 
 
 PROGRAM = """
-import asyncio, sys, time
+import asyncio, logging, sys, time
 from tenure.app import App
+
+logging.basicConfig(level=logging.INFO)
 
 app = App(sys.argv[1])
 

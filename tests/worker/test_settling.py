@@ -11,13 +11,14 @@ import pytest
 
 from tenure.app import App
 from tenure.context import Context
-from tenure.errors import OutcomeUnknown, StoreFull, StoreUnavailable
+from tenure.errors import OutcomeUnknown, StoreError, StoreFull, StoreUnavailable
+from tenure.events import Fenced
 from tenure.job import State
 from tenure.lifecycle import Finish
 from tenure.options import Retention
 from tenure.stores.base import Store
 from tenure.stores.values import LeaseRequest, Settlement, VerdictKind
-from tenure.worker import pruner
+from tenure.worker import outage, pruner
 from tenure.worker import worker as worker_module
 from tenure.worker.worker import Status
 from tests.faults.scale import on
@@ -117,6 +118,8 @@ async def test_a_batch_that_the_store_chokes_on_fails_only_the_bad_job(
         choke(settlements)
         return await method(settlements, request)
 
+    fenced: list[Fenced] = []
+    app.listen(Fenced)(fenced.append)
     wire.hooks |= {"settle": settle, "settle_and_lease": settle_and_lease}
     jobs = await task.aenqueue_many([(n,) for n in range(16)])
     await start(app, concurrency=16)
@@ -129,6 +132,7 @@ async def test_a_batch_that_the_store_chokes_on_fails_only_the_bad_job(
     error = (await record_of(store, jobs[11].id)).error
     assert error is not None
     assert "eleven" in error.message
+    assert fenced == [], "to find out whether the store settles anything is no event"
 
 
 async def test_a_job_whose_settle_was_refused_is_held_until_its_failure_is_settled(
@@ -209,7 +213,9 @@ EVERYTHING = (
 
 @on("sqlite", "redis")
 @pytest.mark.parametrize(
-    "error", [StoreUnavailable("gone"), OutcomeUnknown("perhaps"), StoreFull("full")], ids=lambda e: type(e).__name__
+    "error",
+    [StoreUnavailable("gone"), OutcomeUnknown("perhaps"), StoreFull("full"), StoreError("what nobody knows")],
+    ids=lambda e: type(e).__name__,
 )
 async def test_an_outcome_is_kept_through_an_outage_and_told_of_once(
     make_app: MakeApp, wire: Wire, start: Start, lines: Callable[[str], list[str]], error: Exception
@@ -339,6 +345,27 @@ async def test_a_chore_that_fails_is_logged_and_tried_again(
     await eventually(lambda: lines("reaper failed"))
 
 
+@on("sqlite")
+async def test_a_chore_that_the_store_refuses_is_said_once_and_is_no_outage(
+    make_app: MakeApp, wire: Wire, start: Start, lines: Callable[[str], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outage, "LONGEST", 0.02)
+    app = make_app(store=wire.open)
+    refused = Breakdown(wire, StoreUnavailable("you may not"), "reap")
+
+    @app.task
+    async def task() -> int:
+        return 1
+
+    await start(app, "default")
+    await eventually(lambda: refused.failed > 20)
+    assert await (await task.aenqueue()).aresult(timeout=5) == 1
+    assert len(lines("the store refuses the reaper, it is tried again: you may not")) == 1
+    assert not lines("is gone")
+    refused.over.set()
+    await eventually(lambda: lines("the store no longer refuses the reaper"))
+
+
 @on("redis")
 async def test_jobs_of_a_worker_that_fell_silent_are_reaped_by_any_other(
     app: App, store: Store, start: Start
@@ -368,7 +395,7 @@ async def test_a_worker_that_does_not_reap_leaves_them(
     await start(app, reap=False)
     await (await task.aenqueue()).aresult(timeout=5)
     await asyncio.sleep(1.5)
-    assert not any(wire.calls[name] for name in ("reap", "tend", "prune", "turn", "forget"))
+    assert not any(wire.calls[name] for name in ("reap", "prune", "turn", "forget"))
 
 
 async def test_finished_jobs_are_pruned_by_the_app_s_retention(

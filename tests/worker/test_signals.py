@@ -295,6 +295,27 @@ def test_other_signals_find_their_handlers_at_once(start: Start, url: str) -> No
     assert worker.wait() == 0
 
 
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_job_that_ignores_signals_does_not_make_the_worker_deaf(start: Start, url: str) -> None:  # R40
+    worker = start(url, ["deafening"], term_timeout=0.5)
+    worker.hear("started")
+    eventually(lambda: "the handler of SIGTERM, SIGQUIT was replaced by SIG_IGN" in worker.log, "the warning")
+    assert "of task deafening must not set one" in worker.log
+    worker.send(signal.SIGTERM)
+    assert worker.wait() == 0
+    assert jobs(url) == [RELEASED]
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_a_job_may_have_a_handler_of_its_own_beside_the_worker_s(start: Start, url: str) -> None:
+    worker = start(url, ["listening"], term_timeout=0.5)
+    worker.hear("started")
+    worker.send(signal.SIGTERM)
+    worker.hear("heard")
+    assert worker.wait() == 0
+    assert "was replaced" not in worker.log
+
+
 def test_a_signal_to_a_process_that_a_job_has_forked_does_not_stop_the_worker(start: Start, url: str) -> None:  # F22
     worker = start(url, ["forks", "quick"])
     [child] = worker.hear("forked")

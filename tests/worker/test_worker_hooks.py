@@ -191,6 +191,23 @@ async def test_hooks_around_a_fork_may_be_async(app: App, start: Start, notes: N
     assert notes() == [*(f"{moment} {n}" for moment in moments for n in (1, 2)), ("job", True)]
 
 
+@whatever_the_store
+async def test_before_first_fork_is_called_in_a_worker_without_isolated_tasks(
+    app: App, start: Start, notes: Notes
+) -> None:  # R44
+    note(app, notes, "before_first_fork")
+
+    @app.task
+    def job() -> None:
+        notes.take("job")
+
+    for _ in range(2):
+        worker = await start(app)
+        await (await job.aenqueue()).aresult(timeout=20)
+        await worker.stop()
+    assert notes() == ["before_first_fork 1", "before_first_fork 2", "job"] * 2
+
+
 # Idling.
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tenure.cli.early  # noqa: F401  # isort: skip  (before all that takes time)
+
 import difflib
 import importlib
 
@@ -22,10 +24,12 @@ COMMANDS = {
     "failed": ("failed", "List, show, retry and delete jobs that have failed."),
     "broken": ("failed", "The same for jobs that nobody could read."),
     "flows": ("flows", "List runs of flows, the newest first."),
+    "start": ("flows", "Begin a run of a flow and print its id."),
     "run": ("flows", "Show everything about one run, and its steps so far."),
     "cancel": ("actions", "End jobs as cancelled: some, or all that fit."),
     "retry": ("actions", "Put finished jobs back in line, as if never tried."),
     "trigger": ("actions", "Put scheduled jobs in line now."),
+    "release": ("actions", "Take running jobs from their workers, back to the front."),
     "delete": ("actions", "Remove jobs, and runs with all their steps."),
     "complete": ("actions", "End a job, or a step, as if its function had returned."),
     "queues": ("queues", "List the queues and how many jobs each has."),

@@ -10,6 +10,7 @@ import click
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, json_option
 from tenure.cli.enqueue import Json
+from tenure.cli.ids import meant, meant_by
 from tenure.cli.refusal import Refusal, note
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from tenure.stores.values import Verdict
     from tenure.task import Call
 
-__all__ = ["cancel", "complete", "delete", "each", "report", "retry", "trigger"]
+__all__ = ["cancel", "complete", "delete", "each", "release", "report", "retry", "trigger"]
 
 _ids = click.argument("ids", metavar="ID...", nargs=-1, required=True)
 
@@ -35,25 +36,48 @@ _ids = click.argument("ids", metavar="ID...", nargs=-1, required=True)
     metavar="JSON",
     help="Of --task, all with equal ones: an array, or an object by name.",
 )
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
 @with_app()
-async def cancel(app: App, ids: tuple[str, ...], arguments: Any, as_json: bool, **filters: str | None) -> None:
+async def cancel(
+    app: App, ids: tuple[str, ...], arguments: Any, yes: bool, as_json: bool, **filters: str | None
+) -> None:
     """End jobs as cancelled: those with these ids, or all unfinished ones that every option fits.
 
-    A worker that runs one is told to stop. The id of a run means its current step.
+    How many jobs the options fit is told, and asked, before anything happens. A worker that runs one is told to stop. The id of a run
+    means its current step.
     """
+    from tenure.cancelling import count_equal, count_found
+    from tenure.listing import search_of
+
+    store = app.session.store
     given = {name: value for name, value in filters.items() if value is not None}
     if bool(ids) == bool(given):
         raise Refusal("say which jobs to cancel: by their ids, or by --queue, --task, --tag and --state")
+    ids = await meant(app, ids)
     if ids and not as_json:
-        return await each(app.session.store.cancel, ids, "cancelled")
+        return await each(store.cancel, ids, "cancelled")
     if arguments is not None:
-        if given.keys() != {"task"}:
-            raise Refusal("--arguments goes with --task, and with nothing else")
-        cancelled = await app.acancel(_call(app, given["task"], arguments))
+        if given.keys() - {"queue"} != {"task"}:
+            raise Refusal("--arguments goes with --task, and besides with --queue alone")
+        call, queue = _call(app, given["task"], arguments), given.get("queue")
+        sure = _sure(await count_equal(store, call, queue), yes)
+        cancelled = await app.acancel(call, queue=queue) if sure else 0
+    elif ids:
+        cancelled = await app.acancel(*ids)
     else:
-        cancelled = await app.acancel(*ids, **given)
+        search = search_of(**{"state": None, "queue": None, "task": None, "tag": None, **given})
+        cancelled = await app.acancel(**given) if _sure(await count_found(store, search), yes) else 0
     return emit({"cancelled": cancelled}) if as_json else report("cancelled", cancelled, ())
+
+
+def _sure(count: int, yes: bool) -> bool:
+    """Whether so many jobs are to be cancelled; ends the command if the user says no."""
+    if not count:
+        note("no such unfinished job found")
+    elif not yes:
+        click.confirm(f"Cancel {count:,} unfinished {'job' if count == 1 else 'jobs'}?", abort=True, err=True)
+    return count > 0
 
 
 def _call(app: App, task: str, arguments: Any) -> Call[Any]:
@@ -70,7 +94,7 @@ def _call(app: App, task: str, arguments: Any) -> Call[Any]:
 @with_app()
 async def retry(app: App, ids: tuple[str, ...]) -> None:
     """Put finished jobs back in line, as if never tried; a run from the step that it ended with."""
-    await each(app.session.store.retry, ids, "put back")
+    await each(app.session.store.retry, await meant(app, ids), "put back")
 
 
 @click.command()
@@ -78,7 +102,19 @@ async def retry(app: App, ids: tuple[str, ...]) -> None:
 @with_app()
 async def trigger(app: App, ids: tuple[str, ...]) -> None:
     """Put scheduled jobs in line now."""
-    await each(app.session.store.trigger, ids, "put in line")
+    await each(app.session.store.trigger, await meant(app, ids), "put in line")
+
+
+@click.command()
+@_ids
+@json_option
+@with_app()
+async def release(app: App, ids: tuple[str, ...], as_json: bool) -> None:
+    """Take running jobs from their workers and put them back at the front, as if they had not been leased.
+
+    The worker stops the attempt, which does not count. The id of a run means its current step.
+    """
+    await each(app.session.store.release, await meant(app, ids), "released", as_json=as_json)
 
 
 @click.command()
@@ -90,6 +126,7 @@ async def delete(app: App, ids: tuple[str, ...], cascade: bool) -> None:
 
     A worker that runs one is told to stop.
     """
+    ids = await meant(app, ids)
     gone = await app.session.store.delete(ids, cascade=cascade)
     report("deleted", len(gone), [f"there is no job {job}" for job in ids if job not in gone])
 
@@ -102,8 +139,10 @@ async def delete(app: App, ids: tuple[str, ...], cascade: bool) -> None:
 async def complete(app: App, job_id: str, value: Any, step: str | None) -> None:
     """End a job, or the current step of a run, as if its function had returned JSON; null if none is given.
 
-    A worker that runs it is told to stop. Only the code of a flow knows what follows a step: name it with --app.
+    A worker that runs it stops the attempt. What follows a step is in the code of its flow: with --app it follows at once, without it as
+    soon as a worker that has the code takes the value.
     """
+    job_id = await meant_by(app, job_id)
     job = await app.ajob(job_id)
     record = job.record
     assert record is not None
@@ -127,15 +166,15 @@ def _converted(app: App, job: JobRecord, value: Any) -> Any:
 
     task = app.tasks.get(job.task)
     if job.run_id is not None and task is None:
-        raise Refusal(
-            f"job {job.id} is of step {job.task}, and what follows is in code that is not here: name its app with --app"
-        )
+        return value  # a worker that has the code converts it
     if isinstance(task, Step) and isinstance(value, dict):
         return task.flow.converted(value)
     return app.caller_of(job).results.decode(json.dumps(value))
 
 
-async def each(act: Callable[[Sequence[str]], Awaitable[list[Verdict]]], ids: Sequence[str], done: str) -> None:
+async def each(
+    act: Callable[[Sequence[str]], Awaitable[list[Verdict]]], ids: Sequence[str], done: str, *, as_json: bool = False
+) -> None:
     """Do this to each of these jobs, and say how many it was done to."""
     from tenure.errors import JobNotFound
     from tenure.stores.base import STEP
@@ -152,12 +191,14 @@ async def each(act: Callable[[Sequence[str]], Awaitable[list[Verdict]]], ids: Se
                     refused.append(str(JobNotFound(job)))
                 case _:
                     refused.append(f"job {job}: {verdict.reason}")
-    report(done, len(ids) - len(refused), refused)
+    report(done, len(ids) - len(refused), refused, as_json=as_json)
 
 
-def report(done: str, count: int, refused: Sequence[str]) -> None:
+def report(done: str, count: int, refused: Sequence[str], *, as_json: bool = False) -> None:
     """Say how many jobs it was done to, and why not to the others; exit code 2 if there are any."""
-    if count or not refused:
+    if as_json:
+        emit({done: count})
+    elif count or not refused:
         click.echo(f"{done}: {count:,} {'job' if count == 1 else 'jobs'}")
     for reason in refused:
         note(reason)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
+
+import click
 
 from tenure.escape import escaped
 
@@ -13,10 +16,29 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-__all__ = ["console", "distance", "duration", "lines", "moment", "number", "remark", "size", "state", "table", "text"]
+__all__ = [
+    "console",
+    "distance",
+    "duration",
+    "instant",
+    "lines",
+    "moment",
+    "number",
+    "remark",
+    "short_ids",
+    "show",
+    "show_facts",
+    "size",
+    "state",
+    "table",
+    "text",
+]
 
 PIPE_WIDTH = 1000
 """Columns of a table that goes into a pipe or a file, where nothing should be cut."""
+
+ROOM = 120
+"""Columns of a terminal from which on there is room for whole ids, and for all of a timeline's line."""
 
 READABLE = 20_000
 """Characters of a payload, result or traceback that are shown."""
@@ -26,6 +48,7 @@ LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 
 STATE_STYLES = {
     "blocked": "blue",
+    "parked": "magenta",
     "scheduled": "blue",
     "waiting": "cyan",
     "retrying": "yellow",
@@ -61,6 +84,44 @@ def table(*columns: str | tuple[str, Literal["right", "gives"]]) -> Table:
             case str(title):
                 made.add_column(title, no_wrap=True)
     return made
+
+
+def show(listing: Table) -> None:
+    """Print a table: on a terminal in columns; elsewhere with a tab between cells, and nothing cut or padded."""
+    out = console()
+    if out.is_terminal:
+        return out.print(listing)
+    rows = zip(*(column.cells for column in listing.columns), strict=True)
+    for row in [[column.header for column in listing.columns], *rows]:
+        click.echo("\t".join(map(str, row)).rstrip("\t"))
+    return None
+
+
+def short_ids(ids: Sequence[str]) -> list[str]:
+    """So much of each id that no two of these begin alike, on a terminal that has no room for whole ones: commands take either."""
+    out = console()
+    if out.is_terminal and out.width < ROOM:
+        for length in (18, 23):
+            short = [each[:length] for each in ids]
+            if len({*short}) == len({*ids}):
+                return short
+    return [*ids]
+
+
+def show_facts(facts: Iterable[tuple[str, Text]]) -> None:
+    """Print names and values: on a terminal side by side, a value that is long or has several lines below its name."""
+    from rich.padding import Padding
+
+    out, facts = console(), list(facts)
+    width = max(len(name) for name, _ in facts)
+    for name, value in facts:
+        if not out.is_terminal:
+            click.echo(f"{escaped(name)}\t" + str(value).replace("\n", "\n\t"))
+        elif "\n" in str(value) or len(value) + width + 2 > out.width:
+            out.print(text(name, "bold"))
+            out.print(Padding(value, (0, 0, 0, 2), expand=False))
+        else:
+            out.print(text(f"{name:<{width}}  ", "bold").append(value), soft_wrap=True)
 
 
 def text(value: object, style: str = "") -> Text:
@@ -119,6 +180,11 @@ def distance(at: float) -> str:
     return f"{duration(ago)} ago" if ago >= 0 else f"in {duration(-ago)}"
 
 
+def instant(at: float) -> str:
+    """An instant in local time."""
+    return f"{datetime.fromtimestamp(min(at, LAST_DAY)).astimezone():%Y-%m-%d %H:%M:%S}"
+
+
 def moment(at: float) -> str:
     """An instant in local time, and how far it is from now."""
-    return f"{datetime.fromtimestamp(min(at, LAST_DAY)).astimezone():%Y-%m-%d %H:%M:%S} ({distance(at)})"
+    return f"{instant(at)} ({distance(at)})"

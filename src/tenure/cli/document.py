@@ -66,8 +66,14 @@ def job_document(job: JobRecord) -> dict[str, Any]:
         "result": None if job.result is None else json_value(job.result)[1],
         "error": _error(job.error),
         "progress": job.progress
-        and {"done": job.progress.done, "total": job.progress.total, "note": job.progress.note},
+        and {
+            "done": job.progress.done,
+            "total": job.progress.total,
+            "percent": job.progress.percent,
+            "note": job.progress.note,
+        },
         "blocked_by": job.blocked_by,
+        "parked": job.parked,
         "run_id": job.run_id,
     }
 
@@ -114,6 +120,7 @@ def run_document(run: FlowRun) -> dict[str, Any]:
         "completed_queue": run.completed_queue,
         "failed_queue": run.failed_queue,
         "blocked_by": step.blocked_by,
+        "parked": step.parked,
         "result": None if step.result is None else json_value(step.result)[1],
         "error": _error(step.error),
     }

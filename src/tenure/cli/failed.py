@@ -11,6 +11,7 @@ from click.core import ParameterSource
 from tenure.cli.actions import each, report
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, json_option
+from tenure.cli.ids import meant, meant_by
 from tenure.cli.jobs import filters, list_jobs, paging, show_job
 from tenure.cli.refusal import Refusal, note
 from tenure.job import State
@@ -81,6 +82,7 @@ listing_options = list_.params
 @with_app()
 async def show(app: App, job_id: str, as_json: bool) -> None:
     """Show one of them, and its timeline."""
+    job_id = await meant_by(app, job_id)
     found = (await app.ajob(job_id)).record
     assert found is not None
     if found.state is not _state():
@@ -97,6 +99,7 @@ async def retry(app: App, ids: tuple[str, ...], as_json: bool, **given: Any) -> 
     Their arguments are byte for byte what they were. How many jobs are meant is told before anything happens; those that cannot be
     retried are left.
     """
+    ids = await meant(app, ids)
     if not await _meant(app, ids, "put {} back in line", **given):
         return _told("retried", "put back", 0, as_json)
     if ids and not as_json:
@@ -115,6 +118,7 @@ async def delete(app: App, ids: tuple[str, ...], cascade: bool, as_json: bool, *
 
     How many jobs are meant is told before anything happens.
     """
+    ids = await meant(app, ids)
     if not await _meant(app, ids, "delete {}", **given):
         return _told("deleted", "deleted", 0, as_json)
     return _told("deleted", "deleted", await app.adelete(*ids, cascade=cascade, **_search(ids, given)), as_json)

@@ -9,6 +9,8 @@ import click
 
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, json_option, json_value, run_document, step_document
+from tenure.cli.ids import meant_by
+from tenure.cli.jobs import awaited
 from tenure.cli.refusal import Refusal, note
 from tenure.job import State
 
@@ -16,9 +18,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tenure.app import App
+    from tenure.flow import Flow
     from tenure.run import FlowRun, StepInfo
 
-__all__ = ["flows", "run"]
+__all__ = ["flows", "run", "start"]
 
 
 @click.command()
@@ -47,17 +50,17 @@ async def flows(app: App, find: str | None, as_json: bool, **search: Any) -> Non
         listing = display.table(
             "id", ("flow", "gives"), ("step", "gives"), ("queue", "gives"), "state", ("created", "right"), ("", "gives")
         )
-        for run in page:
+        for run, run_id in zip(page, display.short_ids([run.id for run in page]), strict=True):
             listing.add_row(
-                display.text(run.id),
+                display.text(run_id),
                 display.text(run.flow),
                 display.text(run.step),
                 display.text(run.record.queue if run.record is not None else ""),
                 display.state(run.record.label if run.record is not None else run.state),
                 display.text(display.distance(run.created_at or 0.0)),
-                display.remark(f"{run.error.type}: {run.error.message}" if run.error is not None else ""),
+                display.remark(_remark(run)),
             )
-        display.console().print(listing)
+        display.show(listing)
     else:
         note("no such run found")
     if page.cursor is not None:
@@ -76,19 +79,75 @@ async def _found(
         return await app.aflows(flow=flow, state=state, limit=limit, cursor=cursor)
     if flow is None:
         raise Refusal("--find goes with --flow: each flow has lookup attributes of its own")
-    name, given, text = find.partition("=")
-    if not given:
-        raise Refusal(f"--find needs a name and a value, such as customer=c1, got {find!r:.80}")
-    readable, value = json_value(text)
+    name, value = _named_value(find, "--find needs")
     return await app.runs_found(
         RunSearch(
             flow=checked_name("flow", flow),
-            lookup=(name, sought(value if readable else text)),
+            lookup=(name, sought(value)),
             state=None if state is None else State(state),
             limit=limit,
             cursor=cursor,
         )
     )
+
+
+def _named_value(given: str, who: str) -> tuple[str, Any]:
+    """A name and a value, as in customer=c1; what is no JSON is a text."""
+    name, equals, text = given.partition("=")
+    if not equals or not name:
+        raise Refusal(f"{who} a name and a value, such as customer=c1, got {given!r:.80}")
+    readable, value = json_value(text)
+    return name, value if readable else text
+
+
+@click.command()
+@click.argument("flow")
+@click.argument("attributes", metavar="[NAME=VALUE]...", nargs=-1)
+@click.option("--first", metavar="STEP", help="Its first step; needed without --app.")
+@click.option("-q", "--queue", help="Where that step waits. Default: as the step says, or the queue 'default'.")
+@click.option(
+    "--lookup",
+    multiple=True,
+    metavar="NAME",
+    help="Find the run by this attribute; without --app, may be given several times.",
+)
+@click.option("--delay", type=float, metavar="SECONDS", help="Seconds to wait before it begins.")
+@click.option("--unique", metavar="KEY", help="Only if no other unfinished run of the flow has this key.")
+@click.option("--tag", "tags", multiple=True, help="To find its jobs by; may be given several times.")
+@json_option
+@with_app(empty=True)
+async def start(app: App, flow: str, attributes: tuple[str, ...], as_json: bool, **given: Any) -> None:
+    """Begin a run of FLOW with these attributes and print its id; a value that is no JSON is a text.
+
+    With --app, the flow must be one of the app's and the attributes must fit it. With --url or TENURE_URL alone, the run is taken as it is: the worker
+    that runs its first step checks the attributes.
+    """
+    values = dict(_named_value(each, "an attribute is given as") for each in attributes)
+    first, lookup = given.pop("first"), given.pop("lookup")
+    options = {name: value for name, value in given.items() if value not in (None, ())}
+    if app.tasks:
+        if first is not None or lookup:
+            raise Refusal("--first and --lookup are in the code that --app names")
+        known = _flow_of(app, flow)
+        begun = await known.using(**options).astart(**known.converted(values))
+    elif first is None:
+        raise Refusal(f"say which step flow {flow} begins with, by --first, or name its app with --app")
+    else:
+        begun = await app.remote_flow(flow, first=first, lookup=lookup).using(**options).astart(**values)
+    if as_json:
+        return emit({"id": begun.id, "state": begun.state, "duplicate": begun.duplicate})
+    if begun.duplicate:
+        note(f"run {begun.id} has this unique key already")
+    return click.echo(begun.id)
+
+
+def _flow_of(app: App, name: str) -> Flow:
+    from tenure.step import Step
+
+    flows = {task.flow.name: task.flow for task in app.tasks.values() if isinstance(task, Step)}
+    if name not in flows:
+        raise Refusal(f"the app has no flow {name!r:.80}: it has {', '.join(sorted(flows)) or 'none'}")
+    return flows[name]
 
 
 def _json(value: Any) -> str:
@@ -122,17 +181,14 @@ async def run(app: App, run_id: str, limit: int, cursor: str | None, as_json: bo
                 "cursor": steps.cursor,
             }
         )
-    facts = display.table("", "")
-    facts.show_header = False
-    facts.add_row(display.text("run", "bold"), display.text(found.id))
-    facts.add_row(display.text("state", "bold"), display.state(found.record.label if found.record else found.state))
-    for name, value in _facts(found):
-        facts.add_row(display.text(name, "bold"), display.lines(value))
-    for name, value in attributes.items():
-        facts.add_row(display.text(name, "cyan"), display.lines(_json(value)))
-    display.console().print(facts)
+    facts = [
+        ("run", display.text(found.id)),
+        ("state", display.state(found.record.label if found.record else found.state)),
+    ]
+    facts += [(name, display.lines(value)) for name, value in _facts(found)]
+    display.show_facts([*facts, *((name, display.lines(_json(value))) for name, value in attributes.items())])
     click.echo()
-    display.console().print(_history(steps))
+    display.show(_history(steps))
     if steps.cursor is not None:
         note(f"there are more steps: --cursor {steps.cursor}")
     return None
@@ -140,10 +196,18 @@ async def run(app: App, run_id: str, limit: int, cursor: str | None, as_json: bo
 
 async def _run_with(app: App, id_: str) -> FlowRun:
     """The run that has this id, or one of whose steps has."""
+    id_ = await meant_by(app, id_)
     [step] = await app.session.store.get([id_])
     if step is not None and step.run_id is None:
         raise Refusal(f"job {id_} is no run of a flow: tenure job {id_} shows it")
     return await app.arun((step and step.run_id) or id_)
+
+
+def _remark(run: FlowRun) -> str:
+    """What one would ask next about a run in this state."""
+    if run.error is not None:
+        return f"{run.error.type}: {run.error.message}"
+    return f"waits for {awaited(run.record)}" if run.record is not None and run.record.state is State.BLOCKED else ""
 
 
 def _facts(run: FlowRun) -> Iterator[tuple[str, str]]:
@@ -159,7 +223,7 @@ def _facts(run: FlowRun) -> Iterator[tuple[str, str]]:
     if run.record.ended_at is not None:
         yield "ended", moment(run.record.ended_at)
     if run.record.blocked_by:
-        yield "waits for", f"{run.record.blocked_by} jobs, or to be completed"
+        yield "waits for", awaited(run.record)
     if run.record.result is not None:
         yield "result", run.record.result
     if run.error is not None:

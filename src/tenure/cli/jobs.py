@@ -9,6 +9,7 @@ import click
 
 from tenure.cli.connection import with_app
 from tenure.cli.document import attempt_document, emit, job_document, json_option
+from tenure.cli.ids import meant_by
 from tenure.cli.refusal import note
 from tenure.job import State, attempts_of
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from tenure.app import App
     from tenure.job import AttemptRecord, JobRecord, Progress
 
-__all__ = ["filters", "job", "jobs", "list_jobs", "paging", "show_job"]
+__all__ = ["awaited", "filters", "job", "jobs", "list_jobs", "paging", "show_job"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -68,18 +69,18 @@ async def list_jobs(app: App, as_json: bool, **search: Any) -> None:
         listing = display.table(
             "id", ("task", "gives"), ("queue", "gives"), "state", ("ended" if ended else "created", "right"), ("", "gives")
         )  # fmt: skip
-        for job in records:
+        for job, job_id in zip(records, display.short_ids([job.id for job in records]), strict=True):
             listing.add_row(
-                display.text(job.id),
+                display.text(job_id),
                 display.text(job.task),
                 display.text(job.queue),
                 display.state(job.label),
                 display.text(display.distance((job.ended_at if ended else None) or job.created_at)),
                 display.remark(_remark(job)),
             )
-        display.console().print(listing)
+        display.show(listing)
     else:
-        note("no such job found")
+        note(_none(**search))
     if page.cursor is not None:
         note(f"there are more: --cursor {page.cursor}")
     return None
@@ -91,7 +92,7 @@ async def list_jobs(app: App, as_json: bool, **search: Any) -> None:
 @with_app()
 async def job(app: App, job_id: str, as_json: bool) -> None:
     """Show everything about one job: what is known of it, and its timeline."""
-    found = (await app.ajob(job_id)).record
+    found = (await app.ajob(await meant_by(app, job_id))).record
     assert found is not None
     show_job(found, as_json)
 
@@ -102,27 +103,30 @@ def show_job(found: JobRecord, as_json: bool) -> None:
 
     if as_json:
         return emit({**job_document(found), "attempts": [attempt_document(each) for each in attempts_of(found)]})
-    facts = display.table("", "")
-    facts.show_header = False
-    facts.add_row(display.text("job", "bold"), display.text(found.id))
-    facts.add_row(display.text("state", "bold"), display.state(found.label))
-    for name, value in _facts(found):
-        facts.add_row(display.text(name, "bold"), display.lines(value))
-    display.console().print(facts)
+    facts = [("job", display.text(found.id)), ("state", display.state(found.label))]
+    display.show_facts([*facts, *((name, display.lines(value)) for name, value in _facts(found))])
     click.echo()
-    return display.console().print(_timeline(found))
+    return display.show(_timeline(found, narrow=display.console().width < display.ROOM))
 
 
-def _timeline(job: JobRecord) -> Table:
-    """What has happened to a job, and is to happen, in the order of time."""
+def _timeline(job: JobRecord, *, narrow: bool) -> Table:
+    """What has happened to a job, and is to happen, in the order of time; with room for few columns, worker and error below their attempt."""
     from tenure.cli import display
 
-    listing = display.table(("when", "gives"), "", ("took", "right"), ("worker", "gives"), ("", "gives"))
+    if narrow:
+        listing = display.table("when", ("", "right"), ("", "gives"))
+    else:
+        listing = display.table("when", ("", "right"), "", ("took", "right"), ("worker", "gives"), ("", "gives"))
 
     def add(at: float, what: str, took: float | None = None, worker: str = "", said: str = "") -> None:
         spent = "" if took is None else display.duration(max(took, 0.0))
-        moment = display.text(display.moment(at))
-        listing.add_row(moment, display.text(what), display.text(spent), display.text(worker), display.remark(said))
+        when = display.text(display.instant(at)), display.text(display.distance(at))
+        if narrow:
+            listing.add_row(*when, display.text(what + (f" after {spent}" if spent else "")))
+            for below in filter(None, (f"on {worker}" if worker else "", said)):
+                listing.add_row("", "", display.remark(below))
+        else:
+            listing.add_row(*when, display.text(what), display.text(spent), display.text(worker), display.remark(said))
 
     add(job.created_at, "enqueued")
     for each in attempts_of(job):
@@ -166,16 +170,30 @@ def _facts(job: JobRecord) -> Iterator[tuple[str, str]]:
     if job.progress is not None:
         yield "progress", _progress(job.progress)
     if job.blocked_by:
-        yield "waits for", f"{job.blocked_by} jobs, or to be completed"
+        hint = f": tenure complete {job.id}, or job.complete(value)" if job.parked else ""
+        yield "waits for", awaited(job) + hint
     yield "payload", repr(job.payload) if job.raw else job.payload.decode(errors="backslashreplace")
     if job.result is not None:
         yield "result", job.result
     if job.error is not None:
         yield "error", f"{job.error.type}: {job.error.message}"
     if job.error is not None and job.error.traceback:
-        yield "", job.error.traceback
+        yield "traceback", job.error.traceback.rstrip("\n")
     if output := _output(job):
         yield "output", output
+
+
+def awaited(job: JobRecord) -> str:
+    """What a blocked job waits for."""
+    if job.parked:
+        return "its completion"
+    return f"{job.blocked_by:,} {'job' if job.blocked_by == 1 else 'jobs'}"
+
+
+def _none(state: str | None, queue: str | None, task: str | None, tag: str | None, **_: object) -> str:
+    """What to say if there are no such jobs."""
+    of = [f"{kind} {name}" for kind, name in (("queue", queue), ("task", task), ("tag", tag)) if name is not None]
+    return f"there are no {f'{state} ' if state else ''}jobs" + (f" of {', '.join(of)}" if of else "")
 
 
 def _output(job: JobRecord) -> str | None:
@@ -198,7 +216,7 @@ def _remark(job: JobRecord) -> str:
         if job.progress is not None:
             parts.append(_progress(job.progress))
     if job.state is State.BLOCKED:
-        parts.append(f"waits for {job.blocked_by}")
+        parts.append(f"waits for {awaited(job)}")
     if job.attempt > 1:
         parts.append(f"attempt {job.attempt}")
     if job.error is not None:
@@ -208,4 +226,5 @@ def _remark(job: JobRecord) -> str:
 
 def _progress(progress: Progress) -> str:
     total = "" if progress.total is None else f"/{progress.total:g}"
-    return f"{progress.done:g}{total}" + (f" {progress.note}" if progress.note else "")
+    percent = "" if progress.percent is None else f" ({progress.percent:.0f}%)"
+    return f"{progress.done:g}{total}{percent}" + (f" {progress.note}" if progress.note else "")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 
 from tenure.cli.refusal import Refusal
@@ -37,16 +39,28 @@ def pidfile(path: str | None) -> Iterator[None]:
 def _locked(path: str) -> int:
     while True:
         try:
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            # Not through a link: who may write to the folder could have this process overwrite any file that it may write.
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
         except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise Refusal(f"the pidfile {path} is a symbolic link: remove it, or name the file itself") from None
             raise Refusal(f"the pidfile {path} cannot be written: {error.strerror}") from None
+        _refuse_others(file, path)
         try:
             # Not flock: a process that jobs have forked would keep that.
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.exists(path) and os.path.samestat(os.fstat(file), os.stat(path)):
+            if os.path.lexists(path) and os.path.samestat(os.fstat(file), os.lstat(path)):
                 return file
         except OSError:
             running = os.read(file, 20).decode(errors="replace").strip()
             os.close(file)
             raise Refusal(f"process {running} runs already, says the pidfile {path}") from None
         os.close(file)
+
+
+def _refuse_others(file: int, path: str) -> None:
+    """Refuse what is no file of its own: a device or a pipe, or a file that has another name too, and is overwritten under both."""
+    found = os.fstat(file)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        os.close(file)
+        raise Refusal(f"the pidfile {path} is no plain file of that name alone: remove it, or name another")

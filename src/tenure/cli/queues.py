@@ -11,9 +11,12 @@ from tenure.cli.document import emit, json_option
 from tenure.cli.refusal import note
 
 if TYPE_CHECKING:
-    from tenure.app import App
+    from collections.abc import Sequence
 
-__all__ = ["pause", "purge", "queues", "resume"]
+    from tenure.app import App
+    from tenure.stores.values import QueueInfo
+
+__all__ = ["pause", "purge", "queues", "resume", "say_what_differs"]
 
 STATES = ("waiting", "scheduled", "blocked", "running", "succeeded", "failed", "cancelled", "broken")
 ALWAYS = {"waiting", "running", "succeeded", "failed"}
@@ -23,21 +26,35 @@ ALWAYS = {"waiting", "running", "succeeded", "failed"}
 @json_option
 @with_app()
 async def queues(app: App, as_json: bool) -> None:
-    """List the queues and how many jobs each has in which state."""
+    """List the queues and how many jobs each has in which state now; what retention has removed is not counted."""
     import msgspec
 
-    from tenure.cli.display import STATE_STYLES, console, number, table, text
+    from tenure.cli.display import STATE_STYLES, number, show, table, text
 
     found = await app.aqueues()
     if as_json:
         return emit({"queues": msgspec.to_builtins(found)})
     # Eight counts fill a terminal: those that are nought everywhere give their place to the others, most of the time.
     shown = [state for state in STATES if state in ALWAYS or any(getattr(queue, state) for queue in found)]
+    say_what_differs(found)
     listing = table("queue", *((state, "right") for state in shown), "")
     for queue in found:
         counts = (number(getattr(queue, state), STATE_STYLES[state]) for state in shown)
         listing.add_row(text(queue.name), *counts, text("paused" if queue.paused else "", "yellow"))
-    return console().print(listing)
+    return show(listing)
+
+
+def say_what_differs(queues: Sequence[QueueInfo]) -> None:
+    """Say what `queues` and `stats` count, if they do not show the same number of finished jobs."""
+    ended = sum(
+        queue.totals.succeeded + queue.totals.failed + queue.totals.cancelled + queue.totals.broken for queue in queues
+    )
+    there = sum(queue.succeeded + queue.failed + queue.cancelled + queue.broken for queue in queues)
+    if ended != there:
+        note(
+            f"tenure queues counts the jobs that are in the store now, {there:,} finished ones; tenure stats counts every end since "
+            f"the store was made, {ended:,} of them: also of jobs that retention or somebody has removed, or that were retried"
+        )
 
 
 @click.command()

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from tenure.cli import early
 from tenure.cli.background import Background
 from tenure.cli.logs import log_to_stderr
 from tenure.cli.pidfile import pidfile
@@ -54,8 +55,10 @@ def serve(given: Given, arguments: Sequence[str], supervised: int | None) -> NoR
 def _work_alone(given: Given, options: WorkerOptions) -> NoReturn:
     with pidfile(given["pidfile"]), _stopped_by_hang_up():
         app = _app(given)
-        note(_at_work(app.url, given))
-        sys.exit(_worker(app, options).run(until_empty=given["until_empty"]))
+        note(_at_work(app.url, _tasks(app, options), given))
+        worker = _worker(app, options)
+        worker.told_early = early.told
+        sys.exit(worker.run(until_empty=given["until_empty"]))
 
 
 def _supervise(given: Given, options: WorkerOptions, arguments: Sequence[str]) -> NoReturn:
@@ -65,8 +68,8 @@ def _supervise(given: Given, options: WorkerOptions, arguments: Sequence[str]) -
         stack.enter_context(pidfile(given["pidfile"]))
         log_to_stderr(_level(given), given["log_format"])
 
-        def begun(url: str) -> None:
-            note(_at_work(url, given))
+        def begun(url: str, tasks: str) -> None:
+            note(_at_work(url, tasks, given))
             if background is not None:
                 background.begun()
 
@@ -81,6 +84,7 @@ def _supervise(given: Given, options: WorkerOptions, arguments: Sequence[str]) -
             health=None if options.health_port is None else listener(options.health_host, options.health_port),
             say=note,
             begun=begun,
+            told_early=early.told,
         )
         sys.exit(supervisor.run())
 
@@ -88,7 +92,7 @@ def _supervise(given: Given, options: WorkerOptions, arguments: Sequence[str]) -
 def _work_supervised(given: Given, options: WorkerOptions, fd: int) -> NoReturn:
     """Work, and tell the supervisor what it must know."""
     tether = Tether(fd, files=given["reload"], health=options.health_port is not None)
-    tether.hello()
+    tether.hello(early.told)
     try:
         app = _app(given)
         if given["processes"] > 1 and app.url.startswith("memory:"):
@@ -101,7 +105,7 @@ def _work_supervised(given: Given, options: WorkerOptions, fd: int) -> NoReturn:
         worker = _worker(app, replace(options, id=worker_id, health_port=None))
         worker.tether = tether
         tether.tell_files()
-        tether.tell(ready=True, url=app.url)
+        tether.tell(ready=True, url=app.url, tasks=_tasks(app, options))
         sys.exit(worker.run(until_empty=given["until_empty"]))
     except (Refusal, TenureError) as error:
         tether.tell_files(*_files_of(error, given["target"]))
@@ -146,9 +150,16 @@ def _patience(options: WorkerOptions) -> dict[signal.Signals, float | None]:
 
 
 def _app(given: Given) -> App:
-    from tenure.cli.target import load_app
+    from tenure.cli.target import load_app, show_traceback
 
-    app = load_app(given["target"])
+    try:
+        app = load_app(given["target"])
+    except Refusal as refusal:
+        if refusal.__cause__ is not None:
+            if not given["verbose"]:
+                raise Refusal(f"{refusal.message}; -v shows the traceback") from refusal.__cause__
+            show_traceback(refusal.__cause__)
+        raise
     for task in given["tasks"]:
         if task not in app.tasks:
             raise UnknownTask(task, app.tasks)
@@ -163,16 +174,23 @@ def _worker(app: App, options: WorkerOptions) -> Worker:
     return Worker(app, options)
 
 
+def _tasks(app: App, options: WorkerOptions) -> str:
+    """The tasks that its workers know, in words."""
+    from tenure.worker.settings import SettingsOf, shortened
+
+    return shortened(SettingsOf(app.tasks, options, app.options).known) or "none"
+
+
 def _level(given: Given) -> str:
     return str(given["log_level"] or ("warning", "info", "debug")[min(given["verbose"], 2)])
 
 
-def _at_work(url: str, given: Given) -> str:
+def _at_work(url: str, tasks: str, given: Given) -> str:
     from tenure.stores import masked
 
     queues, concurrency, processes = ",".join(given["queues"]) or "*", given["concurrency"], given["processes"]
     many = f" in each of {processes} processes" if processes > 1 else ""
-    return f"at work on {masked(url)}, queues {queues}, {concurrency} at a time{many}"
+    return f"at work on {masked(url)}, queues {queues}, tasks {tasks}, {concurrency} at a time{many}"
 
 
 def _files_of(error: BaseException, target: str) -> list[str]:

@@ -19,23 +19,26 @@ __all__ = ["stats"]
 @json_option
 @with_app()
 async def stats(app: App, as_json: bool) -> None:
-    """Show what has happened: by queue, in all, and by each worker that is registered now."""
+    """Show what has happened since the store was made: by queue, in all, and by each worker that is registered now."""
     import msgspec
 
-    from tenure.cli.display import console, number, table, text
+    from tenure.cli.display import number, show, table, text
+    from tenure.cli.queues import say_what_differs
+    from tenure.listing import Stats
     from tenure.stores.values import Totals
 
-    found = await app.astats()
+    queues = await app.aqueues()
+    found = Stats.of(queues, await app.aworkers())
     if as_json:
         return emit(msgspec.to_builtins(found))
+    say_what_differs(queues)
     counts = Totals.__struct_fields__
-    out = console()
     for title, rows in (("queue", {**found.queues, "": found.totals}), ("worker", found.workers)):
         listing = table(title, *((count, "right") for count in counts))
         for name, totals in rows.items():
             listing.add_row(text(name or "all"), *(number(getattr(totals, count)) for count in counts))
         if rows:
-            out.print(listing)
+            show(listing)
         if title == "queue" and found.workers:
-            out.print()
+            click.echo()
     return None

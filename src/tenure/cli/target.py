@@ -12,14 +12,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
+import click
+
 from tenure.app import App
 from tenure.cli.refusal import Refusal
+from tenure.escape import escaped
+from tenure.worker.supervision.sources import own
 
-__all__ = ["load_app"]
+__all__ = ["load_app", "show_traceback"]
 
 
 def load_app(target: str) -> App:
-    """Import the module or file and give the App that the target names; `app` if it names none.
+    """Import the module or file and give the App that the target names; `app` if it names none. Modules that it includes are imported.
 
     Raises `Refusal` with one sentence, and with the closest name there is.
     """
@@ -34,6 +38,8 @@ def load_app(target: str) -> App:
         raise Refusal(f"{where} has no attribute {attribute!r}{_hint(attribute, apps or vars(module))}") from None
     if not isinstance(found, App):
         raise Refusal(f"{target} is of type {type(found).__name__}, not an App")
+    for name in found.included:  # which may grow meanwhile
+        _module(name)
     return found
 
 
@@ -49,9 +55,9 @@ def _module(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             raise Refusal(f"there is no module {error.name!r}{_hint(error.name, _siblings(error.name))}") from None
-        raise _failed(name, error) from None
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's module does when it is imported
-        raise _failed(name, error) from None
+        raise _failed(name, error) from error
+    except (Exception, SystemExit) as error:  # whatever the user's module does when it is imported
+        raise _failed(name, error) from error
 
 
 def _file(where: str) -> ModuleType:
@@ -68,8 +74,8 @@ def _file(where: str) -> ModuleType:
     sys.path.insert(0, str(path.parent))
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's module does when it is imported
-        raise _failed(where, error) from None
+    except (Exception, SystemExit) as error:  # whatever the user's module does when it is imported
+        raise _failed(where, error) from error
     return module
 
 
@@ -86,12 +92,26 @@ def _hint(name: str, known: Iterable[str]) -> str:
 
 
 def _failed(where: str, error: BaseException) -> Refusal:
-    """Say where in the user's code an import went wrong."""
+    """Say where in the user's code an import went wrong: its last line there, which may have called into a library."""
+    place, line = "", None
     if isinstance(error, SyntaxError):
-        place = f" in {error.filename}, line {error.lineno}"
-    else:
-        frames = [
-            f for f in traceback.extract_tb(error.__traceback__) if f.filename[0] != "<" and f.filename != __file__
-        ]
-        place = f" in {frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
-    return Refusal(f"importing {where} failed{place}: {type(error).__name__}: {error!s:.500}")
+        place, line = f" in {error.filename}, line {error.lineno}", error.text
+    elif frames := _frames(error):
+        theirs = own(frame.filename for frame in frames)
+        last = next((frame for frame in reversed(frames) if str(Path(frame.filename).resolve()) in theirs), frames[-1])
+        place, line = f" in {last.filename}, line {last.lineno}", last.line
+    says = f" (the line is: {line.strip():.200})" if line and line.strip() else ""
+    return Refusal(f"importing {where} failed{place}: {type(error).__name__}: {error!s:.500}{says}")
+
+
+def _frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """The traceback of an import, without what does the importing."""
+    return [f for f in traceback.extract_tb(error.__traceback__) if f.filename[0] != "<" and f.filename != __file__]
+
+
+def show_traceback(error: BaseException) -> None:
+    """Write the traceback of an import that has failed to stderr, whatever is in it."""
+    whole = traceback.TracebackException.from_exception(error)
+    whole.stack = traceback.StackSummary.from_list(_frames(error))
+    for line in "".join(whole.format()).splitlines():
+        click.echo(escaped(line), err=True)

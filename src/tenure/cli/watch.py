@@ -72,8 +72,10 @@ async def watch(
     Events are hints: a process that is busy notices a new watcher within two seconds, and what is lost on the way is not sent again.
     Ends with Ctrl-C.
     """
+    from tenure.cli.ids import meant_by
     from tenure.stores import masked
 
+    job, run = [given and await meant_by(app, given) for given in (job, run)]
     here = asyncio.current_task()
     assert here is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, here.cancel)

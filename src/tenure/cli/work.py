@@ -108,7 +108,7 @@ def _names(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ..
         help="Wait so long after TERM or INT before telling jobs to stop.")  # fmt: skip
 @option("--term-child/--no-term-child", default=True, show_default=True,
         help="Tell jobs to stop before they are killed or released; else that happens at once.")  # fmt: skip
-@option("--graceful-term", is_flag=True, help="Finish the jobs in hand on TERM, as on QUIT.")
+@option("--graceful-term", is_flag=True, help="Finish the jobs in hand on TERM, however long they take, as on QUIT.")
 @option(
     "--fail-interrupted",
     is_flag=True,
@@ -122,7 +122,12 @@ def _names(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ..
     help="Answer there, over HTTP, whether the worker is well.",
 )
 @option("--health-host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Answer at this address.")
-@option("-v", "--verbose", count=True, help="Log every job; twice, whatever there is.")
+@option(
+    "-v",
+    "--verbose",
+    count=True,
+    help="Log every job, and show the traceback of an import that fails; twice, log whatever there is.",
+)
 @option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="In place of -v.")
 @option(
     "--log-format",
@@ -137,6 +142,9 @@ def work(ctx: click.Context, /, supervised: int | None, **given: Any) -> None:
     """Run the jobs of an app.
 
     TARGET is module:app or path/to/file.py:app; it may come from TENURE_APP.
+
+    TERM and ^C tell running jobs to stop, give them 4 seconds, and put back in line what has not ended. To let jobs finish first:
+    --graceful-term, for as long as they take; or --pre-shutdown-timeout, for so many seconds. docs/worker.md says which is best for whom.
 
     Exits with 0 when told to stop or when there is nothing left to do, with 1 when something went wrong, with 2 when it cannot
     do what it was asked.

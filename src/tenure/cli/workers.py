@@ -23,9 +23,9 @@ __all__ = ["retire", "workers"]
 @with_app()
 async def workers(app: App, as_json: bool) -> None:
     """List the workers, what they serve and what they run."""
-    from tenure.cli.display import console, duration, number, remark, size, table, text
+    from tenure.cli.display import console, duration, number, remark, show, size, table, text
 
-    found = await app.aworkers()
+    found = await _as_they_are(app)
     if as_json:
         return emit({"workers": [worker_document(worker) for worker in found]})
     if not found:
@@ -46,7 +46,7 @@ async def workers(app: App, as_json: bool) -> None:
             number(worker.totals.processed),
             number(worker.totals.failed, "bold red"),
         )
-    out.print(listing)
+    show(listing)
     for worker in found:
         out.print()
         out.print(text(f"{worker.id} on {worker.host}, pid {worker.pid}, lanes: {', '.join(worker.lanes) or 'none'}"))
@@ -83,6 +83,29 @@ async def retire(app: App, worker_ids: tuple[str, ...], reason: str | None, as_j
                 )
     if unknown:
         raise Refusal(f"there is no worker {', '.join(unknown)}: tenure workers lists them")
+
+
+async def _as_they_are(app: App) -> list[WorkerInfo]:
+    """The workers of the registry. What a missing one said it holds may have gone to others since: only what it still does is shown."""
+    from msgspec.structs import replace
+
+    from tenure.job import State
+    from tenure.stores.values import Search
+    from tenure.walking import pages
+
+    found = await app.aworkers()
+    silent: dict[str, set[str]] = {worker.id: set() for worker in found if worker.missing and worker.held}
+    if silent:
+        async for jobs in pages(app.session.store, Search(state=State.RUNNING)):
+            for job in jobs:
+                if job.worker in silent:
+                    silent[job.worker].add(job.id)
+    return [
+        replace(worker, held=len(held), jobs=tuple(job for job in worker.jobs if job in held))
+        if (held := silent.get(worker.id)) is not None
+        else worker
+        for worker in found
+    ]
 
 
 def _said(worker: WorkerInfo) -> str:

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tenure.enqueueing import allowed
-from tenure.errors import Aborted, JobError, LeaseLost, MissingAttribute, WrongState
+from tenure.errors import Aborted, JobError, LeaseLost, MissingAttribute, StoreError, WrongState
 from tenure.hooks import Steps
 from tenure.job import State
 from tenure.lease import AbortReason, Lease
@@ -20,7 +20,6 @@ from tenure.lifecycle import Finish
 from tenure.stores.base import OwnTransaction, Store
 from tenure.stores.guests import Errand
 from tenure.stores.values import Holding, Verdict, VerdictKind
-from tenure.worker.outage import GONE
 
 if TYPE_CHECKING:
     from tenure.context import Context
@@ -70,7 +69,7 @@ class Transactions:
         """What a lease is worth, asked again and again while nobody can tell; None if that takes too long."""
         deadline = monotonic() + PATIENCE
         for tries in itertools.count():
-            with suppress(*GONE):
+            with suppress(StoreError):
                 return await self.store.holding(lease)
             if monotonic() > deadline:
                 break

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from tenure.events import ALL, Event
 from tenure.observe import deriving
+from tenure.observe.lines import Failure
 from tenure.observe.listeners import Listeners
 from tenure.stores.values import OK, Settlement
 
@@ -49,6 +50,9 @@ class Audience:
 
         self.took: dict[str, float] = {}
         """Seconds that attempts have run which are about to be settled, by the id of the job."""
+
+        self.failures: dict[str, Failure] = {}
+        """The exceptions of attempts that have failed and are about to be settled, by the id of the job; for the log."""
 
         self.missing: set[str] = set()
         """Workers that were told to be missing."""
@@ -130,6 +134,7 @@ class Audience:
         """In the child of a fork: what was not told yet is the parent's to tell."""
         self._pending.clear()
         self.took.clear()
+        self.failures.clear()
         self.voices.clear()
         self._watched, self.ask_at, self.wants = None, 0.0, ALL
 

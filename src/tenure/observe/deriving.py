@@ -108,7 +108,8 @@ def settled(
                 yield _ended(made, at, job, step, duration)
             if type(step) is Finish and (step.children or job.run_id is not None):
                 yield from _followed(wants, at, job, step)
-        elif verdict.kind is not VerdictKind.REFUSED and wants & events.Fenced.bit:
+        elif verdict.kind is not VerdictKind.REFUSED and job.attempt and wants & events.Fenced.bit:
+            # Attempt 0: a lease that was never given, by which a worker finds out whether the store settles anything.
             yield events.Fenced(at, job.id, job.task, job.queue, job.run_id, job.attempt, job.worker)
 
 

@@ -7,14 +7,15 @@ import logging
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any, TextIO
+from types import TracebackType
+from typing import Any, NamedTuple, TextIO
 
 import msgspec
 
 from tenure.escape import escaped
 from tenure.events import Event
 
-__all__ = ["FORMATS", "Bound", "Human", "Json", "Lines", "Said", "bind"]
+__all__ = ["FORMATS", "Bound", "Failure", "Human", "Json", "Lines", "Said", "bind"]
 
 BOUND = ("job_id", "task", "attempt", "worker")
 """What a record that was made in a job says of it."""
@@ -24,8 +25,20 @@ TEXT = 10_000
 
 _KNOWN = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName", *BOUND}
 
-Said = tuple[float, int, str, Event]
-"""A line to be: when, its level, its message, in which nothing is left to be escaped, and the event that it is of."""
+
+class Failure(NamedTuple):
+    """The exception that an attempt has failed with, as a log record carries it."""
+
+    error: BaseException
+    frames: TracebackType | None
+    """Where it was raised, from the job's function on; None if it was raised in another process."""
+
+    trace: str
+    """Its traceback as text."""
+
+
+Said = tuple[float, int, str, Event, Failure | None]
+"""A line to be: when, its level, its message, in which nothing is left to be escaped, the event that it is of, and its exception."""
 
 
 class Bound(logging.Filter):
@@ -68,6 +81,20 @@ class Human(logging.Formatter):
         super().__init__(fmt, datefmt)
         self._clock = (0, "")
 
+    def format(self, record: logging.LogRecord) -> str:
+        record.message = record.getMessage()
+        if self.usesTime():
+            record.asctime = self.formatTime(record, self.datefmt)
+        parts = [self.formatMessage(record)]
+        # Not kept in `exc_text`, as the standard formatter does: another handler would be given the indented text.
+        if record.exc_text:
+            parts.append(_indented(record.exc_text))
+        elif record.exc_info:
+            parts.append(self.formatException(record.exc_info))
+        if record.stack_info:
+            parts.append(self.formatStack(record.stack_info))
+        return "\n".join(parts)
+
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
         line = super().formatMessage(record)
         fields = vars(record)
@@ -76,18 +103,23 @@ class Human(logging.Formatter):
         return escaped(line)
 
     def formatException(self, ei: Any) -> str:  # noqa: N802
-        return "\n".join(f"    {escaped(line)}" for line in super().formatException(ei).split("\n"))
+        return _indented(super().formatException(ei))
 
     def formatStack(self, stack_info: str) -> str:  # noqa: N802
-        return "\n".join(f"    {escaped(line)}" for line in stack_info.split("\n"))
+        return _indented(stack_info)
 
     def line(self, name: str, said: Said) -> str:
         """What `format` gives for a record of this logger with this and nothing else."""
-        at, level, message, _ = said
+        at, level, message, _, failure = said
         second = int(at)
         if second != self._clock[0]:
             self._clock = second, time.strftime("%H:%M:%S", time.localtime(second))
-        return f"{self._clock[1]} {_PADDED[level]} {name}  {message}"
+        line = f"{self._clock[1]} {_PADDED[level]} {name}  {message}"
+        return line if failure is None else f"{line}\n{_indented(failure.trace)}"
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {escaped(line)}" for line in text.rstrip("\n").split("\n"))
 
 
 _PADDED = {
@@ -108,7 +140,8 @@ class Json(logging.Formatter):
         document = {name: value for name in BOUND if (value := fields.get(name)) not in (None, "")}
         document |= {name: _plain(value) for name, value in fields.items() if name not in _KNOWN}
         if record.exc_info or record.exc_text:
-            document["exception"] = record.exc_text or self.formatException(record.exc_info)  # type: ignore[arg-type]
+            trace = record.exc_text or self.formatException(record.exc_info)  # type: ignore[arg-type]
+            document["exception"] = trace.rstrip("\n")
         if record.stack_info:
             document["stack"] = record.stack_info
         head = self._head(record.created, record.levelno, record.name, record.getMessage())
@@ -116,10 +149,11 @@ class Json(logging.Formatter):
 
     def line(self, name: str, said: Said) -> str:
         """What `format` gives for a record of this logger with this and nothing else."""
-        at, level, message, event = said
+        at, level, message, event, failure = said
         head = _json(self._head(at, level, name, message))
         kind, _, fields = _json(event).split(",", 2)  # its time is in the head
-        return _harmless(f"{head[:-1]},{kind[1:]},{fields}")
+        trace = "" if failure is None else f"{_json({'exception': failure.trace.rstrip(chr(10))})[:-1]},"
+        return _harmless(f"{head[:-1]},{trace[1:]}{kind[1:]},{fields}")
 
     def _head(self, at: float, level: int, name: str, message: str) -> dict[str, Any]:
         second = int(at)

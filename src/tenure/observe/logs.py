@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tenure import events
 from tenure.escape import escaped
 from tenure.events import Event
 from tenure.job import ErrorInfo
-from tenure.observe.lines import Bound, Human, Json, Lines, Said, bind
+from tenure.observe.lines import Bound, Failure, Human, Json, Lines, Said, bind
 
 __all__ = ["LOGGER", "Bound", "Human", "Json", "Lines", "Logs", "bind", "told"]
 
 LOGGER = "tenure.jobs"
+
+REASON = 200
+"""Characters of an error's message that a line has at most."""
 
 _QUIET = (events.LeaseLost, events.Fenced, events.WorkerRetired, events.WorkerPruned)
 """What workers log themselves."""
@@ -44,38 +47,63 @@ class Logs:
     """Logs events through a logger of the standard library, by default `tenure.jobs`; arguments and results are not in them.
 
     Records have the event's time, and what it says in the attributes `event`, `job_id`, `task`, `queue`, `attempt`, `worker`, `duration`,
-    `error` and so on.
+    `error` and so on. The record of the last failed attempt of a job has the exception as `exc_info`; those of earlier ones have theirs
+    in a record of their own, at DEBUG.
     """
 
-    def __init__(self, logger: logging.Logger | None = None) -> None:
+    def __init__(self, logger: logging.Logger | None = None, failures: Mapping[str, Failure] | None = None) -> None:
+        """`failures` has the exceptions of attempts that are being settled, by the id of the job."""
         self._logger = logging.getLogger(LOGGER) if logger is None else logger
+        self._failures = {} if failures is None else failures
 
     def wants(self) -> int:
         enabled = self._logger.isEnabledFor
         return sum(bits for level, bits in _BITS.items() if enabled(level))
 
-    def prepare(self, happened: Sequence[Event]) -> tuple[Lines, str] | Sequence[Event] | None:
+    def prepare(self, happened: Sequence[Event]) -> tuple[Lines, str] | Sequence[Said] | None:
         wants = self.wants()
         wanted = [event for event in happened if event.bit & wants]
-        if not wanted or (handler := Lines.only(self._logger)) is None:
-            return wanted or None
-        return handler, handler.text(self._logger.name, map(told, wanted))
+        if not wanted:
+            return None
+        if (handler := Lines.only(self._logger)) is None:
+            return list(self._said(wanted))
+        return handler, handler.text(self._logger.name, self._said(wanted))
 
-    def take(self, prepared: Sequence[tuple[Lines, str] | Sequence[Event]]) -> None:
+    def take(self, prepared: Sequence[tuple[Lines, str] | Sequence[Said]]) -> None:
         texts: dict[Lines, list[str]] = {}
         for part in prepared:
             match part:
                 case (Lines() as handler, str(text)):
                     texts.setdefault(handler, []).append(text)
                 case _:
-                    for event in part:
-                        self._log(told(event))
+                    for said in part:
+                        self._log(said)
         for handler, parts in texts.items():
             handler.write("".join(parts))
 
+    def _said(self, happened: Iterable[Event]) -> Iterable[Said]:
+        return self._with_failures(happened) if self._failures else map(told, happened)
+
+    def _with_failures(self, happened: Iterable[Event]) -> Iterator[Said]:
+        for event in happened:
+            said = told(event)
+            failure = self._failures.get(event.job_id) if isinstance(event, events.EndEvent) else None
+            if failure is None:
+                yield said
+            elif isinstance(event, events.Failed | events.Broken):
+                yield (*said[:4], failure)
+            else:
+                yield said
+                if isinstance(event, events.Retried) and self._logger.isEnabledFor(logging.DEBUG):
+                    message = escaped(f"traceback of {_job(event)}, attempt {event.attempt}")
+                    yield event.at, logging.DEBUG, message, event, failure
+
     def _log(self, said: Said) -> None:
-        at, level, message, event = said
-        record = self._logger.makeRecord(self._logger.name, level, __file__, 0, "%s", (message,), None)
+        at, level, message, event, failure = said
+        exc_info = None if failure is None else (type(failure.error), failure.error, failure.frames)
+        record = self._logger.makeRecord(self._logger.name, level, __file__, 0, "%s", (message,), exc_info)
+        if failure is not None:
+            record.exc_text = failure.trace.rstrip("\n")
         record.created, record.msecs = at, (at - int(at)) * 1000
         vars(record).update(event.fields())
         self._logger.handle(record)
@@ -86,7 +114,7 @@ def told(event: Event) -> Said:
     kind = type(event)
     say = _SAY.get(kind)
     message = f"{event.kind.replace('_', ' ')}: {_named(event)}" if say is None else say(event)
-    return event.at, LEVELS.get(kind, logging.DEBUG), escaped(message), event
+    return event.at, LEVELS.get(kind, logging.DEBUG), escaped(message), event, None
 
 
 def _named(event: Event) -> str:
@@ -109,8 +137,9 @@ def _span(seconds: float) -> str:
 
 
 def _why(error: ErrorInfo | None) -> str:
-    # The repr keeps line breaks and escape codes of a message out of the log: one job, one line.
-    return "no reason given" if error is None else f"{error.type}: {error.message[:200]!r}"
+    if error is None:
+        return "no reason given"
+    return f"{error.type}: {error.message[:REASON]}{'…' if len(error.message) > REASON else ''}"
 
 
 _SAY: Mapping[type[Event], Callable[[Any], str]] = {

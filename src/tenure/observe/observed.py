@@ -184,12 +184,6 @@ class Observed:
         self._lost(reaped)
         return reaped
 
-    async def tend(self, queues: Sequence[str], limit: int = STEP) -> tuple[list[Reaped], list[str]]:
-        self._attend()
-        reaped, names = await self._store.tend(queues, limit)
-        self._lost(reaped)
-        return reaped, names
-
     def _lost(self, reaped: Sequence[Reaped]) -> None:
         if not reaped or self._deaf(LOSSES):
             return
@@ -248,6 +242,9 @@ class Observed:
 
     async def trigger(self, ids: Sequence[str]) -> list[Verdict]:
         return await self._operate(events.Triggered, self._store.trigger, ids)
+
+    async def release(self, ids: Sequence[str]) -> list[Verdict]:
+        return await self._operate(events.Released, self._store.release, ids)
 
     async def _operate(
         self,

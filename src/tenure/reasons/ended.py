@@ -63,7 +63,7 @@ class Orphaned(Reason, frozen=True):
     worker: str
     expired_for: float
     reapers: tuple[str, ...]
-    """Live workers that serve its queue."""
+    """Live workers that serve its queue, and those who hold jobs of it by hand."""
 
     @property
     def sentence(self) -> str:

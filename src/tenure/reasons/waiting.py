@@ -145,7 +145,7 @@ class TaskUnknown(Reason, frozen=True):
     def advice(self) -> str:
         return (
             f"start a worker that has {self.task}, or name it in the aliases= of the task that it has become; "
-            "until then the job is offered again, and broken in the end"
+            "until then the job stays in line if the tasks= of its workers leave it out, else it is offered again, and broken in the end"
         )
 
 
@@ -192,6 +192,9 @@ class InLine(Reason, frozen=True):
     workers: tuple[str, ...]
     """Those that could run it."""
 
+    passing: tuple[str, ...] = ()
+    """Those that serve its queue and leave it to these, because they do not know its task."""
+
     @property
     def sentence(self) -> str:
         where = f"in line at priority {self.priority}"
@@ -205,4 +208,8 @@ class InLine(Reason, frozen=True):
     def advice(self) -> str:
         if not self.workers:
             return ""
-        return "it runs as soon as one of its workers has room: tenure workers shows what they are at"
+        told = "it runs as soon as one of its workers has room: tenure workers shows what they are at"
+        if not self.passing:
+            return told
+        passing = f"{len(self.passing)} workers of its queue do" if len(self.passing) > 1 else f"{self.passing[0]} does"
+        return f"{told}; only {', '.join(self.workers)} can run it, {passing} not know its task"

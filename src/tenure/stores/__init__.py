@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-import re
-from urllib.parse import urlsplit
+from collections.abc import Callable
+from functools import partial
 
 from tenure.errors import InvalidUrl, MissingExtra
 from tenure.stores.base import Store
 from tenure.stores.postgres.address import SCHEMES as POSTGRES
 from tenure.stores.redis.address import SCHEMES as REDIS
+from tenure.stores.url import masked
 
-__all__ = ["masked", "open_store"]
+__all__ = ["masked", "open_store", "store_maker"]
+
+
+def store_maker(url: str) -> Callable[[], Store]:
+    """What makes the store objects of one app. `memory://` without a name is a store that only this app has."""
+    if url != "memory://":
+        return lambda: open_store(url)
+    from tenure.stores.memory import MemoryStore, Space
+
+    return partial(MemoryStore, Space())
 
 
 def open_store(url: str) -> Store:
@@ -50,16 +60,3 @@ def open_store(url: str) -> Store:
                 f"{masked(url)!r} names no store: use sqlite:///path/to/file.db, redis://host:6379, postgresql://host/db "
                 "or memory://"
             )
-
-
-def masked(url: str) -> str:
-    """The URL without its passwords, for people and logs."""
-    try:
-        parts = urlsplit(url)
-        if parts.password is not None:
-            parts = parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", ":•••@"))
-        if "password=" in parts.query:
-            parts = parts._replace(query=re.sub("password=[^&]*", "password=•••", parts.query))
-        return url if parts == urlsplit(url) else parts.geturl()
-    except ValueError:
-        return f"{url.partition(':')[0]}:•••"

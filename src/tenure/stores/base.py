@@ -4,11 +4,12 @@ A store keeps jobs and hands them out on leases. It is asynchronous and batch-fi
 atomic step** and usually one round trip. What a caller has been told has happened; what was refused has changed nothing.
 
 **Time.** The store's clock alone decides when a job is due, a lease has expired, a record is old. Callers send durations;
-the one instant they may send is a user's `run_at`. A time that has been reached is over.
+the one instant they may send is a user's `run_at`. A time that has been reached is over. A clock may be set back: no lease ends later
+than its length from now (`reap` shortens one that says so, for its holder may be alive), and a beat from the future is no sign of life.
 
 **Place.** Jobs of a queue stand in line by (priority, seq), lowest first. The store draws `seq` from one counter whenever a
-job joins *at the back*: enqueue, take-in, coming due, retry, reschedule, unblock, operator retry, trigger. Release and reap
-keep the seq, which is what puts a job back at the *front*, in its original order. A job that is not yet due is not in line:
+job joins *at the back*: enqueue, take-in, coming due, retry, reschedule, unblock, operator retry, trigger. Release, by a holder or
+by an operator, and reap keep the seq, which is what puts a job back at the *front*, in its original order. A job that is not yet due is not in line:
 `lease` first promotes the due jobs of its queues (up to 1,000 each, by run_at and then by old seq), drawing a new seq for
 each; until then a job that is scheduled, by its producer or by a requeue, keeps the seq that it had.
 
@@ -31,10 +32,14 @@ that a request may have, the first queue's first goes first; those of isolated t
 `SUSPECTS` of each queue only. A request passes over the suspects that it may not have, and is told that one waits. The lease
 is `solo` either way, though an isolated job has neighbours in its worker: one that takes its worker with it must fail some day.
 
+**Skipped tasks.** A request passes over the jobs of its `skip_tasks`, suspects among them: they keep their places, and are told to no
+one but in `passed_over`. Such a request looks at the first `LOOK_AHEAD` jobs of each line and at the first `SUSPECTS` suspects of each
+queue, and hands out nothing that stands behind them.
+
 **Tokens.** A holder's write (settle, renew) carries the token of its lease. Any other token than the current one changes
 nothing. The guard never compares times: a lease that has expired may still be renewed and settled until it is reaped.
 A job remembers the token that settled it until it is leased again, so that the same settle again is answered `OK`. Cancel,
-completion from outside, reap, retirement, an operator's retry and delete end the token.
+completion from outside, reap, retirement, an operator's release, retry and delete end the token.
 
 **Final.** Whatever makes a job final (settle, cancel, expiry, completion from outside, a loss, a failed blocker) frees its
 unique key, closes the edges of jobs that wait for it, tells whoever waits for its result and moves the counters, all in
@@ -58,7 +63,7 @@ attribute which the run has not, nor is written with it, refuses the settle.
 A run's id means the run. Who waits for it (edges, waiters, a unique key) has to do with the first step only as long as
 that is the current one: when it hands over they stay, and when the run's last step becomes final without a successor, they
 learn how that has ended, as if it had been the one they wait for. `wait` answers for it with the record of that step. `cancel`,
-`retry` and `trigger` act on the current step; a step that has handed over is nobody's to retry, unless by the id of
+`retry`, `trigger` and `release` act on the current step; a step that has handed over is nobody's to retry, unless by the id of
 the run. `complete` alone means the very step that it names, the first one by the run's id: what it brings is made for that step,
 and must not end the next one if that has come meanwhile. Retrying the last step reopens the run, and takes the unique key of the first again. A run goes as a whole: to delete one
 of its steps, to purge it or to drop it because of its `keep` or of retention is to do so to all of them, attributes and
@@ -88,7 +93,9 @@ those that have expired, `reap` ends the parking of others, `take_in` makes jobs
 of which the store knows nothing more. They are hints, kept nowhere.
 
 **Failure.** Driver exceptions never leave a store: `StoreUnavailable` does (surely not done), `OutcomeUnknown` (perhaps
-done) or `StoreFull`. Steps over many jobs are bounded by their `limit` and safe to repeat; the caller loops.
+done) or `StoreFull`. A condition of the store that no item of a call is to blame for, such as a right that was revoked, a changed
+password or a missing table, is `StoreUnavailable` too. Any other `StoreError` may be about an item: its caller finds out by asking
+for others. Steps over many jobs are bounded by their `limit` and safe to repeat; the caller loops.
 
 A store object belongs to one event loop. `tenure.testing.conformance` is this contract as a test suite.
 """
@@ -96,15 +103,17 @@ A store object belongs to one event loop. `tenure.testing.conformance` is this c
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar
 
-from tenure.inbox import ENTRY_LIMIT
+from tenure.errors import StoreError
+from tenure.inbox import ENTRY_LIMIT, NO_RAW
 from tenure.job import JobRecord, NewJob
 from tenure.lease import AbortReason, Lease
 from tenure.lifecycle import Finish
 from tenure.options import Retention
+from tenure.patterns import expand, serves
 from tenure.stores.guests import Errand, Guest
 from tenure.stores.values import (
     Consequence,
@@ -125,12 +134,13 @@ from tenure.stores.values import (
     Search,
     Settlement,
     Signal,
+    Tended,
     Unchanged,
     Verdict,
     WorkerInfo,
 )
 
-__all__ = ["NOTE", "STEP", "SUSPECTS", "OwnTransaction", "Store"]
+__all__ = ["AHEAD", "LOOK_AHEAD", "MOST", "NOTE", "STEP", "SUSPECTS", "OwnTransaction", "Store", "tended"]
 
 STEP = 1000
 """Jobs that one step of a bulk operation handles at most."""
@@ -138,8 +148,23 @@ STEP = 1000
 SUSPECTS = 100
 """Suspects of a queue that a lease looks at, at most, for one of an isolated task."""
 
+LOOK_AHEAD = 1000
+"""Jobs of a line that a lease with `skip_tasks` looks at, at most."""
+
 NOTE = 2_000
 """Bytes of UTF-8 that a note may have."""
+
+
+AHEAD = 1.0
+"""Seconds before its time that `tend` names a queue, so that its workers lease from it when that comes, and not a look later."""
+
+MOST = 50
+"""Queues that `tend` names at most, and that a worker with patterns asks for in one lease."""
+
+
+def tended(patterns: Sequence[str], busy: Iterable[str], overdue: Iterable[str]) -> Tended:
+    """What `tend` answers, from the queues that have something to do, whichever list serves them."""
+    return Tended(expand(patterns, busy)[:MOST], tuple(queue for queue in overdue if serves(patterns, queue)))
 
 
 class OwnTransaction(ABC):
@@ -197,6 +222,10 @@ class Store(ABC):
     async def close(self) -> None:
         """Let go of connections and threads. Calls still under way end first; later ones raise `StoreUnavailable`."""
 
+    async def reset(self) -> None:
+        """Remove everything: jobs, queues, workers. For tests, so only a store in memory can."""
+        raise StoreError("reset() empties a store in memory, and this one is not: use memory:// in tests")
+
     @abstractmethod
     async def layout(self) -> Layout:
         """Say which version the layout has, changing nothing."""
@@ -212,6 +241,14 @@ class Store(ABC):
     @abstractmethod
     async def facts(self) -> list[Fact]:
         """Examine the store: what is behind it, what a crash may cost, how much room is left, how long a round trip takes."""
+
+    async def mend(self, *, dry_run: bool = False) -> int | None:  # noqa: ARG002
+        """Find what operations have left half done, and mend it unless `dry_run`; how many jobs and entries of indexes that were.
+
+        None from a store whose operations are transactions: nothing of them can be left. Others go over all jobs, up to about 1,000
+        at a time, each time in one atomic operation, and beside whatever else is done.
+        """
+        return None
 
     # What producers do.
 
@@ -321,25 +358,47 @@ class Store(ABC):
         workers as jobs went back.
         """
 
-    async def tend(self, queues: Sequence[str], limit: int = STEP) -> tuple[list[Reaped], list[str]]:
-        """Reap these queues, and name every queue there is: what workers that serve patterns do every second, in one round trip."""
-        return await self.reap(queues, limit), [queue.name for queue in await self.queues()]
+    async def tend(self, patterns: Sequence[str]) -> Tended:
+        """Name the queues with something to do that these names and patterns serve. Workers with patterns call it once a second.
+
+        Something to do is a job in line, a job that is due or expires within about a second, a lease or a parking that ends as
+        soon, an entry in the inbox; a paused queue has only the last three. A queue may be named that has nothing to do any more.
+        However many queues exist, it costs no more than those that have something to do.
+        """
+        queues = await self.queues()
+        busy = [each.name for each in queues if each.waiting + each.scheduled + each.blocked + each.running]
+        return tended(patterns, busy, [each.name for each in queues if each.running + each.blocked])
 
     @abstractmethod
-    async def wait_for_work(self, patterns: Sequence[str], timeout: float) -> None:
+    async def wait_for_work(
+        self, patterns: Sequence[str], timeout: float, *, skip_tasks: tuple[str, ...] = ()
+    ) -> str | None:
         """Return when a job may have come in line in a queue that these names and patterns serve, or after `timeout` seconds.
 
-        A hint: it may return early, and may miss work, by no more than `timeout`. One new job wakes one waiting caller; so
-        does a newly scheduled one, for it may be due before the caller meant to look again.
+        The answer is the name of that queue, if the store knows it. A hint: it may return early, and may miss work, by no more
+        than `timeout`. One new job wakes one waiting caller; so does a newly scheduled one, for it may be due before the caller
+        meant to look again. Jobs of `skip_tasks` that were in line before the call do not end it: a caller that leaves them to
+        others would ask for a lease in vain, over and over.
         """
 
+    async def nudge(self, workers: Sequence[str]) -> None:  # noqa: B027
+        """Signal `WORK` to each of these registered workers. A hint: a store without a way to do so does nothing."""
+
     @abstractmethod
-    async def take_in(self, queues: Sequence[str], limit: int = STEP, *, entry_limit: int = ENTRY_LIMIT) -> int:
+    async def take_in(
+        self,
+        queues: Sequence[str],
+        limit: int = STEP,
+        *,
+        entry_limit: int = ENTRY_LIMIT,
+        raw: Mapping[str, NewJob] = NO_RAW,
+    ) -> int:
         """Turn up to `limit` entries in the inboxes of these queues into jobs, at the back; how many entries went.
 
         Those of the first queue first, the longest there first. An entry goes in the step that makes its job: nothing is
         lost if the caller dies, and nothing made twice if two call at once. One that names an id that exists, or a unique
         key that is held, just goes. Entries of more than `entry_limit` bytes are broken. Wakes idle workers as `enqueue` does.
+        `raw` has the queues whose inboxes are raw, each with a job like those that its entries become: see `inbox.read`.
         """
 
     # The registry of workers.
@@ -405,6 +464,14 @@ class Store(ABC):
         """Put each scheduled job at the back of the line now; `REFUSED` if it is not scheduled."""
 
     @abstractmethod
+    async def release(self, ids: Sequence[str]) -> list[Verdict]:
+        """Take each running job from its holder and put it back in its place, at the front; `REFUSED` if it is not running.
+
+        The attempt is given back: it counts neither as a loss nor in the totals, and leaves no entry in the history. The holder
+        loses its token and gets the signal `TAKEN`. Wakes as many idle workers as jobs went back.
+        """
+
+    @abstractmethod
     async def delete(self, ids: Sequence[str], *, cascade: bool = False) -> list[str]:
         """Remove these jobs, all or none; the ids of those that went, in this order. A holder is told `not_found`.
 
@@ -432,7 +499,8 @@ class Store(ABC):
         """Delete up to `limit` finished jobs that retention does not keep; how many went.
 
         `queues` holds what differs from `default`. A job with a `keep` of its own is kept just that long, and neither counts
-        for the number kept nor falls to it. Also drops unique keys past their window.
+        for the number kept nor falls to it. Also drops unique keys past their window. A call looks at some thousands of queues,
+        and goes on where the one before it on this object has ended.
         """
 
     # What everybody reads.
@@ -440,6 +508,13 @@ class Store(ABC):
     @abstractmethod
     async def get(self, ids: Sequence[str]) -> list[JobRecord | None]:
         """Read jobs whole, in order; None for each that does not exist."""
+
+    @abstractmethod
+    async def ids(self, prefix: str, limit: int) -> list[str]:
+        """Ids of up to `limit` jobs that begin with `prefix`, in no particular order. `prefix` consists of what names may have in them.
+
+        It never holds up other calls, however many jobs there are: an index answers, or it looks at some thousands at a time.
+        """
 
     @abstractmethod
     async def search(self, search: Search) -> Page:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -39,16 +39,19 @@ __all__ = [
     "Settlement",
     "Signal",
     "SignalKind",
+    "Tended",
     "Totals",
     "Unchanged",
     "Verdict",
     "VerdictKind",
     "WorkerInfo",
+    "clock_fact",
     "refused",
 ]
 
 MISSING_AFTER = 10.0
-"""Seconds of silence after which a worker is missing. That is shown and takes nothing from it: its jobs are judged by their leases."""
+"""Seconds of silence after which a worker is missing, unless it says otherwise itself. That is shown and takes nothing from it: its
+jobs are judged by their leases."""
 
 JOBS_SHOWN = 20
 """Jobs that a worker names with a beat, at most."""
@@ -116,9 +119,20 @@ class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
     isolated: tuple[str, ...] = ()
     """Tasks whose jobs the caller runs in a process of their own each: it can take a suspect of these though it holds others."""
 
+    skip_tasks: tuple[str, ...] = ()
+    """Tasks whose jobs the caller leaves to other workers; at most `STEP` of them, no name twice."""
+
+    at_most: float | None = None
+    """Seconds after which every lease of this request expires, if its job and `ttl` say more."""
+
+    def length(self, own: float | None) -> float:
+        """Seconds that a lease lasts, for a job with this lease of its own."""
+        wanted = self.ttl if own is None else own
+        return wanted if self.at_most is None else min(wanted, self.at_most)
+
     def given(self, job: JobRecord, number: int = 0) -> Lease:
         """The lease of a job that was handed out to this request, and is still held under it."""
-        return Lease(job, Token(job.fence, self.nonce), self.ttl if job.lease is None else job.lease, number=number)
+        return Lease(job, Token(job.fence, self.nonce), self.length(job.lease), number=number)
 
 
 class Leased(msgspec.Struct, frozen=True):
@@ -127,13 +141,17 @@ class Leased(msgspec.Struct, frozen=True):
     leases: list[Lease]
     suspect_waiting: bool = False
     """Whether a suspect waits in these queues for somebody who holds nothing else, being none of the `isolated` tasks of the
-    request, whatever was leased. Never set for a solo request."""
+    request and none that it skips, whatever was leased. Never set for a solo request."""
 
     due_in: float | None = None
     """When `leases` is empty: seconds until the next scheduled job of these queues is due; None if there is none."""
 
     inbox: bool = False
     """Whether something lies in an inbox of these queues, paused ones too, whatever was leased: time for `take_in`."""
+
+    passed_over: tuple[str, ...] = ()
+    """When `leases` is empty: those of `skip_tasks` that have a job in line here, as far as the store has looked, in the order
+    of the request."""
 
 
 class Renewal(msgspec.Struct, frozen=True):
@@ -196,6 +214,17 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     totals: Totals = Totals()
 
 
+class Tended(NamedTuple):
+    """The queues that have something to do, of those that a list of patterns serves."""
+
+    queues: tuple[str, ...]
+    """In the order in which they are served, the first `MOST`. Those that the list names are among them, whether they have something
+    to do or not."""
+
+    overdue: tuple[str, ...]
+    """Those in which a lease has expired or a parking is over, for `reap`."""
+
+
 class Pulse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a worker says of itself with every beat."""
 
@@ -216,6 +245,9 @@ class Pulse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     queues: tuple[str, ...] | None = None
     """What it serves now, if that is no longer what it registered with."""
+
+    missing_after: float = MISSING_AFTER
+    """Seconds of silence after which it is missing."""
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -241,30 +273,35 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     memory: int = 0
     strays: int = 0
     trouble: str = ""
+    missing_after: float = MISSING_AFTER
     started_at: float = 0.0
     """Set by the store."""
 
     silent_for: float = 0.0
-    """Seconds since its last beat; set by the store."""
+    """Seconds since its last beat; set by the store. A beat from the future, by a clock that was set back since, tells nothing: it
+    counts as silence of as many seconds as it lies ahead."""
 
     totals: Totals = Totals()
 
     @property
     def missing(self) -> bool:
         """Whether it has been silent for so long that it may be gone."""
-        return self.silent_for > MISSING_AFTER
+        return self.silent_for > self.missing_after
 
     @property
     def pulse(self) -> Pulse:
         """What it says of itself when it registers."""
-        return Pulse(held=self.held, jobs=self.jobs, memory=self.memory, strays=self.strays, trouble=self.trouble)
+        return Pulse(
+            held=self.held, jobs=self.jobs, memory=self.memory, strays=self.strays, trouble=self.trouble,
+            missing_after=self.missing_after,
+        )  # fmt: skip
 
     def beating(self, pulse: Pulse) -> WorkerInfo:
         """The same worker, after this beat."""
         queues = self.queues if pulse.queues is None else pulse.queues
         return msgspec.structs.replace(
             self, held=pulse.held, jobs=pulse.jobs, memory=pulse.memory, strays=pulse.strays, trouble=pulse.trouble,
-            queues=queues,
+            queues=queues, missing_after=pulse.missing_after,
         )  # fmt: skip
 
 
@@ -343,6 +380,9 @@ class SignalKind(StrEnum):
     DONE = "done"
     """A job that this store object waits for is final."""
 
+    WORK = "work"
+    """A worker that is registered with this store object should ask for a lease; the job id is empty."""
+
 
 class Signal(msgspec.Struct, frozen=True):
     """A hint that something has happened to a job. May be lost, may come twice: the truth is in the store."""
@@ -404,6 +444,19 @@ class Fact(msgspec.Struct, frozen=True):
     health: Health = Health.OK
     advice: str = ""
     """What to do about it, as a sentence; there is one if it is not ok."""
+
+
+def clock_fact(beats: int, leases: int) -> Fact:
+    """The fact about the clock of a store with a server: this many beats and leases are from the future."""
+    if not beats and not leases:
+        return Fact("clock", "no beat and no lease is from the future")
+    return Fact(
+        "clock",
+        f"{beats:,} beats of workers and {leases:,} leases are from the future: the clock of the server was set back",
+        Health.WARN,
+        "Let the clock be slewed, not set. Workers that serve the queue cut such leases to their length within a second; a job "
+        "or a retry that was delayed while the clock was ahead waits for its time: `tenure trigger ID` starts it now.",
+    )
 
 
 class Holding(StrEnum):

@@ -8,7 +8,7 @@ __all__ = ["ManualClock"]
 
 
 class ManualClock:
-    """Both clocks of a host, moved together by `advance`. Safe to share between threads."""
+    """Both clocks of a host, moved together by `advance`; `set_wall` moves one of them. Safe to share between threads."""
 
     def __init__(self, wall: float = 1_700_000_000.0, boot: float = 1_000.0) -> None:
         self._lock = threading.Lock()
@@ -22,6 +22,11 @@ class ManualClock:
     def boot(self) -> float:
         with self._lock:
             return self._boot
+
+    def set_wall(self, seconds: float) -> None:
+        """Set the wall clock forward by `seconds`, or back if they are negative; the other clock goes on as before."""
+        with self._lock:
+            self._wall += seconds
 
     def advance(self, seconds: float) -> None:
         """Let so many seconds pass."""

@@ -12,6 +12,7 @@ from tenure.hooks import awaiting, moment
 from tenure.job import NewJob
 from tenure.lifecycle import Transition
 from tenure.worker.attempt import Attempt
+from tenure.worker.failure import phrase
 from tenure.worker.performing import has_failed, tell_failure
 from tenure.worker.threads import Threads
 
@@ -70,4 +71,4 @@ class Aftermath:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._under_way.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a hook for %s has failed with %.200r", task.get_name(), error, exc_info=error)
+            log.error("a hook for %s has failed with %s", task.get_name(), phrase(error), exc_info=error)

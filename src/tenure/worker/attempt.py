@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Attempt"]
 
+MARGIN = 0.5
+"""Seconds before the end of a lease at which the worker lets go by itself; a tenth of a lease that is shorter than 5 seconds."""
+
+UNHEARD = 2.0
+"""Seconds for which a job that is never renewed may go on after its lease, while the store does not say that it is still held."""
+
+ASK = 0.5
+"""Seconds between questions whether such a job is still held."""
+
 STILL_HELD: Final = frozenset({None, AbortReason.TIMEOUT, AbortReason.SHUTDOWN})
 """Reasons to stop that leave the lease with the worker; with any other it is gone, and what the job gives is dropped."""
 
@@ -25,8 +34,8 @@ class Attempt:
     """A leased job from the moment it arrives until it is settled or lost; the worker's loop and its keeper share it."""
 
     __slots__ = (
-        "began", "child", "context", "ended", "lease", "leased_at", "output", "renewed_at", "settings", "signal", "slot", "told",
-        "ttl",
+        "began", "child", "confirmed_at", "context", "ended", "lease", "leased_at", "output", "renewed_at", "settings",
+        "signal", "slot", "told", "ttl", "was_renewed",
     )  # fmt: skip
 
     def __init__(self, lease: Lease, settings: Settings, leased_at: float) -> None:
@@ -55,7 +64,11 @@ class Attempt:
         # When the store was asked, on a monotonic clock: it counts from later than that.
         self.leased_at = leased_at
         self.renewed_at = leased_at
+        self.confirmed_at = leased_at
+        """When the store was last asked whether the job is held, and said so."""
+
         self.ttl = lease.ttl
+        self.was_renewed = False
 
     def __str__(self) -> str:
         return f"job {self.lease.job.id} of task {self.lease.job.task}"
@@ -97,13 +110,31 @@ class Attempt:
 
     @property
     def wanted_ttl(self) -> float:
-        """Seconds that a renewal asks for."""
-        return self.settings.lease if self.lease.job.lease is None else self.lease.ttl
+        """Seconds that the lease of this job should last: as the job says, or else its task, the worker or the app."""
+        own = self.lease.job.lease
+        return self.settings.lease if own is None else own
+
+    @property
+    def misfit(self) -> bool:
+        """Whether the lease has another length than it should have: the program that enqueued the job did not know what its task
+        says, or the worker has leased it ahead. The first renewal mends that.
+        """
+        return not self.was_renewed and self.ttl != self.wanted_ttl
+
+    def renewal(self, now: float) -> float:
+        """Seconds that a renewal asks for now. Who is never renewed gets what is left of a lease that should have begun earlier."""
+        if self.settings.renew is None:
+            return max(self.leased_at + self.wanted_ttl - now, 0.1)
+        return self.wanted_ttl
 
     @property
     def renew_at(self) -> float | None:
         """When the next renewal is due; None: never."""
         interval = self.settings.renew
+        if self.misfit:
+            # What is too long is mended at once; what is too short while enough of it is left, for most jobs end before.
+            due = self.ttl / 3 if self.ttl < self.wanted_ttl else 0.0
+            return self.leased_at + (min(due, interval) if isinstance(interval, float) else due)
         if interval is None:
             return None
         if isinstance(interval, Unset):
@@ -111,9 +142,28 @@ class Attempt:
         return self.renewed_at + interval
 
     @property
+    def unrenewed(self) -> bool:
+        """Whether its lease just ends: then it may go on, and be settled, until somebody really takes it."""
+        return self.settings.renew is None and not self.misfit
+
+    @property
+    def ask_at(self) -> float | None:
+        """When to ask whether the job is still held, because its lease is over; None: never."""
+        return max(self.renewed_at + self.ttl, self.confirmed_at + ASK) if self.unrenewed else None
+
+    @property
     def give_up_at(self) -> float:
-        """When the worker must let go by itself, because the store may soon give the job to another."""
-        return self.renewed_at + self.ttl - max(self.ttl / 10, 0.1)
+        """When the worker must let go by itself, because the store may soon give the job to another, or may have."""
+        ends = self.renewed_at + self.ttl
+        if self.unrenewed:
+            return max(ends, self.confirmed_at) + UNHEARD
+        return ends - max(min(self.ttl / 10, MARGIN), 0.1)
+
+    def renewed(self, asked_at: float, ttl: float | None) -> None:
+        """Note that the store, asked at this time, holds it for `ttl` seconds from then; None: until when it did before."""
+        self.confirmed_at = asked_at
+        if ttl is not None:
+            self.renewed_at, self.ttl, self.was_renewed = asked_at, ttl, True
 
     def interrupt(self) -> None:
         """Stop what runs it; on the worker's loop. A coroutine is cancelled, a process told; a thread only sees its signal.

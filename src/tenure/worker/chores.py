@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from tenure.checks import seconds
+from tenure.errors import StoreError
 from tenure.options import WorkerOptions
 from tenure.stores.values import Health
 from tenure.worker import recycling
-from tenure.worker.outage import GONE
 from tenure.worker.pruner import Pruner
 from tenure.worker.reaper import Reaper
 from tenure.worker.registry import Registry
@@ -33,10 +33,21 @@ log = logging.getLogger("tenure.worker")
 class Chores(dict[str, Chore]):
     """The chores of one worker, by name; each is a loop of its own, see `Outage.repeat`."""
 
-    def __init__(self, app: App, options: WorkerOptions, loop: Loop, recycle: Callable[[], None] | None) -> None:
+    def __init__(
+        self,
+        app: App,
+        options: WorkerOptions,
+        loop: Loop,
+        recycle: Callable[[], None] | None,
+        advise: Callable[[str, str], None],
+    ) -> None:
+        """`advise` is given what should be mended: what it is about, and a sentence."""
         self._loop = loop
+        self._advise = advise
         self._recycle = recycle
-        super().__init__({"inbox": loop.inbox.take_in, "examination": self._examine})
+        super().__init__(
+            {"inbox": loop.inbox.take_in, "examination": self._examine, "list of workers": loop.peers.refresh}
+        )
         if recycle is not None:
             self["recycling"] = self._look_at_limits
         if options.reap:
@@ -52,8 +63,8 @@ class Chores(dict[str, Chore]):
         if name in self:
             try:
                 await self[name]()
-            except GONE as error:
-                self._loop.outage.gone(name, error)
+            except StoreError as error:
+                self._loop.outage.gone(name, error, chore=True)
             except Exception:
                 log.warning("worker %s: %s failed, it is tried again", self._loop.stem, name, exc_info=True)
 
@@ -66,5 +77,5 @@ class Chores(dict[str, Chore]):
         """Tell what is not as it should be with the store."""
         for fact in await self._loop.store.facts():
             if fact.health is not Health.OK:
-                log.warning("worker %s: the store's %s is %s: %s", self._loop.stem, fact.name, fact.value, fact.advice)
+                self._advise(f"store {fact.name}", f"the store's {fact.name} is {fact.value}: {fact.advice}")
         return DAY

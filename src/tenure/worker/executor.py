@@ -7,11 +7,12 @@ import contextlib
 import functools
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tenure.completing import is_decision
 from tenure.completion.completion import Completion, Stage, Transactions, to_the_end
 from tenure.context import Context, Middleware, running
 from tenure.enqueueing import allowed
@@ -23,6 +24,7 @@ from tenure.lease import AbortReason
 from tenure.lifecycle import Finish, Park, Requeue, Transition, next_step
 from tenure.outcome import (
     Answer,
+    Collided,
     Done,
     Fail,
     Interrupted,
@@ -38,11 +40,13 @@ from tenure.outcome import (
 )
 from tenure.step import Step
 from tenure.stores.base import Store
+from tenure.stores.guests import collided
 from tenure.task import Task
 from tenure.worker.attempt import Attempt
-from tenure.worker.failure import bounded, error_info
+from tenure.worker.failure import bounded, error_info, phrase, raised_elsewhere
 from tenure.worker.inbox import read_again
 from tenure.worker.outage import GONE
+from tenure.worker.peers import Peers
 from tenure.worker.performing import Blocking, Performing, error_of, has_failed, tell_failure
 from tenure.worker.settings import SettingsOf
 from tenure.worker.settler import Settler
@@ -51,7 +55,7 @@ from tenure.worker.threads import Threads
 if TYPE_CHECKING:
     from tenure.worker.isolation.lane import Isolation
 
-__all__ = ["Executor", "after_completion", "answered", "perform", "timed_out"]
+__all__ = ["Executor", "after_completion", "answered", "decided", "perform", "timed_out"]
 
 LIVE = 60.0
 """Seconds of silence up to which a worker counts as somebody who knows a task."""
@@ -69,36 +73,44 @@ class Executor:
         self,
         store: Store,
         settings: SettingsOf,
+        peers: Peers,
         settler: Settler,
         threads: Threads,
         transactions: Transactions,
         middleware: Sequence[Middleware],
         payload_limit: int,
+        raw_inboxes: Mapping[str, NewJob],
         isolation: Isolation | None = None,
     ) -> None:
         self._store = store
         self._settings = settings
+        self._peers = peers
         self._settler = settler
         self._threads = threads
         self._transactions = transactions
         self._middleware = middleware
         self._payload_limit = payload_limit
+        self._raw_inboxes = raw_inboxes
         self._isolation = isolation
 
     async def execute(self, attempt: Attempt) -> None:
         """Run one attempt. Raises nothing: whatever happens is the job's outcome, or is dropped with a lost lease."""
         job, settings = attempt.lease.job, attempt.settings
         failed: BaseException | None = None
+        raised: BaseException | None = None
         try:
             outcome = await self._outcome(attempt)
             if isinstance(outcome, Finish | Requeue | Park):
                 step: Transition = outcome  # a child has run it, decided, and called the hooks
+                if not isinstance(step, Park) and has_failed(step):
+                    raised = raised_elsewhere(step.error)
             else:
                 if attempt.completion is not None and not settings.isolated:
                     outcome = await after_completion(attempt.completion, outcome)
                 step = next_step(job, outcome, settings.policy)
-                if settings.failing and has_failed(step):
-                    failed = error_of(outcome)
+                if type(outcome) is not Succeeded and has_failed(step):
+                    raised = error_of(outcome)
+                    failed = raised if settings.failing else None
             if attempt.output is not None:
                 step = _with_output(attempt, step)
         except Exception as error:
@@ -109,7 +121,7 @@ class Executor:
         if attempt.lost and attempt.completed is None:
             self._settler.lost(attempt)
         else:
-            self._settler.add(attempt, step)
+            self._settler.add(attempt, step, raised)
 
     async def _tell(self, attempt: Attempt, error: BaseException, step: Transition) -> None:
         """Let hooks know that it has failed, unless it is no longer the worker's, or had ended before by itself."""
@@ -131,7 +143,9 @@ class Executor:
         if len(job.payload) > self._payload_limit:
             too_large = PayloadTooLarge(len(job.payload), self._payload_limit)
             return Undecodable(error_info(too_large), too_large)
-        if settings.task.is_step and (job.on_timeout is not None or job.reads != settings.task.reads):
+        if settings.task.is_step and (
+            job.on_timeout is not None or job.reads != settings.task.reads or is_decision(job)
+        ):
             outcome = await self._before_step(attempt)
             if outcome is not None:
                 return outcome
@@ -149,6 +163,8 @@ class Executor:
         """What becomes of a step that is not to run; else None, and it has all the attributes that its function takes."""
         job, step = attempt.lease.job, attempt.settings.task
         assert isinstance(step, Step)
+        if is_decision(job):
+            return decided(step, job)
         if job.on_timeout is not None:
             return answered(Next(job.on_timeout), step, job)
         # Whoever enqueued it may have had other code, whose function took others.
@@ -176,19 +192,18 @@ class Executor:
             asyncio.get_running_loop().call_later(STRAY, self._go_on_without, attempt)
 
     async def _unknown(self, attempt: Attempt) -> Outcome:
-        job, policy = attempt.lease.job, attempt.settings.policy
+        job = attempt.lease.job
         if job.task == UNREAD:
-            return read_again(job, self._payload_limit)
-        outcome = Unknown(error_info(UnknownTask(job.task, self._settings.known)), known_elsewhere=False)
-        if not isinstance(next_step(job, outcome, policy), Finish):
-            return outcome
-        # It is about to be broken: only now is it worth asking whether a live worker knows the task.
+            return read_again(job, self._payload_limit, self._raw_inboxes)
+        error = error_info(UnknownTask(job.task, self._settings.known))
         try:
-            workers = await self._store.workers()
+            if await self._peers.know(job.task, job.queue):
+                return Released()
         except GONE:
-            return Unknown(outcome.error, known_elsewhere=True)
-        known = any(job.task in worker.tasks for worker in workers if worker.silent_for < LIVE)
-        return Unknown(outcome.error, known)
+            return Unknown(error, known_elsewhere=True)
+        # One that has been silent for a while, or serves other queues, is no reason to wait for it; but none is broken meanwhile.
+        known = any(job.task in worker.tasks for worker in self._peers.workers if worker.silent_for < LIVE)
+        return Unknown(error, known_elsewhere=known)
 
 
 def _with_output(attempt: Attempt, step: Transition) -> Transition:
@@ -217,6 +232,8 @@ async def after_completion(completion: Completion, outcome: Outcome) -> Outcome:
             "the function returned, and the transaction of ctx.complete(connection=…) was not committed: commit it before"
         )
         return Raised(forgot, ErrorInfo("JobError", str(forgot)))
+    elif isinstance(outcome, Raised) and completion.stage is Stage.RUNNING and collided(outcome.exception):
+        return Collided(outcome)
     return outcome
 
 
@@ -230,7 +247,7 @@ def _late(outcome: Outcome, step: Finish) -> str | None:
         case Succeeded():
             return "what it returned afterwards is dropped, set tx.result instead"
         case Raised(_, error):
-            return f"afterwards it raised {error.type}: {error.message[:200]!r}"
+            return f"afterwards it raised {phrase(error)}"
         case _:
             return f"its answer {type(outcome).__name__} came afterwards"
 
@@ -251,16 +268,21 @@ async def perform(
     except Exception as error:  # noqa: BLE001  (a PayloadError, or whatever a converter of the user's raises)
         return Undecodable(error_info(error), error)
     outside = running.set(ctx)
+    function, returned = task.function, None
     try:
+        if middleware or hooks is not None:
+            returned = Returned(function, is_async=task.is_async)
+            function = returned.function
         if middleware:
-            value = await _through(middleware, ctx, functools.partial(_call, task, args, kwargs, threads, ctx, hooks))
+            call = functools.partial(_call, task, function, args, kwargs, threads, ctx, hooks)
+            value = await _through(middleware, ctx, call)
         else:
-            value = await _call(task, args, kwargs, threads, ctx, hooks)
+            value = await _call(task, function, args, kwargs, threads, ctx, hooks)
         if isinstance(value, Answer):
             return await _allowed(_answer(value, task, ctx), task, ctx)
         if ctx.signal.reason is AbortReason.TIMEOUT:
             return timed_out(task)
-        return task.succeeded(ctx.job, value, ctx.children)
+        return task.succeeded(ctx.job, value, ctx.children, returned=returned is None or returned.value is value)
     except BaseException as error:  # noqa: BLE001  (nothing that a job raises may end the worker)
         outcome = _outcome_of(error, task, ctx)
         return await _allowed(outcome, task, ctx) if isinstance(error, Answer) else outcome
@@ -268,8 +290,26 @@ async def perform(
         running.reset(outside)
 
 
+class Returned:
+    """Remembers what a function returned: hooks and middleware may put something else in its place, which need not fit its annotation."""
+
+    def __init__(self, function: Callable[..., Any], *, is_async: bool) -> None:
+        self.value: Any = self  # nothing yet
+        self._function = function
+        self.function = self._awaited if is_async else self._called
+
+    async def _awaited(self, *args: Any, **kwargs: Any) -> Any:
+        self.value = await self._function(*args, **kwargs)
+        return self.value
+
+    def _called(self, *args: Any, **kwargs: Any) -> Any:
+        self.value = self._function(*args, **kwargs)
+        return self.value
+
+
 def _call(
     task: Task[..., Any],
+    function: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     threads: Blocking,
@@ -277,11 +317,11 @@ def _call(
     hooks: Performing | None,
 ) -> Awaitable[Any]:
     if hooks is None:
-        return task.function(*args, **kwargs) if task.is_async else threads.run(task.function, args, kwargs)
-    function = functools.partial(task.function, *args, **kwargs)
+        return function(*args, **kwargs) if task.is_async else threads.run(function, args, kwargs)
+    bound = functools.partial(function, *args, **kwargs)
     if task.is_async:
-        return hooks.on_loop(ctx, function)
-    return threads.run(hooks.in_thread, (ctx, function, asyncio._get_running_loop()), {})  # noqa: SLF001
+        return hooks.on_loop(ctx, bound)
+    return threads.run(hooks.in_thread, (ctx, bound, asyncio._get_running_loop()), {})  # noqa: SLF001
 
 
 async def _allowed(outcome: Outcome, task: Task[..., Any], ctx: Context) -> Outcome:
@@ -330,6 +370,15 @@ def _answer(answer: Answer, task: Task[..., Any], ctx: Context) -> Outcome:
     if ctx.signal.reason is AbortReason.TIMEOUT and isinstance(answer, Next | Done):
         return timed_out(task)  # they are values
     return answered(answer, task, ctx.job, ctx.children)
+
+
+def decided(task: Task[..., Any], job: JobRecord) -> Outcome:
+    """What becomes of a step that was completed by a program without its code."""
+    assert isinstance(task, Step)
+    try:
+        return task.decided(job)
+    except Exception as error:  # noqa: BLE001  (whatever makes no sense of the value, another attempt would not either)
+        return Undecodable(error_info(error), error)
 
 
 def answered(answer: Answer, task: Task[..., Any], job: JobRecord, children: tuple[NewJob, ...] = ()) -> Outcome:

@@ -6,9 +6,12 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 
+from tenure.escape import escaped
 from tenure.job import ErrorInfo
+from tenure.lifecycle import Finish, Park, Transition
+from tenure.observe.lines import Failure
 
-__all__ = ["bounded", "error_info", "storable"]
+__all__ = ["bounded", "error_info", "failure_of", "phrase", "raised_elsewhere", "storable"]
 
 MESSAGE = 2_000
 """Characters of a message that are kept: its beginning."""
@@ -24,18 +27,56 @@ _HERE = str(Path(__file__).parent)
 
 def error_info(error: BaseException) -> ErrorInfo:
     """Describe an exception, however ill it behaves: one whose `__str__` raises, a message of 50 MB, no memory left."""
-    kind = type(error).__name__
-    try:
-        message = str(error)
-    except BaseException as unreadable:  # noqa: BLE001  (told in place of the message)
-        message = f"<its message cannot be read: __str__ raised {type(unreadable).__name__}>"
+    message = _message(error)
     try:
         frames = _since_the_job(error.__traceback__)
         description = traceback.TracebackException(type(error), error, frames, limit=-FRAMES, compact=True)
         trace = "".join(description.format())
     except BaseException as unreadable:  # noqa: BLE001  (told in place of the traceback)
         trace = f"<its traceback cannot be read: {type(unreadable).__name__}>"
-    return ErrorInfo(kind, bounded(message), _end_of(trace))
+    return ErrorInfo(type(error).__name__, bounded(message), _end_of(trace))
+
+
+def phrase(error: BaseException | ErrorInfo) -> str:
+    """The type and the beginning of the message, on one line, for the log."""
+    kind, message = (
+        (error.type, error.message) if isinstance(error, ErrorInfo) else (type(error).__name__, _message(error))
+    )
+    return escaped(f"{kind}: {message[:200]}")
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException as unreadable:  # noqa: BLE001  (told in place of the message)
+        return f"<its message cannot be read: __str__ raised {type(unreadable).__name__}>"
+
+
+class RemoteError(Exception):
+    """Stands for an exception that was raised in a child process, which has kept it: it has its type's name and its message."""
+
+
+class RemoteTraceback(Exception):
+    """The cause of a `RemoteError`: the traceback, as the child process has written it."""
+
+
+def raised_elsewhere(error: ErrorInfo | None) -> BaseException | None:
+    """An exception for what a child process tells of one; None if it tells nothing."""
+    if error is None:
+        return None
+    raised: BaseException = type(error.type, (RemoteError,), {})(error.message)
+    if error.traceback:
+        raised.__cause__ = RemoteTraceback(f'\n"""\n{error.traceback}"""')
+    return raised
+
+
+def failure_of(error: BaseException, step: Transition) -> Failure | None:
+    """What the log says of an exception that an attempt has failed with; None if it has no traceback."""
+    told = None if isinstance(step, Park) else step.error
+    trace = None if told is None else told.traceback
+    if trace is None and isinstance(step, Finish) and error.__traceback__ is not None:
+        trace = error_info(error).traceback  # of an answer, whose record has none
+    return Failure(error, _since_the_job(error.__traceback__), trace) if trace else None
 
 
 def bounded(message: str) -> str:

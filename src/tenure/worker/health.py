@@ -22,6 +22,9 @@ __all__ = ["Health", "listener", "serve"]
 POLLS, MORE = 3, 2.0
 """A loop has come round recently if it did within so many times its `poll`, and so many seconds more."""
 
+SAID = 200
+"""Characters of the store's own words that are shown."""
+
 REQUEST_WITHIN = 2.0
 """Seconds in which a request must have come."""
 
@@ -57,7 +60,7 @@ class Health:
             return f"{blocked_by} has blocked the event loop for {stuck_for:.0f} s"
         # Also of a loop that comes round because it has nothing to ask: its slots are full, or there is no queue.
         if gone_for is not None and (stuck or gone_for > self._recent):
-            return f"the store has been gone for {gone_for:.0f} s"
+            return f"the store has been gone for {gone_for:.0f} s: {self._outage.said[:SAID]}"
         if stuck:
             return f"its loop has not come round for {stuck_for:.0f} s"
         return "" if registered else "it is not registered"

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from tenure.inbox import read
-from tenure.job import JobRecord
+from tenure.job import JobRecord, NewJob
 from tenure.outcome import Outcome, Succeeded, Undecodable
 from tenure.stores.base import Store
-from tenure.worker.outage import GONE
 
 __all__ = ["Inbox", "read_again"]
 
 
-def read_again(job: JobRecord, limit: int) -> Outcome:
+def read_again(job: JobRecord, limit: int, raw: Mapping[str, NewJob]) -> Outcome:
     """What becomes of an entry that could not be read, once somebody has put it back in line: the job that it makes now, or nothing."""
-    made, error = read(job.queue, job.payload, limit)
+    made, error = read(job.queue, job.payload, limit, raw.get(job.queue))
     return Succeeded(msgspec.json.encode(made.id).decode(), (made,)) if error is None else Undecodable(error)
 
 
@@ -29,9 +28,15 @@ class Inbox:
     """
 
     def __init__(
-        self, store: Store, queues: Callable[[], Sequence[str]], entry_limit: int, taken: Callable[[], None]
+        self,
+        store: Store,
+        queues: Callable[[], Sequence[str]],
+        entry_limit: int,
+        raw: Mapping[str, NewJob],
+        taken: Callable[[], None],
     ) -> None:
         self._store = store
+        self._raw = raw
         self._queues = queues
         self._entry_limit = entry_limit
         self._taken = taken
@@ -46,9 +51,9 @@ class Inbox:
         await self._noticed.wait()
         self._noticed.clear()
         try:
-            if await self._store.take_in(self._queues(), entry_limit=self._entry_limit):
+            if await self._store.take_in(self._queues(), entry_limit=self._entry_limit, raw=self._raw):
                 self._taken()
-        except GONE:
+        except Exception:
             self._noticed.set()
             raise
         return 0.0

@@ -11,16 +11,27 @@ from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 from typing import NoReturn
 
+from tenure.errors import StoreError
 from tenure.lease import AbortReason
 from tenure.lifecycle import RELEASE
 from tenure.stores.base import Store
-from tenure.stores.values import JOBS_SHOWN, UNCHANGED, LeaseRequest, Pulse, Renewal, Settlement, WorkerInfo
+from tenure.stores.values import (
+    JOBS_SHOWN,
+    MISSING_AFTER,
+    UNCHANGED,
+    LeaseRequest,
+    Pulse,
+    Renewal,
+    Settlement,
+    SignalKind,
+    WorkerInfo,
+)
 from tenure.worker.attempt import Attempt
 from tenure.worker.buffer import Buffer
 from tenure.worker.health import Health, listener, serve
 from tenure.worker.memory import occupied
 from tenure.worker.motion import Motion
-from tenure.worker.outage import GONE, Outage
+from tenure.worker.outage import Outage
 from tenure.worker.presence import Presence
 from tenure.worker.unanswered import Unanswered
 from tenure.worker.wakeup import Wakeup
@@ -103,6 +114,7 @@ class Keeper:
         self._next_ask = 0.0
         self._heard = 0
         self._entered_with: tuple[str, ...] = ()
+        self._missing_after = MISSING_AFTER
         self._watches_buffer = False
 
         self._thread: threading.Thread | None = None
@@ -238,7 +250,7 @@ class Keeper:
 
     async def _sign_off(self, settlements: Sequence[Settlement]) -> None:
         self._signed_off = True
-        with contextlib.suppress(TimeoutError, *GONE):
+        with contextlib.suppress(TimeoutError, StoreError):
             async with asyncio.timeout(FAREWELL):
                 if settlements:
                     await self._store.settle(settlements)
@@ -247,7 +259,7 @@ class Keeper:
                 await self._presence.leave(self._store)
 
     def _entered(self, entry: WorkerInfo) -> None:
-        self._entered_with = entry.queues
+        self._entered_with, self._missing_after = entry.queues, entry.missing_after
         self._heard = self._store.hearing
         self._registered()
         _call(self._worker_loop, self._wake)
@@ -271,6 +283,7 @@ class Keeper:
             strays=self._strays(),
             trouble=self.trouble(),
             queues=None if served == self._entered_with else served,
+            missing_after=self._missing_after,
         )
 
     def trouble(self) -> str:
@@ -301,19 +314,20 @@ class Keeper:
             asked: list[tuple[Attempt, Renewal]] = []
             for attempt in self.held:
                 due = attempt.renew_at is not None and attempt.renew_at <= now
+                doubtful = attempt.ask_at is not None and attempt.ask_at <= now
                 said = attempt.context.said if every_second and attempt.context is not None else None
-                if due or missed or said is not None or attempt.lease.job.id in doubted:
-                    asked.append((attempt, Renewal(attempt.lease, attempt.wanted_ttl if due else None, said)))
+                if due or doubtful or missed or said is not None or attempt.lease.job.id in doubted:
+                    asked.append((attempt, Renewal(attempt.lease, attempt.renewal(now) if due else None, said)))
             try:
                 await self._ask(asked, now)
-            except GONE:
+            except Exception:
                 self._doubted |= doubted
                 if missed:
                     self._heard = 0  # to be asked again
                 raise
         if every_second:
             self._next_second = now + SECOND
-        times = [at for attempt in self.held if (at := attempt.renew_at) is not None]
+        times = [at for attempt in self.held for at in (attempt.renew_at, attempt.ask_at) if at is not None]
         return max(min(times, default=now + 60.0) - monotonic(), 0.1 if self._doubted else 0.01)
 
     async def _secure(self, seconds: float) -> None:
@@ -330,6 +344,7 @@ class Keeper:
         answers = await self._store.renew([renewal for _, renewal in asked])
         for (attempt, renewal), reason in zip(asked, answers, strict=True):
             if reason == UNCHANGED:
+                attempt.renewed(now, None)
                 self._doubted.add(attempt.lease.job.id)
                 continue
             if reason is not None:
@@ -337,15 +352,20 @@ class Keeper:
                 if reason is AbortReason.TAKEN:
                     self._presence.beat_soon.set()  # by a retirement, maybe: to be noticed before it leases more
                 continue
-            if renewal.ttl is not None:
-                attempt.renewed_at, attempt.ttl = now, renewal.ttl
+            attempt.renewed(now, renewal.ttl)
             if attempt.context is not None and attempt.context.said is renewal.progress:
                 attempt.context.said = None
 
     async def _hear(self) -> float:
-        """Doubt jobs of which the store signals something: a signal may be late and mean an older lease, a renewal tells."""
-        with contextlib.suppress(*GONE):
+        """Doubt jobs of which the store signals something: a signal may be late and mean an older lease, a renewal tells.
+
+        Look for work if the signal says that there is some.
+        """
+        with contextlib.suppress(StoreError):
             async for signal in self._store.signals():
+                if signal.kind is SignalKind.WORK:
+                    _call(self._worker_loop, self._wake)
+                    continue
                 self._doubted.add(signal.job_id)
                 self._look.set()
         return 1.0
@@ -387,7 +407,7 @@ class Keeper:
         if overdue:
             job = overdue[0].lease.job
             log.warning(
-                "worker %s gives up %d job(s) that it could not renew in time, the first is job %s of task %s",
+                "worker %s gives up %d job(s) that it cannot be sure to hold any more, the first is job %s of task %s",
                 self.worker_id, len(overdue), job.id, job.task,
             )  # fmt: skip
         if held or self._motion.blocked(now):

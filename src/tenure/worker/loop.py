@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tenure.checks import seconds
 from tenure.completion.completion import Transactions
 from tenure.context import Middleware
-from tenure.errors import Aborted, OutcomeUnknown
+from tenure.errors import Aborted, StoreError, StoreFull, StoreUnavailable
 from tenure.events import LeaseLost
 from tenure.lease import AbortReason, new_nonce
 from tenure.lifecycle import RELEASE, next_step
@@ -31,6 +31,7 @@ from tenure.worker.isolation.lane import Isolation
 from tenure.worker.keeper import Keeper
 from tenure.worker.outage import GONE, Outage
 from tenure.worker.pace import Pace
+from tenure.worker.peers import Peers
 from tenure.worker.queues import Queues
 from tenure.worker.recycling import Recycling
 from tenure.worker.settings import SettingsOf
@@ -47,6 +48,12 @@ __all__ = ["Loop", "event_loops"]
 
 LOOK = 0.02
 """Seconds between looks whether the jobs of a queue that was left have ended."""
+
+AHEAD_FOR = 10.0
+"""Seconds that leases last at most if some of their jobs have no free slot yet: should the worker die, they come back that soon."""
+
+ASIDE = 0.02
+"""Seconds for which a worker that has found only jobs of others does not listen: so the next one wakes another worker."""
 
 NOTHING = Leased([])
 
@@ -90,8 +97,15 @@ class Loop:
         self._stir = Wakeup()
         self.store = app.new_store()
         self.queues = Queues(options.queues, self.store, self._wakeup.set)
-        self._bell = Bell(self.store, self._wakeup)
-        self.inbox = Inbox(self.store, lambda: self.queues.names, app.options.payload_limit, taken=self._wakeup.set)
+        self._bell = Bell(self.store, self._wakeup, self.queues.add)
+        self.peers = Peers(self.store, settings)
+        self.inbox = Inbox(
+            self.store,
+            lambda: self.queues.names,
+            app.options.payload_limit,
+            app.raw_inboxes,
+            taken=self._wakeup.set,
+        )
         self._buffer = Buffer()
         self._pace = Pace(options.concurrency, monotonic(), look_ahead=options.look_ahead)
         self._clearing = Clearing()
@@ -129,11 +143,13 @@ class Loop:
         executor = Executor(
             self.store,
             settings,
+            self.peers,
             self._settler,
             self._threads,
             Transactions(self.store, seconds(app.options.complete_timeout, "complete_timeout"), self.keeper.secure),
             (*app.middlewares, *middleware),
             app.options.payload_limit,
+            app.raw_inboxes,
             isolation,
         )
         self._slots = Slots(
@@ -257,14 +273,15 @@ class Loop:
         ended, room, idle, served = self._settler.take(), self._room(), self._holds_nothing, self.queues.patterns
         request, asked_at = self._request(room), monotonic()
         try:
-            verdicts, leased = await self._exchange(ended, request)
-        except GONE as error:
+            answer = await self._exchange(ended, request)
+        except Exception as error:  # noqa: BLE001  (no error of the store ends the worker, and none is taken for a job's)
             self._settler.put_back(ended)
-            if request is not None and isinstance(error, OutcomeUnknown):
+            if request is not None and not isinstance(error, StoreUnavailable | StoreFull):
                 self.keeper.unanswered(request)
             # Not woken by jobs that end meanwhile: they could not be settled either.
             await self._stir.wait(self.outage.gone("worker", error))
             return 0.0
+        verdicts, leased = answer
         self._health.turned()
         self._settler.settled(ended, verdicts)
         self._begin(leased, asked_at, served)
@@ -272,12 +289,14 @@ class Loop:
             self._on_limit()
         if leased.inbox:
             self.inbox.notice()
-        elif idle and room and not leased.leases:
+        elif idle and room and not leased.leases and (self._worked or self._on_empty):
             # Held nothing when it asked, and got nothing: whatever its own last jobs have enqueued was there to be leased.
+            if await self._queues_changed():
+                return 0.0
             if self._worked:
                 self._worked = False
                 self.aftermath.call("queue_empty", self._queue_empty)
-            if self._on_empty and not await self._queues_changed():
+            if self._on_empty:
                 self._on_empty()
         return await self._rest(leased, room)
 
@@ -304,14 +323,15 @@ class Loop:
             return None
         solo = self._holds_nothing
         # Never ahead of a free slot: a suspect that has not even started when the worker dies must not be blamed.
-        has_slot = self._slots.busy + len(self._buffer) < self._options.concurrency
+        free = self._options.concurrency - self._slots.busy - len(self._buffer)
         return LeaseRequest(
             queues=queues, limit=room, worker=worker_id, ttl=self._lease, nonce=new_nonce(), solo=solo,
-            isolated=self._isolated if has_slot and not solo else (),
+            isolated=self._isolated if free > 0 and not solo else (),
+            skip_tasks=self.peers.skipped, at_most=AHEAD_FOR if room > free else None,
         )  # fmt: skip
 
     async def _exchange(self, ended: Sequence[Ended], request: LeaseRequest | None) -> tuple[Sequence[Verdict], Leased]:
-        """Settle, lease, or both at once."""
+        """Settle, lease, or both at once. Raises what the store says unless an item is to blame, which fails alone."""
         answer: tuple[Sequence[Verdict], Leased] = (), NOTHING
         try:
             if request is not None:
@@ -322,9 +342,8 @@ class Loop:
                 return answer
         except GONE:
             raise
-        except Exception:
-            log.exception("worker %s: the store refused a whole batch, it is settled in parts", self.stem)
-            answer = await self._settler.settle_apart(self.store, ended), NOTHING
+        except Exception as error:  # noqa: BLE001
+            answer = await self._settler.settle_apart(self.store, ended, error), NOTHING
         self.outage.answered("worker")
         return answer
 
@@ -340,6 +359,7 @@ class Loop:
             attempts = self._released(attempts, self._unserved)
         if attempts:
             self._worked = True
+            self.queues.leased_from(attempts[0].lease.job.queue)
             self._alone = attempts[0].lease.solo and not attempts[0].settings.isolated
             self.keeper.hold(attempts)
             self._slots.wake()
@@ -351,21 +371,33 @@ class Loop:
         if len(leased.leases) >= room or (leased.leases and leased.leases[0].solo):
             self._bell.disarm()
             return 0.0 if room else poll
-        # A ring that the known queues do not explain may come from a new one.
+        # A ring that the known queues do not explain may come from another one.
         if not leased.leases and self._bell.rang and await self._queues_changed():
             return 0.0
+        # Those that were asked for have no more; the next ones may.
+        if self.queues.cut and await self._queues_changed():
+            return 0.0
+        if leased.passed_over and self._bell.rang:
+            await self._pass_on(leased.passed_over)
         if self._app.options.wakeup:
-            self._bell.arm(self.queues.patterns)
+            self._bell.arm(self.queues.patterns, self.peers.skipped, ASIDE if leased.passed_over else 0.0)
         return poll if leased.due_in is None else min(poll, max(leased.due_in, 0.001))
 
+    async def _pass_on(self, tasks: Sequence[str]) -> None:
+        """Wake workers that know these tasks, for the ring that they did not hear."""
+        try:
+            await self.peers.pass_on(tasks)
+        except GONE as error:
+            log.debug("worker %s: others were not told of jobs for them: %s", self.stem, error)
+
     async def _queues_changed(self) -> bool:
-        """Look for new queues; whether the list is another now, or may be."""
+        """Look for queues that have something to do; whether the list is another now, or may be."""
         if not self.queues.changing:
             return False
         before = self.queues.names
         try:
             await self.queues.refresh()
-        except GONE as error:
+        except StoreError as error:
             await self._stir.wait(self.outage.gone("worker", error))
             return True
         self.outage.answered("worker")

@@ -15,9 +15,10 @@ from tenure.hooks import Steps, awaiting, moment, name_of, waiting
 from tenure.job import State
 from tenure.lease import AbortReason
 from tenure.lifecycle import Finish, Requeue, Transition
-from tenure.outcome import Answer, Done, Fail, Interrupted, Next, Outcome, Raised, Retry, Undecodable
+from tenure.outcome import Answer, Collided, Done, Fail, Interrupted, Next, Outcome, Raised, Retry, Undecodable
 from tenure.sync import private_loop
 from tenure.worker.crossing import around_coroutine, around_function, wait_for
+from tenure.worker.failure import phrase
 
 if TYPE_CHECKING:
     from tenure.task import Task
@@ -60,12 +61,13 @@ class Performing:
         """Perform a coroutine; what came of it."""
         if (answer := await awaiting(self._asked(ctx))) is not GO:
             return answer
-        performed = False
+        performed, returned = False, None
 
         async def innermost() -> Any:
-            nonlocal performed
+            nonlocal performed, returned
             performed = True
-            return await function()
+            returned = await function()
+            return returned
 
         call: Callable[[], Awaitable[Any]] = innermost
         for hook, is_async in self._around:
@@ -75,7 +77,7 @@ class Performing:
                 else functools.partial(around_coroutine, hook, ctx, call)
             )
         value = await call()
-        if performed and self._succeeded(ctx, value):
+        if performed and self._succeeded(ctx, value, returned=value is returned):
             await awaiting(moment(self._after, ctx, value))
         return value
 
@@ -84,12 +86,13 @@ class Performing:
         wait = functools.partial(_wait_on, loop)
         if (answer := waiting(self._asked(ctx), wait)) is not GO:
             return answer
-        performed = False
+        performed, returned = False, None
 
         def innermost() -> Any:
-            nonlocal performed
+            nonlocal performed, returned
             performed = True
-            return function()
+            returned = function()
+            return returned
 
         call: Callable[[], Any] = innermost
         for hook, is_async in self._around:
@@ -97,7 +100,7 @@ class Performing:
                 functools.partial(_around_on, hook, ctx, call, loop) if is_async else functools.partial(hook, ctx, call)
             )
         value = call()
-        if performed and self._succeeded(ctx, value):
+        if performed and self._succeeded(ctx, value, returned=value is returned):
             waiting(moment(self._after, ctx, value), wait)
         return value
 
@@ -113,13 +116,13 @@ class Performing:
                 return said
         return GO
 
-    def _succeeded(self, ctx: Context, value: Any) -> bool:
+    def _succeeded(self, ctx: Context, value: Any, *, returned: bool) -> bool:
         """Whether hooks are to be called after this; raises if the value cannot be stored, for then it has not succeeded."""
         if not self._after or ctx.signal.reason is AbortReason.TIMEOUT:
             return False
         if isinstance(value, Answer) and not isinstance(value, Next | Done):
             return False
-        self._task.succeeded(ctx.job, value)
+        self._task.succeeded(ctx.job, value, returned=returned)
         return True
 
 
@@ -160,7 +163,7 @@ def has_failed(step: Transition) -> bool:
 def error_of(outcome: Outcome) -> BaseException:
     """What an attempt with this outcome has failed of."""
     match outcome:
-        case Raised(exception):
+        case Raised(exception) | Collided(Raised(exception)):
             return exception
         case Retry() | Fail():
             return outcome
@@ -207,8 +210,8 @@ def _told(failing: Failing, ctx: Context, error: BaseException, final: bool) -> 
 
 def _log(hook: Callable[..., Any], ctx: Context, error: BaseException, own: BaseException) -> None:
     log.error(
-        "job %s of task %s has failed with %.200r, and %s, which was to be told, with %.200r: the failure is recorded all the same",
-        ctx.job.id, ctx.job.task, error, name_of(hook), own,
+        "job %s of task %s has failed with %s, and its on_failure hook %s with %s: the failure of the job is recorded all the same",
+        ctx.job.id, ctx.job.task, phrase(error), name_of(hook), phrase(own),
         exc_info=own,
     )  # fmt: skip
 

@@ -16,7 +16,7 @@ INTERVAL = 1.0
 class Reaper:
     """Takes jobs of the worker's queues whose leases have expired, in bounded steps. Every worker has one, none is special.
 
-    Where the queues are known by patterns it looks for new ones in the same call: an idle worker asks the store for little else.
+    Where the queues are known by patterns it asks which have something to do: an idle worker asks the store for little else.
     """
 
     def __init__(self, store: Store, queues: Queues) -> None:
@@ -25,10 +25,7 @@ class Reaper:
 
     async def reap(self) -> float:
         """Take what has expired; seconds until the next look, or none if there was more than one step takes."""
-        if self._queues.changing:
-            reaped, existing = await self._store.tend(self._queues.names)
-            self._queues.found(existing)
-        else:
-            reaped = await self._store.reap(self._queues.names)
+        overdue = await self._queues.tend()
+        reaped = await self._store.reap(overdue) if overdue else ()
         # Jitter keeps many workers from looking in step.
         return 0.0 if len(reaped) >= STEP else INTERVAL * random.uniform(0.9, 1.1)  # noqa: S311

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tenure.patterns import covers
 from tenure.stores.base import Store
-from tenure.stores.values import MISSING_AFTER, WorkerInfo
+from tenure.stores.values import WorkerInfo
 
 __all__ = ["Registry", "silences"]
 
@@ -41,7 +41,8 @@ class Registry:
 
 def silences(workers: Iterable[WorkerInfo], patterns: Sequence[str], interval: float) -> dict[str, float]:
     """The workers that are missing, and how long each must have been silent for one who serves these queues to forget it."""
-    own = max(interval, MISSING_AFTER)
     return {
-        worker.id: own if covers(patterns, worker.queues) else max(own, OTHERS) for worker in workers if worker.missing
+        worker.id: max(worker.missing_after, interval if covers(patterns, worker.queues) else max(interval, OTHERS))
+        for worker in workers
+        if worker.missing
     }

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tenure.backoff import Backoff
 from tenure.checks import seconds
 from tenure.lifecycle import Policy
-from tenure.options import AppOptions, Unset, WorkerOptions
+from tenure.options import UNSET, AppOptions, Unset, WorkerOptions
 from tenure.task import Task
 from tenure.worker.performing import Failing, Performing, failing_of, performing_of
 
-__all__ = ["Settings", "SettingsOf", "resolve"]
+__all__ = ["Settings", "SettingsOf", "resolve", "shortened"]
 
+
+SHOWN = 10
+"""Names that a list for people has at most."""
 
 LANES = ("loop", "thread", "process")
 """Where a function may run."""
@@ -59,6 +63,11 @@ class SettingsOf(dict[str, Settings]):
         return tuple(sorted(name for name in self._tasks if self._served(name) is not None))
 
     @property
+    def left_out(self) -> tuple[str, ...]:
+        """Names of the tasks of the app that this worker does not run."""
+        return () if self._worker.tasks is None else tuple(name for name in self._tasks if self._served(name) is None)
+
+    @property
     def lanes(self) -> tuple[str, ...]:
         """Where it runs them."""
         return tuple(lane for lane in LANES if any(self._lane(name) == lane for name in self.known))
@@ -83,10 +92,18 @@ class SettingsOf(dict[str, Settings]):
         return task if only is None or task is None or name in only or task.name in only else None
 
 
+def shortened(names: Sequence[str]) -> str:
+    """These names, or of many the first ones and how many more there are."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
+
+
 def resolve(task: Task[..., Any] | None, worker: WorkerOptions, app: AppOptions) -> Settings:
     """Look each setting up on the task, then on the worker, then on the app."""
     if task is None:
-        policy = Policy(app.retry, app.max_attempts, seconds(app.unknown_for, "unknown_for"), worker.fail_interrupted)
+        policy = Policy(
+            _backoff(app.retry), app.max_attempts, seconds(app.unknown_for, "unknown_for"), worker.fail_interrupted
+        )
         return Settings(None, policy, _first(worker.lease, app.lease), _first(worker.renew, app.renew))
     options = task.options
     lease = _first(options.lease, worker.lease, app.lease)
@@ -94,8 +111,8 @@ def resolve(task: Task[..., Any] | None, worker: WorkerOptions, app: AppOptions)
     if isinstance(renew, float):
         renew = min(renew, lease / 2)  # interval and lease may come from two places that did not know of each other
     policy = Policy(
-        _first(options.retry, worker.retry, app.retry),
-        _first(options.max_attempts, app.max_attempts),
+        _backoff(options.retry, worker.retry, app.retry),
+        _first(options.max_attempts, worker.retry + 1 if isinstance(worker.retry, int) else UNSET, app.max_attempts),
         seconds(app.unknown_for, "unknown_for"),
         worker.fail_interrupted,
     )
@@ -105,6 +122,14 @@ def resolve(task: Task[..., Any] | None, worker: WorkerOptions, app: AppOptions)
         task, policy, lease, renew, timeout, isolated, options.memory_limit, options.output,
         performing_of(task), failing_of(task),
     )  # fmt: skip
+
+
+def _backoff(*places: Backoff | int | Unset | None) -> Backoff | None:
+    """The backoff at the first place that has a retry policy; an integer wants retries, and so the next backoff there is."""
+    given = [value for value in places if not isinstance(value, Unset)]
+    if given and isinstance(given[0], int):
+        return next((value for value in given if isinstance(value, Backoff)), Backoff())
+    return _first(*places)  # type: ignore[no-any-return]
 
 
 def _first(*places: Any) -> Any:

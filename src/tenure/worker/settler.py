@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from tenure.errors import JobError
-from tenure.job import ErrorInfo, State
-from tenure.lifecycle import Finish, Transition, next_step
+from tenure.job import ErrorInfo, State, new_id
+from tenure.lease import Lease, Token, new_nonce
+from tenure.lifecycle import RELEASE, Finish, Transition, next_step
 from tenure.observe.audience import Audience
 from tenure.observe.deriving import ENDS
 from tenure.outcome import Raised
@@ -17,7 +20,7 @@ from tenure.stores.base import STEP, Store
 from tenure.stores.values import LEASE_LOST, OK, Settlement, Verdict, VerdictKind
 from tenure.worker.aftermath import Aftermath
 from tenure.worker.attempt import Attempt
-from tenure.worker.failure import error_info
+from tenure.worker.failure import error_info, failure_of
 from tenure.worker.outage import GONE
 from tenure.worker.wakeup import Wakeup
 
@@ -49,8 +52,8 @@ class Settler:
     def __len__(self) -> int:
         return len(self._ended)
 
-    def add(self, attempt: Attempt, step: Transition) -> None:
-        """Have this step settled with the next round trip; only the first of an attempt counts.
+    def add(self, attempt: Attempt, step: Transition, error: BaseException | None = None) -> None:
+        """Have this step settled with the next round trip; only the first of an attempt counts. `error` is what it has failed with.
 
         One that a transaction of its own has ended is settled already. While that is still open, nothing is sent: whoever settles
         waits for it, and all others of the round trip would.
@@ -62,6 +65,8 @@ class Settler:
             self._audience.took[attempt.lease.job.id] = perf_counter() - attempt.began
         if attempt.completion is None or not attempt.completing:
             self._ended.append((attempt, step))
+            if error is not None and (failure := failure_of(error, step)) is not None:
+                self._audience.failures[attempt.lease.job.id] = failure
         elif (completed := attempt.completed) is not None:
             self._audience.settled((attempt.lease, completed))
             self.settled([(attempt, completed)], [OK])
@@ -86,6 +91,9 @@ class Settler:
 
     def settled(self, batch: Sequence[Ended], verdicts: Sequence[Verdict]) -> None:
         """Let go of what the store has answered."""
+        if failures := self._audience.failures:  # they have been logged
+            for attempt, _ in batch:
+                failures.pop(attempt.lease.job.id, None)
         refused = []
         for (attempt, step), verdict in zip(batch, verdicts, strict=True):
             if verdict.kind is VerdictKind.REFUSED:
@@ -100,27 +108,45 @@ class Settler:
                     self._aftermath.enqueued(step.children)
         self._keeper.drop(attempt for attempt, _ in batch if attempt not in refused)
 
-    async def settle_apart(self, store: Store, batch: Sequence[Ended]) -> list[Verdict]:
-        """Settle a batch that the store choked on: halve it until the bad item stands alone, and fail that one."""
+    async def settle_apart(self, store: Store, batch: Sequence[Ended], error: Exception) -> list[Verdict]:
+        """Settle a batch that the store has refused: halve it until the bad item stands alone, and fail that one.
+
+        An item is bad only if the store settles something else at that moment. If it does not, no item is to blame: raises
+        what the store said, and the whole batch can be settled later.
+        """
+        if not batch or not await _settles(store, batch[0][0].lease):
+            raise error
+        if len(batch) > 1:
+            middle = len(batch) // 2
+            return [
+                *await self._settle_part(store, batch[:middle]),
+                *await self._settle_part(store, batch[middle:]),
+            ]
+        [(attempt, step)] = batch
+        try:
+            return await store.settle(settlements(batch))  # the store may have refused for a moment, and not this one
+        except GONE:
+            raise
+        except Exception as again:
+            if not await _settles(store, attempt.lease):
+                raise
+            job = attempt.lease.job
+            log.exception(
+                "the store refuses the outcome of job %s of task %s, and no other: the job fails", job.id, job.task
+            )
+            if isinstance(step, Finish) and step.state is State.FAILED:
+                return [LEASE_LOST]  # not even that can be said: its lease will expire
+            failed = Finish(State.FAILED, error=error_info(again))
+            self._aftermath.failed(attempt, again, failed)
+            return await self._settle_part(store, [(attempt, failed)])
+
+    async def _settle_part(self, store: Store, batch: Sequence[Ended]) -> list[Verdict]:
         try:
             return await store.settle(settlements(batch))
         except GONE:
             raise
-        except Exception as error:
-            if len(batch) > 1:
-                middle = len(batch) // 2
-                return [
-                    *await self.settle_apart(store, batch[:middle]),
-                    *await self.settle_apart(store, batch[middle:]),
-                ]
-            [(attempt, step)] = batch
-            job = attempt.lease.job
-            log.exception("job %s of task %s cannot be settled, it fails", job.id, job.task)
-            if isinstance(step, Finish) and step.state is State.FAILED:
-                return [LEASE_LOST]  # not even that can be said: its lease will expire
-            failed = Finish(State.FAILED, error=error_info(error))
-            self._aftermath.failed(attempt, error, failed)
-            return await self.settle_apart(store, [(attempt, failed)])
+        except Exception as error:  # noqa: BLE001
+            return await self.settle_apart(store, batch, error)
 
     def _refused(self, attempt: Attempt, verdict: Verdict) -> None:
         """The children cannot be enqueued: a failure of the attempt, under the task's policy.
@@ -138,6 +164,19 @@ class Settler:
         self._aftermath.failed(attempt, error, step)
         attempt.ended = False
         self.add(attempt, step)
+
+
+async def _settles(store: Store, lease: Lease) -> bool:
+    """Whether the store settles what nothing can be wrong with: a lease that it has never given, which changes nothing."""
+    job = msgspec.structs.replace(lease.job, id=new_id(), run_id=None, attempt=0)
+    never_given = msgspec.structs.replace(lease, job=job, token=Token(0, new_nonce()), number=0)
+    try:
+        await store.settle([(never_given, RELEASE)])
+    except GONE:
+        raise
+    except Exception:  # noqa: BLE001
+        return False
+    return True
 
 
 def settlements(batch: Sequence[Ended]) -> list[Settlement]:

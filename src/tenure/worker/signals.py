@@ -34,8 +34,9 @@ class Caught:
     def __enter__(self) -> Self:
         if self.anywhere:
             _in_force.append(self)
-            self._before = {signum: signal.signal(signum, self._note) for signum in CAUGHT}
+            # The pipe first: a signal that met a handler without it would be lost.
             self._fd_before = signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
+            self._before = {signum: signal.signal(signum, self._note) for signum in CAUGHT}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -55,6 +56,20 @@ class Caught:
         """Fill the pipe again, on the main thread: an event loop that begins may have taken the signals for itself."""
         if self.anywhere:
             signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
+
+    def taken(self) -> list[Signals]:
+        """The signals whose handlers something has replaced so that they reach no one; from any thread.
+
+        A function in the place of ours does no harm: the interpreter fills the pipe all the same.
+        """
+        return [signum for signum in CAUGHT if signal.getsignal(signum) in (signal.SIG_IGN, signal.SIG_DFL)]
+
+    def take_back(self) -> list[Signals]:
+        """Handle such signals again, on the main thread; returns them."""
+        taken = self.taken()
+        for signum in taken:
+            signal.signal(signum, self._note)
+        return taken
 
     def wait(self, timeout: float) -> list[Signals]:
         """Wait for signals, in one thread, and so many seconds at most (which may be infinite); those that came."""

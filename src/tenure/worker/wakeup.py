@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 
+from tenure.errors import StoreError
 from tenure.stores.base import Store
-from tenure.worker.outage import GONE
 
 __all__ = ["Bell", "Wakeup"]
+
+REFUSED = 1.0
+"""Seconds before a store that could not say when there is work is asked again."""
+
+log = logging.getLogger("tenure.worker")
 
 
 class Wakeup:
@@ -42,18 +47,23 @@ class Wakeup:
 class Bell:
     """Listens for new work while the worker has room for it, and only then: one new job wakes one worker that listens."""
 
-    def __init__(self, store: Store, wakeup: Wakeup) -> None:
+    def __init__(self, store: Store, wakeup: Wakeup, named: Callable[[str], None]) -> None:
+        """`named` is called with the queue that it rings for, if the store tells."""
         self._store = store
         self._wakeup = wakeup
+        self._named = named
         self._listening: asyncio.Task[None] | None = None
         self.rang = False
         """Whether it has rung since it was armed."""
 
-    def arm(self, patterns: Sequence[str]) -> None:
-        """Listen until it rings once for one of these queues; if it listens already it goes on as it is."""
+    def arm(self, patterns: Sequence[str], skip_tasks: tuple[str, ...] = (), after: float = 0.0) -> None:
+        """Listen until it rings once for one of these queues, `after` so many seconds; if it listens already it goes on as it is.
+
+        Jobs of `skip_tasks` that are in line already do not ring it.
+        """
         self.rang = False
         if self._listening is None:
-            self._listening = asyncio.create_task(self._listen(patterns), name="tenure-bell")
+            self._listening = asyncio.create_task(self._listen(patterns, skip_tasks, after), name="tenure-bell")
 
     def disarm(self) -> None:
         """Leave the next ring to somebody who has room."""
@@ -61,9 +71,17 @@ class Bell:
             self._listening.cancel()
             self._listening = None
 
-    async def _listen(self, patterns: Sequence[str]) -> None:
-        with contextlib.suppress(*GONE):  # the worker's loop finds out by itself
-            await self._store.wait_for_work(patterns, 60.0)
+    async def _listen(self, patterns: Sequence[str], skip_tasks: tuple[str, ...], after: float) -> None:
+        if after:
+            await asyncio.sleep(after)
+        try:
+            queue = await self._store.wait_for_work(patterns, 60.0, skip_tasks=skip_tasks)
+            if queue is not None:
+                self._named(queue)
+        except StoreError as error:  # of one that is gone the worker's loop finds out by itself
+            log.info("no wake-ups come, new work is looked for instead: %s", error)
+            # Not rung at once: the store may refuse this alone, and the loop would go round without a rest.
+            await asyncio.sleep(REFUSED)
         self._listening = None
         self.rang = True
         self._wakeup.set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from signal import Signals
 from time import monotonic
 from types import TracebackType
@@ -22,6 +22,9 @@ MOVES_WITHIN = 0.5
 LAST_STEPS = 5.0
 """Seconds that a worker may need after its jobs' time is over: to release them, to leave the registry, to close connections."""
 
+LOOK = 1.0
+"""Seconds between looks whether a job has taken the signals from the worker."""
+
 NEVER = float("inf")
 
 
@@ -34,6 +37,9 @@ class Watched(Protocol):
 
     def heed(self, signum: Signals, asked: Stop | Command) -> None:
         """Do what a signal has asked; on the event loop."""
+
+    def deafened(self, signums: Sequence[Signals]) -> None:
+        """Hear that these signals were taken from it, and that it has them back; on the event loop."""
 
     def tell_all(self) -> None:
         """Tell all running jobs to stop; from any thread."""
@@ -77,8 +83,10 @@ class Watchdog:
 
     def _watch(self) -> None:
         while True:
-            for signum in self._caught.wait(min(self._tell_at, self._end_at) - monotonic()):
+            for signum in self._caught.wait(min(self._tell_at, self._end_at, monotonic() + LOOK) - monotonic()):
                 self._hear(signum, monotonic())
+            if self._caught.taken():
+                self._on_loop(self._take_back)
             # The handlers of other signals run on the main thread, which may be asleep in its event loop.
             self._on_loop(_nothing)
             if self._called_off.is_set():
@@ -91,6 +99,10 @@ class Watchdog:
                 self._end_at = NEVER
                 if not self._moves() or not self._called_off.wait(MOVES_WITHIN if self._watched.ended else LAST_STEPS):
                     self._watched.abandon()
+
+    def _take_back(self) -> None:
+        if not self._called_off.is_set() and (taken := self._caught.take_back()):
+            self._watched.deafened(taken)
 
     def _hear(self, signum: Signals, now: float) -> None:
         stop = asked(signum, self._options, None if self._told_at is None else now - self._told_at)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tenure.checks import Duration, seconds
 from tenure.context import Middleware
+from tenure.errors import InvalidOption
 from tenure.events import WorkerStopping
 from tenure.lease import AbortReason
 from tenure.options import WorkerOptions
@@ -29,7 +30,7 @@ from tenure.worker.memory import occupied
 from tenure.worker.outage import GONE
 from tenure.worker.pausing import Pausing
 from tenure.worker.recycling import Recycling
-from tenure.worker.settings import SettingsOf
+from tenure.worker.settings import SettingsOf, shortened
 from tenure.worker.signals import Caught
 from tenure.worker.stopping import FINISH, Command, Exit, Stop
 from tenure.worker.supervision.tether import Tether
@@ -80,7 +81,16 @@ class Worker:
         self.tether: Tether | None = None
         """To the supervisor that has started this process, if one has: set before the worker runs."""
 
+        self.told_early: Sequence[int] = ()
+        """Signals that came before it had handlers: set before the worker runs, which sends them again."""
+
         checked(options.queues)
+        beat, silence = seconds(options.beat, "beat"), seconds(app.options.missing_after, "missing_after")
+        if silence < 1.5 * beat:
+            raise InvalidOption(
+                f"a worker that beats every {beat:g} s would be taken for missing after {silence:g} s of silence: "
+                f"give it a beat of at most {silence / 1.5:g} s, or the app missing_after={1.5 * beat:g} or more"
+            )
 
     @property
     def id(self) -> str | None:
@@ -102,7 +112,9 @@ class Worker:
         """
         if self.status is not Status.READY:
             raise RuntimeError(f"a worker starts once, and this one is {self.status}: make another with app.worker()")
+        self._app.import_included()
         self._app.check_flows()
+        self._say_what_it_runs()
         self._loop = self._assembled()
         self._pausing = Pausing(self._loop, self._app.hooks)
         self.status = Status.RUNNING
@@ -147,6 +159,7 @@ class Worker:
         later do not hold it. `docs/worker.md` has the table of signals; in another thread than the main one it gets none.
         """
         self._until_empty = until_empty
+        self._app.import_included()
         try:
             with Caught() as caught:
                 if self._isolation.tasks:
@@ -197,6 +210,8 @@ class Worker:
 
     async def _run(self, watchdog: Watchdog) -> None:
         watchdog.begin()
+        for early in self.told_early:
+            os.kill(os.getpid(), early)
         if self.tether is not None:
             self.tether.watch(self._app.retire, self._trouble)
         await self.start()
@@ -233,12 +248,12 @@ class Worker:
         self._background.append(group.create_task(keeper.died()))
         self._opened.set()
         await keeper.beaten()
-        chores = Chores(self._app, self.options, loop, self._recycle if self._recycling.looks else None)
+        chores = Chores(self._app, self.options, loop, self._recycle if self._recycling.looks else None, self._advise)
         await chores.ahead("registry")
         await self._isolation.prepare()
         self._beginning = False
         keeper.register()
-        self._background += [group.create_task(loop.outage.repeat(name, do)) for name, do in chores.items()]
+        self._background += [group.create_task(loop.outage.repeat(name, do, chore=True)) for name, do in chores.items()]
         await loop.run()
 
     async def _end_jobs(self) -> None:
@@ -329,7 +344,7 @@ class Worker:
         """Do what a signal has asked; on the event loop."""
         match asked:
             case Stop():
-                log.warning("worker %s stops: %s", self.id or self._identity.stem, signum.name)
+                log.info("worker %s stops: %s", self.id or self._identity.stem, signum.name)
                 self._recycled = False
                 stop = asyncio.create_task(self._stop(asked), name="tenure-stop")
                 self._stops.add(stop)
@@ -358,6 +373,17 @@ class Worker:
                 if attempt.signal.abort(AbortReason.SHUTDOWN):
                     self._life.get_loop().call_soon_threadsafe(attempt.interrupt)
 
+    def deafened(self, signums: Sequence[Signals]) -> None:
+        """Warn that something has taken these signals from the worker, and that it has them back; on the event loop."""
+        jobs = [f"job {attempt.lease.job.id} of task {attempt.lease.job.task}" for attempt in self._loop.running]
+        log.warning(
+            "worker %s: the handler of %s was replaced by SIG_IGN or SIG_DFL, and is restored. A signal handler belongs to the "
+            "whole process: %s must not set one",
+            self.id,
+            ", ".join(signum.name for signum in signums),
+            " or ".join(jobs[:3]) or "a job",
+        )
+
     def abandon(self) -> None:
         """Release what is held, leave the registry, and end the process, whatever the event loop is at; from any thread."""
         if self.ended:
@@ -373,9 +399,28 @@ class Worker:
     def _recycle(self) -> None:
         """Stop, as QUIT does, if a limit is reached."""
         if self.status is Status.RUNNING and (why := self._recycling.reached(self._loop.ran, monotonic())) is not None:
-            log.warning("worker %s stops, for another to take its place: %s", self.id, why)
+            log.info("worker %s stops, for another to take its place: %s", self.id, why)
             self._recycled = True
             self._finish()
+
+    # What it says.
+
+    def _say_what_it_runs(self) -> None:
+        queues, tasks = shortened(self.options.queues), shortened(self._settings.known)
+        if tasks:
+            log.info("worker %s: queues %s, tasks %s", self._identity.stem, queues, tasks)
+        else:
+            self._advise(
+                "tasks",
+                "no task is known, so no job can run: import the modules that define the tasks, or name them with app.include()",
+            )
+
+    def _advise(self, about: str, advice: str) -> None:
+        """Warn of what should be mended, in the log of the supervisor if there is one: all its workers would say the same."""
+        if self.tether is None:
+            log.warning("worker %s: %s", self._identity.stem, advice)
+        else:
+            self.tether.tell(advice=[about, advice])
 
     # Its parts.
 
@@ -407,6 +452,7 @@ class Worker:
             tasks=self._settings.known,
             concurrency=self.options.concurrency,
             lanes=self._settings.lanes,
+            missing_after=seconds(self._app.options.missing_after, "missing_after"),
         )
 
     def _trouble(self) -> str:

@@ -86,7 +86,7 @@ _NEVER = {
     """,
     "a counter that is no recount": """
         SELECT format('%s %s is %s, not %s', queue, place, counted, recounted) FROM (
-            SELECT queue, what AS place, sum(number) AS counted FROM tallies
+            SELECT queue, what AS place, sum(number) AS counted FROM counted
             WHERE worker IS NULL AND what NOT LIKE 'total%' GROUP BY 1, 2
         ) AS counters FULL JOIN (
             SELECT queue, CASE WHEN state = 'waiting' AND run_at IS NOT NULL THEN 'scheduled' ELSE state END AS place,

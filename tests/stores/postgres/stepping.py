@@ -31,7 +31,7 @@ AT_LAST = 0.5
 """Seconds after which all who wait do so for each other: before the server undoes one of them."""
 
 TABLES = (
-    "jobs", "live", "ended", "edges", "uniques", "waiters", "workers", "tallies", "inbox", "attributes", "lookups",
+    "jobs", "live", "ended", "edges", "uniques", "waiters", "workers", "tallies", "counters", "inbox", "attributes", "lookups",
 )  # fmt: skip
 """Those that steps write to."""
 

@@ -40,7 +40,7 @@ async def test_a_sound_server_is_well(make_store: MakeStore, monkeypatch: pytest
 
     assert list(found) == [
         "version", "layout", "role", "durability", "bloat", "index bloat", "oldest transaction", "connections",
-        "notifications", "latency",
+        "notifications", "latency", "clock",
     ]  # fmt: skip
     unwell = {name for name, fact in found.items() if fact.health is not Health.OK}
     assert unwell <= {"durability"}  # the server of the tests need not survive

@@ -51,7 +51,7 @@ async def walked(sql: Any) -> int:
 
 async def hold_front(sql: Any, begun: float) -> None:
     """A front has been noted since then, for a second: let it be there for as long as the test takes."""
-    held = await sql.execute("UPDATE fronts SET until = 'Infinity' WHERE until > $1::float8 + 1", begun)
+    held = await sql.execute("UPDATE fronts SET until = clock(NULL) + 60 WHERE until > $1::float8 + 1", begun)
     assert held == "UPDATE 1"
 
 
@@ -75,7 +75,7 @@ async def test_what_comes_back_to_a_place_before_the_front_is_leased_first(
 ) -> None:  # F14, I9
     await enqueue(store, a_job(id="first"), *(a_job() for _ in range(5)))
     first = await lease_one(store)
-    changed = await sql.execute("UPDATE fronts SET seq = $1, until = 'Infinity'", first.job.seq + 1)
+    changed = await sql.execute("UPDATE fronts SET seq = $1, until = clock(NULL) + 60", first.job.seq + 1)
     assert changed == "UPDATE 1"
     assert (await lease_one(store)).job.id != "first"
 
@@ -103,7 +103,9 @@ async def test_what_is_committed_a_little_later_than_its_neighbours_is_not_passe
 
 async def test_what_is_far_before_the_front_is_passed_over_for_a_moment(store: PostgresStore, sql: Any) -> None:  # F14
     await enqueue(store, a_job(id="first"), *(a_job() for _ in range(5)))
-    await sql.execute("UPDATE fronts SET seq = (SELECT seq + 1 FROM records WHERE id = 'first'), until = 'Infinity'")
+    await sql.execute(
+        "UPDATE fronts SET seq = (SELECT seq + 1 FROM records WHERE id = 'first'), until = clock(NULL) + 60"
+    )
 
     others = [await lease_one(store), await lease_one(store)]
     await sql.execute("UPDATE fronts SET until = 0")  # which it is after a second
@@ -116,6 +118,6 @@ async def test_what_is_in_line_before_the_front_is_leased_if_nothing_else_is(
     store: PostgresStore, sql: Any
 ) -> None:  # F14, I11
     await enqueue(store, a_job(id="first"))
-    await sql.execute("UPDATE fronts SET seq = seq + 1000000, until = 'Infinity'")
+    await sql.execute("UPDATE fronts SET seq = seq + 1000000, until = clock(NULL) + 60")
 
     assert (await lease_one(store)).job.id == "first"

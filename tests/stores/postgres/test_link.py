@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tenure.errors import OutcomeUnknown, StoreError, StoreUnavailable
+from tenure.errors import OutcomeUnknown, StoreError, StoreFull, StoreUnavailable
 from tenure.stores.postgres.store import PostgresStore
 from tenure.testing.conformance.scene import SUCCEED, a_job, lease_one, settle
 
@@ -45,6 +45,33 @@ async def test_a_database_that_does_not_exist_is_an_error_that_no_patience_mends
         await store.open()
     assert not isinstance(raised.value, StoreUnavailable)
     await store.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        # about the server, or about who may use it
+        *((code, StoreUnavailable) for code in ("28000", "28P01", "42501", "3F000", "42P01", "42703", "42883")),
+        *(
+            (code, StoreUnavailable)
+            for code in ("57014", "55P03", "25006", "58030", "58P01", "XX000", "XX001", "F0000")
+        ),
+        ("53100", StoreFull),
+        *((code, OutcomeUnknown) for code in ("08006", "40003")),
+        # perhaps about what was asked
+        *((code, StoreError) for code in ("21000", "22P05", "23514", "42804", "54000", "P0001")),
+    ],
+)
+async def test_a_refusal_says_whether_it_may_be_about_what_was_asked(
+    make_store: MakeStore, code: str, kind: type[StoreError]
+) -> None:
+    link = make_store()._link
+
+    with pytest.raises(StoreError, match="because") as raised:
+        await link.fetch(f"DO $$ BEGIN RAISE 'because' USING ERRCODE = '{code}'; END $$")
+
+    assert type(raised.value) is kind
+    await link.fetch("SELECT 1")
 
 
 async def test_connections_that_ended_while_idle_are_replaced(make_store: MakeStore, sql: Any) -> None:  # F14

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tenure.errors import StoreError, StoreFull, StoreUnavailable
+from tenure.errors import OutcomeUnknown, StoreError, StoreFull, StoreUnavailable
 from tenure.stores.redis.address import Address
 from tenure.stores.redis.link import Link
 from tests.servers.certificates import Certificates
@@ -172,13 +172,12 @@ async def test_a_user_a_password_and_a_database_may_be_needed(server: Server, ma
     assert server.do("EXISTS", "counter") == 0
 
 
-async def test_a_wrong_password_is_no_outage(server: Server, make_link: MakeLink) -> None:
+async def test_a_wrong_password_is_told_with_what_to_do_and_not_shown(server: Server, make_link: MakeLink) -> None:
     link = make_link(f"redis://alice:wrong@127.0.0.1:{server.port}")
 
     for call in (link.run(COUNT, []), asyncio.to_thread(link.run_now, COUNT, [])):
-        with pytest.raises(StoreError, match="invalid username") as error:
+        with pytest.raises(StoreUnavailable, match=r"invalid username.*correct the user and the password") as error:
             await call
-        assert type(error.value) is StoreError
         assert "wrong" not in str(error.value)
 
 
@@ -186,10 +185,18 @@ async def test_what_a_user_may_not_do_is_refused(server: Server, make_link: Make
     server.do("ACL", "SETUSER", "bob", "on", ">bob", "~other", "+@all")
     link = make_link(f"redis://bob:bob@127.0.0.1:{server.port}")
 
-    with pytest.raises(StoreError) as error:
+    with pytest.raises(StoreUnavailable, match=r"o permissions to access.*give this user the rights"):
         await link.run(COUNT, [])
+    server.do("ACL", "SETUSER", "bob", "allkeys")
+    assert await link.run(COUNT, []) == 1
 
-    assert type(error.value) is StoreError
+
+async def test_a_script_that_is_refused_in_its_middle_may_be_half_done(server: Server, make_link: MakeLink) -> None:
+    server.do("ACL", "SETUSER", "carol", "on", ">carol", "~*", "+@all", "-incr")
+    link = make_link(f"redis://carol:carol@127.0.0.1:{server.port}")
+
+    with pytest.raises(OutcomeUnknown, match=r"in its middle.*give this user the rights"):
+        await link.run(COUNT, [])
 
 
 async def test_a_socket_in_the_file_system_is_a_way_too(tmp_path: Path, make_link: MakeLink) -> None:

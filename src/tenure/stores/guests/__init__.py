@@ -10,5 +10,6 @@ from __future__ import annotations
 
 from tenure.stores.guests.guest import Errand, Guest, Query, Script
 from tenure.stores.guests.kinds import guest
+from tenure.stores.guests.postgres import collided
 
-__all__ = ["Errand", "Guest", "Query", "Script", "guest"]
+__all__ = ["Errand", "Guest", "Query", "Script", "collided", "guest"]

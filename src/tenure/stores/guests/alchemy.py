@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar
 from tenure.errors import InvalidOption
 from tenure.stores.guests.guest import Errand, Guest, Query
 from tenure.stores.guests.postgres import explained, query
-from tenure.stores.guests.sqlite import LiteRows, PythonLite, run_script, script
+from tenure.stores.guests.sqlite import LiteRows, PythonLite, by_name, run_script, script
 
 __all__ = ["AlchemyGuest", "AsyncAlchemyGuest"]
 
@@ -75,7 +75,7 @@ class _AwaitedLite:
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> LiteRows:
         cursor = self._connection.cursor()
-        cursor.execute(statement, tuple(values))
+        cursor.execute(*by_name(statement, values))
         rows = LiteRows(cursor.fetchall() if cursor.description else ())
         self._changes = cursor.rowcount
         cursor.close()

@@ -9,12 +9,14 @@ from typing import Any, ClassVar, TypeVar
 from tenure.errors import InvalidOption
 from tenure.stores.guests.guest import Errand, Guest, Query
 
-__all__ = ["AsyncPsycopgGuest", "AsyncpgGuest", "PsycopgGuest", "explained", "query"]
+__all__ = ["AsyncPsycopgGuest", "AsyncpgGuest", "PsycopgGuest", "codes", "collided", "explained", "query"]
 
 T = TypeVar("T")
 
 _ABSENT = {"3F000", "42883"}
 """There is no such schema; it has no such function."""
+
+_COLLIDED = {"40001", "40P01"}
 
 
 def query(errand: Errand[T], library: str) -> Query[T]:
@@ -30,17 +32,22 @@ def explained(statement: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if _ABSENT.isdisjoint(_codes(error)):
+        if _ABSENT.isdisjoint(codes(error)):
             raise
         raise InvalidOption(
             f"connection= must be to the store's own database: this one has no {statement.split()[1].partition('(')[0]}"
         ) from error
 
 
-def _codes(error: BaseException) -> set[Any]:
+def codes(error: BaseException) -> set[Any]:
     """The server's code of an error, wherever the library has it: some wrap the error of another."""
     wrapped = (error, getattr(error, "orig", None), error.__cause__)
     return {getattr(each, "sqlstate", None) for each in wrapped}
+
+
+def collided(error: BaseException) -> bool:
+    """Whether the server has undone a transaction because it met another: a serialization failure, or a deadlock."""
+    return not _COLLIDED.isdisjoint(codes(error))
 
 
 class AsyncpgGuest(Guest):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from tenure.errors import InvalidOption
 from tenure.stores.guests.guest import Errand, Guest, LiteGuest, Script
 
-__all__ = ["ApswGuest", "LiteRows", "PythonLite", "SqliteGuest", "run_script", "same_file", "script"]
+__all__ = ["ApswGuest", "LiteRows", "PythonLite", "SqliteGuest", "by_name", "run_script", "same_file", "script"]
 
 T = TypeVar("T")
 
@@ -28,6 +30,21 @@ class LiteRows(list[Any]):
         return self[0] if self else None
 
 
+def by_name(statement: str, values: Sequence[Any]) -> tuple[str, Sequence[Any] | Mapping[str, Any]]:
+    """The statement with `:p1` in place of `?1` and so on, and its values by these names; as they are if it has only bare `?`.
+
+    The module `sqlite3` takes `?1` for a name, and a name with a sequence of values for a mistake: Python 3.12.0 to 3.12.3 warn.
+    """
+    if "?1" not in statement:
+        return statement, tuple(values)
+    return _named(statement), {f"p{number}": value for number, value in enumerate(values, 1)}
+
+
+@lru_cache(200)
+def _named(statement: str) -> str:
+    return re.sub(r"\?(\d+)", r":p\1", statement)
+
+
 class PythonLite:
     """A connection of the module `sqlite3`, whatever its owner has it make of rows."""
 
@@ -38,7 +55,7 @@ class PythonLite:
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> LiteRows:
         cursor = self.bare.cursor()
         cursor.row_factory = None
-        rows = LiteRows(cursor.execute(statement, values))
+        rows = LiteRows(cursor.execute(*by_name(statement, values)))
         self._changes = cursor.rowcount
         cursor.close()
         return rows

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tenure.checks import name as checked_name
 from tenure.inbox import read
-from tenure.job import State
+from tenure.job import NewJob, State
 from tenure.stores.memory.ending import end
 from tenure.stores.memory.enqueueing import enqueue
 from tenure.stores.memory.space import Space
@@ -21,12 +21,12 @@ def put_in(space: Space, queue: str, entry: bytes) -> None:
     space.wake(queue)
 
 
-def take_in(space: Space, names: Sequence[str], limit: int, entry_limit: int) -> int:
+def take_in(space: Space, names: Sequence[str], limit: int, entry_limit: int, raw: Mapping[str, NewJob]) -> int:
     """Make jobs of entries; how many went."""
     taken = 0
     for queue in space.existing(names):
         while queue.inbox and taken < limit:
-            new, error = read(queue.name, queue.inbox.popleft(), entry_limit)
+            new, error = read(queue.name, queue.inbox.popleft(), entry_limit, raw.get(queue.name))
             known = new.id in space.jobs
             [answer] = enqueue(space, [new])
             if error is not None:

@@ -10,13 +10,13 @@ from msgspec.structs import replace
 from tenure.job import AttemptEnd, State
 from tenure.lease import AbortReason, Lease, Token
 from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, after_loss, kept_reason, lost
-from tenure.stores.base import STEP, SUSPECTS
+from tenure.stores.base import AHEAD, LOOK_AHEAD, STEP, SUSPECTS
 from tenure.stores.memory.ending import end
 from tenure.stores.memory.shelves import Queue, Shelf, StoredJob
 from tenure.stores.memory.space import Space
 from tenure.stores.values import Change, Leased, LeaseRequest, Reaped, Renewal, SignalKind
 
-__all__ = ["held", "lease", "reap", "renew", "retire"]
+__all__ = ["busy", "held", "lease", "reap", "renew", "retire"]
 
 
 def lease(space: Space, request: LeaseRequest) -> Leased:
@@ -30,9 +30,10 @@ def lease(space: Space, request: LeaseRequest) -> Leased:
     leases = _hand_out(space, queues, request)
     return Leased(
         leases,
-        suspect_waiting=any(not _may_have(request, job) for job in _suspects(space, queues)),
+        suspect_waiting=any(not _may_have(request, job) for job in _suspects(space, queues, request)),
         due_in=None if leases else _due_in(space, queues),
         inbox=any(queue.inbox for queue in asked),
+        passed_over=_passed_over(space, queues, request) if request.skip_tasks and not leases else (),
     )
 
 
@@ -53,21 +54,34 @@ def _promote(space: Space, queue: Queue) -> None:
 
 
 def _hand_out(space: Space, queues: Sequence[Queue], request: LeaseRequest) -> list[Lease]:
-    suspect = next((job for job in _suspects(space, queues) if _may_have(request, job)), None)
+    suspect = next((job for job in _suspects(space, queues, request) if _may_have(request, job)), None)
     if suspect is not None and request.limit:
         return [_lease(space, suspect, request, solo=True)]
     leases: list[Lease] = []
     for queue in queues:
         room = request.limit - len(leases)
-        in_line = (space.jobs[id_] for id_ in queue.ids(Shelf.LINE))
+        looked_at = islice(queue.ids(Shelf.LINE), LOOK_AHEAD if request.skip_tasks else None)
+        in_line = (job for id_ in looked_at if (job := space.jobs[id_]).new.task not in request.skip_tasks)
         chosen = list(islice((job for job in in_line if not _expired(space, job)), room))
         leases += [_lease(space, job, request) for job in chosen]
     return leases
 
 
-def _suspects(space: Space, queues: Iterable[Queue]) -> Iterator[StoredJob]:
-    """Who is handed out only alone, as far as one has to look."""
-    return (space.jobs[id_] for queue in queues for id_ in islice(queue.ids(Shelf.SUSPECTS), SUSPECTS))
+def _suspects(space: Space, queues: Iterable[Queue], request: LeaseRequest) -> Iterator[StoredJob]:
+    """Who is handed out only alone, as far as one has to look, without the tasks that the request skips."""
+    looked_at = (space.jobs[id_] for queue in queues for id_ in islice(queue.ids(Shelf.SUSPECTS), SUSPECTS))
+    return (job for job in looked_at if job.new.task not in request.skip_tasks)
+
+
+def _passed_over(space: Space, queues: Iterable[Queue], request: LeaseRequest) -> tuple[str, ...]:
+    """Which of the skipped tasks have a job in line."""
+    seen = {
+        space.jobs[id_].new.task
+        for queue in queues
+        for shelf, limit in ((Shelf.LINE, LOOK_AHEAD), (Shelf.SUSPECTS, SUSPECTS))
+        for id_ in islice(queue.ids(shelf), limit)
+    }
+    return tuple(task for task in request.skip_tasks if task in seen)
 
 
 def _may_have(request: LeaseRequest, suspect: StoredJob) -> bool:
@@ -79,7 +93,7 @@ def _expired(space: Space, job: StoredJob) -> bool:
 
 
 def _lease(space: Space, job: StoredJob, request: LeaseRequest, *, solo: bool = False) -> Lease:
-    ttl = request.ttl if job.new.lease is None else job.new.lease
+    ttl = request.length(job.new.lease)
     with space.changing(job):
         job.state = State.RUNNING
         job.attempt += 1
@@ -150,6 +164,23 @@ def held(space: Space, request: LeaseRequest) -> list[Lease]:
     """What this request was given and has not ended."""
     running = [space.jobs[id_] for queue in space.queues.values() for _, _, id_ in queue.shelves[Shelf.RUNNING]]
     return [request.given(space.record(job)) for job in running if job.token and job.token.nonce == request.nonce]
+
+
+def busy(space: Space) -> tuple[list[str], list[str]]:
+    """The queues that have something to do, and those of them where a lease has expired or a parking is over."""
+
+    def ends(queue: Queue, within: float) -> bool:
+        lapsed = queue.over(Shelf.RUNNING, space.clock.boot() + within, 1)
+        return bool(lapsed or queue.over(Shelf.PARKED, space.clock.wall() + within, 1))
+
+    def has_work(queue: Queue) -> bool:
+        soon = space.clock.wall() + AHEAD
+        in_line = queue.shelves[Shelf.LINE] or queue.shelves[Shelf.SUSPECTS]
+        return bool(in_line or queue.over(Shelf.SCHEDULED, soon, 1) or queue.over(Shelf.EXPIRING, soon, 1))
+
+    queues = space.queues.values()
+    found = [each.name for each in queues if each.inbox or (has_work(each) and not each.paused) or ends(each, AHEAD)]
+    return found, [each.name for each in queues if ends(each, 0.0)]
 
 
 def retire(space: Space, worker_id: str, limit: int, reason: str | None) -> list[Reaped]:

@@ -8,15 +8,28 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from tenure.checks import seconds
 from tenure.errors import BlockerNotFound, HasDependents, MissingAttribute, UniqueConflict
 from tenure.job import AttemptEnd, State
-from tenure.lifecycle import Finish
+from tenure.lifecycle import RELEASE, Finish
 from tenure.options import Retention
 from tenure.stores.memory import ending
-from tenure.stores.memory.settling import carry_out, planned_for, refusal_of
+from tenure.stores.memory.settling import carry_out, planned_for, refusal_of, requeue
 from tenure.stores.memory.shelves import Queue, Shelf, StoredJob
 from tenure.stores.memory.space import Space
 from tenure.stores.values import NOT_FOUND, OK, SignalKind, Verdict, refused
 
-__all__ = ["cancel", "complete", "delete", "forget", "pause", "prune", "purge", "resume", "retry", "trigger", "turn"]
+__all__ = [
+    "cancel",
+    "complete",
+    "delete",
+    "forget",
+    "pause",
+    "prune",
+    "purge",
+    "release",
+    "resume",
+    "retry",
+    "trigger",
+    "turn",
+]
 
 
 def _each(space: Space, ids: Sequence[str], act: Callable[[Space, StoredJob], Verdict]) -> list[Verdict]:
@@ -99,6 +112,19 @@ def _trigger(space: Space, job: StoredJob) -> Verdict:
     if job.state is not State.WAITING or job.run_at is None:
         return refused("it is not scheduled", state=job.state)
     space.join(job)
+    return OK
+
+
+def release(space: Space, ids: Sequence[str]) -> list[Verdict]:
+    """Take running jobs from their holders, and put them back in their places."""
+    return _each(space, ids, _release)
+
+
+def _release(space: Space, job: StoredJob) -> Verdict:
+    if job.state is not State.RUNNING:
+        return refused("it is not running", state=job.state)
+    space.revoke(job, SignalKind.TAKEN)
+    requeue(space, job, RELEASE)
     return OK
 
 

@@ -13,7 +13,7 @@ from tenure.stores.memory.space import Space
 from tenure.stores.memory.wakeup import Mailbox
 from tenure.stores.values import Page, QueueInfo, RunPage, RunRecord, RunSearch, Search, Signal, Totals, WorkerInfo
 
-__all__ = ["attributes", "blockers", "get", "queues", "run", "runs", "search", "steps", "wait", "workers"]
+__all__ = ["attributes", "blockers", "get", "ids", "queues", "run", "runs", "search", "steps", "wait", "workers"]
 
 ROWS = 2000
 """Jobs that one page looks at, at most."""
@@ -27,6 +27,11 @@ def get(space: Space, ids: Sequence[str]) -> list[JobRecord | None]:
 def _whole(space: Space, job: StoredJob) -> JobRecord:
     record = space.record(job)
     return msgspec.structs.replace(record, attempts=job.attempts) if job.attempts else record
+
+
+def ids(space: Space, prefix: str, limit: int) -> list[str]:
+    """Ids that begin like this."""
+    return list(islice((job_id for job_id in space.jobs if job_id.startswith(prefix)), limit))
 
 
 def blockers(space: Space, job_id: str, limit: int) -> list[str]:

@@ -15,7 +15,7 @@ from tenure.stores.memory.shelves import StoredJob
 from tenure.stores.memory.space import Space
 from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, Settlement, Verdict, refused
 
-__all__ = ["carry_out", "planned_for", "refusal_of", "settle"]
+__all__ = ["carry_out", "planned_for", "refusal_of", "requeue", "settle"]
 
 
 def settle(space: Space, settlements: Sequence[Settlement]) -> list[Verdict]:
@@ -35,7 +35,7 @@ def _settle(space: Space, lease: Lease, step: Transition) -> Verdict:
         case Finish():
             return _finish(space, job, step)
         case Requeue():
-            _requeue(space, job, step)
+            requeue(space, job, step)
         case Park():
             _park(space, job, step)
     return OK
@@ -84,7 +84,8 @@ def carry_out(space: Space, job: StoredJob, step: Finish, planned: Plan, *, sett
     drop_unkept(space, ended)
 
 
-def _requeue(space: Space, job: StoredJob, step: Requeue) -> None:
+def requeue(space: Space, job: StoredJob, step: Requeue) -> None:
+    """Let a running job wait again."""
     if step.counts:
         space.count("processed", job.new.queue, job.worker)
         space.count("retried", job.new.queue, job.worker)

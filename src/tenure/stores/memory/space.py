@@ -37,6 +37,11 @@ class Space:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock = clock or SystemClock()
+        self.idle: list[IdleCaller] = []
+        self.reset()
+
+    def reset(self) -> None:
+        """Empty it; callers that wait for work go on waiting."""
         self.jobs: dict[str, StoredJob] = {}
         self.queues: dict[str, Queue] = {}
         self.workers: dict[str, RegisteredWorker] = {}
@@ -55,7 +60,6 @@ class Space:
         self.turns: dict[str, float] = {}
         """When somebody last took the turn at each chore."""
 
-        self.idle: list[IdleCaller] = []
         self.arrivals = 0
         """How often there was something new to lease."""
 

@@ -11,12 +11,12 @@ import msgspec
 
 from tenure.clock import Clock
 from tenure.errors import StoreUnavailable
-from tenure.inbox import ENTRY_LIMIT
+from tenure.inbox import ENTRY_LIMIT, NO_RAW
 from tenure.job import JobRecord, NewJob
 from tenure.lease import AbortReason, Lease
 from tenure.lifecycle import Finish
 from tenure.options import Retention
-from tenure.stores.base import STEP, Store
+from tenure.stores.base import STEP, Store, tended
 from tenure.stores.memory import enqueueing, inbox, leasing, operating, reading, settling
 from tenure.stores.memory.space import LOCK, RegisteredWorker, Space
 from tenure.stores.memory.wakeup import IdleCaller, Mailbox
@@ -37,6 +37,8 @@ from tenure.stores.values import (
     Search,
     Settlement,
     Signal,
+    SignalKind,
+    Tended,
     Verdict,
     WorkerInfo,
 )
@@ -98,6 +100,10 @@ class MemoryStore(Store):
         for caller in self._callers:
             caller.ring()
 
+    async def reset(self) -> None:
+        with self._step() as space:
+            space.reset()
+
     async def layout(self) -> Layout:
         with self._step():
             return Layout(found=1, known=1)
@@ -150,7 +156,17 @@ class MemoryStore(Store):
         with self._step() as space:
             return leasing.reap(space, queues, limit)
 
-    async def wait_for_work(self, patterns: Sequence[str], timeout: float) -> None:
+    async def tend(self, patterns: Sequence[str]) -> Tended:
+        with self._step() as space:
+            return tended(patterns, *leasing.busy(space))
+
+    async def wait_for_work(
+        self,
+        patterns: Sequence[str],
+        timeout: float,
+        *,
+        skip_tasks: tuple[str, ...] = (),  # noqa: ARG002
+    ) -> None:
         caller = IdleCaller(patterns)
         with self._step() as space:
             # A job that came after this object last looked has woken somebody else, or nobody.
@@ -168,14 +184,26 @@ class MemoryStore(Store):
             with LOCK, suppress(ValueError):  # whoever woke it has taken it from the list
                 self._space.idle.remove(caller)
 
+    async def nudge(self, workers: Sequence[str]) -> None:
+        with self._step() as space:
+            for worker in [space.workers[worker_id] for worker_id in workers if worker_id in space.workers]:
+                worker.mailbox.post(Signal(SignalKind.WORK, ""))
+
     def put_in(self, queue: str, entry: bytes) -> None:
         """Lay an entry in the inbox of a queue, as another program would."""
         with self._step() as space:
             inbox.put_in(space, queue, entry)
 
-    async def take_in(self, queues: Sequence[str], limit: int = STEP, *, entry_limit: int = ENTRY_LIMIT) -> int:
+    async def take_in(
+        self,
+        queues: Sequence[str],
+        limit: int = STEP,
+        *,
+        entry_limit: int = ENTRY_LIMIT,
+        raw: Mapping[str, NewJob] = NO_RAW,
+    ) -> int:
         with self._step() as space:
-            return inbox.take_in(space, queues, limit, entry_limit)
+            return inbox.take_in(space, queues, limit, entry_limit, raw)
 
     async def register(self, worker: WorkerInfo) -> None:
         with self._step() as space:
@@ -226,6 +254,10 @@ class MemoryStore(Store):
         with self._step() as space:
             return operating.trigger(space, ids)
 
+    async def release(self, ids: Sequence[str]) -> list[Verdict]:
+        with self._step() as space:
+            return operating.release(space, ids)
+
     async def delete(self, ids: Sequence[str], *, cascade: bool = False) -> list[str]:
         with self._step() as space:
             return operating.delete(space, ids, cascade=cascade)
@@ -269,6 +301,10 @@ class MemoryStore(Store):
     async def attributes(self, run_id: str, names: Sequence[str] | None = None) -> dict[str, str]:
         with self._step() as space:
             return reading.attributes(space, run_id, names)
+
+    async def ids(self, prefix: str, limit: int) -> list[str]:
+        with self._step() as space:
+            return reading.ids(space, prefix, limit)
 
     async def blockers(self, job_id: str, limit: int = 50) -> list[str]:
         with self._step() as space:

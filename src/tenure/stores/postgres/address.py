@@ -8,8 +8,7 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import msgspec
 
-from tenure.errors import InvalidUrl
-from tenure.stores.url import Read, count, name, options, refuse_unless, seconds, text, yes
+from tenure.stores.url import Read, count, name, options, parsed, refuse_at_in, refuse_unless, seconds, text, yes
 
 __all__ = ["SCHEMES", "Address"]
 
@@ -65,12 +64,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def from_url(cls, url: str) -> Address:
         """`postgresql://user:password@host:5432/db?schema=jobs`; `InvalidUrl` says what is wrong with another."""
-        try:
-            return _parsed(url)
-        except ValueError as error:
-            from tenure.stores import masked
-
-            raise InvalidUrl(f"{masked(url)!r} names no PostgreSQL: {error}") from None
+        return parsed(url, _parsed, "PostgreSQL")
 
     def __str__(self) -> str:
         parts = urlsplit(self.dsn)
@@ -84,9 +78,14 @@ def _parsed(url: str) -> Address:
     parts = urlsplit(url)
     refuse_unless(parts.scheme in SCHEMES, f"the scheme must be one of {', '.join(SCHEMES)}")
     refuse_unless(not parts.fragment, "there is a # in it, which must be written %23")
+    refuse_at_in(parts)
+    credentials, at, hosts = parts.netloc.rpartition("@")
+    for host in hosts.split(","):
+        _ = urlsplit(f"//{host}").port  # refuses a port that is none
+    netloc = f"{credentials.replace('@', '%40')}{at}{hosts}"  # the driver takes the first @ for the end of the password
     given = options(parts.query, _READ)
     drivers = {option: given.pop(option) for option in sorted(DRIVERS & given.keys())}
-    return Address(dsn=urlunsplit(parts._replace(query=urlencode(drivers))), **given)
+    return Address(dsn=urlunsplit(parts._replace(netloc=netloc, query=urlencode(drivers))), **given)
 
 
 def _schema(value: str, option: str) -> str:

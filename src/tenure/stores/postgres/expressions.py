@@ -5,13 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-__all__ = ["expressions"]
+__all__ = ["expression", "expressions"]
 
 
 def expressions(patterns: Sequence[str]) -> tuple[str, str]:
     """Regular expressions for the queues that a list serves and for those that it excludes, as `patterns.serves` has it."""
     served = [entry for entry in patterns if not entry.startswith("!")]
     return _any_of(served), _any_of(entry[1:] for entry in patterns if entry.startswith("!"))
+
+
+def expression(entry: str) -> str:
+    """A regular expression for the names that one entry of a list matches, be it what it serves or excludes."""
+    return _any_of([entry])
 
 
 def _any_of(entries: Iterable[str]) -> str:

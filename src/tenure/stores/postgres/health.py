@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tenure.errors import StoreUnavailable
 from tenure.stores.postgres import schema
 from tenure.stores.postgres.link import Link
 from tenure.stores.values import Fact, Health
@@ -85,6 +86,11 @@ async def examine(link: Link, *, hears: bool) -> list[Fact]:
     """Ask the server about itself and about our schema."""
     [[number, version, commit, fsync, replica, autovacuum]] = await link.fetch(_SERVER)
     rooms = [Room(*row) for row in await link.fetch(_TABLES, link.address.schema)]
+    if not rooms:
+        raise StoreUnavailable(
+            f"PostgreSQL at {link.address} has no tables in the schema {link.address.schema!r}: "
+            "run `tenure schema apply`, or bring back what was there"
+        )
     [[oldest, who, sees_all]] = await link.fetch(_OLDEST)
     [[whose, used, most]] = await link.fetch(_BUDGET)
     trips = []

@@ -11,10 +11,11 @@ from typing import Any, Final, TypeVar
 
 import asyncpg  # type: ignore[import-untyped]
 
-from tenure.errors import OutcomeUnknown, StoreError, StoreFull, StoreUnavailable
+from tenure.errors import InvalidUrl, OutcomeUnknown, StoreError, StoreFull, StoreUnavailable
 from tenure.stores.postgres.address import Address
+from tenure.stores.url import connection_refused
 
-__all__ = ["BROKEN", "Connection", "KnownAlready", "Link", "Refusal", "unsent"]
+__all__ = ["BROKEN", "ISOLATION", "Connection", "KnownAlready", "Link", "Refusal", "unsent"]
 
 T = TypeVar("T")
 
@@ -33,28 +34,49 @@ CLOSE: Final = 1.0
 CALL_OFF: Final = 5.0
 """The same, if what is under way there is to be called off first."""
 
+ISOLATION: Final = "read_committed"
+"""The isolation level of our own transactions, as the driver names it."""
+
 TRIES: Final = 5
 """How often a step is done again that met another one and was undone by the server."""
 
 _COLLIDED: Final = {"40001", "40P01"}
 _FULL: Final = {"53100": "its disk is full", "53200": "it is out of memory"}
-_AWAY: Final = {"57P03", "53300", "53400", "25006", "55000", "55P03", "57014"}
-"""Not now: it starts, has no connection left, is a replica, or has given up waiting for a lock."""
+_ABOUT_AN_ITEM: Final = ("21", "22", "23", "42", "44", "54", "P0")
+"""Classes of codes that may be about what was asked. Any other is about the server: it starts, has no connection left, is a
+replica, has given up waiting for a lock, refuses the role, has lost a file. It passes, and then the same is done."""
+
+_RIGHTS: Final = "grant this role its rights, or run `tenure schema apply` as one that has them"
+_ABSENT: Final = "run `tenure schema apply`, or bring back what was there"
+_ENTRY: Final = "correct the user and the password in the URL, or on the server"
+_CONDITIONS: Final = {
+    "42501": _RIGHTS,
+    "3F000": _ABSENT,
+    "42P01": _ABSENT,
+    "42703": _ABSENT,
+    "42883": _ABSENT,
+    "28000": _ENTRY,
+    "28P01": _ENTRY,
+}
+"""What to do about conditions of the server that do not end by themselves."""
 
 _NOTED: Final = "TN010"
 _UNDONE: Final = "TN011"
 """How many of those that came before still count."""
 
-_CUT: Final = ("08", "57P01", "57P02", "57P05")
+_CUT: Final = ("08", "40003", "57P01", "57P02", "57P05")
 """The connection was ended, perhaps just after the commit."""
 
 
 class Link:
     """Connections of one event loop. Nothing is connected before the first use.
 
-    `StoreUnavailable` means surely not done, `OutcomeUnknown` perhaps, `StoreFull` not done for want of room, any other
-    `StoreError` that the server refused; a `Refusal` with one of our own codes comes as it is. Every wait is bounded. A
-    cancelled call may have been done.
+    `StoreUnavailable` means surely not done, because the server cannot or does not let us; `OutcomeUnknown` perhaps done;
+    `StoreFull` not done for want of room; any other `StoreError` that the server refused, perhaps for what was asked. A
+    `Refusal` with one of our own codes comes as it is. Every wait is bounded. A cancelled call may have been done.
+
+    Statements run in READ COMMITTED, whatever the server, the database or the role has as default: the steps are written for it,
+    and under any other level those that meet would be undone.
     """
 
     def __init__(self, address: Address) -> None:
@@ -163,13 +185,18 @@ class Link:
                     statement_cache_size=0 if self.address.pooled else 100,
                     max_cached_statement_lifetime=0,
                 )
+                if not self.address.pooled:  # a pooler would keep the setting for other programs
+                    await _set_isolation(connection)
         except Refusal as refusal:
-            code = refusal.sqlstate or ""
-            if code[:2] in {"28", "3D", "42"}:
-                raise StoreError(self._said(refusal)) from refusal
-            raise StoreUnavailable(self._said(refusal)) from refusal
+            kind = StoreError if refusal.sqlstate == "3D000" else StoreUnavailable  # no such database: a wrong URL
+            raise kind(self._advice(refusal)) from refusal
         except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
             raise StoreUnavailable(self._said(error)) from error
+        except ValueError:
+            connection = None
+        if connection is None:
+            # Not from the driver's error, nor in its context: that may show a part of the URL.
+            raise InvalidUrl(f"{self.address!r}: the driver cannot read the URL, check its ports and options")
         connection.add_log_listener(self._note)
         return connection
 
@@ -266,17 +293,20 @@ class Link:
             return StoreFull(f"{text}: {_FULL[code]}")
         if code.startswith(_CUT):
             return OutcomeUnknown(text)
-        if code in _AWAY:
-            return StoreUnavailable(text)
-        if code == "42501":
-            return StoreError(f"{text}: grant this role its rights, or run `tenure schema apply` as one that has them")
-        if code in {"3F000", "42883", "42P01"}:
-            return StoreError(f"{text}: run `tenure schema apply`")
+        if code in _CONDITIONS or not code.startswith(_ABOUT_AN_ITEM):
+            return StoreUnavailable(self._advice(refusal))
         return StoreError(text)
+
+    def _advice(self, refusal: Any) -> str:
+        """What the server said, and what to do about it."""
+        advice = _CONDITIONS.get(refusal.sqlstate or "")
+        return self._said(refusal) + (f": {advice}" if advice else "")
 
     def _said(self, error: BaseException) -> str:
         if isinstance(error, TimeoutError):
             return f"PostgreSQL at {self.address} has not answered in {self.address.timeout:g} s"
+        if connection_refused(error):
+            return f"PostgreSQL at {self.address} refused the connection: is it running?"
         return f"PostgreSQL at {self.address}: {' '.join(str(error).split()) or type(error).__name__}"
 
     def _refuse_if_closed(self) -> None:
@@ -310,9 +340,17 @@ def unsent(error: BaseException) -> bool:
 
 async def _in_transaction(connection: Connection, statement: str, values: Sequence[object]) -> list[Any]:
     # The driver asks twice, and between two transactions the pooler may have changed the server.
-    async with connection.transaction():
+    async with connection.transaction(isolation=ISOLATION):
         rows: list[Any] = await connection.fetch(statement, *values)
     return rows
+
+
+async def _set_isolation(connection: Connection) -> None:
+    try:
+        await connection.execute("SET default_transaction_isolation = 'read committed'")
+    except BaseException:
+        connection.terminate()
+        raise
 
 
 async def _end(connection: Connection, timeout: float) -> None:

@@ -12,12 +12,16 @@ from tenure.job import State
 from tenure.stores.postgres.records import dumps, record, totals
 from tenure.stores.values import Page, Pulse, QueueInfo, WorkerInfo
 
-__all__ = ["GET", "HELD", "SEARCH", "WATCH", "page", "place", "queue_info", "worker_info"]
+__all__ = ["GET", "HELD", "IDS", "LAST", "SEARCH", "WATCH", "page", "place", "queue_info", "worker_info"]
 
 _loads = msgspec.json.Decoder().decode
 _place = msgspec.json.Decoder(tuple[float, float, float]).decode
 _pulse = msgspec.json.Decoder(Pulse).decode
 
+LAST = "\x7f"
+"""Comes after every character that an id may have."""
+
+IDS = "SELECT id FROM {schema}.jobs WHERE id >= $1 AND id < $2 ORDER BY id LIMIT $3"
 GET = "SELECT (w.job).*, w.attempts, {schema}.clock($1) AS now FROM {schema}.get_whole($2) AS w"
 HELD = "SELECT h.*, {schema}.clock($1) AS now FROM {schema}.held_under($2) AS h"
 # Tables are read inside the steps alone, which have their settings: to this statement they are two lists.

@@ -175,11 +175,12 @@ def _remembered(text: str) -> AttemptRecord:
     return past_attempt(number, fence, started_at, ended_at, worker, outcome, error_of(left))
 
 
-def leased(row: Sequence[Any], request: LeaseRequest, now: float) -> Lease:
-    """Make the lease of a row of type `handed`."""
+def leased(row: Sequence[Any], request: LeaseRequest, now: float, ttl: float) -> Lease:
+    """Make the lease of a row of type `handed`, which lasts `ttl` seconds unless the job has a lease of its own."""
     (number, id_, task, queue, payload, raw, priority, seq, created_at, attempt, losses, fence, misses, max_attempts, max_losses,
      lease, keep, expires_at, tags, unique, run_id, error, results, solo) = row[:24]  # fmt: skip
-    ttl = request.ttl if lease is None else lease
+    if lease is not None:
+        ttl = request.length(lease)
     job = JobRecord(
         id_, task, queue, State.RUNNING, payload, raw, priority, seq, None, created_at, attempt, losses, fence, misses,
         max_attempts, max_losses, lease, keep, expires_at, tuple(tags) if tags else (), unique, run_id, now, None,

@@ -12,7 +12,7 @@ from importlib.resources import files
 
 from tenure.errors import LayoutTooNew, StoreError
 from tenure.stores.postgres.address import Address
-from tenure.stores.postgres.link import Connection
+from tenure.stores.postgres.link import ISOLATION, Connection
 
 __all__ = ["KNOWN", "PATIENCE", "found", "identity", "migrate", "script"]
 
@@ -80,7 +80,7 @@ async def migrate(connection: Connection, address: Address, *, may_change: bool)
             f"the schema {address.schema!r} at {address} has {f'layout {have}' if have else 'no layout'} and this Tenure needs "
             f"{KNOWN}: run `tenure schema apply` as a role that may change it"
         )
-    async with connection.transaction():
+    async with connection.transaction(isolation=ISOLATION):
         await connection.execute(_lock(address.schema))
         have = await _usable(connection, address)  # again: another may have been faster
         if have < KNOWN:

@@ -16,18 +16,20 @@ from tenure import inbox
 from tenure.checks import seconds
 from tenure.clock import Clock
 from tenure.errors import HasDependents, StoreError, StoreUnavailable
-from tenure.inbox import ENTRY_LIMIT
+from tenure.inbox import ENTRY_LIMIT, NO_RAW
 from tenure.job import JobRecord, NewJob, State
 from tenure.lease import AbortReason, Lease
 from tenure.lifecycle import Finish, kept_reason
 from tenure.options import Retention
-from tenure.stores.base import STEP, OwnTransaction, Store
+from tenure.patterns import literal_prefix
+from tenure.stores.base import AHEAD, MOST, STEP, OwnTransaction, Store, tended
 from tenure.stores.guests import Errand
 from tenure.stores.joining import Joiner
 from tenure.stores.postgres import health, reading, runs, schema, settling, single
 from tenure.stores.postgres.address import Address
 from tenure.stores.postgres.cleaning import Cleaning
 from tenure.stores.postgres.errands import Errands
+from tenure.stores.postgres.expressions import expression, expressions
 from tenure.stores.postgres.link import Connection, KnownAlready, Link, Refusal
 from tenure.stores.postgres.listening import Ear
 from tenure.stores.postgres.notes import KIND, Notes
@@ -68,12 +70,17 @@ from tenure.stores.values import (
     Settlement,
     Signal,
     SignalKind,
+    Tended,
     Unchanged,
     Verdict,
     WorkerInfo,
+    clock_fact,
 )
 
 __all__ = ["PostgresStore"]
+
+PAGES = 5
+"""Pages of a thousand queues that one call prunes."""
 
 PEEK = 100
 """Entries of an inbox that are looked at together."""
@@ -115,6 +122,9 @@ class PostgresStore(Store):
         """What is known once it is open."""
 
         self._closed = False
+        self._pruned_to = ""
+        """The queue after which to go on pruning."""
+
         self._joiner = Joiner(self._enqueue)
         self._channel = f"tenure_{secrets.token_hex(8)}"
         self._ear = Ear(self._link, self._channel, self._heard)
@@ -170,7 +180,8 @@ class PostgresStore(Store):
     async def facts(self) -> list[Fact]:
         await self._ear.open()
         await self._ready()
-        return await health.examine(self._link, hears=self._ear.hears)
+        [[beats, leases]] = await self._step("ahead", self._now())
+        return [*await health.examine(self._link, hears=self._ear.hears), clock_fact(beats, leases)]
 
     # Producers.
 
@@ -210,11 +221,18 @@ class PostgresStore(Store):
             raise settling.refusal(_loads(refusal.detail)) from None
         return enqueued(jobs, told)
 
-    async def take_in(self, queues: Sequence[str], limit: int = STEP, *, entry_limit: int = ENTRY_LIMIT) -> int:
+    async def take_in(
+        self,
+        queues: Sequence[str],
+        limit: int = STEP,
+        *,
+        entry_limit: int = ENTRY_LIMIT,
+        raw: Mapping[str, NewJob] = NO_RAW,
+    ) -> int:
         taken = 0
         for queue in dict.fromkeys(queues):
             while taken < limit and (entries := await self._step("peek", queue, min(limit - taken, PEEK))):
-                read = [inbox.read(queue, entry, entry_limit) for _, entry in entries]
+                read = [inbox.read(queue, entry, entry_limit, raw.get(queue)) for _, entry in entries]
                 # Fewer than were seen if another has been quicker.
                 taken += await self._value(
                     "take_in",
@@ -252,7 +270,7 @@ class PostgresStore(Store):
         if not request.queues:
             self._check_open()
             return Leased([])
-        return _leased(request, await self._step("lease_jobs", *self._request(request)))
+        return _leased(request, await self._step("lease_work", *self._request(request)))
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         if not settlements:
@@ -292,8 +310,9 @@ class PostgresStore(Store):
 
     def _request(self, request: LeaseRequest) -> tuple[object, ...]:
         queues = list(dict.fromkeys(request.queues))
-        isolated = request.isolated or None
-        return self._now(), queues, request.limit, request.worker, request.ttl, request.nonce, request.solo, isolated
+        who = (request.worker, request.ttl, request.nonce, request.solo)
+        tasks = (request.isolated or None, request.skip_tasks or None)
+        return self._now(), queues, request.limit, *who, *tasks, request.at_most
 
     async def held(self, request: LeaseRequest) -> list[Lease]:
         rows = await self._fetch(reading.HELD, self._now(), request.nonce)
@@ -326,15 +345,20 @@ class PostgresStore(Store):
     async def reap(self, queues: Sequence[str], limit: int = STEP) -> list[Reaped]:
         return _reaped(await self._step("reap", self._now(), list(dict.fromkeys(queues)), limit))
 
-    async def tend(self, queues: Sequence[str], limit: int = STEP) -> tuple[list[Reaped], list[str]]:
-        rows = await self._step("tend", self._now(), list(dict.fromkeys(queues)), limit)
-        taken = [row for row in rows if row["id"] is not None]
-        return _reaped(taken), [row["queue"] for row in rows[len(taken) :]]
+    async def tend(self, patterns: Sequence[str]) -> Tended:
+        served = [entry for entry in patterns if not entry.startswith("!")]
+        prefixes, regular = [*map(literal_prefix, served)], [*map(expression, served)]
+        excluded = expressions(patterns)[1]
+        rows = await self._step("busy_queues", self._now(), prefixes, regular, excluded, MOST, AHEAD) if served else ()
+        return tended(patterns, [row["queue"] for row in rows], [row["queue"] for row in rows if row["overdue"]])
 
-    async def wait_for_work(self, patterns: Sequence[str], timeout: float) -> None:
+    async def nudge(self, workers: Sequence[str]) -> None:
+        await self._value("nudge", list(workers))
+
+    async def wait_for_work(self, patterns: Sequence[str], timeout: float, *, skip_tasks: tuple[str, ...] = ()) -> None:
         self._check_open()
         await self._ear.open()
-        await self._wakeup.wait(patterns, timeout)
+        await self._wakeup.wait(patterns, timeout, skip_tasks)
 
     # The registry.
 
@@ -390,6 +414,9 @@ class PostgresStore(Store):
     async def trigger(self, ids: Sequence[str]) -> list[Verdict]:
         return settling.operated(await self._value("trigger", self._now(), _ids(ids)), "it is not scheduled")
 
+    async def release(self, ids: Sequence[str]) -> list[Verdict]:
+        return settling.operated(await self._value("release", self._now(), _ids(ids)), "it is not running")
+
     async def delete(self, ids: Sequence[str], *, cascade: bool = False) -> list[str]:
         try:
             gone: list[str] = await self._value("delete", self._now(), _ids(ids), cascade)
@@ -409,7 +436,15 @@ class PostgresStore(Store):
 
     async def prune(self, default: Retention, queues: Mapping[str, Retention], limit: int = STEP) -> int:
         own = [value for retention in queues.values() for value in _retention(retention)]
-        pruned: int = await self._value("prune", self._now(), limit, _retention(default), list(queues), own)
+        await self._value("fold_counters")
+        pruned = 0
+        for _ in range(PAGES):
+            values = (_retention(default), list(queues), own, self._pruned_to, STEP)
+            [(went, after)] = await self._step("prune_from", self._now(), limit - pruned, *values)
+            pruned += went
+            self._pruned_to = after or ""
+            if after is None or pruned >= limit:
+                break
         await self._cleaning.clean()
         return pruned
 
@@ -443,6 +478,9 @@ class PostgresStore(Store):
     async def attributes(self, run_id: str, names: Sequence[str] | None = None) -> dict[str, str]:
         asked = None if names is None else _ids(names)
         return dict(await self._step("get_attributes", *_ids([run_id]), asked))
+
+    async def ids(self, prefix: str, limit: int) -> list[str]:
+        return [row[0] for row in await self._fetch(reading.IDS, prefix, f"{prefix}{reading.LAST}", limit)]
 
     async def blockers(self, job_id: str, limit: int = 50) -> list[str]:
         return [row[0] for row in await self._step("get_blockers", *_ids([job_id]), limit)]
@@ -499,10 +537,10 @@ class PostgresStore(Store):
         kind, _, rest = said.partition(" ")
         if kind == KIND:
             self._notes.heard(rest)
-        elif kind == WORK:
+        elif kind == WORK and rest != "-1":
             self._wakeup.heard(rest)
         else:
-            self._signals.append(Signal(SignalKind(kind), rest))
+            self._signals.append(Signal(SignalKind(kind), "" if kind == WORK else rest))
             self._signalled.set()
 
     # Statements.
@@ -538,8 +576,8 @@ class PostgresStore(Store):
 
 
 _SETTLE_AND_LEASE = (
-    "SELECT * FROM {schema}.lease_jobs($1, $2, $3, $4, $5, $6, $7, $8, "
-    f"{{schema}}.settle_all({', '.join(f'${number}' for number in range(9, 30))}))"
+    "SELECT * FROM {schema}.lease_work($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, "
+    f"{{schema}}.settle_all({', '.join(f'${number}' for number in range(11, 32))}))"
 )
 
 
@@ -556,12 +594,13 @@ def _ids(ids: Sequence[str]) -> list[str]:
 
 def _leased(request: LeaseRequest, rows: Sequence[Any]) -> Leased:
     *jobs, last = rows
-    now = last["now"]
+    now, ttl, left = last["now"], request.length(None), last["tags"]
     return Leased(
-        [leased(row, request, now) for row in jobs],
+        [leased(row, request, now, ttl) for row in jobs],
         suspect_waiting=last["suspect_waiting"],
         due_in=last["due_in"],
         inbox=bool(last["inbox"]),
+        passed_over=tuple(task for task in request.skip_tasks if task in left) if left else (),
     )
 
 

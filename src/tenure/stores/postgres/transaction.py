@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, TypeVar
 from tenure.errors import OutcomeUnknown
 from tenure.stores.base import OwnTransaction
 from tenure.stores.guests import Errand, Guest, guest
-from tenure.stores.postgres.link import Connection, Link, Refusal, unsent
+from tenure.stores.postgres.link import ISOLATION, Connection, Link, Refusal, unsent
 
 __all__ = ["IDLE", "JobsTransaction"]
 
@@ -38,7 +38,7 @@ class JobsTransaction(OwnTransaction):
         async def begin(connection: Connection) -> None:
             nonlocal transaction
             transaction = (
-                connection.transaction()
+                connection.transaction(isolation=ISOLATION)
                 if writes
                 else connection.transaction(isolation="repeatable_read", readonly=True)
             )

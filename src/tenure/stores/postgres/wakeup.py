@@ -42,8 +42,9 @@ class Wakeup:
         self._callers = itertools.count()
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def wait(self, patterns: Sequence[str], timeout: float) -> None:
+    async def wait(self, patterns: Sequence[str], timeout: float, skip_tasks: Sequence[str]) -> None:
         """Return when a job may have come in line in a queue that these serve, or after so many seconds."""
+        skipped = skip_tasks or None
         deadline = asyncio.get_running_loop().time() + timeout
         caller = next(self._callers)
         woken = self._waits[caller] = asyncio.Event()
@@ -55,7 +56,7 @@ class Wakeup:
                 pause = LOOK_SOON if begins else LOOK_EVERY
                 stays = pause + LATE if hears else None
                 listed = True
-                work = await self._step("go_idle", self._channel, caller, *expressions(patterns), stays)
+                work = await self._step("await_work", self._channel, caller, *expressions(patterns), stays, skipped)
                 if woken.is_set():
                     return  # and who woke it has taken it off the list perhaps before it came there once more
                 # What is new has woken somebody, who is on the way to it: that is left for the next look.

@@ -9,8 +9,19 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 import msgspec
 
-from tenure.errors import InvalidUrl
-from tenure.stores.url import Read, count, name, number, options, refuse_unless, seconds, text, yes
+from tenure.stores.url import (
+    Read,
+    count,
+    name,
+    number,
+    options,
+    parsed,
+    refuse_at_in,
+    refuse_unless,
+    seconds,
+    text,
+    yes,
+)
 
 __all__ = ["SCHEMES", "Address", "Kind", "Node"]
 
@@ -90,12 +101,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def from_url(cls, url: str) -> Address:
         """`redis://user:password@host:6379/0?namespace=mail`, and its like; `InvalidUrl` says what is wrong with another."""
-        try:
-            return _parsed(url)
-        except ValueError as error:
-            from tenure.stores import masked
-
-            raise InvalidUrl(f"{masked(url)!r} names no Redis: {error}") from None
+        return parsed(url, _parsed, "Redis")
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.nodes))
@@ -109,6 +115,7 @@ def _parsed(url: str) -> Address:
     scheme, _, kind = parts.scheme.partition("+")
     refuse_unless(parts.scheme in SCHEMES, f"the scheme must be one of {', '.join(SCHEMES)}")
     refuse_unless(not parts.fragment, "there is a # in it, which must be written %23")
+    refuse_at_in(parts)
     fields: dict[str, Any] = {"kind": Kind(kind or Kind.SERVER), "tls": scheme == "rediss"}
     fields |= _credentials(parts)
     path = unquote(parts.path)

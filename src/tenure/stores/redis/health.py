@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from tenure.errors import StoreError
 from tenure.stores.redis.link import Link
+from tenure.stores.redis.pool import Forbidden
 from tenure.stores.values import Fact, Health
 
 __all__ = ["examine", "facts"]
@@ -20,7 +21,12 @@ SLOW = 5.0
 
 async def examine(link: Link) -> list[Fact]:
     """Ask the server about itself."""
-    told = (await link.command("INFO")).decode(errors="replace")
+    try:
+        told = (await link.command("INFO")).decode(errors="replace")
+    except Forbidden:
+        return [
+            Fact("rights", "this user may not run INFO", Health.WARN, "allow +info, so that the server can be examined")
+        ]
     info = dict(line.split(":", 1) for line in told.splitlines() if ":" in line)
     trips = []
     for _ in range(PINGS):

@@ -21,7 +21,10 @@ their seqs do, and every sorted set below that has places for members breaks its
 | `kept`       | zset | refs of final jobs with a `keep` of their own that have not handed over, by its end |
 | `queues`     | set  | names of all queues |
 | `paused`     | set  | names of the paused ones |
-| `arrivals`   | list | filled when a queue comes to exist, for those who serve patterns to look again |
+| `arrivals`   | list | filled when a queue comes to exist, for workers of earlier versions that serve patterns |
+| `ready`      | zset | queues that may have something to do now, all with score 0 and so by name: a job in line or due, or an entry in the inbox |
+| `timed`      | zset | queues by when they have something to do: a job comes due or expires, a lease or a parking ends. Never later than that, often sooner |
+| `listeners`  | hash | lists of patterns that idle workers wait with → when one last began to, and how to match them |
 | `holding`    | hash | id of a worker, registered or not → how many jobs it holds |
 | `workers`    | zset | ids of the registered workers, in order of registration |
 
@@ -36,9 +39,13 @@ their seqs do, and every sorted set below that has places for members breaks its
 | `parked:QUEUE`      | zset | beside `blocked`: places, by when their parking ends |
 | `ended:STATE:QUEUE` | zset | places of final jobs, by their end |
 | `apart:STATE:QUEUE` | zset | the same, of those that the retention of the queue is not about: with a `keep` of their own, or a successor |
-| `totals:QUEUE`      | hash | what has happened, and how often |
+| `totals:QUEUE`      | hash | what has happened, and how often; `longest`: seconds of the longest lease that was given there |
 | `marker:QUEUE`      | list | one entry for each job that an idle worker may be woken for, up to a hundred |
 | `inbox:QUEUE`       | list | entries of other programs, the oldest first |
+
+| key of a list of patterns | type | what it holds |
+|---------------------------|------|---|
+| `calls:PATTERNS`          | list | names of queues with new work, one for each worker to wake, up to a hundred |
 
 | key of flows     | type | what it holds |
 |------------------|------|---|
@@ -54,6 +61,7 @@ their seqs do, and every sorted set below that has places for members breaks its
 | `worker:ID`    | hash | a worker as it described itself, its start, beat, pulse, channel and totals |
 | `failures:TASK`| zset | places of failed jobs of a task, by their end |
 | `history`      | hash | ref → the latest attempts of a job that did not succeed, or left output |
+| `probe`        | –    | there for a moment, while a store object tries which commands its user may use |
 | `signals:ID`   | –    | the channel of one store object |
 | `notes`        | –    | the channel of all who watch |
 """
@@ -62,16 +70,16 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["Keys", "spelled"]
+__all__ = ["Keys", "rights", "spelled"]
 
 FIXED = ("meta", "jobs", "records", "recent", "order", "edges", "dependents", "uniques", "windows", "waiters", "kept", "queues",
          "paused", "arrivals", "holding", "workers")  # fmt: skip
 FAMILIES = ("line", "suspects", "scheduled", "blocked", "held", "expiring", "parked", "ended", "apart", "totals", "marker",
-            "inbox", "worker", "failures", "signals", "flow", "attributes")  # fmt: skip
+            "inbox", "worker", "failures", "signals", "flow", "attributes", "calls")  # fmt: skip
 """Keys of which there are many: of each queue, worker, task, flow or run one."""
 
-UNDECLARED = ("flows", "current", "lookups", "found_by", "history")
-"""Whole keys too: a call that has nothing to do with flows and failures would pay for declaring them."""
+UNDECLARED = ("flows", "current", "lookups", "found_by", "history", "ready", "timed", "listeners", "probe")
+"""Whole keys too: every call would pay for declaring them."""
 
 
 class Keys:
@@ -83,11 +91,14 @@ class Keys:
         """What every script declares; the other keys that it uses begin like these, and so are in the same slot."""
 
         self.meta = self._prefix + "meta"
-        self.arrivals = self._prefix + "arrivals"
+        self.ready = self._prefix + "ready"
         self.notes = self._prefix + "notes"
 
     def marker(self, queue: str) -> str:
         return f"{self._prefix}marker:{queue}"
+
+    def calls(self, patterns: str) -> str:
+        return f"{self._prefix}calls:{patterns}"
 
     def inbox(self, queue: str) -> str:
         return f"{self._prefix}inbox:{queue}"
@@ -97,6 +108,15 @@ class Keys:
 
     def channel(self, name: str) -> str:
         return f"{self._prefix}signals:{name}"
+
+
+def rights(namespace: str) -> str:
+    """The least that a user of Redis needs for this namespace, as ACL rules."""
+    keys = f"tenure:{{{namespace}}}:*"
+    return (
+        f"~{keys} &{keys} +@hash +@list +@set +@sortedset +eval +evalsha +del +exists +publish +subscribe +pubsub|numsub "
+        "+ping +time +info +scan"
+    )
 
 
 def spelled(source: str) -> str:

@@ -75,7 +75,7 @@ class Link:
             return await self._calls.ask(packed(*words), self.address.timeout)
 
     async def pop(self, keys: Sequence[str], timeout: float) -> bytes | None:
-        """Wait until one of these lists has an element, and take its first; the name of that list, None after so many seconds.
+        """Wait until one of these lists has an element, and take its first: which it is, or None after so many seconds.
 
         Whoever cancels it may have taken an element and never know.
         """
@@ -87,7 +87,7 @@ class Link:
             if self._closed:
                 return None
             raise
-        return None if answer is None else bytes(answer[0])
+        return None if answer is None else bytes(answer[1])
 
     async def listen(self, channel: str) -> AsyncIterator[bytes | None]:
         """Hear what is published on a channel, connecting again by itself; ends when the link is closed.

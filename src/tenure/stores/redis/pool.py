@@ -10,7 +10,7 @@ from tenure.stores.redis.address import Address
 from tenure.stores.redis.topology import Topology
 from tenure.stores.redis.wire import Refusal, Wire
 
-__all__ = ["Pool", "ScriptMissing", "meaning"]
+__all__ = ["FORBIDDEN", "Forbidden", "Pool", "ScriptMissing", "meaning"]
 
 W = TypeVar("W", bound=Wire)
 
@@ -19,8 +19,26 @@ PAUSES: Final = (0.0, 0.05, 0.1, 0.2, 0.4)
 longer, and callers have more patience."""
 
 
+_IN_SCRIPT: Final = re.compile("ACL failure in script:|The user executing the script can't")
+"""How Redis 7 and Valkey say that a command inside a script is not allowed."""
+
+_RIGHTS: Final = "give this user the rights that docs/redis.md lists"
+
+
 class ScriptMissing(StoreError):
     """The server does not have the script of this digest."""
+
+
+class Forbidden(StoreUnavailable):
+    """The server answers, and does not let this user run the command; surely not done. Another server would say the same."""
+
+
+class ForbiddenInside(OutcomeUnknown):
+    """The server did not let this user run a command inside a script: what the script did before stays."""
+
+
+FORBIDDEN: Final = (Forbidden, ForbiddenInside)
+"""Either way the rights of this user are to be probed before anything else is sent."""
 
 
 class Pool(Generic[W]):
@@ -39,6 +57,8 @@ class Pool(Generic[W]):
         for pause in PAUSES:
             try:
                 return await self._ask(request, timeout)
+            except Forbidden:
+                raise
             except StoreUnavailable:  # surely not done, so it may be done by another
                 if self._topology.fixed:
                     raise
@@ -100,7 +120,7 @@ class Pool(Generic[W]):
             answer = await wire.ask(request, timeout)
         except Refusal as refusal:
             error = meaning(refusal)
-            if not isinstance(error, StoreUnavailable):
+            if isinstance(error, Forbidden) or not isinstance(error, StoreUnavailable):
                 await self.give_back(wire)
                 raise error from refusal
             self._topology.moved(refusal)
@@ -130,6 +150,8 @@ def meaning(refusal: Refusal) -> StoreError:
     code = refusal.status_code or text.partition(" ")[0]
     # Redis 6 tells the code of a call inside a script in the middle of the text.
     inside = re.search(r" -([A-Z]+) ", text) if code == "ERR" else None
+    if _IN_SCRIPT.search(text):
+        code = "NOPERM"
     match inside[1] if inside else code:
         case "NOSCRIPT":
             return ScriptMissing(text)
@@ -139,5 +161,10 @@ def meaning(refusal: Refusal) -> StoreError:
             return StoreUnavailable(f"Redis cannot do it now: {code} {text.removeprefix(code).lstrip()}")
         case "MISCONF" | "NOREPLICAS":
             return StoreUnavailable(f"Redis takes no writes: {text}")
+        case "NOPERM" if inside or "script:" in text:
+            # A script is not undone: what it did before it met the refusal stays.
+            return ForbiddenInside(f"Redis stopped a script in its middle: NOPERM {text}: {_RIGHTS}")
+        case "NOPERM":
+            return Forbidden(f"Redis refused: {text}: {_RIGHTS}")
         case _:
             return StoreError(f"Redis refused: {text}")

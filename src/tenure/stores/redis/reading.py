@@ -63,7 +63,7 @@ def answer(told: Any) -> tuple[Any, Sequence[Consequence]]:
 def signals(message: bytes) -> list[Signal]:
     """What a message on the channel of a store object says."""
     kind, _, ref = message.partition(b" ")
-    return [Signal(SignalKind(kind.decode()), id_of(ref))]
+    return [Signal(SignalKind(kind.decode()), id_of(ref)) if ref else Signal(SignalKind.WORK, "")]
 
 
 def search_words(search: Search) -> list[Word]:

@@ -53,6 +53,7 @@ __all__ = [
     "id_of",
     "leased",
     "ref_of",
+    "ref_patterns",
     "whole",
 ]
 
@@ -79,6 +80,8 @@ READS = 4
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TEXT = b"\xff"
+_GLOB = re.compile(rb"[*?\[\]\\]")
+"""What means something else in a pattern of Redis."""
 
 
 def ref_of(job_id: str) -> bytes:
@@ -93,6 +96,21 @@ def id_of(ref: bytes) -> str:
         return ref[1:].decode()
     text = ref.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def ref_patterns(prefix: str) -> list[bytes]:
+    """The patterns of Redis that the refs fit of all ids which begin like this."""
+    patterns = [_GLOB.sub(rb"\\\g<0>", _TEXT + prefix.encode()) + b"*"]
+    whole = prefix + "00000000-0000-0000-0000-000000000000"[len(prefix) :]
+    if len(whole) == 36 and not prefix.startswith("ff") and _UUID.fullmatch(whole):
+        digits = prefix.replace("-", "")
+        half = digits[-1] if len(digits) % 2 else ""
+        known = _GLOB.sub(rb"\\\g<0>", bytes.fromhex(digits.removesuffix(half) if half else digits))
+        # No UUID begins with ff here: what does is a text.
+        upper = "fe" if digits == "f" else f"{half}f"
+        last = b"[%b-%b]" % (bytes.fromhex(f"{half}0"), bytes.fromhex(upper)) if half else b""
+        patterns.append(known + last + b"*")
+    return patterns
 
 
 # What a job was enqueued with.
@@ -213,8 +231,9 @@ def leased(
     given: Sequence[bytes | None],
     request: LeaseRequest,
     now: float,
+    ttl: float,
 ) -> Lease:
-    """A job that was handed out for as long as the request says, unless it has a word in that itself.
+    """A job that was handed out for `ttl` seconds, unless it has a lease of its own.
 
     One that is leased for the first time, and has nothing else about it, comes without a record. A step comes with what was
     `given` of the attributes that it reads.
@@ -232,12 +251,13 @@ def leased(
         job = JobRecord(
             job_id, new.task, new.queue, State.RUNNING, new.payload, options.raw, new.priority, new.number, None,
             new.created_at, 1, 0, 1, 0, options.max_attempts, options.max_losses, None, None, None, options.tags, None,
-            None if attributes is None else options.run_id(job_id), now, None, request.worker, request.ttl, None, None,
+            None if attributes is None else options.run_id(job_id), now, None, request.worker, ttl, None, None,
             None, 0, (), None, None, options.reads, attributes,
         )  # fmt: skip
-        return Lease(job, Token(1, request.nonce), request.ttl, solo=False, number=number)
+        return Lease(job, Token(1, request.nonce), ttl, solo=False, number=number)
     held = _record(record)
-    ttl = request.ttl if options.lease is None else options.lease
+    if options.lease is not None:
+        ttl = request.length(options.lease)
     job = _joined(ref, new, held, ttl, 0, edges, attributes)
     return Lease(job, Token(held.fence, request.nonce), ttl, bool(held.flags & _SOLO), number)
 

@@ -72,6 +72,7 @@ _REASONS = {
     b"final": "it is final already",
     b"not final": "it is not final",
     b"not scheduled": "it is not scheduled",
+    b"not running": "it is not running",
     b"gone": "job {other}, which it waits for, is gone",
     b"unique": "job {other} holds its unique key",
     b"handed over": "it has handed over to job {other}",

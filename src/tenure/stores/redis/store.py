@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
 
@@ -14,22 +14,23 @@ import msgspec
 from tenure import inbox
 from tenure.clock import Clock
 from tenure.errors import HasDependents, LayoutTooNew, StoreError, StoreUnavailable
-from tenure.inbox import ENTRY_LIMIT
+from tenure.inbox import ENTRY_LIMIT, NO_RAW
 from tenure.job import JobRecord, NewJob
 from tenure.lease import AbortReason, Lease
 from tenure.lifecycle import Finish, kept_reason
 from tenure.options import Retention
-from tenure.patterns import expand, has_patterns
-from tenure.stores.base import STEP, Store
+from tenure.patterns import expand, has_patterns, literal_prefix, serves
+from tenure.stores.base import MOST, STEP, Store, tended
 from tenure.stores.joining import Joiner
 from tenure.stores.redis import enqueueing, health, noting, reading, settling
 from tenure.stores.redis.address import Address
 from tenure.stores.redis.ear import Ear
-from tenure.stores.redis.keys import Keys
+from tenure.stores.redis.keys import Keys, rights
 from tenure.stores.redis.link import Link
-from tenure.stores.redis.records import described, error_word, id_of, leased, ref_of, whole
+from tenure.stores.redis.pool import FORBIDDEN, Forbidden
+from tenure.stores.redis.records import described, error_word, id_of, leased, ref_of, ref_patterns, whole
 from tenure.stores.redis.scripts import scripts
-from tenure.stores.redis.words import Word, new_words, nonce_word, token_word
+from tenure.stores.redis.words import Word, lua_expressions, new_words, nonce_word, token_word
 from tenure.stores.values import (
     Enqueued,
     Fact,
@@ -47,8 +48,10 @@ from tenure.stores.values import (
     Search,
     Settlement,
     Signal,
+    Tended,
     Verdict,
     WorkerInfo,
+    clock_fact,
 )
 
 __all__ = ["RedisStore"]
@@ -58,6 +61,9 @@ LAYOUT = 3
 
 REASONS = {-1: AbortReason.NOT_FOUND, 5: AbortReason.CANCELLED, 3: AbortReason.COMPLETED, 4: AbortReason.COMPLETED, 6: AbortReason.COMPLETED}  # fmt: skip
 """Why a holder must let its job go, by the state that the job is in now; in any other it is taken."""
+
+PAGES = 50
+"""Pages of a hundred queues that one call prunes."""
 
 PEEK = 100
 """Entries of an inbox that are looked at together."""
@@ -76,6 +82,9 @@ class RedisStore(Store):
         self._clock = clock
         self._opened = False
         self._closed = False
+        self._pruned_to = "0"
+        """Where to go on pruning, among the queues."""
+
         self._joiner = Joiner(self._enqueue)
         self._channel = secrets.token_hex(8)
         self._ear = Ear(self._link, self._keys.channel(self._channel), reading.signals)
@@ -91,10 +100,15 @@ class RedisStore(Store):
     async def open(self) -> None:
         self._check(await self._link.run(scripts["open"], self._words(LAYOUT)))
 
-    def _check(self, told: Sequence[bytes | None]) -> None:
+    def _check(self, told: Sequence[Any]) -> None:
         """Refuse a store that cannot be trusted with jobs, by this Tenure or by any."""
-        layout, policy = told
-        assert layout is not None
+        layout, policy, refused = told
+        if layout is None:
+            raise Forbidden(
+                f"Redis refused: NOPERM the user {self._address.user or 'default'!r} of {self._address} may not use "
+                f"{', '.join(sorted(command.decode() for command in refused))}, so nothing was done: give it the rights of "
+                f"docs/redis.md, by ACL SETUSER {self._address.user or 'default'} {rights(self._address.namespace)}"
+            )
         if int(layout) > LAYOUT:
             raise LayoutTooNew(int(layout), LAYOUT, f"the namespace {self._address.namespace!r} at {self._address}")
         if policy not in {None, b"noeviction"} and not self._address.any_eviction:
@@ -119,8 +133,21 @@ class RedisStore(Store):
         return Layout(None if found is None else int(found), LAYOUT)
 
     async def facts(self) -> list[Fact]:
-        self._check_open()
-        return await health.examine(self._link)
+        beats, leases = await self._run("ahead", ())
+        return [*await health.examine(self._link), clock_fact(beats, leases)]
+
+    async def mend(self, *, dry_run: bool = False) -> int:
+        parts = [("jobs", ""), *(("queue", queue.name) for queue in await self.queues())]
+        parts += [(part, "") for part in ("records", "uniques", "kept", "holding")]
+        found = 0
+        for part, name in parts:
+            cursor: Word = b"0"
+            while True:
+                cursor, number = await self._run("mend", (int(not dry_run), part, name, cursor))
+                found += number
+                if cursor == b"0":
+                    break
+        return found
 
     # Producers.
 
@@ -141,16 +168,27 @@ class RedisStore(Store):
             return None  # whose blockers may have failed: that is told on the loop
         if not self._opened:
             self._check(self._link.run_now(scripts["open"], self._words(LAYOUT)))
-        told = self._link.run_now(scripts["enqueue"], self._words(*enqueueing.words(jobs)))
+        try:
+            told = self._link.run_now(scripts["enqueue"], self._words(*enqueueing.words(jobs)))
+        except FORBIDDEN:
+            self._opened = False  # so that rights are probed before anything else is sent
+            raise
         return enqueueing.answers(jobs, reading.answer(told)[0])
 
-    async def take_in(self, queues: Sequence[str], limit: int = STEP, *, entry_limit: int = ENTRY_LIMIT) -> int:
+    async def take_in(
+        self,
+        queues: Sequence[str],
+        limit: int = STEP,
+        *,
+        entry_limit: int = ENTRY_LIMIT,
+        raw: Mapping[str, NewJob] = NO_RAW,
+    ) -> int:
         taken = 0
         for queue in dict.fromkeys(queues):
             while taken < limit and (entries := await self._peek(queue, min(limit - taken, PEEK))):
                 words: list[Word] = [queue, len(entries)]
                 for entry in entries:
-                    new, error = inbox.read(queue, entry, entry_limit)
+                    new, error = inbox.read(queue, entry, entry_limit, raw.get(queue))
                     words += (entry, error_word(error) or "", *new_words(new))
                 # Fewer than were seen if another has been quicker.
                 taken += await self._run("take_in", words)
@@ -200,20 +238,52 @@ class RedisStore(Store):
     async def reap(self, queues: Sequence[str], limit: int = STEP) -> list[Reaped]:
         return _reaped(await self._run("reap", (limit, *dict.fromkeys(queues))))
 
-    async def tend(self, queues: Sequence[str], limit: int = STEP) -> tuple[list[Reaped], list[str]]:
-        reaped, names = await self._run("tend", (limit, *dict.fromkeys(queues)))
-        return _reaped(reaped), sorted(name.decode() for name in names)
+    async def tend(self, patterns: Sequence[str]) -> Tended:
+        ready, soon, overdue, turn = await self._run("tend", (STEP,))
+        if turn:
+            await self._run("survey", ())
+        names = _decoded(soon)
+        if len(ready) < STEP:
+            names += _decoded(ready)
+        else:
+            for pattern in patterns:
+                if has_patterns([pattern]) and not pattern.startswith("!"):
+                    names += await self._ready(pattern, patterns)
+        return tended(patterns, names, _decoded(overdue))
 
-    async def wait_for_work(self, patterns: Sequence[str], timeout: float) -> None:
+    async def _ready(self, pattern: str, patterns: Sequence[str]) -> list[str]:
+        """The first of the queues in the index of those that are ready that one pattern of a list serves, page by page."""
+        prefix = literal_prefix(pattern)
+        found: list[str] = []
+        after, last = f"[{prefix}", f"[{prefix}\xff".encode("latin-1")
+        while len(found) < MOST:
+            page = _decoded(await self._link.command("ZRANGEBYLEX", self._keys.ready, after, last, "LIMIT", 0, STEP))
+            found += [name for name in page if fnmatchcase(name, pattern) and serves(patterns, name)]
+            if len(page) < STEP:
+                break
+            after = f"({page[-1]}"
+        return found
+
+    async def nudge(self, workers: Sequence[str]) -> None:
+        await self._run("nudge", workers)
+
+    async def wait_for_work(
+        self,
+        patterns: Sequence[str],
+        timeout: float,
+        *,
+        skip_tasks: tuple[str, ...] = (),  # noqa: ARG002
+    ) -> str | None:
         self._check_open()
-        deadline, arrivals = time.monotonic() + timeout, self._keys.arrivals
-        changing = has_patterns(patterns)
-        while True:
-            names = [name.decode() for name in await self._run("names", ())] if changing else ()
-            keys = [*map(self._keys.marker, expand(patterns, names)), arrivals]
-            fired = await self._link.pop(keys if changing else keys[:-1] or keys, max(deadline - time.monotonic(), 0.0))
-            if fired != arrivals.encode():
-                return
+        if not has_patterns(patterns):
+            keys = [*map(self._keys.marker, expand(patterns, ()))] or [self._keys.calls("")]
+            await self._link.pop(keys, timeout)
+            return None
+        listed = ",".join(patterns)
+        called = await self._run("listen", (listed, lua_expressions(patterns)))
+        if called is None:
+            called = await self._link.pop([self._keys.calls(listed)], timeout)
+        return None if called is None else bytes(called).decode(errors="replace")
 
     # The registry.
 
@@ -254,6 +324,9 @@ class RedisStore(Store):
     async def trigger(self, ids: Sequence[str]) -> list[Verdict]:
         return settling.operated(await self._run("trigger", [ref_of(id_) for id_ in ids]))
 
+    async def release(self, ids: Sequence[str]) -> list[Verdict]:
+        return settling.operated(await self._run("release", [ref_of(id_) for id_ in ids]))
+
     async def delete(self, ids: Sequence[str], *, cascade: bool = False) -> list[str]:
         gone, *refusal = await self._run("delete", (int(cascade), *map(ref_of, ids)))
         if refusal:
@@ -275,10 +348,15 @@ class RedisStore(Store):
         words: list[Word] = [*_retention(default)]
         for queue, retention in queues.items():
             words += (queue, *_retention(retention))
-        pruned, more = 0, 1
-        while more and pruned < limit:
-            went, more = await self._run("prune", (limit - pruned, *words))
-            pruned += went
+        pruned = 0
+        for _ in range(PAGES):
+            more = 1
+            while more and pruned < limit:
+                went, more, at = await self._run("prune", (self._pruned_to, limit - pruned, *words))
+                pruned += went
+                self._pruned_to = at.decode()
+            if pruned >= limit or self._pruned_to == "0":
+                break
         return pruned
 
     # Readers.
@@ -308,12 +386,27 @@ class RedisStore(Store):
         found = await self._link.command("HMGET", key, *names) if names else ()
         return reading.attributes([word for pair in zip(names, found, strict=True) for word in pair])
 
+    async def ids(self, prefix: str, limit: int) -> list[str]:
+        found: dict[str, None] = {}  # a scan may come by the same job twice
+        words = ref_patterns(prefix)
+        cursor: Word = "0"
+        while True:
+            cursor, refs = await self._run("ids", (cursor, *words))
+            found |= dict.fromkeys(map(id_of, refs))
+            if len(found) >= limit or int(cursor) == 0:
+                return list(found)[:limit]
+
     async def blockers(self, job_id: str, limit: int = 50) -> list[str]:
         return [id_of(ref) for ref in await self._run("blockers", (ref_of(job_id), limit))]
 
     async def queues(self) -> list[QueueInfo]:
-        found = [reading.queue_info(*told) for told in await self._run("queues", ())]
-        return sorted(found, key=lambda queue: queue.name)
+        found: dict[str, QueueInfo] = {}
+        at = b"0"
+        while True:
+            at, page = await self._run("queues", (at,))
+            found |= {queue.name: queue for told in page if (queue := reading.queue_info(*told))}
+            if at == b"0":
+                return [found[name] for name in sorted(found)]
 
     async def wait(self, ids: Sequence[str]) -> dict[str, JobRecord | None]:
         await self._listen()
@@ -362,7 +455,12 @@ class RedisStore(Store):
         self._check_open()
         if not self._opened:
             await self.open()
-        answer, consequences = reading.answer(await self._link.run(scripts[script], self._words(*words)))
+        try:
+            told = await self._link.run(scripts[script], self._words(*words))
+        except FORBIDDEN:
+            self._opened = False  # so that rights are probed before anything else is sent
+            raise
+        answer, consequences = reading.answer(told)
         if consequences and self.on_consequences is not None:
             self.on_consequences(consequences)
         return answer
@@ -375,10 +473,15 @@ class RedisStore(Store):
             raise StoreUnavailable(f"the store at {self._address} has been closed")
 
 
+def _decoded(names: Sequence[bytes]) -> list[str]:
+    return [name.decode() for name in names]
+
+
 def _request(request: LeaseRequest) -> list[Word]:
     queues = tuple(dict.fromkeys(request.queues))
     words = (request.worker, repr(request.ttl), nonce_word(request.nonce), request.limit, int(request.solo))
-    return [*words, _packed(request.isolated) if request.isolated else b"", len(queues), *queues]
+    tasks = (_packed(names) if names else b"" for names in (request.isolated, request.skip_tasks))
+    return [*words, *tasks, "" if request.at_most is None else repr(request.at_most), len(queues), *queues]
 
 
 @lru_cache(100)
@@ -387,16 +490,17 @@ def _packed(names: tuple[str, ...]) -> bytes:
 
 
 def _leased(request: LeaseRequest, told: Sequence[Any]) -> Leased:
-    refs, stored, records, edges, attributes, time_, suspect_waiting, due_in, something_in_inbox = told
-    results, given, now = dict(edges), dict(attributes), float(time_)
+    refs, stored, records, edges, attributes, time_, suspect_waiting, due_in, something_in_inbox, left = told
+    results, given, now, ttl = dict(edges), dict(attributes), float(time_), request.length(None)
     return Leased(
         [
-            leased(ref, new, record, results.get(index, ()), given.get(index, ()), request, now)
+            leased(ref, new, record, results.get(index, ()), given.get(index, ()), request, now, ttl)
             for index, (ref, new, record) in enumerate(zip(refs, stored, records, strict=True))
         ],
         suspect_waiting=bool(suspect_waiting),
         due_in=None if due_in is None else float(due_in),
         inbox=bool(something_in_inbox),
+        passed_over=tuple(task for task in request.skip_tasks if task.encode() in left) if left else (),
     )
 
 

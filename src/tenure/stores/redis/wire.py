@@ -18,8 +18,9 @@ import redis
 import redis.asyncio
 from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
 
-from tenure.errors import OutcomeUnknown, StoreError, StoreUnavailable
+from tenure.errors import OutcomeUnknown, StoreUnavailable
 from tenure.stores.redis.address import Address, Node
+from tenure.stores.url import connection_refused
 
 __all__ = ["BlockingWire", "LoopWire", "Refusal", "Wire", "at_once", "packed"]
 
@@ -82,6 +83,8 @@ class Wire(ABC):
         """Wait, before something is tried again."""
 
     def _said(self, error: BaseException) -> str:
+        if connection_refused(error):
+            return f"Redis at {self.node} refused the connection: is it running?"
         return f"Redis at {self.node}: {str(error) or type(error).__name__}"
 
 
@@ -98,7 +101,7 @@ class LoopWire(Wire):
             async with asyncio.timeout(self._address.connect_timeout):
                 await self._connection.connect()
         except AuthenticationError as error:
-            raise StoreError(self._said(error)) from error
+            raise StoreUnavailable(f"{self._said(error)}: {_ENTRY}") from error
         except _FAILURES as error:
             raise StoreUnavailable(self._said(error)) from error
         except BaseException:
@@ -162,7 +165,7 @@ class BlockingWire(Wire):
         try:
             self._connection.connect()
         except AuthenticationError as error:
-            raise StoreError(self._said(error)) from error
+            raise StoreUnavailable(f"{self._said(error)}: {_ENTRY}") from error
         except _FAILURES as error:
             raise StoreUnavailable(self._said(error)) from error
 
@@ -194,6 +197,7 @@ class BlockingWire(Wire):
         time.sleep(seconds)  # noqa: ASYNC251 - there is no loop here
 
 
+_ENTRY = "correct the user and the password in the URL, or on the server"
 _FAILURES = (RedisError, OSError)
 _NOT_DONE = (BusyLoadingError, AuthenticationError)
 """Answers that the driver takes for the end of the connection."""

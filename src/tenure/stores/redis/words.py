@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -12,7 +13,7 @@ from tenure.lease import Lease, Token
 from tenure.lifecycle import Finish, Park, Requeue, Transition
 from tenure.stores.redis.records import NUMBERS, READS, SPECIAL, STEP, Options, as_text, error_word, ref_of
 
-__all__ = ["Word", "new_words", "nonce_word", "ref_of_lease", "step_words", "token_word"]
+__all__ = ["Word", "lua_expressions", "new_words", "nonce_word", "ref_of_lease", "step_words", "token_word"]
 
 Word = str | bytes | int
 """An argument of a script."""
@@ -231,3 +232,28 @@ def _plain_hand_over(
         task, queue, priority, payload, tags, max_attempts, max_losses, flow, reads, missing, begins=False
     )
     return _HAND_OVER + _pack((result, 0, names or None, False, True, *map(as_text, shape)))[1:]
+
+
+# Queues.
+
+
+def lua_expressions(patterns: Sequence[str]) -> str:
+    """Lua patterns for the queues that a list serves (`+`), then for those that it excludes (`-`), as `patterns.serves` has it."""
+    served = ["+" + _lua(entry) for entry in patterns if not entry.startswith("!")]
+    return " ".join(served + ["-" + _lua(entry[1:]) for entry in patterns if entry.startswith("!")])
+
+
+def _lua(entry: str) -> str:
+    return "^" + "".join(map(_lua_part, re.findall(r"\[!?\]?[^\]]*\]|.", entry))) + "$"
+
+
+def _lua_part(part: str) -> str:
+    match part:
+        case "*":
+            return ".*"
+        case "?":
+            return "."
+        case _ if len(part) > 1:
+            return f"[{'^' if part[1] == '!' else ''}{part[1:-1].removeprefix('!')}]"
+        case _:
+            return part if part.isalnum() else f"%{part}"

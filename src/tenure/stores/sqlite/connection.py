@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import random
@@ -35,6 +36,11 @@ class Guarded:
             self._connection = self._connect()
         return self._connection
 
+    @property
+    def opened(self) -> Connection | None:
+        """The connection if there is one, for who holds the lock."""
+        return self._connection
+
     def take(self) -> Connection | None:
         """The connection if there is one, for who holds the lock and keeps it: `get` opens another."""
         connection, self._connection = self._connection, None
@@ -54,7 +60,11 @@ def connect(path: str, library: Library, *, cache_kib: int, mode: str = "rw") ->
     """
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
-        raise StoreUnavailable(f"there is no folder for {path!r}: create it, or correct the path")
+        raise StoreUnavailable(
+            f"there is no folder {folder!r} for the SQLite file {path!r}: create it, or correct the path"
+        )
+    if mode == "rwc":
+        _make(path)
     try:
         connection = open_file(path, library, mode, BUSY_TIMEOUT)
     except Exception as error:
@@ -81,6 +91,13 @@ def connect(path: str, library: Library, *, cache_kib: int, mode: str = "rw") ->
         connection.close()
         raise
     return connection
+
+
+def _make(path: str) -> None:
+    """Make an empty file that only its owner may read, unless there is one. SQLite gives its log the same rights."""
+    # If it cannot be made, SQLite says why.
+    with contextlib.suppress(OSError):
+        os.close(os.open(os.path.realpath(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _set(connection: Connection, pragma: str) -> None:
@@ -144,9 +161,27 @@ class translated:  # noqa: N801  (reads as a verb)
             raise StoreFull(f"no room left for {self.path!r}: free some space, nothing was stored") from error
         if code == BUSY:
             raise StoreUnavailable(f"{self.path!r} was locked by another transaction for {BUSY_TIMEOUT:g} s") from error
-        if code in (apsw.SQLITE_IOERR, apsw.SQLITE_CANTOPEN, apsw.SQLITE_READONLY, apsw.SQLITE_PERM):
-            why = f" ({os.strerror(system)})" if system else ""
-            raise StoreUnavailable(f"cannot use {self.path!r}: {error}{why}") from error
         if code in (apsw.SQLITE_NOTADB, apsw.SQLITE_CORRUPT):
             raise StoreUnavailable(f"{self.path!r} is not a sound SQLite file: {error}") from error
-        raise StoreError(f"{self.path!r} refused a statement: {error}") from error
+        if code == apsw.SQLITE_ERROR and str(error).removeprefix("SQLError: ").startswith(_ABSENT):
+            raise StoreUnavailable(f"cannot use {self.path!r}: {error}: bring back what was there") from error
+        if code in _ABOUT_AN_ITEM:
+            raise StoreError(f"{self.path!r} refused a statement: {error}") from error
+        why = f" ({os.strerror(system)})" if system else ""
+        raise StoreUnavailable(f"cannot use {self.path!r}: {error}{why}") from error
+
+
+_ABOUT_AN_ITEM = frozenset(
+    {
+        apsw.SQLITE_ERROR,
+        apsw.SQLITE_TOOBIG,
+        apsw.SQLITE_CONSTRAINT,
+        apsw.SQLITE_MISMATCH,
+        apsw.SQLITE_MISUSE,
+        apsw.SQLITE_RANGE,
+    }
+)
+"""Codes that may be about what was asked; any other is about the file, or about who may use it."""
+
+_ABSENT = ("no such table", "no such column", "no such index")
+"""How SQLite begins to say that somebody has changed the tables."""

@@ -52,6 +52,7 @@ class Doorbells:
     """All doorbells of one file, as one who rings them sees them."""
 
     def __init__(self, path: str) -> None:
+        self._path = path
         self.folder = Path(path + "-bells")
         self._idle = f"{self.folder}/idle"
         self._ringing = threading.RLock()  # a signal handler may ring as well
@@ -63,7 +64,7 @@ class Doorbells:
     def address(self, name: str) -> str:
         """Where the socket of this name is: through a descriptor of the folder, for a path may be longer than a socket's may."""
         if self._folder_descriptor is None:
-            os.makedirs(self._idle, exist_ok=True)
+            self._make()
             self._folder_descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
             here = f"/proc/self/fd/{self._folder_descriptor}"
             self._addresses = here if os.path.isdir(here) else str(self.folder)
@@ -82,7 +83,22 @@ class Doorbells:
         if self._folder_descriptor is not None:
             os.close(self._folder_descriptor)
             self._folder_descriptor = None
-        os.makedirs(self._idle, exist_ok=True)
+        self._make()
+
+    def _make(self) -> None:
+        """Make the folders, for those who may use the file: 0700 beside a file of 0600."""
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self.folder, self._mode())
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self._idle, self._mode())
+
+    def _mode(self) -> int:
+        try:
+            granted = os.stat(self._path).st_mode
+        except OSError:
+            granted = 0
+        # Who may write to the file may use the folder, who may read it may look into it.
+        return 0o700 | sum((7 if granted >> shift & 2 else 5) << shift for shift in (3, 0) if granted >> shift & 6)
 
     def ring(self, transaction: Transaction) -> None:
         """Wake and tell whoever is to hear of a transaction, once it is committed; on any thread.

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -20,6 +22,7 @@ from tenure.stores.sqlite import schema
 from tenure.stores.sqlite.calls import Action, BatchAction, Call, answer, perform
 from tenure.stores.sqlite.connection import Guarded, connect, translated
 from tenure.stores.sqlite.doorbell import Doorbells
+from tenure.stores.sqlite.files import Files, refuse_if_log_gone
 from tenure.stores.sqlite.library import BUSY, Connection, Library, code_of, in_use_through_python, leave
 from tenure.stores.sqlite.own import LiteTransaction
 from tenure.stores.sqlite.single import Single
@@ -30,6 +33,11 @@ from tenure.stores.thread import StoreThread
 __all__ = ["Engine"]
 
 T = TypeVar("T")
+
+STRAGGLERS = 0.1
+"""Seconds between finding that the log was deleted and beginning another: for transactions of other processes that had checked before."""
+
+log = logging.getLogger("tenure.store")
 
 
 class Engine:
@@ -50,7 +58,7 @@ class Engine:
         self.library = self._chosen.get(path, Library.APSW)
         self.bells = Doorbells(path)
         self._users = 0
-        self._inode: tuple[int, int] | None = None
+        self._files = Files(path)
         self.is_open = False
         self._writer = Writer(
             path,
@@ -58,7 +66,8 @@ class Engine:
             self.bells,
             self._connect_writer,
             lambda: self._connect_beside(cache_kib=1_000),
-            self._check_file,
+            self._files,
+            self._reopen,
         )
         self._reader = Guarded(lambda: self._connect_beside(cache_kib=4_000))
         self._watch = Guarded(lambda: self._connect_beside(cache_kib=200))
@@ -125,6 +134,8 @@ class Engine:
                 if (connection := guarded.take()) is not None:
                     leave(connection)
                     self._left.append(connection)
+            # By the other library none of ours is open: the caller's may be the last, and remove the log when it closes.
+            self._files.forget_log()
 
     # Calls.
 
@@ -162,8 +173,12 @@ class Engine:
 
     def look(self, action: Callable[[Connection], T]) -> T:
         """Read right here: for what takes a few microseconds, less than a hop to the reader's thread would."""
-        with self._watch.lock, translated(self.path) as errors:
-            return action(errors.connection(self._watch))
+        try:
+            with self._watch.lock, translated(self.path) as errors:
+                return action(errors.connection(self._watch))
+        except StoreUnavailable:
+            self._check_log()
+            raise
 
     async def _write(self, call: Call[T]) -> T:
         await self._open_beside_the_loop()
@@ -182,7 +197,7 @@ class Engine:
         if self.is_open:
             return
         with self._writer.own.lock:
-            if self._inode is None and in_use_through_python(self.path):
+            if not self._files.known and in_use_through_python(self.path):
                 self.library = self._chosen.setdefault(self.path, Library.PYTHON)
             try:
                 self._writer.own.get()
@@ -199,21 +214,30 @@ class Engine:
             self.is_open = True
 
     def _connect_writer(self) -> Connection:
-        connection = connect(self.path, self.library, cache_kib=16_000, mode="rwc" if self._inode is None else "rw")
+        if not self._files.known:
+            refuse_if_log_gone(self.path)
+        connection = connect(self.path, self.library, cache_kib=16_000, mode="rw" if self._files.known else "rwc")
         try:
             with translated(self.path) as errors:
                 errors.watch(connection)
                 schema.migrate(connection, self.path)
                 schema.void_leases_of_other_boots(connection)
+            self._files.remember()
         except BaseException:
             connection.close()
             raise
-        self._inode = self._inode or self._found_inode()
         return connection
 
     def _connect_beside(self, *, cache_kib: int) -> Connection:
         self.open()
-        return connect(self.path, self.library, cache_kib=cache_kib)
+        self._files.check()  # a new connection would make a new log
+        connection = connect(self.path, self.library, cache_kib=cache_kib)
+        try:
+            self._files.remember()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _connect_own(self, own: LiteTransaction) -> Connection:
         with self._own_lock:
@@ -233,6 +257,7 @@ class Engine:
             try:
                 with self._reader.lock, translated(self.path) as errors:
                     connection = errors.connection(self._reader)
+                    self._files.check()
                     connection.execute("BEGIN")
                     try:
                         perform(Transaction(connection, self.clock), [call])
@@ -240,21 +265,37 @@ class Engine:
                         connection.execute("COMMIT")
             except Exception as error:  # noqa: BLE001  (becomes the answer of the call)
                 call.error = error
+                self._check_log()
             answer([call])
 
-    def _check_file(self) -> None:
-        # A deleted or replaced file still takes our writes, and nobody would ever see them.
-        if self._found_inode() != self._inode:
-            raise StoreUnavailable(
-                f"{self.path!r} was deleted or replaced while in use: put it back, or restart to begin anew"
-            )
+    # A log that was deleted.
 
-    def _found_inode(self) -> tuple[int, int] | None:
-        try:
-            found = os.stat(self.path)
-        except FileNotFoundError:
-            return None
-        return found.st_dev, found.st_ino
+    def _check_log(self) -> None:
+        """Have all connections opened again, soon, if something has failed because the log is gone."""
+        with contextlib.suppress(StoreUnavailable, OSError):
+            self._files.check()
+        if self._files.lost:
+            self._writer.wake()
+
+    def _reopen(self) -> None:
+        """Save what only a deleted log has, and close all connections: the next use opens each again, with a new log.
+
+        All of them, because SQLite shares the index of the log between the connections of a process. Runs on the writer's thread.
+        """
+        time.sleep(STRAGGLERS)
+        with contextlib.ExitStack() as locks:
+            locks.enter_context(self._own_lock)
+            self._end_all(StoreUnavailable(f"the log of {self.path!r} was deleted: the transaction was rolled back"))
+            for guarded in self._guarded:
+                locks.enter_context(guarded.lock)
+            connections = [connection for guarded in self._guarded if (connection := guarded.opened) is not None]
+            if connections and not self._files.save(connections[-1]):
+                log.error("%r: what its deleted log held cannot be saved yet, it is tried again", self.path)
+                return
+            for guarded in self._guarded:
+                guarded.close()
+            self._files.forget_log()
+        log.error("the log of %r was deleted while in use: what it held has been saved, and a new one begun", self.path)
 
     def _end_all(self, error: Exception) -> None:
         # The first is the one that may be writing, and which the others wait for.
@@ -278,6 +319,8 @@ class Engine:
         for guarded in cls._all_guarded():
             guarded.lock.acquire()
             guarded.close()
+        for engine in cls._engines.values():
+            engine._files.forget_log()  # noqa: SLF001
 
     @classmethod
     def _after_fork(cls) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tenure.inbox import read
 from tenure.job import ErrorInfo, NewJob, State
@@ -18,7 +18,7 @@ TOGETHER = 100
 """Entries that are in memory at a time: each may be as long as its producer likes."""
 
 
-def take_in(tx: Transaction, queues: Sequence[str], limit: int, entry_limit: int) -> int:
+def take_in(tx: Transaction, queues: Sequence[str], limit: int, entry_limit: int, raw: Mapping[str, NewJob]) -> int:
     """Make jobs of entries, which go in the same transaction; how many went.
 
     It need not be synced: if a power cut takes it back, the entries are where they were.
@@ -26,7 +26,7 @@ def take_in(tx: Transaction, queues: Sequence[str], limit: int, entry_limit: int
     taken = 0
     for queue in dict.fromkeys(queues):
         while entries := tx.all("inbox_entries", queue, min(limit - taken, TOGETHER)):
-            _enqueue(tx, [read(queue, entry, entry_limit) for _, entry in entries])
+            _enqueue(tx, [read(queue, entry, entry_limit, raw.get(queue)) for _, entry in entries])
             tx.run("empty_inbox", queue, entries[-1][0])
             taken += len(entries)
         tx.run("mark_inbox", queue)

@@ -11,7 +11,7 @@ import msgspec
 from tenure.job import AttemptEnd, ErrorInfo, JobRecord, State
 from tenure.lease import AbortReason, Lease, Token
 from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, after_loss, kept_reason, lost
-from tenure.stores.base import SUSPECTS
+from tenure.stores.base import LOOK_AHEAD, SUSPECTS
 from tenure.stores.sqlite.attempts import remember
 from tenure.stores.sqlite.ending import end
 from tenure.stores.sqlite.rows import Facts, dumps, facts, loads, records
@@ -19,6 +19,9 @@ from tenure.stores.sqlite.transaction import Transaction
 from tenure.stores.values import Change, Leased, LeaseRequest, Reaped, Renewal, SignalKind
 
 __all__ = ["held", "lease", "reap", "renew", "retire"]
+
+NO_LIMIT = 1e12
+"""Seconds that no lease lasts."""
 
 
 def lease(tx: Transaction, request: LeaseRequest) -> Callable[[], Leased]:
@@ -43,31 +46,49 @@ def lease(tx: Transaction, request: LeaseRequest) -> Callable[[], Leased]:
     solo = suspect is not None and left > 0
     if suspect is not None and solo:
         queue, before = suspect
-        left -= _take(tx, request, queue, True, 1, taken, before)
+        left -= _take(tx, request, queue, (queue, True, 1, tx.wall, before), taken)
     else:
         for queue, waiting, *_ in queues:
             if waiting and left > 0:
-                left -= _take(tx, request, queue, False, left, taken)
+                left -= (_take_unskipped if request.skip_tasks else _take_first)(tx, request, queue, left, taken)
     if sum(promoted.values()) > request.limit - left:
         for queue, number in promoted.items():
             tx.came_in_line(queue, number)
     due_in = None if taken else _due_in(tx, [queue for queue, _, scheduled, *_ in queues if scheduled])
     inbox = any(inbox for *_, inbox in queues)
-    now = tx.wall
+    passed_over = _passed_over(tx, request, [queue for queue, waiting, *_ in queues if waiting]) if not taken else ()
+    now, ttl = tx.wall, request.length(None)
     return lambda: Leased(
-        [_lease(row, request, now, solo) for text in taken for row in loads(text)], suspect_waiting, due_in, inbox
+        [_lease(row, request, now, ttl, solo) for text in taken for row in loads(text)],
+        suspect_waiting,
+        due_in,
+        inbox,
+        passed_over,
     )
 
 
 def _suspect(tx: Transaction, request: LeaseRequest, queues: Sequence[str]) -> tuple[tuple[str, int] | None, bool]:
     """Which suspect it may have: its queue, and how many stand before it there; and whether one waits that it may not have."""
-    if request.solo:
-        return (queues[0], 0), False
-    if not request.isolated:
-        return None, True
-    found = [(queue, at, task) for queue in queues for at, task in enumerate(tx.array("suspects", queue, SUSPECTS))]
-    mine = ((queue, at) for queue, at, task in found if task in request.isolated)
-    return next(mine, None), any(task not in request.isolated for *_, task in found)
+    if not request.skip_tasks:
+        if request.solo:
+            return (queues[0], 0), False
+        if not request.isolated:
+            return None, True
+    found = [
+        (queue, at, request.solo or task in request.isolated)
+        for queue in queues
+        for at, task in enumerate(tx.array("suspects", queue, SUSPECTS))
+        if task not in request.skip_tasks
+    ]
+    return next(((queue, at) for queue, at, mine in found if mine), None), any(not mine for *_, mine in found)
+
+
+def _passed_over(tx: Transaction, request: LeaseRequest, queues: Sequence[str]) -> tuple[str, ...]:
+    """Which of the tasks that the request skips have a job in line."""
+    if not request.skip_tasks:
+        return ()
+    seen = {row[0] for queue in queues for row in tx.all("tasks_in_line", queue, LOOK_AHEAD, SUSPECTS)}
+    return tuple(task for task in request.skip_tasks if task in seen)
 
 
 def _due_in(tx: Transaction, queues: Sequence[str]) -> float | None:
@@ -84,20 +105,34 @@ def _promote(tx: Transaction, queue: str) -> int:
     return len(due)
 
 
+def _take_first(tx: Transaction, request: LeaseRequest, queue: str, limit: int, taken: list[str]) -> int:
+    """Hand out up to `limit` jobs from the front of a line."""
+    return _take(tx, request, queue, (queue, False, limit, tx.wall, 0), taken)
+
+
+def _take_unskipped(tx: Transaction, request: LeaseRequest, queue: str, limit: int, taken: list[str]) -> int:
+    """The same, without the jobs of skipped tasks."""
+    numbers = tx.array("unskipped_jobs", queue, LOOK_AHEAD, limit, tx.wall, dumps(request.skip_tasks))
+    if not numbers:
+        return 0
+    return _take(tx, request, queue, (dumps(numbers), False, None, tx.wall, None), taken, "_numbered")
+
+
 def _take(
-    tx: Transaction, request: LeaseRequest, queue: str, suspect: bool, limit: int, taken: list[str], before: int = 0
+    tx: Transaction, request: LeaseRequest, queue: str, which: tuple[Any, ...], taken: list[str], how: str = ""
 ) -> int:
-    """Hand out up to `limit` jobs of one queue, adding them to `taken` as JSON; how many. The first `before` are passed over."""
-    which = (queue, suspect, limit, tx.wall, before)
+    """Hand out jobs of one queue, adding them to `taken` as JSON; how many. `which` are the values of `first_in_line`."""
+    asked = which[:1] if how else which
     try:
-        row = tx.one("first_in_line", *which)
+        row = tx.one(f"first_in_line{how}", *asked)
     except UnicodeDecodeError:
         # Somebody else has written a payload that is no text: one bad row must not stop the queue.
-        row = tx.one("first_in_line_as_bytes", *which)
+        row = tx.one(f"first_in_line{how}_as_bytes", *asked)
     assert row is not None
     if row[0] == "[]":
         return 0
-    number = tx.run("lease_jobs", *which, request.nonce, request.worker, tx.boot, request.ttl)
+    at_most = NO_LIMIT if request.at_most is None else request.at_most
+    number = tx.run(f"lease_jobs{how}", *which, request.nonce, request.worker, tx.boot, request.ttl, at_most)
     tx.moved(queue, "waiting", "running", number)
     taken.append(row[0])
     return number
@@ -120,18 +155,21 @@ def _names(reads: str) -> tuple[str, ...]:
     return tuple(loads(reads))
 
 
-def _lease(row: list[Any], request: LeaseRequest, now: float, solo: bool) -> Lease:
+def _lease(row: list[Any], request: LeaseRequest, now: float, ttl: float, solo: bool) -> Lease:
+    """The lease of a row of `first_in_line`, which lasts `ttl` seconds unless the job has a lease of its own."""
     (number, id_, task, queue, payload, raw, priority, seq, created_at, attempt, losses, fence, misses, max_attempts, max_losses,
      lease_, keep, expires_at, tags, unique, run_id, error, results, step) = row  # fmt: skip
     reads, on_timeout, attributes = _step(*step) if step else _NO_STEP
+    if lease_ is not None:
+        ttl = request.length(lease_)
     job = JobRecord(
         id_, task, queue, State.RUNNING, bytes.fromhex(payload) if raw else payload.encode(), raw == 1, priority, seq, None,
         created_at, attempt + 1, losses, fence + 1, misses, max_attempts, max_losses, lease_, keep, expires_at,
         tuple(tags) if tags else (), unique, run_id, now, None, request.worker,
-        request.ttl if lease_ is None else lease_, None, msgspec.convert(error, ErrorInfo) if error else None, None, 0,
+        ttl, None, msgspec.convert(error, ErrorInfo) if error else None, None, 0,
         tuple(results) if results else (), None, on_timeout, reads, attributes,
     )  # fmt: skip
-    return Lease(job, Token(fence + 1, request.nonce), request.ttl if lease_ is None else lease_, solo, number)
+    return Lease(job, Token(fence + 1, request.nonce), ttl, solo, number)
 
 
 def _cancel_expired(tx: Transaction, queue: str) -> None:

@@ -29,6 +29,7 @@ __all__ = [
     "in_use_through_python",
     "leave",
     "open_file",
+    "open_here",
 ]
 
 BUSY, INTERRUPTED = apsw.SQLITE_BUSY, apsw.SQLITE_INTERRUPT
@@ -123,6 +124,15 @@ def in_use_through_python(path: str) -> bool:
         and not any(_is_open_at(connection, path) for connection in apsw.connections())
         and any(_is_open_as(descriptor, path) for descriptor in _descriptors())
     )
+
+
+def open_here(path: str) -> bool:
+    """Whether this process may have the file open already, by whatever library.
+
+    Then it must not be opened and closed for a look: that would drop all locks that the process has on it.
+    """
+    descriptors = _descriptors()
+    return not descriptors or any(_is_open_as(descriptor, path) for descriptor in descriptors)
 
 
 def _descriptors() -> list[int]:

@@ -18,7 +18,20 @@ from tenure.stores.sqlite.rows import Facts, dumps, facts, meant, whole
 from tenure.stores.sqlite.transaction import Transaction
 from tenure.stores.values import NOT_FOUND, OK, SignalKind, Verdict, refused
 
-__all__ = ["cancel", "complete", "delete", "forget", "pause", "prune", "purge", "resume", "retry", "trigger", "turn"]
+__all__ = [
+    "cancel",
+    "complete",
+    "delete",
+    "forget",
+    "pause",
+    "prune",
+    "purge",
+    "release",
+    "resume",
+    "retry",
+    "trigger",
+    "turn",
+]
 
 
 def _each(tx: Transaction, ids: Sequence[str], act: Callable[[Transaction, Facts], Verdict]) -> list[Verdict]:
@@ -100,6 +113,21 @@ def _trigger(tx: Transaction, job: Facts) -> Verdict:
         return refused("it is not scheduled", state=State(job.state))
     tx.run("join_line", job.id, tx.seq(1), None)
     tx.moved(job.queue, "scheduled", "waiting")
+    tx.came_in_line(job.queue)
+    return OK
+
+
+def release(tx: Transaction, ids: Sequence[str]) -> list[Verdict]:
+    """Take running jobs from their holders, and put them back in their places."""
+    return _each(tx, ids, _release)
+
+
+def _release(tx: Transaction, job: Facts) -> Verdict:
+    if job.state != State.RUNNING:
+        return refused("it is not running", state=State(job.state))
+    tx.tell_holder(job.worker, SignalKind.TAKEN, job.id)
+    tx.run("release_job", job.id)
+    tx.moved(job.queue, "running", "waiting")
     tx.came_in_line(job.queue)
     return OK
 

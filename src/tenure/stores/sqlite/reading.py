@@ -11,15 +11,19 @@ import msgspec
 
 from tenure.errors import InvalidOption
 from tenure.job import JobRecord, State
+from tenure.stores.base import AHEAD
 from tenure.stores.sqlite.attempts import histories
 from tenure.stores.sqlite.rows import RECORD_COLUMNS, dumps, loads, records, totals
 from tenure.stores.sqlite.transaction import Row, Transaction
 from tenure.stores.values import Page, Pulse, QueueInfo, Search, WorkerInfo
 
-__all__ = ["blockers", "get", "queues", "search", "wait", "workers"]
+__all__ = ["blockers", "busy", "get", "ids", "queues", "search", "wait", "workers"]
 
 _pulse = msgspec.json.Decoder(Pulse).decode
 _decode_place = msgspec.json.Decoder(tuple[float, ...]).decode
+
+LAST = "\x7f"
+"""Comes after every character that an id may have."""
 
 LOOK_AT = 2000
 """Rows that one page of a listing looks at, at the most."""
@@ -35,6 +39,11 @@ def get(tx: Transaction, ids: Sequence[str]) -> list[JobRecord | None]:
 
 def _read(tx: Transaction, ids: Sequence[str]) -> dict[str, JobRecord]:
     return {job.id: job for job in records(tx, tx.all("get_jobs", dumps(ids)))}
+
+
+def ids(tx: Transaction, prefix: str, limit: int) -> list[str]:
+    """Ids that begin like this."""
+    return [job_id for (job_id,) in tx.all("ids", prefix, f"{prefix}{LAST}", limit)]
 
 
 def blockers(tx: Transaction, job_id: str, limit: int) -> list[str]:
@@ -82,6 +91,11 @@ def queues(tx: Transaction) -> list[QueueInfo]:
         )
         for row in tx.all("list_queues")
     ]
+
+
+def busy(tx: Transaction) -> list[Row]:
+    """The queues that have something to do, and whether a lease has expired there or a parking is over."""
+    return tx.all("busy_queues", tx.wall + AHEAD, tx.boot + AHEAD, tx.wall, tx.boot)
 
 
 def workers(tx: Transaction) -> list[WorkerInfo]:

@@ -11,20 +11,21 @@ from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 from tenure.clock import Clock
-from tenure.errors import InvalidUrl, StoreUnavailable
-from tenure.inbox import ENTRY_LIMIT
+from tenure.errors import StoreUnavailable
+from tenure.inbox import ENTRY_LIMIT, NO_RAW
 from tenure.job import JobRecord, NewJob
 from tenure.lease import AbortReason, Lease
 from tenure.lifecycle import Finish
 from tenure.options import Retention
 from tenure.patterns import serves
-from tenure.stores.base import STEP, Store
+from tenure.stores.base import LOOK_AHEAD, STEP, SUSPECTS, Store, tended
 from tenure.stores.guests import Script
 from tenure.stores.sqlite import enqueueing, health, inbox, leasing, operating, reading, runs, schema, settling
 from tenure.stores.sqlite.connection import connect
 from tenure.stores.sqlite.doorbell import Doorbell
 from tenure.stores.sqlite.engine import Engine
 from tenure.stores.sqlite.errands import errand
+from tenure.stores.sqlite.files import refuse_if_log_gone
 from tenure.stores.sqlite.library import Connection, Library
 from tenure.stores.sqlite.own import LiteTransaction, refuse_inside
 from tenure.stores.sqlite.queries import sql
@@ -32,6 +33,7 @@ from tenure.stores.sqlite.rows import dumps
 from tenure.stores.sqlite.single import Single
 from tenure.stores.sqlite.transaction import Transaction
 from tenure.stores.sqlite.watching import Publisher, Watcher
+from tenure.stores.url import parsed, refuse_unless
 from tenure.stores.values import (
     Enqueued,
     Fact,
@@ -50,6 +52,8 @@ from tenure.stores.values import (
     Search,
     Settlement,
     Signal,
+    SignalKind,
+    Tended,
     Verdict,
     WorkerInfo,
 )
@@ -82,16 +86,8 @@ class SqliteStore(Store):
     @classmethod
     def from_url(cls, url: str) -> SqliteStore:
         """`sqlite:///relative.db` or `sqlite:////absolute.db`; `?library=sqlite3` if the program uses the file through that too."""
-        parts = urlsplit(url)
-        path = unquote(parts.path)[1:]
-        if parts.netloc or parts.fragment or not path:
-            raise InvalidUrl(
-                f"{url!r} names no file: write sqlite:///jobs.db, or sqlite:////var/lib/jobs.db with four slashes"
-            )
-        option, _, library = parts.query.partition("=")
-        if parts.query and (option != "library" or library not in list(Library)):
-            raise InvalidUrl(f"{url!r} has an option that is not known: ?library=sqlite3 and ?library=apsw are")
-        return cls(path, library=Library(library) if library else None)
+        path, library = parsed(url, _parsed, "file")
+        return cls(path, library=library)
 
     async def open(self) -> None:
         self._check_open()
@@ -115,6 +111,7 @@ class SqliteStore(Store):
         self._check_open()
         if not os.path.exists(self._engine.path):  # noqa: ASYNC240  (one stat)
             return Layout(None, schema.KNOWN)
+        refuse_if_log_gone(self._engine.path)
         connection = connect(self._engine.path, self._engine.library, cache_kib=200, mode="ro")
         try:
             return Layout(schema.found(connection), schema.KNOWN)
@@ -186,13 +183,26 @@ class SqliteStore(Store):
     async def reap(self, queues: Sequence[str], limit: int = STEP) -> list[Reaped]:
         return await self._write(lambda tx: leasing.reap(tx, queues, limit))
 
-    async def tend(self, queues: Sequence[str], limit: int = STEP) -> tuple[list[Reaped], list[str]]:
-        return await self._write(
-            lambda tx: (leasing.reap(tx, queues, limit), [row[0] for row in tx.all("list_queues")])
-        )
+    async def tend(self, patterns: Sequence[str]) -> Tended:
+        busy = await self._read(reading.busy)
+        return tended(patterns, [queue for queue, _ in busy], [queue for queue, overdue in busy if overdue])
 
-    async def take_in(self, queues: Sequence[str], limit: int = STEP, *, entry_limit: int = ENTRY_LIMIT) -> int:
-        return await self._write(lambda tx: inbox.take_in(tx, queues, limit, entry_limit))
+    async def nudge(self, workers: Sequence[str]) -> None:
+        def nudge(tx: Transaction) -> None:
+            for worker in workers:
+                tx.tell_holder(worker, SignalKind.WORK, "")
+
+        await self._write(nudge)
+
+    async def take_in(
+        self,
+        queues: Sequence[str],
+        limit: int = STEP,
+        *,
+        entry_limit: int = ENTRY_LIMIT,
+        raw: Mapping[str, NewJob] = NO_RAW,
+    ) -> int:
+        return await self._write(lambda tx: inbox.take_in(tx, queues, limit, entry_limit, raw))
 
     async def register(self, worker: WorkerInfo) -> None:
         bell = self._open_bell().name
@@ -245,6 +255,9 @@ class SqliteStore(Store):
     async def trigger(self, ids: Sequence[str]) -> list[Verdict]:
         return await self._write(lambda tx: operating.trigger(tx, ids), durable=True)
 
+    async def release(self, ids: Sequence[str]) -> list[Verdict]:
+        return await self._write(lambda tx: operating.release(tx, ids), durable=True)
+
     async def delete(self, ids: Sequence[str], *, cascade: bool = False) -> list[str]:
         return await self._write(lambda tx: operating.delete(tx, ids, cascade=cascade), durable=True)
 
@@ -277,6 +290,9 @@ class SqliteStore(Store):
 
     async def attributes(self, run_id: str, names: Sequence[str] | None = None) -> dict[str, str]:
         return await self._read(lambda tx: runs.attributes(tx, run_id, names))
+
+    async def ids(self, prefix: str, limit: int) -> list[str]:
+        return await self._read(lambda tx: reading.ids(tx, prefix, limit))
 
     async def blockers(self, job_id: str, limit: int = 50) -> list[str]:
         return await self._read(lambda tx: reading.blockers(tx, job_id, limit))
@@ -320,7 +336,7 @@ class SqliteStore(Store):
             self._watchers.discard(watcher)
             watcher.close()
 
-    async def wait_for_work(self, patterns: Sequence[str], timeout: float) -> None:
+    async def wait_for_work(self, patterns: Sequence[str], timeout: float, *, skip_tasks: tuple[str, ...] = ()) -> None:
         bell = self._open_bell()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
@@ -335,7 +351,7 @@ class SqliteStore(Store):
             """See whether there is work; a ring is on its way to somebody for what is new, so that is left for the next look."""
             nonlocal timer
             version = self._version()
-            had_work, work = work, (work or version != seen) and self._has_work(patterns)
+            had_work, work = work, (work or version != seen) and self._has_work(patterns, skip_tasks)
             left = deadline - loop.time()
             if left <= 0 or (work and had_work):
                 wake()
@@ -391,8 +407,18 @@ class SqliteStore(Store):
     def _version(self) -> object:
         return self._engine.look(_version)
 
-    def _has_work(self, patterns: Sequence[str]) -> bool:
-        return any(serves(patterns, queue) for queue in self._engine.look(_queues_with_work))
+    def _has_work(self, patterns: Sequence[str], skip_tasks: tuple[str, ...]) -> bool:
+        found = [(queue, inbox) for queue, inbox in self._engine.look(_queues_with_work) if serves(patterns, queue)]
+        if not found or not skip_tasks or any(inbox for _, inbox in found):
+            return bool(found)
+        return any(not tasks.issubset(skip_tasks) for queue, _ in found if (tasks := self._tasks_in_line(queue)))
+
+    def _tasks_in_line(self, queue: str) -> set[str]:
+        return self._engine.look(
+            lambda connection: {
+                task for (task,) in connection.execute(sql["tasks_in_line"], (queue, LOOK_AHEAD, SUSPECTS))
+            }
+        )
 
 
 def _version(connection: Connection) -> object:
@@ -400,5 +426,20 @@ def _version(connection: Connection) -> object:
     return id(connection), connection.execute("PRAGMA data_version").fetchone()
 
 
-def _queues_with_work(connection: Connection) -> list[str]:
-    return [str(name) for (name,) in connection.execute(sql["queues_with_work"])]
+def _queues_with_work(connection: Connection) -> list[tuple[str, bool]]:
+    return [(str(name), bool(inbox)) for name, inbox in connection.execute(sql["queues_with_work"])]
+
+
+def _parsed(url: str) -> tuple[str, Library | None]:
+    parts = urlsplit(url)
+    path = unquote(parts.path)[1:]
+    refuse_unless(
+        not parts.netloc and not parts.fragment and path != "",
+        "write sqlite:///jobs.db, or sqlite:////var/lib/jobs.db with four slashes",
+    )
+    option, _, library = parts.query.partition("=")
+    refuse_unless(
+        not parts.query or (option == "library" and library in list(Library)),
+        "it has an option that is not known: ?library=sqlite3 and ?library=apsw are",
+    )
+    return path, Library(library) if library else None

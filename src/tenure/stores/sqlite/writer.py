@@ -25,6 +25,7 @@ from tenure.errors import OutcomeUnknown, StoreError, StoreUnavailable, TenureEr
 from tenure.stores.sqlite.calls import Call, answer, joinable, perform
 from tenure.stores.sqlite.connection import Guarded, translated
 from tenure.stores.sqlite.doorbell import Doorbells
+from tenure.stores.sqlite.files import Files, LogGone
 from tenure.stores.sqlite.library import BUSY, Connection, code_of
 from tenure.stores.sqlite.transaction import NotPlain, Transaction
 from tenure.stores.thread import StoreThread
@@ -44,7 +45,8 @@ work, for the disk, of making a longer one; to fold it more often costs more tha
 class Writer:
     """Runs calls on a thread of its own, or on that of a blocking caller who finds nobody writing.
 
-    `connect` and `connect_main` open its two connections; `check_file` raises `StoreUnavailable` if the file is no longer there.
+    `connect` and `connect_main` open its two connections; `reopen` closes all of the engine's, to be opened again, after the log
+    was deleted.
     """
 
     def __init__(
@@ -54,14 +56,16 @@ class Writer:
         bells: Doorbells,
         connect: Callable[[], Connection],
         connect_main: Callable[[], Connection],
-        check_file: Callable[[], None],
+        files: Files,
+        reopen: Callable[[], None],
     ) -> None:
         self._path = path
         self._clock = clock
         self._bells = bells
         self._connect = connect
         self._connect_main = connect_main
-        self._check_file = check_file
+        self._files = files
+        self._reopen = reopen
         self.own = Guarded(self._connected)
         """Held by whoever is writing."""
 
@@ -94,6 +98,10 @@ class Writer:
         self._pending.append(call)
         self._writes.put(True)
 
+    def wake(self) -> None:
+        """Have the thread look what there is to do: the log may be gone."""
+        self._writes.put(True)
+
     def run_now(self, call: Call[T]) -> T:
         """Run a call of a blocked thread, on that very thread if nobody is writing.
 
@@ -111,7 +119,7 @@ class Writer:
             finally:
                 self.own.lock.release()
         # Whoever is writing, or many calls that came before, may have left it: the thread sees to the rest.
-        if self._pending or self._log_pages >= LOG_PAGES:
+        if self._pending or self._log_pages >= LOG_PAGES or self._files.lost:
             self._writes.put(True)
         call.ended.acquire()
         if call.error is not None:
@@ -148,6 +156,7 @@ class Writer:
             self._log_pages = 0
             # The next transaction meets whatever is wrong, and tells.
             with contextlib.suppress(StoreError), translated(self._path) as errors:
+                self._files.check()
                 errors.connection(self.own).execute("PRAGMA wal_checkpoint")
 
     # Writing.
@@ -155,9 +164,15 @@ class Writer:
     def _serve(self) -> None:
         while self._writes.get():
             while self._pending or self._log_pages >= LOG_PAGES:
+                self._reopen_if_lost()
                 with self.own.lock:
                     self._run(self._gather())
                     self._fold_log()
+            self._reopen_if_lost()
+
+    def _reopen_if_lost(self) -> None:
+        if self._files.lost:
+            self._reopen()
 
     def _gather(self) -> list[Call[Any]]:
         calls: list[Call[Any]] = []
@@ -181,9 +196,9 @@ class Writer:
         try:
             with translated(self._path) as errors:
                 connection = errors.connection(self.own)
-                self._check_file()
                 self._sync(connection, any(call.durable for call in calls))
                 connection.execute("BEGIN IMMEDIATE")
+                self._files.check()
                 groups = [list(group) for _, group in groupby(calls, key=joinable)]
                 if len(groups) == 1:
                     done.append(self._run_alone(connection, groups[0]))
@@ -194,15 +209,30 @@ class Writer:
         except Exception as error:  # noqa: BLE001  (becomes the answer of every call)
             if committing and isinstance(error, StoreUnavailable):
                 error = OutcomeUnknown(f"{self._path!r} may or may not have kept the last changes: {error}")
+            if connection is not None:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                error = self._saved(connection, error)
             for call in calls:
                 call.error = call.error or error
-            if connection is not None and connection.in_transaction:
-                connection.execute("ROLLBACK")
         else:
             for transaction in done:
                 self._bells.ring(transaction)
         finally:
             answer(calls)
+
+    def _saved(self, connection: Connection, error: Exception) -> Exception:
+        """What to answer instead of this error. If the log is gone, that is why; what it held is written into the file first."""
+        if not isinstance(error, StoreError):
+            return error
+        try:
+            self._files.check()
+        except LogGone as gone:
+            self._files.save(connection)
+            return error if isinstance(error, OutcomeUnknown) else gone
+        except StoreUnavailable:
+            pass  # the file itself is gone
+        return error
 
     def _run_single(self, guarded: Guarded, call: Call[Any]) -> bool:
         """Run a call by one call of the library, if it is such a one; False if it is not, or nothing came of it.
@@ -215,7 +245,7 @@ class Writer:
         try:
             with translated(self._path) as errors:
                 connection = errors.connection(guarded)
-                self._check_file()
+                self._files.check()
                 if guarded is self.own:
                     self._sync(connection, durable=True)
                 paused = call.single.store(connection, self._clock.wall())

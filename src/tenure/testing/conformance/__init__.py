@@ -35,6 +35,7 @@ from tenure.testing.conformance.runs import Runs
 from tenure.testing.conformance.scene import MakeStore, PutIn
 from tenure.testing.conformance.settling import Settling
 from tenure.testing.conformance.telling import Telling
+from tenure.testing.conformance.tending import Tending
 from tenure.testing.conformance.transactions import Transactions
 from tenure.testing.conformance.unique import Unique
 from tenure.testing.conformance.waiting import Waiting
@@ -48,6 +49,7 @@ class StoreConformance(
     Leasing,
     Settling,
     Reaping,
+    Tending,
     Operators,
     Edges,
     Unique,

@@ -12,7 +12,7 @@ from tenure.job import BlockerPolicy, State
 from tenure.lease import Lease
 from tenure.lifecycle import Finish, Park
 from tenure.stores.base import Store
-from tenure.stores.values import OK, Enqueued, VerdictKind
+from tenure.stores.values import OK, Enqueued, Search, VerdictKind
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
     BOOM,
@@ -395,3 +395,21 @@ class Edges:
         await store.retry([dependent])
 
         assert (await lease_one(store)).job.results == ("42",)
+
+    async def test_a_parked_job_is_told_apart_from_one_that_waits_for_jobs(self, store: Store) -> None:
+        [first, second] = await blockers(store, 2)
+        [dependent, alone] = await enqueue(store, a_job(after=(first, second)), a_job())
+        await settle(store, await lease_one(store), Park())
+        await settle(store, await lease_one(store, "b"), success("1"))
+
+        async def parked() -> set[str]:
+            found = {each.id for each in (await store.search(Search(state=State.BLOCKED))).jobs if each.parked}
+            assert found == {each for each in (dependent, alone) if (await record(store, each)).parked}
+            return found
+
+        assert await parked() == {alone}
+        await settle(store, await lease_one(store, "b"), success("2"))
+        await settle(store, await lease_one(store), Park())
+        assert await parked() == {alone, dependent}
+        await store.complete(dependent, Finish(State.SUCCEEDED, "3"))
+        assert await parked() == {alone}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tenure.job import State
+from tenure.job import NewJob, State
 from tenure.lease import new_nonce
 from tenure.stores.base import Store
 from tenure.stores.values import Health, LeaseRequest
@@ -90,6 +90,32 @@ class Inbox:
         [after] = await enqueue(store)
 
         assert await line(store) == [before, meanwhile, "e0", "e1", "e2", after]
+
+    async def test_an_entry_of_a_raw_inbox_is_the_payload_of_its_task_whatever_it_looks_like(
+        self, store: Store, put_in: PutIn
+    ) -> None:
+        like = NewJob(id="", task="resize", queue="q", raw=True, priority=3, max_losses=1)
+        entries = [b"\xff\x00", b"plain text", an_entry(id="order-7")]
+        for entry in entries:
+            await put_in("q", entry)
+        await put_in("json", an_entry(id="order-8"))
+
+        assert await store.take_in(["q", "json"], raw={"q": like}) == 4
+
+        jobs = [await record(store, job_id) for job_id in await line(store)]
+        assert [(job.task, job.payload, job.raw, job.priority, job.max_losses) for job in jobs] == [
+            ("resize", entry, True, 3, 1) for entry in entries
+        ]
+        assert (await record(store, "order-8")).raw is False
+        await assert_counters_equal_a_recount(store)
+
+    async def test_an_entry_of_a_raw_inbox_may_be_too_long(self, store: Store, put_in: PutIn) -> None:
+        await put_in("q", b"12345")
+
+        await store.take_in(["q"], entry_limit=4, raw={"q": NewJob(id="", task="resize", queue="q", raw=True)})
+
+        [job] = await everything(store)
+        assert (job.state, job.payload) == (State.BROKEN, b"12345")
 
     async def test_equal_entries_are_distinct_jobs(self, store: Store, put_in: PutIn) -> None:  # H22
         for _ in range(3):

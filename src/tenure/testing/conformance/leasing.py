@@ -9,7 +9,7 @@ import pytest
 from tenure.job import JobRecord, State
 from tenure.lease import Token, new_nonce
 from tenure.lifecycle import Requeue
-from tenure.stores.base import STEP, Store
+from tenure.stores.base import LOOK_AHEAD, STEP, Store
 from tenure.stores.values import LeaseRequest, Renewal
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
@@ -421,6 +421,117 @@ class Leasing:
         await a_suspect(store, clock)
 
         assert not (await ask(store, "other")).suspect_waiting
+
+    # Leaving jobs to others.
+
+    async def test_jobs_of_skipped_tasks_are_passed_over_and_keep_their_places(self, store: Store) -> None:  # Q12
+        theirs, mine, urgent, last = await enqueue(
+            store, a_job(task="theirs"), a_job(), a_job(task="theirs", priority=-1), a_job()
+        )
+
+        leases = await lease(store, limit=10, skip_tasks=("theirs", "others"))
+
+        assert [leased.job.id for leased in leases] == [mine, last]
+        assert await line(store) == [urgent, theirs]
+        await settle(store, leases[0], RELEASE)
+        assert await line(store) == [urgent, theirs, mine]
+        assert [leased.job.id for leased in await lease(store)] == [urgent, theirs, mine]
+        await assert_counters_equal_a_recount(store)
+
+    async def test_what_is_passed_over_does_not_count_for_the_limit(self, store: Store) -> None:
+        await enqueue(store, a_job(task="theirs"), a_job(queue="b", task="theirs"))
+        first, second, third = await enqueue(store, a_job(), a_job(), a_job(queue="b"))
+
+        taken = [await lease(store, "q", "b", limit=2, skip_tasks=("theirs",)) for _ in range(2)]
+
+        assert [[leased.job.id for leased in each] for each in taken] == [[first, second], [third]]
+
+    async def test_who_gets_nothing_hears_which_tasks_were_passed_over(self, store: Store, clock: ManualClock) -> None:
+        suspect = await a_suspect(store, clock, task="suspicious", queue="b")
+        await enqueue(store, a_job(task="theirs", queue="a"), a_job(task="late", queue="a", delay=9.0))
+        skipped = ("late", "suspicious", "absent", "theirs")
+
+        for alone in ({}, {"solo": True}, {"isolated": ("suspicious",)}):
+            nothing = await ask(store, "a", "b", limit=5, skip_tasks=skipped, **alone)
+            assert (nothing.leases, nothing.suspect_waiting, nothing.due_in) == ([], False, 9.0)
+            assert nothing.passed_over == ("suspicious", "theirs")
+        await store.pause("a")
+        assert (await ask(store, "a", "b", skip_tasks=skipped)).passed_over == ("suspicious",)
+        await enqueue(store, a_job(queue="b"))
+        something = await ask(store, "a", "b", skip_tasks=skipped)
+        assert (len(something.leases), something.passed_over) == (1, ())
+        assert (await ask(store, "b", solo=True)).leases[0].job.id == suspect
+
+    async def test_a_suspect_of_a_skipped_task_does_not_stand_before_others(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        theirs = await a_suspect(store, clock, queue="a", task="theirs")
+        mine = await a_suspect(store, clock, queue="b")
+        later = await a_suspect(store, clock, queue="a", priority=5)
+        [neighbour] = await enqueue(store, a_job(queue="a"))
+
+        shared = await ask(store, "a", "b", limit=5, skip_tasks=("theirs",))
+        alone = [await lease(store, "a", "b", limit=5, solo=True, skip_tasks=("theirs",)) for _ in range(3)]
+
+        assert ([leased.job.id for leased in shared.leases], shared.suspect_waiting) == ([neighbour], True)
+        assert [[leased.job.id for leased in each] for each in alone] == [[later], [mine], []]
+        assert [(each.job.id, each.solo) for each in await lease(store, "a", solo=True)] == [(theirs, True)]
+
+    async def test_a_lease_looks_for_other_tasks_only_so_far_ahead(self, store: Store) -> None:
+        theirs = [a_job(task="theirs") for _ in range(LOOK_AHEAD)]
+        *_, mine = await enqueue(store, *theirs, a_job())
+
+        nothing = await ask(store, limit=5, skip_tasks=("theirs",))
+        await store.cancel([theirs[500].id])
+        leases = await lease(store, limit=5, skip_tasks=("theirs",))
+
+        assert (nothing.leases, nothing.passed_over) == ([], ("theirs",))
+        assert [leased.job.id for leased in leases] == [mine]
+
+    async def test_expired_and_due_jobs_are_seen_to_before_any_is_passed_over(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        expired, due, mine = await enqueue(
+            store, a_job(task="theirs", expires=5.0), a_job(task="theirs", delay=5.0), a_job(delay=5.0)
+        )
+        clock.advance(5)
+
+        leases = await lease(store, skip_tasks=("theirs",))
+
+        assert [leased.job.id for leased in leases] == [mine]
+        assert (await record(store, expired)).state is State.CANCELLED
+        assert await line(store) == [due]
+
+    async def test_settle_and_lease_passes_over_too(self, store: Store) -> None:
+        theirs, mine = await enqueue(store, a_job(task="theirs"), a_job())
+        held = await lease_one(store, skip_tasks=("theirs",))
+        assert held.job.id == mine
+
+        _, leased = await store.settle_and_lease(
+            [(held, RELEASE)],
+            LeaseRequest(queues=("q",), limit=5, worker="w", ttl=9.0, nonce=new_nonce(), skip_tasks=("theirs",)),
+        )
+
+        assert [each.job.id for each in leased.leases] == [mine]
+        assert await line(store) == [theirs]
+
+    # For how long.
+
+    async def test_no_lease_is_longer_than_its_request_says(self, store: Store, clock: ManualClock) -> None:
+        ids = await enqueue(store, a_job(), a_job(lease=40.0), a_job(lease=7.0), a_job(keep=9.0))
+
+        leases = await lease(store, ttl=30.0, at_most=10.0)
+
+        assert [(leased.job.id, leased.ttl) for leased in leases] == list(
+            zip(ids, [10.0, 10.0, 7.0, 10.0], strict=True)
+        )
+        assert [leased.job.lease_left for leased in leases] == [10.0, 10.0, 7.0, 10.0]
+        assert [leased.job.lease for leased in leases] == [None, 40.0, 7.0, None]
+        clock.advance(7)
+        assert [reaped.id for reaped in await store.reap(["q"])] == [ids[2]]
+        assert await store.renew([Renewal(leases[1], 40.0)]) == [None]
+        clock.advance(3)
+        assert {reaped.id for reaped in await store.reap(["q"])} == {ids[0], ids[3]}
 
     # Both at once.
 

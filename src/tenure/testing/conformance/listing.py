@@ -41,6 +41,34 @@ class Listing:
 
         assert [job and job.id for job in await store.get(ids)] == ids
 
+    async def test_ids_are_found_by_how_they_begin(self, store: Store) -> None:
+        # Bytes that mean something to a server which matches patterns are among them.
+        uuids = ["2a3f5b5c-5d2d-7abc-8000-000000000001", "2a3f5b5c-5d2e-7abd-8000-000000000002"]
+        texts = ["2a3f5b", "2a3f5c-by-hand", "order:7_x.1", "ff3f5b5c-5d2d-7000-8000-000000000003"]
+        await enqueue(store, *[a_job(id=each) for each in (*uuids, *texts)])
+
+        for each in (*uuids, *texts):
+            for length in range(1, len(each) + 1):
+                begins = each[:length]
+                fitting = {other for other in (*uuids, *texts) if other.startswith(begins)}
+                assert set(await store.ids(begins, 10)) == fitting, begins
+        for none in ("2a3f5b5d", "2a3f5b5c5d", "2A3F5B", "order_", "*", "2a3f5b5c-5d2d-7abc-8000-0000000000011", "3"):
+            assert await store.ids(none, 10) == []
+
+    async def test_no_more_ids_are_given_than_were_asked_for(self, store: Store) -> None:
+        ids = await enqueue(store, *[a_job(id=f"batch-{number}") for number in range(30)])
+
+        found = await store.ids("batch-", 7)
+
+        assert len(found) == len(set(found)) == 7
+        assert set(found) <= set(ids)
+        assert sorted(await store.ids("batch-", 100)) == sorted(ids)
+
+    async def test_ids_are_found_among_many(self, store: Store) -> None:
+        made = await enqueue(store, *[a_job() for _ in range(1000)])
+
+        assert [await store.ids(each, 2) for each in made[::100]] == [[each] for each in made[::100]]
+
     # Orders.
 
     async def test_everything_is_listed_newest_first(self, store: Store, clock: ManualClock) -> None:  # H24

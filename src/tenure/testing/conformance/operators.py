@@ -1,4 +1,4 @@
-"""Cancel, complete, retry, trigger, delete, pause, purge: what people do to jobs."""
+"""Cancel, complete, retry, trigger, release, delete, pause, purge: what people do to jobs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tenure.errors import HasDependents
-from tenure.job import BlockerPolicy, State
-from tenure.lease import Lease
-from tenure.lifecycle import Finish, Park, Requeue
+from tenure.job import BlockerPolicy, Progress, State
+from tenure.lease import AbortReason, Lease
+from tenure.lifecycle import RELEASE, Finish, Park, Requeue, Transition
 from tenure.stores.base import Store
-from tenure.stores.values import NOT_FOUND, OK, VerdictKind
+from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, Renewal, VerdictKind
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
     BOOM,
@@ -22,6 +22,8 @@ from tenure.testing.conformance.scene import (
     MakeStore,
     a_job,
     a_suspect,
+    a_worker,
+    ask,
     assert_counters_equal_a_recount,
     counts,
     enqueue,
@@ -266,14 +268,101 @@ class Operators:
 
         assert [verdict.kind for verdict in verdicts] == ["refused", "ok", "not_found", "refused"]
 
+    # Release.
+
+    async def test_a_running_job_is_released_to_its_place_as_if_it_had_not_been_leased(
+        self, store: Store
+    ) -> None:  # W14
+        ids = await enqueue(store, *[a_job() for _ in range(3)])
+        await store.register(a_worker("w"))
+        first, second = await lease(store, limit=2, worker="w")
+        await store.renew([Renewal(first, 30.0, Progress(1))])
+        before = (await counts(store)).totals, (await store.workers())[0].totals
+
+        assert await store.release([second.job.id, first.job.id]) == [OK, OK]
+
+        assert await line(store) == ids
+        job = await record(store, ids[0])
+        assert (job.state, job.attempt, job.losses, job.fence, job.misses) == (State.WAITING, 0, 0, 1, 0)
+        assert (job.error, job.attempts, job.progress, job.lease_left) == (None, (), None, None)
+        assert ((await counts(store)).totals, (await store.workers())[0].totals) == before
+        await assert_counters_equal_a_recount(store)
+
+    async def test_a_release_keeps_what_earlier_attempts_have_left(self, store: Store, clock: ManualClock) -> None:
+        suspect = await a_suspect(store, clock)
+        before = await record(store, suspect)
+        await lease_one(store, solo=True)
+
+        assert await store.release([suspect]) == [OK]
+
+        job = await record(store, suspect)
+        assert (job.attempt, job.losses, job.error, job.attempts) == (
+            before.attempt, before.losses, before.error, before.attempts,
+        )  # fmt: skip
+        assert (await ask(store)).suspect_waiting
+        assert (await lease_one(store, solo=True)).job.id == suspect
+
+    @pytest.mark.parametrize("step", [SUCCEED, FAIL, RETRY, RELEASE], ids=["succeed", "fail", "retry", "release"])
+    async def test_the_token_of_a_released_job_is_dead(self, store: Store, step: Transition) -> None:  # W6, I5
+        await enqueue(store)
+        stale = await lease_one(store)
+        await store.release([stale.job.id])
+        before = await record(store, stale.job.id)
+
+        assert await settle(store, stale, step) == LEASE_LOST
+        assert await store.renew([Renewal(stale, 30.0)]) == [AbortReason.TAKEN]
+        assert await record(store, stale.job.id) == before
+
+        again = await lease_one(store)
+        assert again.token > stale.token
+        assert await settle(store, stale, step) == LEASE_LOST
+        assert await store.renew([Renewal(stale, 30.0)]) == [AbortReason.TAKEN]
+        assert await settle(store, again, SUCCEED) == OK
+        assert (await record(store, stale.job.id)).attempt == 1
+
+    @pytest.mark.parametrize("place", [*(place for place in PLACES if place != "running"), *ENDS])
+    async def test_a_job_that_is_not_running_is_not_released(self, store: Store, place: str) -> None:
+        if isinstance(place, State):
+            job_id = (await an_ended_job(place, store)).job.id
+        else:
+            job_id = await a_job_that_is(place, store)
+        before = await record(store, job_id), await store.queues()
+
+        [verdict] = await store.release([job_id])
+
+        assert (verdict.kind, verdict.state, verdict.reason) == (
+            VerdictKind.REFUSED, before[0].state, "it is not running",
+        )  # fmt: skip
+        assert (await record(store, job_id), await store.queues()) == before
+
+    async def test_release_answers_for_each_id(self, store: Store) -> None:
+        await enqueue(store)
+        held = await lease_one(store)
+
+        verdicts = await store.release([held.job.id, "nobody", held.job.id])
+
+        assert [verdict.kind for verdict in verdicts] == ["ok", "not_found", "refused"]
+
+    async def test_a_job_that_was_released_before_its_first_attempt_ended_still_expires(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        [job_id] = await enqueue(store, a_job(expires=10.0))
+        await lease_one(store)
+        await store.release([job_id])
+
+        clock.advance(10)
+
+        assert await lease(store) == []
+        assert await state(store, job_id) is State.CANCELLED
+
     @pytest.mark.parametrize("text", ["", "\0", "x'; --", "\u2603" * 300])
     async def test_any_text_may_be_asked_for(self, store: Store, text: str) -> None:
         assert await store.get([text]) == [None]
         assert await store.wait([text]) == {text: None}
         assert await store.complete(text, success("1")) == NOT_FOUND
         assert await store.delete([text]) == []
-        for ask in (store.cancel, store.retry, store.trigger):
-            assert await ask([text]) == [NOT_FOUND]
+        for act in (store.cancel, store.retry, store.trigger, store.release):
+            assert await act([text]) == [NOT_FOUND]
 
     # Delete.
 

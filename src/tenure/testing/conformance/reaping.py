@@ -18,7 +18,6 @@ from tenure.testing.conformance.scene import (
     RETRY,
     SUCCEED,
     MakeStore,
-    PutIn,
     a_job,
     a_suspect,
     a_worker,
@@ -177,23 +176,6 @@ class Reaping:
         assert await store.reap([]) == []
         assert [queue.name for queue in await store.queues()] == ["other", "q"]
 
-    async def test_whoever_tends_queues_reaps_them_and_hears_of_all_others(
-        self, store: Store, clock: ManualClock, put_in: PutIn
-    ) -> None:  # T15
-        assert await store.tend([]) == ([], [])
-        first, second, _ = await enqueue(store, a_job(), a_job(), a_job(queue="z"))
-        await store.pause("p")
-        await put_in("i", b"{}")
-        await lease(store, "q", "z")
-        clock.advance(30)
-
-        names = [queue.name for queue in await store.queues()]
-        assert {"p", "q", "z"} <= set(names)
-        assert await store.tend(["q"], 1) == ([Reaped(first, "q", "t", "w", 1, failed=False)], names)
-        assert await store.tend(["q"]) == ([Reaped(second, "q", "t", "w", 1, failed=False)], names)
-        assert await store.tend([]) == ([], names)
-        assert (await counts(store, "z")).running == 1
-
     async def test_a_reap_is_bounded_and_takes_the_longest_expired_first(
         self, store: Store, clock: ManualClock
     ) -> None:
@@ -272,6 +254,45 @@ class Reaping:
         await store.renew([Renewal(renewed, 30.0)])
 
         assert [reaped.id for reaped in await store.reap(["q"])] == [unrenewed.job.id]
+
+    # Clocks that are set.
+
+    @pytest.mark.parametrize("renewed", [False, True], ids=["leased", "renewed"])
+    @pytest.mark.parametrize("ahead", [3600.0, 365 * 86400.0], ids=["hour", "year"])
+    async def test_no_lease_outlives_its_length_because_the_clock_was_set_back(
+        self, store: Store, clock: ManualClock, ahead: float, renewed: bool
+    ) -> None:
+        await enqueue(store, a_job(), a_job(queue="own", lease=5.0))
+        leases = [] if not renewed else [await lease_one(store), await lease_one(store, "own")]
+        clock.set_wall(ahead)
+        if renewed:
+            await store.renew([Renewal(each, each.ttl) for each in leases])
+        else:
+            leases = [await lease_one(store), await lease_one(store, "own")]
+        clock.set_wall(-ahead)
+
+        assert await store.reap(["q", "own"]) == []  # the holder may be alive: it keeps what it was promised
+
+        assert [(await record(store, each.job.id)).lease_left for each in leases] == [30.0, 5.0]
+        clock.advance(5)
+        assert [reaped.id for reaped in await store.reap(["q", "own"])] == [leases[1].job.id]
+        clock.advance(25)
+        assert [reaped.id for reaped in await store.reap(["q", "own"])] == [leases[0].job.id]
+
+    async def test_a_holder_that_renews_keeps_its_job_when_the_clock_is_set(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await enqueue(store)
+        leased = await lease_one(store)
+        clock.set_wall(-3600)
+
+        assert await store.reap(["q"]) == []
+
+        clock.advance(20)
+        assert await store.renew([Renewal(leased, 30.0)]) == [None]
+        clock.advance(20)
+        assert await store.reap(["q"]) == []
+        assert await settle(store, leased, SUCCEED) == OK
 
     # The budget of losses.
 

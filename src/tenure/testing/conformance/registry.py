@@ -51,6 +51,18 @@ class Registry:
         [worker] = await store.workers()
         assert (worker.silent_for, worker.held, worker.started_at) == (0.0, 7, clock.wall() - 100)
 
+    async def test_a_beat_from_the_future_is_no_sign_of_life(self, store: Store, clock: ManualClock) -> None:
+        await store.register(a_worker())
+        clock.set_wall(86400)
+        await store.beat("w", Pulse())
+        clock.set_wall(-86400)  # and the worker dies
+        clock.advance(11)
+
+        [worker] = await store.workers()
+
+        assert worker.missing
+        assert await store.forget({"w": 10.0}) == ["w"]
+
     async def test_a_worker_that_is_not_known_is_told_so(self, store: Store) -> None:  # W21, W22
         await store.register(a_worker())
         await store.retire("w")
@@ -148,6 +160,18 @@ class Registry:
         assert [worker.missing for worker in await store.workers()] == [True]
         await store.beat("w", Pulse())
         assert [worker.missing for worker in await store.workers()] == [False]
+
+    async def test_a_worker_says_itself_after_how_long_a_silence_it_is_missing(
+        self, store: Store, clock: ManualClock
+    ) -> None:  # W25
+        await store.register(a_worker(missing_after=3.0))
+        clock.advance(3)
+        assert [(worker.missing, worker.missing_after) for worker in await store.workers()] == [(False, 3.0)]
+        clock.advance(1)
+        assert [worker.missing for worker in await store.workers()] == [True]
+        await store.beat("w", Pulse(missing_after=60.0))
+        clock.advance(60)
+        assert [(worker.missing, worker.missing_after) for worker in await store.workers()] == [(False, 60.0)]
 
     async def test_a_worker_is_forgotten_once_it_has_been_silent_for_long_and_holds_nothing(
         self, store: Store, clock: ManualClock

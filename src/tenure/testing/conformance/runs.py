@@ -10,7 +10,7 @@ from tenure.errors import BlockerNotFound, UniqueConflict
 from tenure.job import BlockerPolicy, State
 from tenure.lifecycle import blocker_failed
 from tenure.stores.base import Store
-from tenure.stores.values import OK, SignalKind, VerdictKind
+from tenure.stores.values import LEASE_LOST, OK, SignalKind, VerdictKind
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.run_scene import (
     a_run,
@@ -117,6 +117,18 @@ class Runs:
         assert await store.trigger([run_id]) == [OK]
 
         assert (await lease_one(store)).job.id == second
+
+    async def test_releasing_a_run_puts_its_running_step_back(self, store: Store) -> None:
+        run_id, second = await a_run(store)
+        held = await lease_one(store)
+        assert held.job.id == second
+
+        assert await store.release([run_id]) == [OK]
+
+        [verdict] = await store.settle([(held, FAIL)])
+        assert verdict == LEASE_LOST
+        again = await lease_one(store)
+        assert (again.job.id, again.job.attempt, again.job.fence) == (second, 1, 2)
 
     # Being waited for.
 

@@ -48,16 +48,18 @@ async def heard(store: Store, *expected: Signal) -> None:
 
 
 @asynccontextmanager
-async def idle(*stores: Store, patterns: tuple[str, ...] = ("q",)) -> AsyncIterator[set[asyncio.Task[None]]]:
+async def idle(
+    *stores: Store, patterns: tuple[str, ...] = ("q",), **more: tuple[str, ...]
+) -> AsyncIterator[set[asyncio.Task[str | None]]]:
     """These wait for work, having found none; a wait that ended early, which is allowed, is begun again first."""
-    waits: set[asyncio.Task[None]] = set()
+    waits: set[asyncio.Task[str | None]] = set()
 
     async def wait(store: Store) -> None:
         # Whatever has to be connected for it is connected by now, and does not take of the time below.
         await store.open()
-        await store.wait_for_work(patterns, 0.0)
+        await store.wait_for_work(patterns, 0.0, **more)
         for _ in range(3):
-            early = asyncio.create_task(store.wait_for_work(patterns, LONG))
+            early = asyncio.create_task(store.wait_for_work(patterns, LONG, **more))
             done, _ = await asyncio.wait({early}, timeout=SETTLED)
             if not done:
                 waits.add(early)
@@ -73,7 +75,7 @@ async def idle(*stores: Store, patterns: tuple[str, ...] = ("q",)) -> AsyncItera
         await asyncio.gather(*waits, return_exceptions=True)
 
 
-async def woken(waits: set[asyncio.Task[None]], number: int) -> None:
+async def woken(waits: set[asyncio.Task[str | None]], number: int) -> None:
     """So many of them return, and soon."""
     async with asyncio.timeout(LONG / 2):
         while sum(each.done() for each in waits) < number:
@@ -167,6 +169,7 @@ class Waiting:
             ("delete", SignalKind.DELETED),
             ("reap", SignalKind.TAKEN),
             ("retire", SignalKind.TAKEN),
+            ("release", SignalKind.TAKEN),
         ],
     )
     async def test_a_holder_is_told_of_what_takes_its_job_away(
@@ -190,6 +193,8 @@ class Waiting:
                 await other.reap(["q"])
             case "retire":
                 await other.retire("w")
+            case "release":
+                await other.release([leased.job.id])
 
         await heard(keeper, Signal(kind, leased.job.id))
 
@@ -197,7 +202,19 @@ class Waiting:
 
     @pytest.mark.parametrize(
         "event",
-        ["enqueue", "children", "retry", "release", "reap", "retire", "unblock", "operator retry", "trigger", "resume"],
+        [
+            "enqueue",
+            "children",
+            "retry",
+            "release",
+            "reap",
+            "retire",
+            "unblock",
+            "operator retry",
+            "operator release",
+            "trigger",
+            "resume",
+        ],
     )
     async def test_whatever_puts_a_job_in_line_wakes_an_idle_worker(
         self, store: Store, clock: ManualClock, make_store: MakeStore, event: str
@@ -206,7 +223,7 @@ class Waiting:
         [blocker] = await enqueue(store, a_job(id="b", queue="b"))
         held = None
         match event:
-            case "retry" | "release" | "reap" | "retire" | "operator retry":
+            case "retry" | "release" | "reap" | "retire" | "operator retry" | "operator release":
                 await enqueue(store)
                 held = await lease_one(store)
             case "unblock":
@@ -239,6 +256,8 @@ class Waiting:
                     await store.complete(blocker, success("1"))
                 case "operator retry" if held:
                     await store.retry([held.job.id])
+                case "operator release" if held:
+                    await store.release([held.job.id])
                 case "trigger":
                     await store.trigger(["s"])
                 case "resume":
@@ -316,6 +335,33 @@ class Waiting:
         async with idle(make_store()) as waits:
             await enqueue(store, a_job(delay=60.0))
             await woken(waits, 1)
+
+    async def test_who_leaves_jobs_to_others_is_not_woken_by_them_over_and_over(
+        self, store: Store, make_store: MakeStore
+    ) -> None:
+        first, second = make_store(), make_store()
+        await enqueue(store, a_job(task="theirs"))
+        for each in (first, second):
+            assert await lease(each, skip_tasks=("theirs",)) == []
+
+        async with idle(first, second, skip_tasks=("theirs",)) as waits:
+            await enqueue(store)
+            await woken(waits, 1)
+
+    async def test_a_registered_worker_is_nudged(self, store: Store, make_store: MakeStore) -> None:
+        registered, other = make_store(), make_store()
+        await registered.register(a_worker("able"))
+        await other.register(a_worker("other"))
+        await listening(registered)
+        await listening(other)
+
+        await store.nudge(["able", "gone"])
+        await heard(registered, Signal(SignalKind.WORK, ""))
+        await other.nudge(["other"])
+        async with asyncio.timeout(LONG):
+            async for signal in other.signals():
+                assert signal == Signal(SignalKind.WORK, "")
+                break
 
     async def test_a_wait_for_work_ends_with_its_time(self, store: Store) -> None:
         async with asyncio.timeout(LONG):

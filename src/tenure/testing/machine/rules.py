@@ -174,7 +174,7 @@ class StoreMachine(Making):
     def _leased(self, answers: Mapping[str, Leased], expected: tuple[Any, ...]) -> None:
         for name, answer in answers.items():
             leases = [(each.job.id, each.token, each.ttl, each.solo, each.job.attributes) for each in answer.leases]
-            shown = (leases, answer.suspect_waiting, answer.due_in, answer.inbox)
+            shown = (leases, answer.suspect_waiting, answer.due_in, answer.inbox, answer.passed_over)
             assert shown == expected, f"{name}: {shown}, not {expected}"
             for each in answer.leases:
                 [job] = self.run(self.stores[name].get([each.job.id]))
@@ -308,7 +308,7 @@ class StoreMachine(Making):
 
     @precondition(lambda self: self.ids)
     @rule(
-        act=st.sampled_from(["cancel", "retry", "retry", "trigger", "delete", "wait", "wait"]),
+        act=st.sampled_from(["cancel", "retry", "retry", "trigger", "release", "delete", "wait", "wait"]),
         which=st.lists(pick, min_size=1, max_size=3),
         runs=st.booleans(),
         cascade=st.booleans(),

@@ -48,8 +48,11 @@ pick = st.integers(0, GONE)
 
 queues = st.permutations(QUEUES).flatmap(lambda order: st.sampled_from([tuple(order), (order[0],)]))
 
-alone = st.sampled_from([{}, {"solo": True}, {"isolated": ("u",)}, {"solo": True}, {}, {"isolated": TASKS}])
-"""Which suspects a request may have."""
+alone = st.sampled_from([
+    {}, {"solo": True}, {"isolated": ("u",)}, {"solo": True}, {}, {"isolated": TASKS},
+    {"skip_tasks": ("u",)}, {"solo": True, "skip_tasks": ("u",)}, {"isolated": TASKS, "skip_tasks": ("t",), "at_most": 9.0},
+])  # fmt: skip
+"""Which suspects a request may have, and what it leaves to others."""
 
 finals = st.builds(
     Finish,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tenure.job import AttemptEnd, NewJob, Progress, State
 from tenure.lease import AbortReason, Lease, Token
-from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, Finish, Park, Requeue, Transition, lost
+from tenure.lifecycle import EXPIRED, RELEASE, WAIT_TIMEOUT, Finish, Park, Requeue, Transition, lost
 from tenure.stores.values import Change, LeaseRequest
 from tenure.testing.model.life import Life
 from tenure.testing.model.world import Job, Refusal, Worker
@@ -56,7 +56,7 @@ class Model(Life):
 
     # Lease.
 
-    def lease(self, request: LeaseRequest) -> tuple[list[HandedOut], bool, float | None, bool]:
+    def lease(self, request: LeaseRequest) -> tuple[list[HandedOut], bool, float | None, bool, tuple[str, ...]]:
         queues = [queue for queue in dict.fromkeys(request.queues) if queue in self.known and queue not in self.paused]
         for queue in queues:
             for job in self._expired(queue):
@@ -70,10 +70,12 @@ class Model(Life):
                 job.seq = self.draw()
         chosen = self._choose(queues, request)
         handed_out = [self._hand_out(job, request, solo) for job, solo in chosen]
-        suspect_waits = any(not _may_have(request, job) for job in self._suspects(queues))
+        suspect_waits = any(not _may_have(request, job) for job in self._suspects(queues, request))
+        left = {job.new.task for queue in queues for job in self.line(queue)}
+        passed_over = () if chosen else tuple(task for task in request.skip_tasks if task in left)
         due = [job.run_at - self.now for queue in queues for job in self.scheduled(queue) if job.run_at is not None]
         inbox = any(new.queue in request.queues for new in self.inbox)
-        return handed_out, suspect_waits, min(due) if due and not chosen else None, inbox
+        return handed_out, suspect_waits, min(due) if due and not chosen else None, inbox, passed_over
 
     def _expired(self, queue: str) -> list[Job]:
         expired = self.those(
@@ -88,20 +90,21 @@ class Model(Life):
         return sorted(expired, key=lambda job: (job.expires_at or 0, job.seq))
 
     def _choose(self, queues: Sequence[str], request: LeaseRequest) -> list[tuple[Job, bool]]:
-        suspects = [job for job in self._suspects(queues) if _may_have(request, job)]
+        suspects = [job for job in self._suspects(queues, request) if _may_have(request, job)]
         if suspects and request.limit:
             return [(suspects[0], True)]
         chosen: list[tuple[Job, bool]] = []
         for queue in queues:
-            others = [job for job in self.line(queue) if job.losses < 2]
+            others = [job for job in self.line(queue) if job.losses < 2 and job.new.task not in request.skip_tasks]
             chosen += [(job, False) for job in others[: request.limit - len(chosen)]]
         return chosen
 
-    def _suspects(self, queues: Sequence[str]) -> list[Job]:
-        return [job for queue in queues for job in self.line(queue) if job.losses >= 2]
+    def _suspects(self, queues: Sequence[str], request: LeaseRequest) -> list[Job]:
+        skipped = request.skip_tasks
+        return [job for queue in queues for job in self.line(queue) if job.losses >= 2 and job.new.task not in skipped]
 
     def _hand_out(self, job: Job, request: LeaseRequest, solo: bool) -> HandedOut:
-        ttl = request.ttl if job.new.lease is None else job.new.lease
+        ttl = min(request.ttl if job.new.lease is None else job.new.lease, request.at_most or math.inf)
         job.state = State.RUNNING
         job.attempt += 1
         job.fence += 1
@@ -280,6 +283,16 @@ class Model(Life):
         if job.place != "scheduled":
             return "refused"
         self.to_the_back(job)
+        return "ok"
+
+    def release(self, job_id: str) -> str:
+        job = self.meant(job_id)
+        if job is None:
+            return "not_found"
+        if job.state is not State.RUNNING:
+            return "refused"
+        self._apply(job, RELEASE)
+        job.token = None
         return "ok"
 
     def delete(self, ids: Sequence[str], *, cascade: bool) -> set[str]:

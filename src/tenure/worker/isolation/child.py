@@ -32,7 +32,7 @@ from tenure.options import WorkerOptions
 from tenure.outcome import Outcome, Raised, Released
 from tenure.sync import loop_factory, private_loop, run, stop
 from tenure.worker.executor import after_completion, perform
-from tenure.worker.failure import error_info
+from tenure.worker.failure import error_info, phrase
 from tenure.worker.isolation.frames import Begin, Ended, Failing, packed
 from tenure.worker.isolation.limits import limited_memory
 from tenure.worker.isolation.link import Link
@@ -182,8 +182,8 @@ class Run:
             self._perform()
             if self._reach.failed and isinstance(self._outcome, Raised):
                 log.warning(
-                    "job %s of task %s is released: it could not reach the store, %r",
-                    job.id, job.task, self._outcome.error.message[:200],
+                    "job %s of task %s is released: it could not reach the store: %s",
+                    job.id, job.task, phrase(self._outcome.error),
                 )  # fmt: skip
                 self._outcome = Released()
             step = next_step(job, self._outcome, self._settings.policy)

@@ -5,7 +5,8 @@ What the rest of the worker uses:
     Isolation.tasks             the tasks of this worker that run in children
     Isolation.fork_template()   before there is a loop or a thread, if there are `tasks`; `start` does it else, with a warning
     Isolation.start()           on the worker's loop
-    await Isolation.prepare()   runs `before_first_fork`; raises what a hook raised, as RuntimeError
+    await Isolation.prepare()   runs `before_first_fork`: in the template, or in the worker if there is none; raises what a hook
+                                raised, as RuntimeError
     Isolation.running           the attempts that are in children now
     Isolation.terminate(attempts, grace)   their signals have been aborted: tell the children (`Aborted` is raised in them, or
                                            the coroutine is cancelled), kill what is left of them after so many seconds
@@ -130,12 +131,18 @@ class Isolation:
             self._have_template()
 
     async def prepare(self) -> None:
-        """Run the hooks `before_first_fork`, if there is a template; `RuntimeError` if one of them raises."""
-        if self._control is None:
+        """Run the hooks `before_first_fork`; `RuntimeError` if one of them raises.
+
+        They run in the template. A worker that has no template runs them itself, in a thread, because they may block for long.
+        """
+        if not self._app.hooks.of("before_first_fork"):
             return
-        self._prepared = self._loop.create_future()
-        self._tell(Prepare())
-        error = await self._prepared
+        if self._control is None:
+            error = await asyncio.to_thread(template.first_fork, self._app.hooks)
+        else:
+            self._prepared = self._loop.create_future()
+            self._tell(Prepare())
+            error = await self._prepared
         if error is not None:
             raise RuntimeError(f"before_first_fork has failed: {error.type}: {error.message}\n{error.traceback or ''}")
 

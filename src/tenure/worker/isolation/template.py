@@ -41,7 +41,7 @@ from tenure.worker.isolation.frames import (
 )
 from tenure.worker.isolation.records import SendRecords
 
-__all__ = ["NOT_OURS", "Run", "fork"]
+__all__ = ["NOT_OURS", "Run", "first_fork", "fork"]
 
 NOT_OURS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 """Signals that a terminal or a service manager sends to the whole group of processes: the worker decides what they mean."""
@@ -151,13 +151,11 @@ class Template:
         """Run the hooks before the first fork, once; what one of them has raised."""
         if self._prepared:
             return None
-        try:
-            call(self._hooks.of("before_first_fork"))
-        except Exception as error:  # noqa: BLE001  (told to the worker)
-            return error_info(error)
-        self._prepared = True
-        gc.freeze()
-        return None
+        error = first_fork(self._hooks)
+        if error is None:
+            self._prepared = True
+            gc.freeze()
+        return error
 
     def _fork(self, number: int, descriptors: list[int]) -> None:
         try:
@@ -178,11 +176,7 @@ class Template:
                 os.close(descriptor)
 
     def _before_fork(self) -> ErrorInfo | None:
-        try:
-            call(self._hooks.of("before_fork"))
-        except Exception as error:  # noqa: BLE001  (told to the worker)
-            return error_info(error)
-        return None
+        return _called(self._hooks, "before_fork")
 
     def _be_child(self, descriptors: list[int]) -> NoReturn:
         # A group of its own: what the job starts is killed with it.
@@ -210,6 +204,19 @@ class Template:
 
     def _send(self, frame: msgspec.Struct) -> None:
         self._control.sendall(packed(frame))
+
+
+def first_fork(hooks: Hooks) -> ErrorInfo | None:
+    """Call the hooks `before_first_fork` here; returns what one of them has raised."""
+    return _called(hooks, "before_first_fork")
+
+
+def _called(hooks: Hooks, name: str) -> ErrorInfo | None:
+    try:
+        call(hooks.of(name))
+    except Exception as error:  # noqa: BLE001  (the worker decides what follows)
+        return error_info(error)
+    return None
 
 
 def _settle_down() -> None:

@@ -8,13 +8,16 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from tenure.worker.supervision.sources import Stamp
 from tenure.worker.supervision.tether import Lines
 
 __all__ = ["WorkerProcess", "cause"]
+
+HELD_BACK = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
+"""Signals that a process is not to get before it has handlers: two would end it, and the third takes back the second."""
 
 STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 
@@ -28,7 +31,7 @@ class WorkerProcess:
     def __init__(self, command: Callable[[int], Sequence[str]]) -> None:
         self.socket, theirs = socket.socketpair()
         self.socket.setblocking(False)
-        with theirs:
+        with theirs, _held_back():
             self._process = subprocess.Popen(  # noqa: S603 - our own command, no shell
                 command(theirs.fileno()),
                 pass_fds=[theirs.fileno()],
@@ -63,6 +66,12 @@ class WorkerProcess:
 
         self.heard_at = self.started_at
         """When it has last told anything."""
+
+        self.tasks = ""
+        """Those that it knows, in words."""
+
+        self.advice: list[tuple[str, str]] = []
+        """What it says should be mended, and has not been logged: what it is about, and a sentence."""
 
         self.retired: list[str] = []
         """Other workers that it has retired, on order."""
@@ -100,6 +109,8 @@ class WorkerProcess:
         refused: str | None = None,
         trouble: str | None = None,
         retired: str | None = None,
+        tasks: str | None = None,
+        advice: tuple[str, str] | None = None,
         files: Mapping[str, Stamp] = MappingProxyType({}),
     ) -> None:
         self.heard_at = time.monotonic()
@@ -111,6 +122,10 @@ class WorkerProcess:
         self.refusal = refused or self.refusal
         self.trouble = self.trouble if trouble is None else trouble
         self.files = dict(files) or self.files
+        self.tasks = tasks or self.tasks
+        if advice is not None:
+            about, sentence = advice
+            self.advice.append((about, sentence))
         if retired is not None:
             self.retired.append(retired)
 
@@ -145,6 +160,16 @@ class WorkerProcess:
 
     def __str__(self) -> str:
         return f"process {self.pid}" if self.worker_id is None else f"process {self.pid} (worker {self.worker_id})"
+
+
+@contextlib.contextmanager
+def _held_back() -> Iterator[None]:
+    """Start processes in which signals wait that would end them, until `tenure.cli.early` has set handlers and lets them in."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, HELD_BACK)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def cause(exit_code: int) -> str:

@@ -24,6 +24,9 @@ START = 60.0
 LAST_WORD = 5.0
 """Seconds that the supervisor, when all have ended, gives the store to hear of those that died."""
 
+AGAIN = 80_000.0
+"""Seconds until the same advice is logged again: a little less than a day, after which workers repeat it."""
+
 LOOK = 0.25
 """Seconds between looks at the source files."""
 
@@ -57,13 +60,15 @@ class Supervisor:
         watches: bool = False,
         health: socket.socket | None = None,
         say: Callable[[str], None],
-        begun: Callable[[str], None],
+        begun: Callable[[str, str], None],
+        told_early: Sequence[int] = (),
     ) -> None:
         """`command` starts a worker process whose `Tether` is at that descriptor.
 
         `patience` are the seconds that a process has to end after each signal that stops it; None: as long as it takes.
         `watches`: starts them anew whenever a source file changes. `health` is where it is asked whether all is well. `say`
-        tells the user one sentence; `begun` hears, once, that a process has imported the app, and the URL of its store.
+        tells the user one sentence; `begun` hears, once, that a process has imported the app: the URL of its store, and its tasks in words.
+        `told_early` are signals that came before it had handlers, to be sent again.
         """
         self._command = command
         self._patience = patience
@@ -71,12 +76,16 @@ class Supervisor:
         self._sources = Sources() if watches else None
         self._health = health
         self._say = say
-        self._begun: Callable[[str], None] | None = begun
+        self._begun: Callable[[str, str], None] | None = begun
+        self._told_early = told_early
         self._places = [Place() for _ in range(processes)]
         self._processes: dict[int, WorkerProcess] = {}
         self._retirements: set[asyncio.Task[None]] = set()
         self._unretired: dict[str, str] = {}
         """Dead workers that processes were asked to retire and have not yet, and what they died of."""
+
+        self._advised: dict[str, float] = {}
+        """When it was last logged that something should be mended, by what it is about."""
 
         self._terminal = _has_terminal()
         self._paused = False
@@ -97,6 +106,8 @@ class Supervisor:
             self._loop.add_signal_handler(signum, self._signalled, signum)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
             self._loop.add_signal_handler(signal.SIGHUP, self._signalled, signal.SIGHUP)
+        for early in self._told_early:
+            os.kill(os.getpid(), early)
         for place in self._places:
             self._fill(place)
         if self._sources is not None:
@@ -217,15 +228,24 @@ class Supervisor:
             process.send(signal.SIGUSR2)
         if process.ready and self._begun is not None:
             begun, self._begun = self._begun, None
-            begun(process.url)
+            begun(process.url, process.tasks)
             if "://" in process.url:
                 prepare(process.url)
+        while process.advice:
+            self._advise(*process.advice.pop(0))
         while process.retired:
             self._unretired.pop(process.retired.pop(), None)
         if self._sources is not None:
             self._sources.add(process.files)
         if process.registered and not registered:
             self._at_work(process)
+
+    def _advise(self, about: str, advice: str) -> None:
+        """Log what a process says should be mended, unless another has said so within the last day."""
+        now, told_at = self._loop.time(), self._advised.get(about)
+        if told_at is None or now - told_at >= AGAIN:
+            self._advised[about] = now
+            log.warning("%s", advice)
 
     def _at_work(self, process: WorkerProcess) -> None:
         log.info("%s is at work", process)

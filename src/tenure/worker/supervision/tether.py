@@ -10,7 +10,7 @@ import signal
 import socket
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tenure.worker.supervision.sources import loaded, stamp
@@ -45,8 +45,8 @@ class Lines:
 class Tether:
     """The worker's end: tells the supervisor who it is, and stops this process, as TERM does, once the supervisor is gone.
 
-    Facts are `hello` (signals can be sent), `ready` (the app is imported), `url` (its store), `id` (it will register under this
-    name), `registered`, `refused` (why it cannot start), and if the supervisor wants to know, `files` (what it was imported
+    Facts are `hello` (signals can be sent), `ready` (the app is imported), `url` (its store), `tasks` (those that it knows, in words), `id` (it will register under this
+    name), `registered`, `refused` (why it cannot start), `advice` (what should be mended: what it is about, and a sentence), and if the supervisor wants to know, `files` (what it was imported
     from) and `trouble` (what keeps it from leasing jobs, every second). The one order is `retire`, answered by `retired`.
     """
 
@@ -70,13 +70,18 @@ class Tether:
                 except OSError:
                     self._heard = False  # half of a line may have gone: another one would not be understood
 
-    def hello(self) -> None:
-        """From here on signals find a handler, although there is no worker yet that could heed them: it holds nothing."""
+    def hello(self, told_early: Sequence[int] = ()) -> None:
+        """From here on signals find a handler, although there is no worker yet that could heed them: it holds nothing.
+
+        `told_early` are signals that came before, to be sent again.
+        """
         signal.signal(signal.SIGQUIT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
         signal.signal(signal.SIGHUP, _pass)
         signal.signal(signal.SIGUSR1, _pass)
         signal.signal(signal.SIGUSR2, lambda *_: self._pause(True))
         signal.signal(signal.SIGCONT, lambda *_: self._pause(False))
+        for early in told_early:
+            os.kill(os.getpid(), early)
         self.tell(hello=True)
 
     def tell_files(self, *more: str) -> None:

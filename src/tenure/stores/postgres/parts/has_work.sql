@@ -1,6 +1,7 @@
 -- has_work: whether a job that is no suspect is in line, or something in the inbox, of a queue that matches the one expression and
--- not the other, and is not paused. Skips from queue to queue: however many jobs there are, it looks at one of each.
-CREATE OR REPLACE FUNCTION has_work(_serves text, _excludes text) RETURNS boolean LANGUAGE plpgsql AS $$
+-- not the other, and is not paused. Skips from queue to queue: however many jobs there are, it looks at one of each; if there are
+-- tasks to _skip, for a job of another task among the first of each line.
+CREATE OR REPLACE FUNCTION has_work(_serves text, _excludes text, _skip text[]) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     RETURN EXISTS (
         WITH RECURSIVE busy AS (
@@ -15,7 +16,13 @@ BEGIN
         WHERE queue ~ _serves AND queue !~ _excludes AND NOT EXISTS (SELECT FROM paused p WHERE p.queue = busy.queue)
           AND EXISTS (
               SELECT FROM live l WHERE l.state = 'waiting' AND l.run_at IS NULL AND l.queue = busy.queue AND NOT l.suspect
-          )
+          ) AND (_skip IS NULL OR EXISTS (
+              SELECT FROM (
+                  SELECT l.task FROM live l
+                  WHERE l.state = 'waiting' AND l.run_at IS NULL AND l.queue = busy.queue AND NOT l.suspect
+                  ORDER BY l.priority, l.seq LIMIT 1000
+              ) AS first WHERE first.task <> ALL (_skip)
+          ))
     ) OR EXISTS (SELECT FROM inbox WHERE queue ~ _serves AND queue !~ _excludes);
 END
 $$;

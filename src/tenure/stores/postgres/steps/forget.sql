@@ -5,7 +5,7 @@ DECLARE
 BEGIN
     _now := clock(_now);
     FOR _at IN 1 .. cardinality(_ids) LOOP
-        DELETE FROM workers WHERE id = _ids[_at] AND beat <= _now - _silences[_at] AND (
+        DELETE FROM workers WHERE id = _ids[_at] AND abs(_now - beat) >= _silences[_at] AND (
             SELECT true FROM live WHERE state = 'running' AND worker = _ids[_at] LIMIT 1
         ) IS NULL;
         IF FOUND THEN

@@ -1,18 +1,8 @@
--- go_idle: a caller waits for work, for so many seconds, in queues that match the one expression and not the other; true if
--- there is some already. Whoever puts a job in line from then on finds the caller here. (One whose transaction began before
--- may not: callers look again by themselves.) Without seconds it only looks.
+-- go_idle: `await_work` for programs of the layouts before 7, which skip no tasks.
 CREATE OR REPLACE FUNCTION go_idle(
     _channel text, _caller integer, _serves text, _excludes text, _seconds float8
 ) RETURNS boolean LANGUAGE plpgsql AS $$
-DECLARE
-    _now float8 := clock(NULL);
 BEGIN
-    IF _seconds IS NOT NULL THEN
-        PERFORM set_config('synchronous_commit', 'off', true);
-        INSERT INTO idle (channel, caller, serves, excludes, since, until)
-        VALUES (_channel, _caller, _serves, _excludes, _now, _now + _seconds)
-        ON CONFLICT (channel, caller) DO UPDATE SET until = excluded.until;
-    END IF;
-    RETURN has_work(_serves, _excludes);
+    RETURN await_work(_channel, _caller, _serves, _excludes, _seconds, NULL);
 END
 $$;

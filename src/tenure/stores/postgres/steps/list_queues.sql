@@ -6,7 +6,7 @@ BEGIN
     RETURN QUERY
     SELECT q.queue, EXISTS (SELECT FROM paused p WHERE p.queue = q.queue), json_object_agg(q.what, q.number)
     FROM (
-        SELECT queue, what, sum(number) AS number FROM tallies WHERE worker IS NULL GROUP BY queue, what
+        SELECT queue, what, sum(number) AS number FROM counted WHERE worker IS NULL GROUP BY queue, what
         UNION ALL SELECT DISTINCT queue, 'inbox', 0 FROM inbox
     ) AS q
     GROUP BY q.queue ORDER BY q.queue;

@@ -1,4 +1,4 @@
--- prune: delete up to _limit finished jobs that retention does not keep; how many went. Also drops what else has outlived its
+-- prune: for programs of earlier layouts: delete up to _limit finished jobs that retention does not keep; how many went. Also drops what else has outlived its
 -- use: unique keys past their window, callers who wait for work no more, rows of counters.
 --
 -- A retention is an array: seconds for succeeded and cancelled jobs, seconds for failed and broken ones, how many of each pair.
@@ -15,7 +15,6 @@ BEGIN
     DELETE FROM uniques WHERE ctid = ANY (ARRAY(SELECT ctid FROM uniques WHERE until <= _now FOR UPDATE SKIP LOCKED));
     DELETE FROM idle WHERE until < clock(NULL) - 60;
     DELETE FROM watchers WHERE until < clock(NULL) - 60;
-    PERFORM fold();
     _pruned := remove_unclaimed(_now, ARRAY(
         SELECT n FROM unclaimed(_now) WHERE keep_until <= _now ORDER BY keep_until LIMIT _limit
     ));
@@ -23,7 +22,7 @@ BEGIN
         SELECT queue, coalesce(sum(number) FILTER (WHERE what IN ('succeeded', 'cancelled')), 0)::bigint
                    - coalesce(sum(number) FILTER (WHERE what = 'handed'), 0)::bigint AS short,
                coalesce(sum(number) FILTER (WHERE what IN ('failed', 'broken')), 0)::bigint AS long
-        FROM tallies WHERE worker IS NULL GROUP BY queue ORDER BY queue
+        FROM counted WHERE worker IS NULL AND queue <> '' GROUP BY queue ORDER BY queue
     LOOP
         _at := array_position(_queues, _queue.queue);
         _retention := CASE WHEN _at IS NULL THEN _default ELSE _own[3 * _at - 2 : 3 * _at] END;
@@ -38,6 +37,7 @@ BEGIN
             );
         END IF;
     END LOOP;
+    PERFORM fold();  -- last, for it locks rows that others fold into
     RETURN _pruned;
 END
 $$;

@@ -12,6 +12,7 @@ DECLARE
 BEGIN
     _now := clock(_now);
     FOREACH _queue IN ARRAY _queues LOOP
+        PERFORM shorten(_now, _queue, _limit);
         FOR _n IN
             SELECT n FROM live WHERE state = 'running' AND queue = _queue AND lease_until <= _now ORDER BY lease_until, seq
         LOOP

@@ -14,7 +14,8 @@ BEGIN
     -- By a lock that a lease does not mind: what has been given back meanwhile stays locked too, and would be passed over.
     _free := ARRAY(SELECT n FROM live WHERE n = ANY (_ns) ORDER BY n FOR KEY SHARE SKIP LOCKED);
     UPDATE live l SET
-        lease_until = coalesce(_now + wanted.ttl, l.lease_until), progress = coalesce(wanted.progress, l.progress)
+        lease_until = coalesce(_now + wanted.ttl, l.lease_until), held_for = coalesce(wanted.ttl, l.held_for),
+        progress = coalesce(wanted.progress, l.progress)
     FROM unnest(_ns, _fences, _nonces, _ttls, _progress) AS wanted (n, fence, nonce, ttl, progress)
     WHERE l.n = ANY (ARRAY[wanted.n]) AND wanted.n = ANY (_free) AND l.lease_until IS NOT NULL AND l.fence = wanted.fence
       AND l.nonce = wanted.nonce  -- as in `settle`: not all that run are gone through

@@ -3,7 +3,7 @@ CREATE OR REPLACE FUNCTION resume(_queue text) RETURNS boolean LANGUAGE plpgsql 
 BEGIN
     DELETE FROM paused WHERE queue = _queue;
     IF FOUND THEN
-        PERFORM wake(_queue, sum(number)::bigint) FROM tallies WHERE queue = _queue AND what IN ('waiting', 'scheduled')
+        PERFORM wake(_queue, sum(number)::bigint) FROM counted WHERE queue = _queue AND worker IS NULL AND what IN ('waiting', 'scheduled')
         HAVING sum(number) > 0;
         RETURN true;
     END IF;

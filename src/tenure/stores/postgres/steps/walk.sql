@@ -20,7 +20,7 @@ DECLARE
     _looked_at integer;
 BEGIN
     _queues := CASE WHEN _queue IS NOT NULL THEN ARRAY[_queue] ELSE ARRAY(
-        SELECT DISTINCT queue FROM tallies WHERE worker IS NULL
+        SELECT DISTINCT queue FROM counted WHERE worker IS NULL
     ) END;
     CASE
         WHEN _state IS NULL THEN

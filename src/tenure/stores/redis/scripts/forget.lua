@@ -6,7 +6,7 @@ local gone = {}
 while Step.read_so_far < #ARGV do
   local worker, silence = Step.arg(), tonumber(Step.arg())
   local beat = tonumber(redis.call('HGET', Key.worker .. worker, 'beat'))
-  if beat and Step.now - beat >= silence and redis.call('HEXISTS', Key.holding, worker) == 0 then
+  if beat and math.abs(Step.now - beat) >= silence and redis.call('HEXISTS', Key.holding, worker) == 0 then
     redis.call('DEL', Key.worker .. worker)
     redis.call('ZREM', Key.workers, worker)
     gone[#gone + 1] = worker

@@ -5,4 +5,5 @@
 local queue = Step.arg()
 Step.found_queue(queue)
 redis.call('DEL', Key.marker .. queue)
+redis.call('ZREM', Key.ready, queue)
 return redis.call('SADD', Key.paused, queue)

@@ -1,10 +1,13 @@
 -- prune: delete up to so many finished jobs that retention does not keep; how many went, a run counting once, and 1 if it stopped
--- only because it had removed enough jobs for one step. Also drops unique keys past their window.
--- Arguments: limit; the default retention (seconds for succeeded and cancelled, for failed and broken, count); then for
+-- only because it had removed enough jobs for one step; and where to go on among the queues, of which it looks at a hundred.
+-- Also drops unique keys past their window.
+-- Arguments: where to go on, limit; the default retention (seconds for succeeded and cancelled, for failed and broken, count); then for
 -- each queue that has its own: name and retention.
 -- include: step, draining, totals, jobs, flows, runs, unique, edges, ending, removing, recent, done
 
-local limit = tonumber(Step.arg())
+local QUEUES = 100  -- that one step looks at, about
+
+local at, limit = Step.arg(), tonumber(Step.arg())
 local function read_retention()
   return { short = tonumber(Step.arg()), long = tonumber(Step.arg()), count = tonumber(Step.arg()) }
 end
@@ -28,10 +31,18 @@ end
 
 -- Remove as many of these jobs as there is room for, passing over those that somebody has a claim on. Most have nothing about
 -- them but their record and where they stand, by their state: they go together, and so do runs of such.
-local function drop(refs, key_of)
+local function drop(refs, key_of, places)
   local records, removing, lasts, ended = Step.fields_of(Key.records, refs), Removing.begin(), {}, {}
-  local function drop_singly(ref)
-    local going = Ending.removable(Jobs.load(ref))
+  -- What an index has that the records do not know goes: see `Jobs.agreeing`.
+  local function drop_stale(ref, place)
+    for _, key in pairs(key_of or { Key.kept }) do redis.call('ZREM', key, key_of and place or ref) end
+    local job = Jobs.load(ref)
+    if job then Jobs.restore(job) else redis.call('HDEL', Key.records, ref) end
+  end
+  local function drop_singly(ref, place)
+    local job = Jobs.load(ref)
+    if not job or not Jobs.final(job.state) then return drop_stale(ref, place) end
+    local going = Ending.removable(job)
     if going then
       Ending.remove_all(going)
       pruned, gone = pruned + 1, gone + #going
@@ -40,16 +51,18 @@ local function drop(refs, key_of)
   for i, ref in ipairs(refs) do
     if pruned + #lasts >= limit or gone >= MOST then break end
     local record = records[i]
-    local state, flags = string.byte(record, 2, 3)
-    if state == is.failed or not key_of then
-      drop_singly(ref)
+    local state, flags = string.byte(record or '', 2, 3)
+    if not record or key_of and not key_of[state] then
+      drop_stale(ref, places and places[i])
+    elseif state == is.failed or not key_of then
+      drop_singly(ref, places and places[i])
     elseif flags == 0 then
       Removing.add(removing, ref, record, key_of[state])
       pruned, gone = pruned + 1, gone + 1
     elseif flags == flag.step then
       lasts[#lasts + 1], ended[#ended + 1] = ref, record
     else
-      drop_singly(ref)
+      drop_singly(ref, places[i])
     end
   end
   local first, size = 1, 10
@@ -62,7 +75,7 @@ local function drop(refs, key_of)
         Removing.add(removing, run.last, record, key_of[string.byte(record, 2)])
         pruned, gone = pruned + 1, gone + #run.steps + 1
       else
-        drop_singly(some[n])
+        drop_singly(some[n], string.sub(ended[first + n - 1], -6) .. some[n])
       end
     end
     -- How long runs are only these tell.
@@ -105,27 +118,36 @@ local function oldest(one, other, size)
   return found
 end
 
+-- Whether the oldest of these has ended so many seconds ago.
+local function any_by(key, age)
+  local ended = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
+  return ended and tonumber(ended) <= (Step.now - age) * 1000000
+end
+
 -- Jobs of a queue in two states that share one bound: those too old, and the oldest of those too many.
 local function drop_oldest(queue, states, age, most)
   local one, other = Key.ended .. name_of[states[1]] .. ':' .. queue, Key.ended .. name_of[states[2]] .. ':' .. queue
+  if redis.call('EXISTS', one, other) == 0 then return end
   local number = redis.call('ZCARD', one) + redis.call('ZCARD', other)
+  if number <= most and not (any_by(one, age) or any_by(other, age)) then return end
   local before, size = pruned, limit - pruned
   while pruned == before and number > 0 do
-    local found, refs = oldest(one, other, size), {}
+    local found, refs, places = oldest(one, other, size), {}, {}
     for i = 1, #found, 2 do
       if i > 2 * (number - most) and tonumber(found[i + 1]) > (Step.now - age) * 1000000 then break end
-      refs[#refs + 1] = string.sub(found[i], 7)
+      refs[#refs + 1], places[#places + 1] = string.sub(found[i], 7), found[i]
     end
-    drop(refs, { [states[1]] = one, [states[2]] = other })
+    drop(refs, { [states[1]] = one, [states[2]] = other }, places)
     if #refs < size or size >= LOOK_AT then return end
     size = size * 4  -- all of them are claimed: look behind them
   end
 end
 
-drop_outlived()
-for _, queue in ipairs(redis.call('SMEMBERS', Key.queues)) do
+if at == '0' then drop_outlived() end
+local next_at, queues = unpack(redis.call('SSCAN', Key.queues, at, 'COUNT', QUEUES))
+for _, queue in ipairs(queues) do
   local retention = own[queue] or default
   if not done() then drop_oldest(queue, { is.succeeded, is.cancelled }, retention.short, retention.count) end
   if not done() then drop_oldest(queue, { is.failed, is.broken }, retention.long, retention.count) end
 end
-return Step.done({ pruned, gone >= MOST and 1 or 0 })
+return Step.done({ pruned, gone >= MOST and 1 or 0, done() and at or next_at })

@@ -5,9 +5,9 @@
 
 local queue, limit = Step.arg(), tonumber(Step.arg())
 local going = {}
-local function choose(places)
-  for _, place in ipairs(places) do
-    if #going < limit then going[#going + 1] = Jobs.load(string.sub(place, 7)) end
+local function choose(key, places)
+  for _, job in ipairs(Jobs.standing(key, places)) do
+    if #going < limit then going[#going + 1] = job end
   end
 end
 
@@ -21,9 +21,9 @@ while level do
   level = redis.call('ZREVRANGEBYSCORE', Key.blocked .. queue, '(' .. level, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
 end
 table.sort(newest, function(one, other) return struct.unpack('>I6', one) > struct.unpack('>I6', other) end)
-choose(newest)
+choose(Key.blocked .. queue, newest)
 for _, family in ipairs({ Key.scheduled, Key.line, Key.suspects }) do
-  if #going < limit then choose(redis.call('ZRANGE', family .. queue, 0, limit - #going - 1)) end
+  if #going < limit then choose(family .. queue, redis.call('ZRANGE', family .. queue, 0, limit - #going - 1)) end
 end
 local number, whole = #going, {}
 for _, job in ipairs(going) do

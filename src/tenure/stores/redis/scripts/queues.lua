@@ -1,9 +1,11 @@
--- queues: count the jobs of every queue: name, whether paused, how many in line, scheduled, blocked, running, succeeded,
+-- queues: where to go on, and the counts of some dozens of queues: name, whether paused, how many in line, scheduled, blocked, running, succeeded,
 -- failed, cancelled, broken; and its totals, each name followed by its number.
+-- Arguments: where to go on.
 -- include: step, totals, jobs
 
 local found = {}
-for i, queue in ipairs(redis.call('SMEMBERS', Key.queues)) do
+local at, queues = unpack(redis.call('SSCAN', Key.queues, Step.arg(), 'COUNT', 50))
+for i, queue in ipairs(queues) do
   local function number(...)
     local all = 0
     for _, family in ipairs({ ... }) do all = all + redis.call('ZCARD', family .. queue) end
@@ -19,4 +21,4 @@ for i, queue in ipairs(redis.call('SMEMBERS', Key.queues)) do
   told[#told + 1] = redis.call('HGETALL', Key.totals .. queue)
   found[i] = told
 end
-return found
+return { at, found }

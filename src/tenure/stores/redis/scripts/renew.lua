@@ -2,14 +2,18 @@
 -- Arguments: how many; then of each its ref, token, queue, seconds from now (or nothing) and progress (or nothing).
 -- include: step, draining, totals, jobs
 
-local answers = {}
+local answers, longest = {}, {}
 for i = 1, tonumber(Step.arg()) do
   local ref, token, queue, ttl, progress = Step.arg(), Step.arg(), Step.arg(), tonumber(Step.arg()), Step.arg()
   local record = redis.call('HGET', Key.records, ref)
   if record and string.byte(record, 2) == is.running and string.sub(record, 4, 25) == token then
-    if ttl then redis.call('ZADD', Key.held .. queue, Step.score_of(Step.now + ttl), string.sub(record, -6) .. ref) end
-    if progress ~= '' then
-      local job = Jobs.load(ref)
+    if ttl then
+      redis.call('ZADD', Key.held .. queue, Step.score_of(Step.now + ttl), string.sub(record, -6) .. ref)
+      Step.at(queue, Step.now + ttl)
+      longest[queue] = math.max(longest[queue] or 0, ttl)
+    end
+    local job = progress ~= '' and Jobs.load(ref)
+    if job then
       job.result, job.changed = progress, true
     end
     answers[i] = false
@@ -20,4 +24,6 @@ for i = 1, tonumber(Step.arg()) do
   end
 end
 Jobs.save_all()
+Step.write_times()
+for queue, seconds in pairs(longest) do Totals.lengthen(queue, seconds) end
 return answers

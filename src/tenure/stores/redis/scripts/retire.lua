@@ -4,7 +4,9 @@
 
 local worker, limit, reason = Step.arg(), tonumber(Step.arg()), Step.arg()
 local wanted = math.min(limit, tonumber(redis.call('HGET', Key.holding, worker)) or 0)
-local answer = Step.done(Losing.all(Running.with(8, worker, wanted), reason))
+local jobs = {}
+for _, ref in ipairs(Running.with(8, worker, wanted)) do jobs[#jobs + 1] = Jobs.load(ref) or nil end
+local answer = Step.done(Losing.all(jobs, reason))
 redis.call('DEL', Key.worker .. worker)
 redis.call('ZREM', Key.workers, worker)
 return answer

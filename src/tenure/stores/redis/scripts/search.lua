@@ -76,8 +76,9 @@ local function walk_running(queues, after)
     local places, refs = redis.call('ZRANGE', Key.held .. name, 0, 9999), {}
     for i, place in ipairs(places) do refs[i] = string.sub(place, 7) end
     for i, record in ipairs(Step.fields_of(Key.records, refs)) do
-      local started = select(10, cmsgpack.unpack_limit(record, 9, 1))
-      rows[#rows + 1] = row(places[i], started)
+      if record and string.byte(record, 2) == is.running then
+        rows[#rows + 1] = row(places[i], (select(10, cmsgpack.unpack_limit(record, 9, 1))))
+      end
     end
   end
   table.sort(rows, before)
@@ -122,9 +123,11 @@ local function merged(number, after)
   end
 end
 
--- Whether a row of the listing of all jobs stands for the job that has its ref now.
-local function alive(found, stored)
-  return state >= 0 or (stored and struct.unpack('>I6', string.sub(stored, -6)) == found.score)
+-- Whether a row of a listing is of a job: of all jobs, of the one that has its ref now; of a state, of one that is in it.
+local function alive(found, stored, record)
+  if not stored then return false end
+  if state >= 0 then return (record and string.byte(record, 2) or is.waiting) == state end
+  return struct.unpack('>I6', string.sub(stored, -6)) == found.score
 end
 
 local function wanted(stored)
@@ -151,12 +154,10 @@ while rows do
   else
     rows_seen = rows_seen + 1
     last = string.format('%d %.17g %d', number, found.score, found.seq)
-    local stored = redis.call('HGET', Key.jobs, found.ref)
-    if alive(found, stored) then
+    local stored, record = redis.call('HGET', Key.jobs, found.ref), redis.call('HGET', Key.records, found.ref)
+    if alive(found, stored, record) then
       looked_at = looked_at + 1
-      if wanted(stored) then
-        jobs[#jobs + 1] = Reading.describe(found.ref, stored, redis.call('HGET', Key.records, found.ref))
-      end
+      if wanted(stored) then jobs[#jobs + 1] = Reading.describe(found.ref, stored, record) end
     end
   end
 end

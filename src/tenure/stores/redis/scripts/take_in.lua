@@ -6,8 +6,7 @@
 local queue, taken, broken = Step.arg(), {}, {}
 for i = 1, tonumber(Step.arg()) do
   local entry, error, new = Step.arg(), Step.arg(), Adding.read()
-  if redis.call('LINDEX', Key.inbox .. queue, 0) ~= entry then break end
-  redis.call('LPOP', Key.inbox .. queue)
+  if redis.call('LINDEX', Key.inbox .. queue, i - 1) ~= entry then break end
   taken[i] = new
   if error ~= '' then broken[new.ref] = error end
 end
@@ -18,4 +17,6 @@ for _, new in ipairs(taken) do
 end
 for ref, error in pairs(broken) do Ending.finish_whole(Jobs.load(ref), is.broken, nil, error) end
 Ending.drop_unkept(added)
+-- Not before: if a command is refused, an entry may become two jobs, and none is lost.
+if #taken > 0 then redis.call('LPOP', Key.inbox .. queue, #taken) end
 return Step.done(#taken)

@@ -20,8 +20,23 @@ def _load() -> dict[str, str]:
 sql = _load()
 """Statements by name."""
 
+
+_FIRST_IN_LINE = """\
+    WHERE state = 'waiting' AND run_at IS NULL AND queue = ?1 AND suspect = ?2
+      AND (expires_at IS NULL OR attempt > 0 OR expires_at > ?4)
+    ORDER BY priority, seq
+    LIMIT ?3 OFFSET ?5"""
+
+# The same for the jobs whose numbers are in the JSON array ?1: those that unskipped_jobs has found.
+for _name in ("first_in_line", "lease_jobs"):
+    assert _FIRST_IN_LINE in sql[_name]
+    sql[f"{_name}_numbered"] = sql[_name].replace(
+        _FIRST_IN_LINE, "    WHERE n IN (SELECT value FROM json_each(?1)) ORDER BY priority, seq"
+    )
+
 # The same, but for payloads of which none is taken for text; 2 stands for text that may not be any.
-sql["first_in_line_as_bytes"] = sql["first_in_line"].replace(
-    "iif(typeof(payload) = 'blob', hex(payload), CAST(payload AS TEXT)), typeof(payload) = 'blob'",
-    "hex(payload), iif(typeof(payload) = 'blob', 1, 2)",
-)
+for _name in ("first_in_line", "first_in_line_numbered"):
+    sql[f"{_name}_as_bytes"] = sql[_name].replace(
+        "iif(typeof(payload) = 'blob', hex(payload), CAST(payload AS TEXT)), typeof(payload) = 'blob'",
+        "hex(payload), iif(typeof(payload) = 'blob', 1, 2)",
+    )

@@ -72,7 +72,6 @@ function Adding.store(coming)
       steps[#steps + 1] = new
     end
   end
-  Step.each_chunk('HSET', Key.jobs, stored)
   Step.each_chunk('RPUSH', Key.recent, recent)
   if #steps > 0 then Flows.enter(steps) end
   -- Every hundredth job pays for all hundred.
@@ -83,6 +82,8 @@ function Adding.store(coming)
     Step.each_chunk('ZADD', Key.line .. queue, line)
     if #line > 0 then Step.wake(queue, #line / 2) end
   end
+  -- The jobs themselves last: if one of the commands before is refused, there is no job, and the same enqueue again makes it.
+  Step.each_chunk('HSET', Key.jobs, stored)
   return others
 end
 

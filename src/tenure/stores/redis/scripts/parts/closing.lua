@@ -19,11 +19,11 @@ function Closing.close(closing, ref, result)
     edges[#edges + 1] = string.sub(name, #first + 7)
     edges[#edges + 1] = given
     closing.names[#closing.names + 1] = name
-    local open = (closing.open[dependent] or tonumber(redis.call('HGET', Key.edges, Edges.open_field(dependent)))) - 1
+    local open = (closing.open[dependent] or tonumber(redis.call('HGET', Key.edges, Edges.open_field(dependent)) or 0)) - 1
     closing.open[dependent] = open
     if open == 0 then
       local job = Jobs.load(dependent)
-      if job.state == is.blocked then
+      if job and job.state == is.blocked then
         Jobs.join(job, job.run_at)
         Step.tell('unblocked', job)
       end

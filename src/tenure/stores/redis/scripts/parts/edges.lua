@@ -27,7 +27,8 @@ function Edges.open_to(job)
   local names = redis.call('ZRANGEBYLEX', Key.dependents, '[' .. first, '(' .. first .. '\255\255\255\255\255\255')
   for i = 1, #names do
     local number, position = struct.unpack('>I6I4', names[i], #first + 1)
-    found[i] = { string.sub(names[i], #first + 11), position, job.ref, number }
+    local dependent = string.sub(names[i], #first + 11)
+    if Jobs.load(dependent) then found[#found + 1] = { dependent, position, job.ref, number } end
   end
   return found
 end
@@ -57,7 +58,9 @@ end
 function Edges.of(job)
   local fields = {}
   for position = 1, job.options.edges or 0 do fields[position] = Edges.field(job.ref, position) end
-  return Step.fields_of(Key.edges, fields)
+  local found = Step.fields_of(Key.edges, fields)
+  for position = 1, #fields do found[position] = found[position] or 'O' end  -- never written: it waits for nothing that there is
+  return found
 end
 
 -- Close one edge; with the last one the dependent comes in line, if it still waits.

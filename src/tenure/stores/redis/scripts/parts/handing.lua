@@ -15,7 +15,7 @@ function Handing.unnoticed(items, records)
   end
   local runs, of = {}, {}
   for n, stored in ipairs(Step.fields_of(Key.jobs, refs)) do
-    local run = (select(6, cmsgpack.unpack_limit(stored, 5, 10))).run
+    local run = stored and (select(6, cmsgpack.unpack_limit(stored, 5, 10))).run
     if run then
       runs[#runs + 1], of[#of + 1] = run, steps[n]
     else
@@ -98,9 +98,10 @@ function Handing.go(handing, settle_singly)
       left[#left + 1] = i
     end
   end
+  -- The successors first: if the rest is refused, the same settle again finds them and does it.
+  New.add_all(coming)
   Step.each_chunk('HSET', Key.records, changed)
   for group, places in pairs(gone) do Settlements.move(group, is.succeeded, places, Key.apart) end
-  New.add_all(coming)
   for _, i in ipairs(left) do settle_singly(i) end
 end
 

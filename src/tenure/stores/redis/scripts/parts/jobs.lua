@@ -51,6 +51,7 @@ function Jobs.parse(ref, stored, record)
     job.seq = job.number
     job.state, job.flags, job.fence, job.nonce = is.waiting, bit.band(kind, flag.special + flag.blocks + flag.step), 0, no_nonce
     job.attempt, job.losses, job.misses = 0, 0, 0
+    if options.edges then job.state = is.blocked end  -- the record of such a job was refused when it came: see `Jobs.standing`
   end
   Step.loaded[ref] = job
   return job
@@ -134,6 +135,40 @@ function Jobs.each_place(job, act)
   end
 end
 
+-- A script that is refused a command in its middle stays half done. Records are the truth: what an index says of a job counts only
+-- if the record says so too. Of these places in a sorted set, the jobs that stand there, and the places that are of none.
+function Jobs.agreeing(key, places)
+  local refs, jobs, stale = {}, {}, {}
+  for i, place in ipairs(places) do refs[i] = string.sub(place, 7) end
+  Jobs.load_all(refs)
+  for i, place in ipairs(places) do
+    local job, stands = Step.loaded[refs[i]], false
+    if job then Jobs.each_place(job, function(its, _, own) stands = stands or its == key and own == place end) end
+    if stands then jobs[#jobs + 1] = job else stale[#stale + 1] = place end
+  end
+  return jobs, stale
+end
+
+-- The jobs that stand there. What is stale goes, and its job is put where it belongs.
+function Jobs.standing(key, places)
+  local jobs, stale = Jobs.agreeing(key, places)
+  Step.each_chunk('ZREM', key, stale)
+  for _, place in ipairs(stale) do
+    local job = Step.loaded[string.sub(place, 7)]
+    if job then Jobs.restore(job) end
+  end
+  return jobs
+end
+
+-- Put a job where its record says, if it does not stand there. The holder of one that runs has as long as any has in that queue to
+-- renew it or to settle it.
+function Jobs.restore(job)
+  if job.state == is.running then job.held_until = Step.now + (job.options.lease or Totals.longest(job.queue)) end
+  Jobs.each_place(job, function(key, score, place)
+    if redis.call('ZADD', key, 'NX', score, place) == 1 and job.state == is.waiting then Step.wake(job.queue) end
+  end)
+end
+
 -- Take a job out of where it stands, before anything about it changes; `put` it where it then belongs.
 function Jobs.take(job)
   Jobs.each_place(job, function(key, _, place) redis.call('ZREM', key, place) end)
@@ -143,7 +178,20 @@ end
 function Jobs.put(job)
   Jobs.each_place(job, function(key, score, place) redis.call('ZADD', key, score, place) end)
   if job.state == is.running then Totals.hold(job.worker, 1) end
+  Jobs.note_time(job)
   job.changed = true
+end
+
+-- Let the queue be looked at when the job comes due or expires, or its lease or parking ends.
+function Jobs.note_time(job)
+  if Jobs.final(job.state) then return end
+  local ends = type(job.parked) == 'table' and job.parked[1] or job.parked
+  local at = job.state == is.running and (job.held_until or 0) or job.state == is.blocked and ends or job.run_at
+  if at then Step.at(job.queue, at) end
+  if job.attempt == 0 and job.options.expires then
+    local expiry = Jobs.expires_at(job)
+    if expiry then Step.at(job.queue, expiry) end
+  end
 end
 
 -- Put a job in line, at the back; or let it wait for its time, keeping its seq, if that is yet to come. One that is `coming`

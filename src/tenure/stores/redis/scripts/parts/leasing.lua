@@ -3,15 +3,15 @@
 local Leasing = {
   STEP = 1000,  -- jobs of a queue that one call promotes, and cancels for having expired
   SUSPECTS = 100,  -- of a queue, among which one of an isolated task is looked for
+  LOOK_AHEAD = 1000,  -- jobs of a line, among which those are looked for that the request does not skip
+  passed_over = {},  -- tasks that the request skips and that have a job in line
+  more = {},  -- whether a queue has more than a line, or something in its inbox
   refs = {}, stored = {}, records = {}, edges = {}, attributes = {},  -- of the jobs that were handed out, in order
 }
 
--- Up to so many refs from a sorted set of places whose time, which is the score, has come; the first of them first.
+-- Up to so many jobs from a sorted set of places whose time, which is the score, has come; the first of them first.
 function Leasing.over(key)
-  local refs = redis.call('ZRANGEBYSCORE', key, '-inf', Step.score_of(Step.now), 'LIMIT', 0, Leasing.STEP)
-  for i = 1, #refs do refs[i] = string.sub(refs[i], 7) end
-  Jobs.load_all(refs)
-  return refs
+  return Jobs.standing(key, redis.call('ZRANGEBYSCORE', key, '-inf', Step.score_of(Step.now), 'LIMIT', 0, Leasing.STEP))
 end
 
 function Leasing.expire(job)
@@ -20,22 +20,29 @@ function Leasing.expire(job)
 end
 
 function Leasing.cancel_expired(queue)
-  for _, ref in ipairs(Leasing.over(Key.expiring .. queue)) do
-    local job = Jobs.load(ref)
+  for _, each in ipairs(Leasing.over(Key.expiring .. queue)) do
+    local job = Jobs.load(each.ref)
     -- The end of one may have been the end of the next, which waited for it.
     if job and not Jobs.final(job.state) then Leasing.expire(job) end
   end
 end
 
 function Leasing.promote(queue)
-  local refs = Leasing.over(Key.scheduled .. queue)
-  if #refs == 0 then return end
-  local last = Step.draw(#refs)
-  for i, ref in ipairs(refs) do
-    local job = Jobs.load(ref)
+  local jobs = Leasing.over(Key.scheduled .. queue)
+  if #jobs == 0 then return end
+  local last = Step.draw(#jobs)
+  for i, job in ipairs(jobs) do
     Jobs.take(job)
     job.run_at, job.seq = nil, Step.seq_of(last + i)
     Jobs.put(job)
+  end
+end
+
+-- Have the queue looked at when the next of its jobs comes due or expires.
+function Leasing.note_times(queue)
+  for _, family in ipairs({ Key.scheduled, Key.expiring }) do
+    local score = redis.call('ZRANGE', family .. queue, 0, 0, 'WITHSCORES')[2]
+    if score then Step.at(queue, tonumber(score) / 1000000) end
   end
 end
 
@@ -53,7 +60,9 @@ function Leasing.hand_out(request, job, stored, alone)
   job.attempt, job.fence = job.attempt + 1, job.fence + 1
   job.nonce, job.worker, job.started, job.result = request.nonce, request.worker, Step.now, nil
   Jobs.set(job, flag.solo, alone)
-  job.held_until = Step.now + (job.options.lease or request.ttl)
+  local seconds = math.min(job.options.lease or request.ttl, request.at_most)
+  job.held_until = Step.now + seconds
+  Totals.lengthen(job.queue, seconds)
   Jobs.put(job)
   local n = #Leasing.refs + 1
   Leasing.refs[n], Leasing.stored[n], Leasing.records[n] = job.ref, stored, Jobs.pack(job)
@@ -74,11 +83,12 @@ function Leasing.hand_out_all(request, queue, popped)
   local held_until = Step.score_of(Step.now + request.ttl)
   local held, records, n = {}, {}, 0
   for i = 1, #refs do
-    local ref, kind = refs[i], byte(stored[i], 11)
-    if not fresh[kind] and kind % 2 == 0 then
+    local ref, kind = refs[i], stored[i] and byte(stored[i], 11)
+    if kind and not fresh[kind] and kind % 2 == 0 then
       fresh[kind] = '\159' .. string.char(is.running, bit.band(kind, flag.blocks + flag.step)) .. head
     end
-    if not known[i] and not loaded[ref] and fresh[kind] then
+    if not kind then  -- of a job that is gone, or whose coming was refused
+    elseif not known[i] and not loaded[ref] and fresh[kind] then
       local place, next = popped[2 * i - 1], #out.refs + 1
       held[n + 1], held[n + 2] = held_until, place
       records[n + 1], records[n + 2] = ref, fresh[kind] .. sub(place, 1, 6)
@@ -88,7 +98,9 @@ function Leasing.hand_out_all(request, queue, popped)
     else
       local job = loaded[ref] or Jobs.parse(ref, stored[i], known[i])
       local expiry = job.attempt == 0 and Jobs.expires_at(job)
-      if expiry and expiry <= Step.now then
+      if job.state ~= is.waiting or job.run_at then  -- it stands elsewhere: see `Jobs.agreeing`
+        Jobs.restore(job)
+      elseif expiry and expiry <= Step.now then
         Leasing.expire(job)
       else
         Leasing.hand_out(request, job, stored[i])
@@ -99,6 +111,8 @@ function Leasing.hand_out_all(request, queue, popped)
     Step.each_chunk('ZADD', Key.held .. queue, held)
     Step.each_chunk('HSET', Key.records, records)
     Totals.hold(request.worker, n / 2)
+    Step.at(queue, Step.now + request.ttl)
+    Totals.lengthen(queue, request.ttl)
   end
   return #out.refs - before
 end
@@ -116,8 +130,44 @@ function Leasing.hand_out_line(request, queue, room)
   end
   if left and redis.call('EXISTS', Key.line .. queue) == 1 then
     Step.fill(Key.marker .. queue, 1)
+    Step.call(queue, 1)
   else
-    redis.call('DEL', Key.marker .. queue)
+    Leasing.emptied(queue)
+  end
+  return given
+end
+
+-- Note that the line of a queue is empty.
+function Leasing.emptied(queue)
+  redis.call('DEL', Key.marker .. queue)
+  local more = Leasing.more[queue] and redis.call('EXISTS', Key.suspects .. queue, Key.inbox .. queue) > 0
+  if not more then redis.call('ZREM', Key.ready, queue) end
+end
+
+-- Hand out up to so many from the front of a line, without those of skipped tasks, which stay where they are; how many.
+function Leasing.hand_out_unskipped(request, queue, room)
+  local places = redis.call('ZRANGE', Key.line .. queue, 0, Leasing.LOOK_AHEAD - 1)
+  local refs, chosen, popped, n = {}, {}, {}, 0
+  for i = 1, #places do refs[i] = string.sub(places[i], 7) end
+  local stored = Step.fields_of(Key.jobs, refs)
+  for i = 1, #places do
+    if n >= room and room > 0 then break end
+    local task = stored[i] and select(3, cmsgpack.unpack_limit(stored[i], 2, 10))
+    if task and request.skip[task] then
+      Leasing.passed_over[task] = true
+    elseif room > 0 then
+      n = n + 1
+      chosen[n], popped[2 * n - 1], popped[2 * n] = places[i], places[i], 0
+    end
+  end
+  Step.each_chunk('ZREM', Key.line .. queue, chosen)
+  local given = Leasing.hand_out_all(request, queue, popped)
+  if redis.call('EXISTS', Key.line .. queue) == 0 then
+    Leasing.emptied(queue)
+  elseif n > 0 and n == room then
+    -- Only then: this caller would be the first to be woken for what it has passed over.
+    Step.fill(Key.marker .. queue, 1)
+    Step.call(queue, 1)
   end
   return given
 end
@@ -125,16 +175,23 @@ end
 -- The first suspect of these queues that the request may have, and whether there is one that it may not have.
 function Leasing.suspect(request, queues)
   local first, others, isolated
-  local last = (request.solo or request.isolated == '') and 0 or Leasing.SUSPECTS - 1
+  local skip = request.skip
+  local last = (request.solo or request.isolated == '') and not skip and 0 or Leasing.SUSPECTS - 1
   for _, queue in ipairs(queues) do
-    for _, place in ipairs(redis.call('ZRANGE', Key.suspects .. queue, 0, last)) do
-      if first and (others or request.solo) then return first, others end
-      if last > 0 and not isolated then
+    local key = Key.suspects .. queue
+    for _, job in ipairs(Jobs.standing(key, redis.call('ZRANGE', key, 0, last))) do
+      if first and (others or request.solo) and not skip then return first, others end
+      if request.isolated ~= '' and not isolated then
         isolated = {}
         for _, task in ipairs(cmsgpack.unpack(request.isolated)) do isolated[task] = true end
       end
-      local job = Jobs.load(string.sub(place, 7))
-      if request.solo or isolated and isolated[job.task] then first = first or job else others = true end
+      if skip and skip[job.task] then
+        Leasing.passed_over[job.task] = true
+      elseif request.solo or isolated and isolated[job.task] then
+        first = first or job
+      else
+        others = true
+      end
     end
   end
   return first, others
@@ -155,41 +212,68 @@ function Leasing.open_queues(queues)
   local open, timed, inbox, paused = {}, {}, false, {}
   for _, queue in ipairs(redis.call('SMEMBERS', Key.paused)) do paused[queue] = true end
   for _, queue in ipairs(queues) do
-    inbox = inbox or redis.call('EXISTS', Key.inbox .. queue) == 1
+    local more = redis.call('EXISTS', Key.inbox .. queue, Key.expiring .. queue, Key.scheduled .. queue, Key.suspects .. queue)
+    if more > 0 then
+      Leasing.more[queue] = true
+      if redis.call('EXISTS', Key.inbox .. queue) == 1 then
+        inbox = true
+        redis.call('ZADD', Key.ready, 0, queue)  -- whose entries nobody may have announced
+      end
+    end
     if not paused[queue] then
       open[#open + 1] = queue
-      local more = redis.call('EXISTS', Key.expiring .. queue, Key.scheduled .. queue, Key.suspects .. queue)
       if more > 0 then timed[#timed + 1] = queue end
     end
   end
   return open, timed, inbox
 end
 
--- Hand out what is first in line; see the contract. Arguments: worker, seconds, nonce, limit, solo, isolated tasks as MessagePack
--- or nothing, number of queues, queues.
+-- Of the tasks that the request skips those that have a job in line, if it was given nothing.
+function Leasing.left_to_others(request)
+  local tasks = {}
+  if request.skip and #Leasing.refs == 0 then
+    for task in pairs(Leasing.passed_over) do tasks[#tasks + 1] = task end
+  end
+  return tasks
+end
+
+-- Hand out what is first in line; see the contract. Arguments: worker, seconds, nonce, limit, solo, isolated tasks and skipped ones
+-- as MessagePack or nothing, seconds that no lease exceeds or nothing, number of queues, queues.
 -- Answers: refs, what is stored of each, records (nothing for those that the caller knows), results of blockers, attributes, the
--- time, whether a suspect waits, when the next job is due, whether something lies in an inbox.
+-- time, whether a suspect waits, when the next job is due, whether something lies in an inbox, tasks that were passed over.
 function Leasing.lease()
   local arg = Step.arg
   local request = {
     worker = arg(), ttl = tonumber(arg()), nonce = arg(), limit = tonumber(arg()), solo = arg() == '1', isolated = arg(),
   }
+  local skip = arg()
+  if skip ~= '' then
+    request.skip = {}
+    for _, task in ipairs(cmsgpack.unpack(skip)) do request.skip[task] = true end
+  end
+  request.at_most = tonumber(arg()) or math.huge
+  request.ttl = math.min(request.ttl, request.at_most)
   local queues = {}
   for i = 1, tonumber(arg()) do queues[i] = arg() end
   local open, timed, inbox = Leasing.open_queues(queues)
   for _, queue in ipairs(timed) do Leasing.cancel_expired(queue) end
   for _, queue in ipairs(timed) do Leasing.promote(queue) end
+  for _, queue in ipairs(timed) do Leasing.note_times(queue) end
   local suspect, suspect_waits = Leasing.suspect(request, timed)
   if suspect and request.limit > 0 then
     Leasing.hand_out(request, suspect, redis.call('HGET', Key.jobs, suspect.ref), true)
   else
     local room = request.limit
     for _, queue in ipairs(open) do
-      if room > 0 then room = room - Leasing.hand_out_line(request, queue, room) end
+      if request.skip and (room > 0 or request.limit == 0) then
+        room = room - Leasing.hand_out_unskipped(request, queue, room)
+      elseif room > 0 then
+        room = room - Leasing.hand_out_line(request, queue, room)
+      end
     end
   end
   return {
     Leasing.refs, Leasing.stored, Leasing.records, Leasing.edges, Leasing.attributes, string.format('%.17g', Step.now),
-    suspect_waits or false, #Leasing.refs == 0 and Leasing.due_in(open), inbox,
+    suspect_waits or false, #Leasing.refs == 0 and Leasing.due_in(open), inbox, Leasing.left_to_others(request),
   }
 end

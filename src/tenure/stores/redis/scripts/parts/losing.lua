@@ -23,10 +23,8 @@ function Losing.one(job, reason)
   return { job.ref, job.queue, job.task, worker, losses, failed }
 end
 
-function Losing.all(places, reason)
-  local refs, told = {}, {}
-  for i = 1, #places do refs[i] = string.sub(places[i], 7) end
-  Jobs.load_all(refs)
-  for i = 1, #refs do told[i] = Losing.one(Jobs.load(refs[i]), reason) end
+function Losing.all(jobs, reason)
+  local told = {}
+  for i, job in ipairs(jobs) do told[i] = Losing.one(job, reason) end
   return told
 end

@@ -9,11 +9,14 @@ function Reading.describe(ref, stored, record)
   if record then
     local job = Step.loaded[ref] or Jobs.parse(ref, stored, record)
     if job.state == is.running then
-      left = string.format('%.17g', redis.call('ZSCORE', Key.held .. job.queue, job.seq .. ref) / 1000000 - Step.now)
+      local ends, longest = redis.call('ZSCORE', Key.held .. job.queue, job.seq .. ref), Totals.longest(job.queue)
+      left = (ends or 0) / 1000000 - Step.now
+      if longest > 0 then left = math.min(left, longest) end
+      left = string.format('%.17g', left)
     end
     if job.options.edges then
       edges = Edges.of(job)
-      open = redis.call('HGET', Key.edges, Edges.open_field(ref))
+      open = redis.call('HGET', Key.edges, Edges.open_field(ref)) or 0
     end
   end
   return { ref, stored, record, left, open, edges }

@@ -13,26 +13,47 @@ function Reaping.unpark(job)
   Jobs.join(job)
 end
 
+-- Of these queues those in which jobs are held; no lease of them ends later than the longest that was given there from now on. One
+-- that did was given before the clock was set back: its holder has as long as it was promised, and no longer. A second more is no
+-- reason to change anything.
+function Reaping.shorten(queues)
+  local held = {}
+  for _, queue in ipairs(queues) do
+    local last = redis.call('ZREVRANGE', Key.held .. queue, 0, 0, 'WITHSCORES')[2]
+    if last then
+      held[#held + 1] = queue
+      local longest = Totals.longest(queue)
+      if longest > 0 and tonumber(last) > (Step.now + longest + 1) * 1000000 then
+        local latest, scored = Step.score_of(Step.now + longest), {}
+        local late = redis.call('ZREVRANGEBYSCORE', Key.held .. queue, '+inf', '(' .. latest, 'LIMIT', 0, Step.CHUNK)
+        for i, place in ipairs(late) do scored[2 * i - 1], scored[2 * i] = latest, place end
+        Step.each_chunk('ZADD', Key.held .. queue, scored)
+      end
+    end
+  end
+  return held
+end
+
 -- Take up to so many jobs from holders whose lease has expired, the longest expired first; if that was not so many, end the
 -- parking of jobs whose time is over. Arguments: limit, and the queues. Gives what `Losing.one` gives of each job that was taken.
 function Reaping.reap()
   local limit, queues = tonumber(Step.arg()), Step.rest()
 
-  -- Up to so many places whose time has come, over all queues.
-  local function over(family, room)
+  -- Up to so many jobs whose time has come, over these queues.
+  local function over(family, queues, room)
     local found = {}
     for _, queue in ipairs(queues) do
       if #found >= room then break end
       local places = redis.call('ZRANGEBYSCORE', family .. queue, '-inf', Step.score_of(Step.now), 'LIMIT', 0, room - #found)
-      for i = 1, #places do found[#found + 1] = places[i] end
+      for _, job in ipairs(Jobs.standing(family .. queue, places)) do found[#found + 1] = job end
     end
     return found
   end
 
-  local reaped = Losing.all(over(Key.held, limit))
+  local reaped = Losing.all(over(Key.held, Reaping.shorten(queues), limit))
   if #reaped < limit then
-    for _, place in ipairs(over(Key.parked, limit)) do
-      local job = Jobs.load(string.sub(place, 7))
+    for _, each in ipairs(over(Key.parked, queues, limit)) do
+      local job = Jobs.load(each.ref)
       -- The end of one may have been the end of the next, which waited for it.
       if job and not Jobs.final(job.state) then Reaping.unpark(job) end
     end

@@ -8,8 +8,9 @@ function Recent.sweep()
   if redis.call('LLEN', Key.recent) <= 2 * redis.call('HLEN', Key.jobs) + Step.CHUNK then return end
   local left = Step.to_sweep
   while left > 0 do
-    local entries, alive = redis.call('LPOP', Key.recent, math.min(left, Step.CHUNK)), {}
-    for _, entry in ipairs(entries or {}) do
+    local some = math.min(left, Step.CHUNK)
+    local entries, alive = redis.call('LRANGE', Key.recent, 0, some - 1), {}
+    for _, entry in ipairs(entries) do
       local ref = string.sub(entry, 7)
       if redis.call('HEXISTS', Key.jobs, ref) == 1 then
         alive[#alive + 1] = struct.unpack('>I6', entry)
@@ -17,6 +18,7 @@ function Recent.sweep()
       end
     end
     Step.each_chunk('ZADD', Key.order, alive)
+    redis.call('LPOP', Key.recent, some)  -- not before: if a command is refused, no job is in neither
     left = left - Step.CHUNK
   end
 end

@@ -26,10 +26,13 @@ end
 function Removing.runs_of(lasts)
   local runs, alive = {}, {}
   for i, stored in ipairs(Step.fields_of(Key.jobs, lasts)) do
-    local _, _, _, options = select(3, cmsgpack.unpack_limit(stored, 5, 10))
-    runs[i] = { ref = options.run or lasts[i], flow = options.flow, last = lasts[i], number = string.sub(stored, -6), steps = {} }
-    runs[i].at = runs[i].ref
-    if runs[i].at ~= lasts[i] then alive[#alive + 1] = i end
+    runs[i] = false
+    if stored then
+      local _, _, _, options = select(3, cmsgpack.unpack_limit(stored, 5, 10))
+      runs[i] = { ref = options.run or lasts[i], flow = options.flow, last = lasts[i], number = string.sub(stored, -6), steps = {} }
+      runs[i].at = runs[i].ref
+      if runs[i].at ~= lasts[i] then alive[#alive + 1] = i end
+    end
   end
   while #alive > 0 do
     local refs, left = {}, {}

@@ -3,7 +3,7 @@
 
 local Running = {}
 
--- Up to so many places of jobs of whose records the field of this number is this value.
+-- Up to so many refs of jobs of whose records the field of this number is this value.
 function Running.with(field, value, wanted)
   local found = {}
   for _, queue in ipairs(redis.call('SMEMBERS', Key.queues)) do
@@ -12,9 +12,8 @@ function Running.with(field, value, wanted)
       local places, refs = redis.call('ZRANGE', Key.held .. queue, first, first + Step.CHUNK - 1), {}
       for i = 1, #places do refs[i] = string.sub(places[i], 7) end
       for i, record in ipairs(Step.fields_of(Key.records, refs)) do
-        if select(field + 1, cmsgpack.unpack_limit(record, field, 1)) == value and #found < wanted then
-          found[#found + 1] = places[i]
-        end
+        local runs = record and string.byte(record, 2) == is.running and #found < wanted
+        if runs and select(field + 1, cmsgpack.unpack_limit(record, field, 1)) == value then found[#found + 1] = refs[i] end
       end
       if #places < Step.CHUNK then break end
       first = first + Step.CHUNK

@@ -20,6 +20,7 @@ local Step = {
   in_queues = {},     -- what has happened and how often, to be counted at the end, by queue
   by_workers = {},    -- and by worker
   woken = {},         -- how much there is new in a queue, for idle workers to be woken at the end
+  timed = {},         -- when a queue has something to do because of what the step does, by queue
   to_sweep = 0,       -- entries of `recent` to be looked at at the end
   told = false,       -- what has become of jobs that the caller did not name: how, ref, task and queue, one after the other
   CHUNK = 1000,       -- values that a command gets at most: Lua's stack holds some thousands
@@ -98,14 +99,54 @@ function Step.fill(key, number)
   end
 end
 
-function Step.wake_workers()
-  for queue, number in pairs(Step.woken) do
-    if redis.call('SISMEMBER', Key.paused, queue) == 0 then Step.fill(Key.marker .. queue, number) end
-  end
-  Step.woken = {}
+-- A queue has something to do at this time, not before it.
+function Step.at(queue, time)
+  local known = Step.timed[queue]
+  if time < math.huge and not (known and known <= time) then Step.timed[queue] = time end
 end
 
--- A queue comes to exist: those who serve patterns look again, all of them.
+function Step.write_times()
+  for queue, time in pairs(Step.timed) do redis.call('ZADD', Key.timed, 'LT', Step.score_of(time), queue) end
+  Step.timed = {}
+end
+
+-- Name a queue to up to so many of the idle workers that serve it by a pattern.
+function Step.call(queue, number)
+  local listeners = Step.listeners or redis.call('HGETALL', Key.listeners)
+  Step.listeners = listeners
+  for i = 1, #listeners, 2 do
+    local served = false
+    for sign, expression in string.gmatch(listeners[i + 1], '([+-])(%S+)') do
+      if string.find(queue, expression) then
+        served = sign == '+'
+        if not served then break end
+      end
+    end
+    if served then
+      local calls = Key.calls .. listeners[i]
+      local room = math.min(number, 100 - redis.call('LLEN', calls))
+      if room > 0 then
+        local names = {}
+        for n = 1, room do names[n] = queue end
+        redis.call('RPUSH', calls, unpack(names))
+      end
+    end
+  end
+end
+
+function Step.wake_workers()
+  for queue, number in pairs(Step.woken) do
+    if redis.call('SISMEMBER', Key.paused, queue) == 0 then
+      redis.call('ZADD', Key.ready, 0, queue)
+      Step.fill(Key.marker .. queue, number)
+      Step.call(queue, number)
+    end
+  end
+  Step.woken = {}
+  if next(Step.timed) then Step.write_times() end
+end
+
+-- A queue comes to exist: workers of earlier versions that serve patterns look again, all of them.
 function Step.found_queue(queue)
   if redis.call('SADD', Key.queues, queue) == 1 then Step.fill(Key.arrivals, 100) end
 end

@@ -34,4 +34,17 @@ function Totals.hold(worker, number)
   if redis.call('HINCRBY', Key.holding, worker, number) == 0 then redis.call('HDEL', Key.holding, worker) end
 end
 
+-- A lease in this queue was given or renewed for so many seconds. The longest is noted: no lease ends later than that from now,
+-- unless the clock was set back since. One number for all: to note that of each lease would cost every lease a command.
+function Totals.lengthen(queue, seconds)
+  if seconds > Totals.longest(queue) then
+    redis.call('HSET', Key.totals .. queue, 'longest', string.format('%.17g', seconds))
+  end
+end
+
+-- That of the queue; 0 if none was noted.
+function Totals.longest(queue)
+  return tonumber(redis.call('HGET', Key.totals .. queue, 'longest') or 0)
+end
+
 end)

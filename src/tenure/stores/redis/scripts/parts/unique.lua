@@ -11,7 +11,8 @@ function Unique.holder_of(task, key)
   local held = redis.call('HGET', Key.uniques, Unique.field(task, key))
   if held then
     local ends = struct.unpack('>d', held)
-    if ends == 0 or ends > Step.now then return string.sub(held, 9) end
+    local holder = string.sub(held, 9)
+    if (ends == 0 or ends > Step.now) and redis.call('HEXISTS', Key.jobs, holder) == 1 then return holder end
   end
 end
 

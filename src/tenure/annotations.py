@@ -1,0 +1,292 @@
+"""Decoders of annotations: how JSON becomes what a parameter, an attribute or a result is annotated with.
+
+msgspec does most of the work. This module adds what it leaves out:
+
+1. Classes that it does not know: pydantic models, `pathlib` paths, and classes that users add with `add_type`.
+2. Unions that it refuses, of several dataclasses, models and the like. The first member that a value fits is taken; one that
+   would lose a key of the value is passed over while another fits.
+3. Constraints of `annotated_types` and of pydantic's `Field` in `Annotated[...]`. One that cannot be checked is refused.
+
+An annotation that cannot be followed means Any, and its decoder knows why.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import pathlib
+import re
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from tenure.errors import InvalidOption
+
+__all__ = ["ANYTHING", "Decode", "add_type", "decoder_of", "encode_other", "followed", "lost", "reason"]
+
+T = TypeVar("T")
+
+Decode = Callable[[bytes | str | msgspec.Raw], Any]
+
+ANYTHING: Decode = msgspec.json.Decoder().decode
+
+_ADDED: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {}
+
+
+def add_type(kind: type[T], *, encode: Callable[[T], Any], decode: Callable[[Any], T]) -> None:
+    """Let values of a class be arguments, results and attributes, wherever they are annotated with it.
+
+    `encode` turns one into what JSON can hold, `decode` makes one of that again, equal to the first. Call this in a module that
+    producers and workers import. What Tenure stores by itself (a dataclass, an enum, …) cannot be added.
+    """
+    if not isinstance(kind, type) or not callable(encode) or not callable(decode):
+        raise InvalidOption("add_type takes a class, and two functions: add_type(Money, encode=str, decode=Money)")
+    if hasattr(kind, "model_validate_json") or not isinstance(
+        msgspec.inspect.type_info(kind), msgspec.inspect.CustomType
+    ):
+        raise InvalidOption(f"values of {kind.__qualname__} are stored as they are: there is nothing to add")
+    _ADDED[kind] = encode, decode
+
+
+def encode_other(value: Any) -> Any:
+    """A value that msgspec does not know, in terms that it does."""
+    for kind in type(value).__mro__:
+        if kind in _ADDED:
+            return _ADDED[kind][0](value)
+    if hasattr(type(value), "model_dump"):  # pydantic, which need not be installed
+        return value.model_dump(mode="json")
+    if isinstance(value, pathlib.PurePath):
+        return str(value)
+    raise NotImplementedError(f"objects of type {type(value).__qualname__} have no JSON form")
+
+
+def decode_other(kind: type, value: Any) -> Any:
+    """A value of a class that msgspec does not know, made from what JSON has for it."""
+    if issubclass(kind, Choice):
+        return kind.read(value)
+    if kind in _ADDED:
+        return _ADDED[kind][1](value)
+    if hasattr(kind, "model_validate_json"):  # from text, so that strict models accept what JSON has no type for
+        return kind.model_validate_json(msgspec.json.encode(value))
+    if issubclass(kind, pathlib.PurePath) and isinstance(value, str):
+        return kind(value)
+    raise NotImplementedError(f"{kind.__qualname__} cannot be made from JSON: tenure.add_type says how")
+
+
+class Anything:
+    """The decoder of an annotation that cannot be followed."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def __call__(self, data: bytes | str | msgspec.Raw) -> Any:
+        return ANYTHING(data)
+
+
+def decoder_of(annotation: Any) -> Decode:
+    """The decoder of one annotation; `InvalidOption` about a constraint in it that cannot be checked."""
+    if annotation is Any or annotation is object:
+        return ANYTHING
+    try:
+        return msgspec.json.Decoder(followed(annotation), dec_hook=decode_other).decode
+    except InvalidOption:
+        raise
+    except Exception as error:  # noqa: BLE001 - a TypeError of msgspec, or a name that only type checkers know
+        return Anything(reason(error))
+
+
+def followed(annotation: Any) -> Any:
+    """The same annotation in terms that msgspec follows, as far as there are any."""
+    if annotation is object:
+        return Any
+    origin, given = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return _constrained(followed(given[0]), given[1:])
+    if origin in _NO_VALUES:
+        raise TypeError(f"{_name(annotation)} is no type of values")
+    if annotation in _LISTS or origin in _LISTS:
+        return list[tuple(map(followed, given)) or Any]  # type: ignore[misc]
+    if origin is None or origin is typing.Literal or not given:
+        return annotation
+    if origin in {types.UnionType, typing.Union}:
+        members = tuple(map(followed, given))
+        union: Any = typing.Union.__getitem__(members)
+        return Choice.of(members) if any(map(_has_fields, members)) and _misfit(union) else union
+    inner = tuple(followed(each) if each is not ... and not isinstance(each, list) else each for each in given)
+    return annotation if inner == given else origin[inner]
+
+
+_LISTS = frozenset({collections.abc.Iterable, collections.abc.Container, collections.abc.Reversible})
+"""What a list is, and msgspec does not know."""
+
+_NO_VALUES = frozenset(
+    {collections.abc.Iterator, collections.abc.Generator, collections.abc.Callable, collections.abc.Awaitable}
+)
+"""What can be annotated, and is no value that could be stored."""
+
+
+class _AnyInstance(type):
+    """msgspec asks whether what its hook gives is an instance of the class that it asked for."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return True
+
+
+class Choice(metaclass=_AnyInstance):
+    """A union that msgspec refuses, as a class that it leaves to its hook."""
+
+    members: tuple[Any, ...] = ()
+
+    @classmethod
+    def of(cls, members: tuple[Any, ...]) -> Any:
+        return _AnyInstance("Choice", (cls,), {"members": members})
+
+    @classmethod
+    def read(cls, value: Any) -> Any:
+        """The value as the first member that it fits with all its keys, else as the first one that it fits."""
+        misfits, found = [], []
+        for member in cls.members:
+            try:
+                made = msgspec.convert(value, member, dec_hook=decode_other, str_keys=True)
+            except Exception as error:  # noqa: BLE001 - whatever a class of the user raises about a value of another
+                misfits.append(f"{_name(member)}: {reason(error)}")
+                continue
+            if lost(made, value) is None:
+                return made
+            found.append(made)
+        if found:
+            return found[0]
+        raise ValueError("it fits none of the union: " + "; ".join(misfits))
+
+
+def lost(made: Any, value: Any, path: str = "$") -> str | None:
+    """Where `value` says something that `made`, which was read from it by annotation, does not; None: nowhere.
+
+    A mapping may have become an object, a text a date or whatever else its annotation says, and a list a set.
+    """
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            at = f"{path}.{key}"
+            found = _member(made, key)
+            if found is _MISSING:
+                return at
+            if (inner := lost(found, item, at)) is not None:
+                return inner
+        return None if not isinstance(made, str | int | float | None) else path
+    try:
+        if made == value or isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
+            return None
+    except Exception:  # noqa: BLE001 - a class of the user that cannot be compared cannot be trusted to come back
+        return path
+    if isinstance(value, list | tuple | set | frozenset):
+        if isinstance(made, set | frozenset):
+            return None
+        if isinstance(made, list | tuple) and len(made) == len(value):
+            each = (lost(*pair, f"{path}[{n}]") for n, pair in enumerate(zip(made, value, strict=True)))
+            return next((where for where in each if where is not None), None)
+    return path
+
+
+_MISSING = object()
+
+
+def _member(made: Any, key: Any) -> Any:
+    """What an object that was read from a mapping has of this key."""
+    if isinstance(made, Mapping):
+        return next((item for own, item in made.items() if own == key or str(own) == key), _MISSING)
+    kind = type(made)
+    if isinstance(made, msgspec.Struct):
+        names = dict(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True))
+        return getattr(made, names.get(key, ""), _MISSING)
+    for name, field in getattr(kind, "model_fields", {}).items():
+        if key in (field.alias, field.validation_alias):
+            return getattr(made, name)
+    return getattr(made, key, _MISSING) if isinstance(key, str) else _MISSING
+
+
+def reason(error: Exception) -> str:
+    """Why it went wrong, on one line: classes of users may say it in many."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deep, or holds itself"
+    if isinstance(error, UnicodeEncodeError):
+        return "a text holds half a character (a lone surrogate)"
+    return " ".join(str(error).replace("\0", "\\0").split())[:500] or type(error).__name__
+
+
+def _misfit(annotation: Any) -> str:
+    """Why msgspec does not follow an annotation; empty if it does."""
+    try:
+        msgspec.json.Decoder(annotation, dec_hook=decode_other)
+    except Exception as error:  # noqa: BLE001 - as in `decoder_of`
+        return reason(error)
+    return ""
+
+
+def _has_fields(annotation: Any) -> bool:
+    """Whether its values are objects in JSON, with named members, or are made by a hook."""
+    kind = typing.get_origin(annotation) or annotation
+    if not isinstance(kind, type):
+        return False
+    return (
+        dataclasses.is_dataclass(kind)
+        or issubclass(kind, msgspec.Struct)
+        or typing.is_typeddict(kind)
+        or hasattr(kind, "__attrs_attrs__")
+        or hasattr(kind, "model_validate_json")
+        or kind in _ADDED
+    )
+
+
+def _name(annotation: Any) -> str:
+    return getattr(annotation, "__name__", None) or str(annotation)
+
+
+# Constraints.
+
+_LIMITS = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "pattern")
+"""What a `msgspec.Meta` can check, which `annotated_types` and pydantic call by the same names."""
+
+
+def _constrained(annotation: Any, metadata: Sequence[Any]) -> Any:
+    """The annotation with these constraints, each as `msgspec.Meta`."""
+    limits: dict[str, Any] = {}
+    kept = []
+    for each in metadata:
+        if isinstance(each, msgspec.Meta):
+            kept.append(each)
+        for part in _parts(each):
+            given = {name: limit for name in _LIMITS if (limit := getattr(part, name, None)) is not None}
+            if not given and not hasattr(part, "documentation"):
+                raise InvalidOption(
+                    f"the constraint {part!r:.80} cannot be checked here: use one of {', '.join(_LIMITS)}, "
+                    "check it in the function, or put it in a pydantic model"
+                )
+            limits |= given
+    if isinstance(limits.get("pattern"), re.Pattern):
+        limits["pattern"] = limits["pattern"].pattern
+    if not limits and not kept:
+        return annotation
+    try:
+        constrained = typing.Annotated[(annotation, *kept, *([msgspec.Meta(**limits)] if limits else []))]
+    except (TypeError, ValueError) as error:
+        raise InvalidOption(f"its constraints cannot be checked: {reason(error)}") from None
+    if (why := _misfit(constrained)) and not _misfit(annotation):
+        raise InvalidOption(f"its constraints cannot be checked: {why}")
+    return constrained
+
+
+def _parts(metadata: Any) -> Iterator[Any]:
+    """The single constraints in metadata of `annotated_types` and pydantic; what is of others says nothing to Tenure."""
+    if type(metadata).__module__.partition(".")[0] not in {"annotated_types", "pydantic"}:
+        return
+    if isinstance(inner := getattr(metadata, "metadata", None), list):  # pydantic.Field
+        for each in inner:
+            yield from _parts(each)
+    elif hasattr(metadata, "__iter__"):  # annotated_types.Interval and the like
+        for each in metadata:
+            yield from _parts(each)
+    else:
+        yield metadata

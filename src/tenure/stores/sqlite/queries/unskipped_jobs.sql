@@ -1,0 +1,13 @@
+-- unskipped_jobs: of the first ?2 jobs in line of the queue ?1 up to ?3 that have not expired at ?4 and whose task is not in the JSON
+-- array ?5, the first first, as one JSON array of their numbers. Suspects are not among them.
+SELECT json_group_array(n) FROM (
+    SELECT n FROM (
+        SELECT n, task, priority, seq, attempt, expires_at FROM tenure_jobs
+        WHERE state = 'waiting' AND run_at IS NULL AND queue = ?1 AND suspect = 0
+        ORDER BY priority, seq
+        LIMIT ?2
+    )
+    WHERE task NOT IN (SELECT value FROM json_each(?5)) AND (expires_at IS NULL OR attempt > 0 OR expires_at > ?4)
+    ORDER BY priority, seq
+    LIMIT ?3
+)

@@ -1,0 +1,47 @@
+"""Makes a context in which a test can call a task's function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from time import time
+from typing import Any
+
+import msgspec
+
+from tenure.context import AbortSignal, Context, running
+from tenure.job import JobRecord, State, new_id
+from tenure.lease import Lease, Token, new_nonce
+
+__all__ = ["context"]
+
+
+@contextmanager
+def context(
+    task: str = "test",
+    *,
+    attempt: int = 1,
+    queue: str = "default",
+    payload: object = None,
+    tags: Sequence[str] = (),
+    results: Sequence[Any] = (),
+    attributes: Mapping[str, Any] | None = None,
+) -> Iterator[Context]:
+    """Make a context current for a block of a test, so that a task which takes one can be called there.
+
+    `with context(attempt=2) as ctx: resize("a.png")`. The context belongs to a job that is in no store: what `ctx.enqueue` is
+    given stays in `ctx.children`, what `ctx.progress` is given in `ctx.said`, and `ctx.signal.abort(…)` tells the function to stop.
+    `ctx.prepare` and `ctx.complete` need a worker.
+    """
+    job = JobRecord(
+        id=new_id(), task=task, queue=queue, state=State.RUNNING, payload=msgspec.json.encode(payload),
+        created_at=time(), started_at=time(), attempt=attempt, fence=attempt, max_attempts=25, worker="test",
+        tags=tuple(tags), results=tuple(msgspec.json.encode(result).decode() for result in results),
+        attributes=None if attributes is None else {n: msgspec.json.encode(v).decode() for n, v in attributes.items()},
+    )  # fmt: skip
+    ctx = Context(Lease(job, Token(attempt, new_nonce()), 30.0), "test", AbortSignal())
+    outside = running.set(ctx)
+    try:
+        yield ctx
+    finally:
+        running.reset(outside)
