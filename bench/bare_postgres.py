@@ -17,7 +17,7 @@ import uvloop
 from engine import Engine, other_process
 from tests.servers.postgres import Postgres as Server
 
-from tenure.job import new_id
+from tenure.core.job import new_id
 from tenure.stores.postgres.address import Address
 
 SCHEMA = """

@@ -16,7 +16,7 @@ import uvloop
 from engine import Engine, other_process
 from tests.servers.server import Server
 
-from tenure.job import new_id
+from tenure.core.job import new_id
 
 ENQUEUE = """
 local fields, places, seq = {}, {}, redis.call('INCRBY', KEYS[4], #ARGV)

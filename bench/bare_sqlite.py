@@ -15,7 +15,7 @@ from typing import Any
 import apsw
 from engine import Engine, other_process
 
-from tenure.job import new_id
+from tenure.core.job import new_id
 
 SCHEMA = """
 CREATE TABLE jobs (n INTEGER PRIMARY KEY, id TEXT, task TEXT, queue TEXT, state TEXT, payload TEXT, seq INTEGER,

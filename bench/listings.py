@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tenure import App, State
-from tenure.job import ErrorInfo, NewJob, new_id
-from tenure.lease import new_nonce
-from tenure.lifecycle import Finish
+from tenure.core.job import ErrorInfo, NewJob, new_id
+from tenure.core.lease import new_nonce
+from tenure.core.lifecycle import Finish
 from tenure.stores import open_store
 from tenure.stores.values import LeaseRequest
 

@@ -11,9 +11,9 @@ import time
 from collections.abc import Sequence
 
 from tenure import App
-from tenure.job import JobRecord, State
-from tenure.lease import Lease, Token
-from tenure.lifecycle import Requeue
+from tenure.core.job import JobRecord, State
+from tenure.core.lease import Lease, Token
+from tenure.core.lifecycle import Requeue
 from tenure.stores.memory import MemoryStore
 from tenure.stores.values import OK, Leased, LeaseRequest, QueueInfo, Settlement, Verdict
 

@@ -12,7 +12,7 @@ import asyncpg  # type: ignore[import-untyped]
 import pytest
 import redis
 
-from tenure.job import new_id
+from tenure.core.job import new_id
 
 from .servers.postgres import SHARED, Postgres
 from .servers.schema import Schema

@@ -15,9 +15,9 @@ import pytest
 import tenure
 from tenure import AbortReason, App, Context, Flow, FlowRun, Job, Next
 from tenure.cli.work import work
-from tenure.flow import FlowWorkers, Starter
-from tenure.held import Held
-from tenure.task import Caller
+from tenure.jobs.by_hand import Held
+from tenure.tasks.flow import FlowWorkers, Starter
+from tenure.tasks.task import Caller
 from tenure.worker.signals import CAUGHT
 from tenure.worker.worker import Worker
 

@@ -35,7 +35,7 @@ def test_imports_point_one_way() -> None:
 @pytest.mark.parametrize(
     ("module", "offence"),
     [
-        ("job.py", "import tenure.stores.base"),
+        ("core/job.py", "import tenure.stores.base"),
         ("stores/base.py", "import tenure.app"),
         ("worker/worker.py", "import tenure.testing"),
         ("__init__.py", "import tenure.cli"),

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tenure import errors, events
-    from tenure.annotations import add_type
     from tenure.app import App
-    from tenure.backoff import Backoff
-    from tenure.context import Context, current
-    from tenure.enqueueing import Dequeueing, Enqueueing
-    from tenure.flow import Flow, RemoteFlow
-    from tenure.handle import Job
-    from tenure.job import State
-    from tenure.lease import AbortReason
-    from tenure.options import Retention
-    from tenure.outcome import Done, Fail, Next, Reschedule, Retry, Wait
-    from tenure.run import FlowRun
-    from tenure.task import Task
+    from tenure.core.annotations import add_type
+    from tenure.core.backoff import Backoff
+    from tenure.core.job import State
+    from tenure.core.lease import AbortReason
+    from tenure.core.options import Retention
+    from tenure.core.outcome import Done, Fail, Next, Reschedule, Retry, Wait
+    from tenure.jobs.enqueue_hooks import Dequeueing, Enqueueing
+    from tenure.jobs.handle import Job
+    from tenure.jobs.run import FlowRun
+    from tenure.tasks.context import Context, current
+    from tenure.tasks.flow import Flow, RemoteFlow
+    from tenure.tasks.task import Task
 
 __all__ = [
     "AbortReason",
@@ -48,27 +48,27 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AbortReason": "lease",
+    "AbortReason": "core.lease",
     "App": "app",
-    "Backoff": "backoff",
-    "Context": "context",
-    "Dequeueing": "enqueueing",
-    "Done": "outcome",
-    "Enqueueing": "enqueueing",
-    "Fail": "outcome",
-    "Flow": "flow",
-    "FlowRun": "run",
-    "Job": "handle",
-    "Next": "outcome",
-    "RemoteFlow": "flow",
-    "Reschedule": "outcome",
-    "Retention": "options",
-    "Retry": "outcome",
-    "State": "job",
-    "Task": "task",
-    "Wait": "outcome",
-    "add_type": "annotations",
-    "current": "context",
+    "Backoff": "core.backoff",
+    "Context": "tasks.context",
+    "Dequeueing": "jobs.enqueue_hooks",
+    "Done": "core.outcome",
+    "Enqueueing": "jobs.enqueue_hooks",
+    "Fail": "core.outcome",
+    "Flow": "tasks.flow",
+    "FlowRun": "jobs.run",
+    "Job": "jobs.handle",
+    "Next": "core.outcome",
+    "RemoteFlow": "tasks.flow",
+    "Reschedule": "core.outcome",
+    "Retention": "core.options",
+    "Retry": "core.outcome",
+    "State": "core.job",
+    "Task": "tasks.task",
+    "Wait": "core.outcome",
+    "add_type": "core.annotations",
+    "current": "tasks.context",
 }
 """Which module has which name. Each is imported when it is asked for: the command line needs none of them to show its help."""
 

@@ -12,42 +12,39 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, Never, ParamSpec, S
 
 import msgspec
 
-from tenure.backoff import Backoff
-from tenure.batch import Batch, asubmit, submit
-from tenure.cancelling import cancel, cancel_equal, cancel_found
-from tenure.checks import Duration, named, refused, seconds, several
-from tenure.checks import name as checked_name
-from tenure.codec import ANY_CALL, RAW_CALL, JsonArguments, RawArguments, ResultCodec
-from tenure.context import Context, Middleware, checked_middleware
-from tenure.enqueueing import cancelled, may_cancel
+from tenure.core.backoff import Backoff
+from tenure.core.checks import Duration, named, refused, seconds, several
+from tenure.core.checks import name as checked_name
+from tenure.core.codec import ANY_CALL, RAW_CALL, JsonArguments, RawArguments, ResultCodec
+from tenure.core.job import JobRecord, NewJob, State
+from tenure.core.options import UNSET, AppOptions, Retention, Unset, WorkerOptions, made, retention, unknown_option
 from tenure.errors import InvalidName, InvalidOption, JobNotFound
 from tenure.events import Event, Kind, kind_of
 from tenure.explain import Explanation, explain
-from tenure.finished import delete, retry
-from tenure.flow import Flow, NamedFlow, RemoteFlow, Start
-from tenure.handle import Job
-from tenure.held import Held
-from tenure.hooks import Hooks, JobHooks, WorkerHooks, awaiting, waiting
+from tenure.hooks.calling import awaiting, waiting
+from tenure.hooks.lifetime import Resources
+from tenure.hooks.registry import Hooks, JobHooks, WorkerHooks
 from tenure.inline import Inline
-from tenure.job import JobRecord, NewJob, State
-from tenure.listing import JobPage, Stats, search_of, state_of
+from tenure.jobs.bulk import JobPage, Stats, cancel, cancel_equal, cancel_found, delete, retry, search_of, state_of
+from tenure.jobs.by_hand import Held
+from tenure.jobs.enqueue import Batch, abring, asubmit, bring, guest_of, pending_of, submit
+from tenure.jobs.enqueue_hooks import cancelled, may_cancel
+from tenure.jobs.handle import Job
+from tenure.jobs.run import FlowRun, RunPage
+from tenure.jobs.session import Session
 from tenure.observe.audience import Audience
 from tenure.observe.listeners import Listener
 from tenure.observe.logs import Logs
 from tenure.observe.observed import observed
 from tenure.observe.watching import Watch
-from tenure.options import UNSET, AppOptions, Retention, Unset, WorkerOptions, made, retention, unknown_option
-from tenure.pending import guest_of, pending_of
-from tenure.resources import Resources
-from tenure.run import FlowRun, RunPage
-from tenure.sending import abring, bring
-from tenure.session import Session
 from tenure.stores import masked, store_maker
 from tenure.stores.base import STEP, Store
-from tenure.stores.values import QueueInfo, Reaped, RunRecord, RunSearch, Search, WorkerInfo
+from tenure.stores.values import Enqueued, QueueInfo, Reaped, RunRecord, RunSearch, Search, WorkerInfo
 from tenure.sync import PerLoop, blocking, refuse_on_loop
 from tenure.sync import run as run_blocking
-from tenure.task import AsyncTask, Call, Caller, Nobody, Registrar, Task, registered
+from tenure.tasks.context import Context, Middleware, checked_middleware
+from tenure.tasks.flow import Flow, NamedFlow, RemoteFlow, Start
+from tenure.tasks.task import AsyncTask, Call, Caller, Nobody, Registrar, Task, registered
 
 if TYPE_CHECKING:
     from tenure.worker.settings import Settings
@@ -700,6 +697,20 @@ class App(JobHooks, WorkerHooks):
     def new_store(self) -> Store:
         """Make a store object of one's own, for the running event loop, and to be closed by whoever asked for it."""
         return observed(self.make_store(), self.audience)
+
+    def stand_in(self) -> App:
+        """An app without a store on disk, for what is tried before the first job."""
+        return App("memory://rehearsal")
+
+    def handle_of(self, job: NewJob, answer: Enqueued) -> Job[Any] | FlowRun:
+        """The handle of a job that was stored, or of the run that it has started."""
+        handle: Job[Any] | FlowRun
+        if job.step is None:
+            handle = Job(self, answer.id, job.task, job.queue, self.caller_of(job).results)
+        else:
+            handle = FlowRun(self, answer.id, job.step.flow)
+        handle.enqueued(answer)
+        return handle
 
     def import_included(self) -> None:
         """Import the modules that were named with `include`, unless they have been."""

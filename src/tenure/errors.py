@@ -32,7 +32,7 @@
         ├── OutcomeUnknown     the store may or may not have done what was asked
         └── LayoutTooNew       the store was written by a newer Tenure
 
-`Retry`, `Fail`, `Reschedule` and `Wait` are answers of a task, not errors: they live in `outcome.py`.
+`Retry`, `Fail`, `Reschedule` and `Wait` are answers of a task, not errors: they live in `core/outcome.py`.
 """
 
 from __future__ import annotations

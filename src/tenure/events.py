@@ -11,9 +11,9 @@ from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
+from tenure.core.job import ErrorInfo, State
+from tenure.core.lease import AbortReason
 from tenure.errors import InvalidOption
-from tenure.job import ErrorInfo, State
-from tenure.lease import AbortReason
 
 __all__ = [
     "ALL",

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tenure.inbox import UNREAD
-from tenure.job import JobRecord, State
-from tenure.lifecycle import EXPIRED, Policy, exhausted, lost
-from tenure.patterns import serves
-from tenure.reasons import (
+from tenure.core.inbox import UNREAD
+from tenure.core.job import JobRecord, State
+from tenure.core.lifecycle import EXPIRED, Policy, exhausted, lost
+from tenure.core.patterns import serves
+from tenure.core.reasons import (
     AttemptsUsedUp,
     AwaitsCompletion,
     BlockedBy,

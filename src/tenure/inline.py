@@ -12,25 +12,26 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from tenure.context import AbortSignal, Context, running
-from tenure.enqueueing import come_to_exist
+from tenure.core.job import ErrorInfo, State
+from tenure.core.lease import Lease, new_nonce
+from tenure.core.lifecycle import Finish, Requeue, Transition, next_step
+from tenure.core.outcome import Next, Outcome, Reschedule, Unknown
+from tenure.core.running import running
 from tenure.errors import JobError, UnknownTask
-from tenure.handle import Handle
-from tenure.hooks import awaiting
-from tenure.job import ErrorInfo, State
-from tenure.lease import Lease, new_nonce
-from tenure.lifecycle import Finish, Requeue, Transition, next_step
+from tenure.hooks.calling import awaiting
+from tenure.jobs.enqueue_hooks import come_to_exist
+from tenure.jobs.handle import Handle
+from tenure.jobs.run import FlowRun
+from tenure.jobs.session import Session
 from tenure.observe.observed import observed
-from tenure.outcome import Next, Outcome, Reschedule, Unknown
-from tenure.run import FlowRun
-from tenure.session import Session
 from tenure.stores.base import STEP, Store
 from tenure.stores.values import LeaseRequest, Search, VerdictKind
 from tenure.sync import PerLoop, private_loop, refuse_on_loop, run
+from tenure.tasks.context import AbortSignal, Context
 
 if TYPE_CHECKING:
     from tenure.app import App
-    from tenure.worker.performing import Blocking
+    from tenure.hooks.around import Blocking
     from tenure.worker.settings import Settings
 
 __all__ = ["Inline"]
@@ -112,7 +113,7 @@ class Inline:
                 raise failures[0]
 
     async def _work_off(self, handles: Sequence[Handle], threads: Blocking) -> None:
-        from tenure.worker.performing import error_of, has_failed
+        from tenure.hooks.around import error_of, has_failed
 
         store = self.sessions.here().store
         while (lease := await self._next(store)) is not None:
@@ -155,7 +156,7 @@ class Inline:
     async def _tell(
         self, settings: Settings, lease: Lease, error: BaseException, step: Transition, threads: Blocking
     ) -> None:
-        from tenure.worker.performing import tell_failure
+        from tenure.hooks.around import tell_failure
 
         assert settings.task is not None
         context = Context(lease, WORKER, AbortSignal())

@@ -22,7 +22,7 @@ from django.conf import settings  # type: ignore[import-untyped]
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from tenure.stores.guests import Errand, guest
+from tenure.stores.callers import Errand, guest
 
 __all__ = ["AUTOCOMMITTING", "CALLERS", "Caller", "OpenCaller", "asyncpg_connection", "psycopg_connection"]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tenure import App
-from tenure.held import Held
+from tenure.jobs.by_hand import Held
 
 __all__ = ["fails", "finish_in_step"]
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tenure import App
-from tenure.flow import Flow
-from tenure.outcome import Fail, Wait
-from tenure.run import FlowRun
+from tenure.core.outcome import Fail, Wait
+from tenure.jobs.run import FlowRun
+from tenure.tasks.flow import Flow
 from tests.conftest import KINDS, a_url
 
 from .conftest import Do

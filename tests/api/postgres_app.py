@@ -9,7 +9,7 @@ import pytest
 
 from tenure import App, Job
 from tenure.errors import JobNotFound
-from tenure.task import Task
+from tenure.tasks.task import Task
 from tests.conftest import new_schema
 from tests.stores.postgres.conftest import sql
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tenure import App, FlowRun, Job
-from tenure.enqueueing import Enqueueing
+from tenure.jobs.enqueue_hooks import Enqueueing
 
 __all__ = ["Shop", "names", "shop"]
 

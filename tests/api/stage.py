@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 from tenure import App
+from tenure.core.job import ErrorInfo, NewJob, RunStep, State, new_id
+from tenure.core.lifecycle import Finish
 from tenure.events import Event
-from tenure.job import ErrorInfo, NewJob, RunStep, State, new_id
-from tenure.lifecycle import Finish
 from tenure.stores.base import Store
 from tenure.testing.conformance.scene import lease_one, settle
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tenure import App, Job, State
+from tenure.core.outcome import Next
 from tenure.errors import BlockerNotFound, HasDependents, InvalidOption, JobFailed
-from tenure.flow import Flow
-from tenure.outcome import Next
-from tenure.task import Caller, Task
+from tenure.tasks.flow import Flow
+from tenure.tasks.task import Caller, Task
 
 from .conftest import Do, one_way
 

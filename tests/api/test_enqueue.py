@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tenure import App, Job, State
+from tenure.core.job import NewJob
 from tenure.errors import (
     InvalidName,
     InvalidOption,
@@ -23,10 +24,9 @@ from tenure.errors import (
     StoreUnavailable,
     UniqueConflict,
 )
-from tenure.job import NewJob
 from tenure.stores.memory import MemoryStore, Space
 from tenure.stores.values import Enqueued
-from tenure.task import Call, Task
+from tenure.tasks.task import Call, Task
 
 from .conftest import Do, Timed
 
@@ -505,7 +505,7 @@ class TestOutage:
     async def test_an_outage_that_lasts_is_told_after_five_seconds(
         self, errors: list[Exception], told: type[Exception], monkeypatch: pytest.MonkeyPatch
     ) -> None:  # I19
-        monkeypatch.setattr("tenure.session.ENQUEUE_TIMEOUT", 0.3)
+        monkeypatch.setattr("tenure.jobs.session.ENQUEUE_TIMEOUT", 0.3)
         app = App(lambda: Flaky(Space(), [*errors, *[errors[-1]] * 1000]))
         started = time.monotonic()
 

@@ -12,8 +12,8 @@ import asyncpg  # type: ignore[import-untyped]
 import pytest
 
 from tenure import App, Context, Next, State
-from tenure.enqueueing import Enqueueing
 from tenure.errors import EnqueueRefused, UseAsync
+from tenure.jobs.enqueue_hooks import Enqueueing
 
 from .conftest import Do, whatever_the_store
 from .conftest import _blocking as blocking

@@ -20,7 +20,7 @@ TIMEOUT = 2.0
 async def test_a_server_that_hangs_costs_one_deadline_however_often_it_is_asked(
     url: str, do: Do, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tenure.session.ENQUEUE_TIMEOUT", TIMEOUT)
+    monkeypatch.setattr("tenure.jobs.session.ENQUEUE_TIMEOUT", TIMEOUT)
     address = re.search(r"127\.0\.0\.1:(\d+)", url)
     assert address is not None
     with proxied(int(address[1])) as proxy:

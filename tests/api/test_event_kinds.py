@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from tenure import events
+from tenure.core.job import State
+from tenure.core.lifecycle import Finish, Park, Requeue
 from tenure.events import Event
-from tenure.job import State
-from tenure.lifecycle import Finish, Park, Requeue
 from tenure.stores.values import Change, Renewal
 from tenure.testing.conformance.scene import a_worker, ask, lease_one, settle
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from tenure import App, Context, Retry, events
+from tenure.core.job import ErrorInfo, State
+from tenure.core.lease import AbortReason
+from tenure.core.lifecycle import Finish, Requeue
 from tenure.events import Event
-from tenure.job import ErrorInfo, State
-from tenure.lease import AbortReason
-from tenure.lifecycle import Finish, Requeue
 from tenure.stores.values import Renewal
 from tenure.testing.conformance.scene import lease_one, settle
 from tests.faults.processes import eventually

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tenure import App, FlowRun, Job, State
-from tenure.job import new_id
-from tenure.lease import Lease, new_nonce
-from tenure.lifecycle import Park
-from tenure.reasons import (
+from tenure.core.job import new_id
+from tenure.core.lease import Lease, new_nonce
+from tenure.core.lifecycle import Park
+from tenure.core.reasons import (
     AttemptsUsedUp,
     AwaitsCompletion,
     BlockedBy,

@@ -8,11 +8,11 @@ from typing import Any, cast
 import pytest
 
 from tenure import App, Backoff, Fail, Job, Retry, State
+from tenure.core.job import AttemptEnd, ErrorInfo, NewJob, new_id
+from tenure.core.lease import new_nonce
+from tenure.core.lifecycle import Finish
 from tenure.errors import HasDependents, InvalidName, InvalidOption, JobBroken, JobNotFound
-from tenure.finished import retry
-from tenure.job import AttemptEnd, ErrorInfo, NewJob, new_id
-from tenure.lease import new_nonce
-from tenure.lifecycle import Finish
+from tenure.jobs.bulk import retry
 from tenure.stores.base import Store
 from tenure.stores.values import LeaseRequest, Search, Verdict
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tenure import App, Backoff, Done, Flow, Next, Task, Wait
+from tenure.core.job import State
 from tenure.errors import (
     InvalidName,
     InvalidOption,
@@ -19,9 +20,8 @@ from tenure.errors import (
     UniqueConflict,
     UnknownTask,
 )
-from tenure.flow import Step
-from tenure.held import Held
-from tenure.job import State
+from tenure.jobs.by_hand import Held
+from tenure.tasks.flow import Step
 
 from .conftest import Do
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tenure import App, State
-from tenure.enqueueing import Dequeueing, Enqueueing
 from tenure.errors import InvalidOption
+from tenure.jobs.enqueue_hooks import Dequeueing, Enqueueing
 
 from .conftest import Do, whatever_the_store
 from .shop import Shop, shop

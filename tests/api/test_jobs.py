@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tenure import App, State
+from tenure.core.lease import AbortReason
 from tenure.errors import (
     JobBroken,
     JobCancelled,
@@ -20,8 +21,7 @@ from tenure.errors import (
     UniqueConflict,
     WrongState,
 )
-from tenure.lease import AbortReason
-from tenure.task import Task
+from tenure.tasks.task import Task
 
 from .conftest import Do, Timed
 

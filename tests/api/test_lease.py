@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from tenure import App, Backoff, Fail, Reschedule, Retry, State
+from tenure.core.lease import AbortReason, new_nonce
 from tenure.errors import InvalidOption, JobFailed, LeaseLost, PayloadError, StoreUnavailable
-from tenure.held import Held
-from tenure.lease import AbortReason, new_nonce
+from tenure.jobs.by_hand import Held
 from tenure.stores.memory import MemoryStore, Space
 from tenure.stores.values import LeaseRequest, Renewal
-from tenure.task import Task
+from tenure.tasks.task import Task
 from tenure.testing.clock import ManualClock
 from tests.faults.scale import on
 

@@ -9,9 +9,9 @@ import threading
 import pytest
 
 from tenure import App, events
+from tenure.core.job import new_id
 from tenure.errors import InvalidOption
 from tenure.events import Event
-from tenure.job import new_id
 from tenure.observe import audience, listeners
 from tenure.testing.conformance.scene import lease
 

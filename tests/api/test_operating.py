@@ -9,14 +9,14 @@ from typing import Any, cast
 import pytest
 
 from tenure import App, State
-from tenure.cancelling import cancel_found
+from tenure.core.job import NewJob, new_id
+from tenure.core.lease import new_nonce
 from tenure.errors import HasDependents, InvalidName, InvalidOption
-from tenure.held import Held
-from tenure.job import NewJob, new_id
-from tenure.lease import new_nonce
+from tenure.jobs.bulk import cancel_found
+from tenure.jobs.by_hand import Held
 from tenure.stores.base import Store
 from tenure.stores.values import LeaseRequest, Page, Search, Totals, Verdict, WorkerInfo
-from tenure.task import Task
+from tenure.tasks.task import Task
 
 from .conftest import Do
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from tenure import App, Backoff, Flow, Next, Retention
+from tenure.core.options import UNSET, AppOptions, TaskOptions, WorkerOptions
 from tenure.errors import InvalidName, InvalidOption, JobFailed
-from tenure.options import UNSET, AppOptions, TaskOptions, WorkerOptions
 from tenure.worker.settings import resolve
 
 

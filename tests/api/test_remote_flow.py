@@ -11,8 +11,8 @@ import pytest
 
 from tenure import App, Done, Next, Retry, State, Wait
 from tenure.errors import InvalidName, InvalidOption, JobBroken, JobNotFound, LeaseLost, PayloadError, WrongState
-from tenure.flow import RemoteFlow
-from tenure.run import FlowRun
+from tenure.jobs.run import FlowRun
+from tenure.tasks.flow import RemoteFlow
 
 from .conftest import Do, whatever_the_store
 

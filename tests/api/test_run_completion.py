@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tenure import AbortReason, App, State, current
+from tenure.core.outcome import Done, Next
 from tenure.errors import (
     BlockerNotFound,
     LeaseLost,
@@ -17,7 +18,6 @@ from tenure.errors import (
     UnknownTask,
     WrongState,
 )
-from tenure.outcome import Done, Next
 from tenure.stores.base import Store
 from tenure.stores.values import Verdict
 

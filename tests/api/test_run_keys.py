@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tenure import App, Job, State
+from tenure.core.outcome import Done
 from tenure.errors import UniqueConflict
-from tenure.outcome import Done
 
 from .conftest import Do, Timed, one_way
 from .orders import make_order, url, work

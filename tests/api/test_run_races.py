@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tenure import App, State
-from tenure.after import Bound
-from tenure.flow import Flow
-from tenure.outcome import Next
+from tenure.core.after import Bound
+from tenure.core.outcome import Next
+from tenure.tasks.flow import Flow
 from tests.faults.scale import LONGEST, lengths
 
 from .finisher import fails, finish_in_step

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from tenure import AbortReason, App, State, current
+from tenure.core.outcome import Done, Next
 from tenure.errors import (
     HasDependents,
     InvalidOption,
@@ -17,7 +18,6 @@ from tenure.errors import (
     ResultTimeout,
     WrongState,
 )
-from tenure.outcome import Done, Next
 
 from .conftest import Do, one_way
 from .orders import make_order, url, waiting_run, work

@@ -10,10 +10,10 @@ from uuid import UUID
 import pytest
 
 from tenure import App, Done, Flow, Next, Wait
-from tenure.attributes import lookups_of
+from tenure.core.attributes import lookups_of
+from tenure.core.job import BlockerPolicy, JobRecord, NewJob, State
+from tenure.core.lifecycle import Finish
 from tenure.errors import InvalidName, InvalidOption, PayloadError, PayloadTooLarge
-from tenure.job import BlockerPolicy, JobRecord, NewJob, State
-from tenure.lifecycle import Finish
 
 RUN = "0190-run"
 

@@ -23,10 +23,10 @@ import pytest
 
 from tenure import App, Flow, FlowRun, Job, events, sync
 from tenure.errors import JobNotFound, StoreError, StoreUnavailable, UseAsync
-from tenure.held import Held
+from tenure.jobs.by_hand import Held
 from tenure.stores.memory import MemoryStore, Space
 from tenure.stores.sqlite.engine import Engine
-from tenure.task import Caller
+from tenure.tasks.task import Caller
 
 
 def twins(owner: type) -> list[str]:
@@ -465,7 +465,7 @@ def test_importing_tenure_is_fast_and_brings_no_driver(tmp_path: Path) -> None:
 def test_a_store_that_cannot_be_reached_is_told_in_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tenure.session.ENQUEUE_TIMEOUT", 0.1)
+    monkeypatch.setattr("tenure.jobs.session.ENQUEUE_TIMEOUT", 0.1)
     (tmp_path / "file").touch()
     app = App(f"sqlite:///{tmp_path}/file/jobs.db")
 

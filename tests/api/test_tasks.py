@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tenure import App, Backoff, Context, Retry, Task
+from tenure.core.job import JobRecord, State
+from tenure.core.lease import Lease, Token
 from tenure.errors import InvalidName, InvalidOption, PayloadError
-from tenure.job import JobRecord, State
-from tenure.lease import Lease, Token
 
 if TYPE_CHECKING:
     from somewhere import Missing  # type: ignore[import-not-found]
@@ -61,7 +61,7 @@ def answers(n: int) -> set[int] | Retry:
 
 
 def a_context(*, raw: bool = False) -> Context:
-    from tenure.context import AbortSignal
+    from tenure.tasks.context import AbortSignal
 
     return Context(Lease(JobRecord("j", "t", "q", State.RUNNING, b"{}", raw), Token(1, 1), 30.0), "w", AbortSignal())
 

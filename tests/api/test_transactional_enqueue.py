@@ -12,10 +12,10 @@ import psycopg
 import pytest
 
 from tenure import App
+from tenure.core.job import JobRecord
 from tenure.errors import BlockerNotFound, UniqueConflict
-from tenure.job import JobRecord
 from tenure.stores.postgres.address import Address
-from tenure.task import Caller as TaskCaller
+from tenure.tasks.task import Caller as TaskCaller
 from tenure.testing.conformance.scene import a_job
 from tests.servers.postgres import Pooler
 

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from tenure import App
+from tenure.core.job import JobRecord, new_id
 from tenure.errors import JobBroken
-from tenure.job import JobRecord, new_id
-from tenure.task import Task
+from tenure.tasks.task import Task
 from tests.stores.postgres.conftest import sql
 
 __all__ = ["sql"]

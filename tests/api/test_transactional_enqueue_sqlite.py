@@ -15,7 +15,7 @@ import pytest
 from tenure import App, Job
 from tenure.errors import InvalidOption, JobNotFound, StoreUnavailable, UniqueConflict
 from tenure.stores.sqlite.store import LOOK_EVERY, SqliteStore
-from tenure.task import Task
+from tenure.tasks.task import Task
 
 from .callers import Caller, OpenCaller
 from .lite_callers import AUTOCOMMITTING, CALLERS
@@ -258,7 +258,7 @@ async def test_the_library_can_be_said(path: str) -> None:
 
 
 async def test_a_library_that_is_too_old_is_told(add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tenure.stores.guests.sqlite.OLDEST", (999,))
+    monkeypatch.setattr("tenure.stores.callers.sqlite.OLDEST", (999,))
     connection = sqlite3.connect(add.app.url.removeprefix("sqlite:///"))
 
     with pytest.raises(InvalidOption, match="999 is needed"):

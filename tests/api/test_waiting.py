@@ -10,10 +10,11 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from tenure import App, Job, State, waiting
+from tenure import App, Job, State
+from tenure.core.job import JobRecord
+from tenure.core.lifecycle import Finish
 from tenure.errors import ResultTimeout, StoreError, StoreUnavailable
-from tenure.job import JobRecord
-from tenure.lifecycle import Finish
+from tenure.jobs import waiting
 from tenure.stores.base import Store
 from tenure.stores.memory import MemoryStore, Space
 from tenure.stores.values import LeaseRequest, Signal

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from tenure import App, events
+from tenure.core.job import ErrorInfo, State, new_id
 from tenure.errors import InvalidOption, UseAsync
 from tenure.events import Event, Kind
-from tenure.job import ErrorInfo, State, new_id
 from tenure.observe import audience
-from tenure.observe.notes import event_of, notes_of
+from tenure.observe.encoding import event_of, notes_of
 from tenure.observe.watching import Watch
 from tenure.stores.base import NOTE
 from tests.conftest import KINDS

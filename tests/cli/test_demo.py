@@ -14,7 +14,7 @@ import pytest
 
 from tenure.cli.demo import conclude
 from tenure.cli.demo.kinds import JOBS, KINDS, Kind, summarize
-from tenure.job import JobRecord, State
+from tenure.core.job import JobRecord, State
 
 from .conftest import run_process
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tenure.escape import escaped
+from tenure.core.escape import escaped
 from tenure.observe.lines import Human
 
 

@@ -8,9 +8,9 @@ import json
 
 import pytest
 
-from tenure.job import ErrorInfo, NewJob, State, new_id
-from tenure.lease import new_nonce
-from tenure.lifecycle import Finish
+from tenure.core.job import ErrorInfo, NewJob, State, new_id
+from tenure.core.lease import new_nonce
+from tenure.core.lifecycle import Finish
 from tenure.stores import open_store
 from tenure.stores.values import LeaseRequest
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from tenure import App, Backoff, Wait
-from tenure.job import Progress
+from tenure.core.job import Progress
 from tenure.stores import open_store
 from tenure.stores.values import LeaseRequest, Renewal
 from tests.conftest import a_url

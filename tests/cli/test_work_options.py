@@ -11,7 +11,7 @@ import click
 import pytest
 
 from tenure.cli.work import size, work
-from tenure.options import WorkerOptions
+from tenure.core.options import WorkerOptions
 
 from .conftest import Tenure
 

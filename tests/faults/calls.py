@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from tenure.job import State
-from tenure.lease import Lease, new_nonce
-from tenure.options import Retention
+from tenure.core.job import State
+from tenure.core.lease import Lease, new_nonce
+from tenure.core.options import Retention
 from tenure.stores.base import Store
 from tenure.stores.values import LeaseRequest, Pulse, Renewal, Search
 from tenure.testing.conformance.scene import (

@@ -14,10 +14,10 @@ import time
 import apsw
 
 from tenure import App
+from tenure.core.job import NewJob, RunStep, State, Writes, new_id
+from tenure.core.lease import Lease, new_nonce
+from tenure.core.lifecycle import RELEASE, Finish
 from tenure.errors import JobFailed, StoreError
-from tenure.job import NewJob, RunStep, State, Writes, new_id
-from tenure.lease import Lease, new_nonce
-from tenure.lifecycle import RELEASE, Finish
 from tenure.stores import open_store
 from tenure.stores.base import Store
 from tenure.stores.sqlite import store as sqlite

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tenure import Job
+from tenure.core.job import JobRecord, State
 from tenure.errors import OutcomeUnknown, StoreUnavailable
-from tenure.job import JobRecord, State
 from tenure.stores.values import QueueInfo
 from tests.inspection import counted, recounted, sound
 from tests.stores.postgres.soundness import unsound_at

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from tenure.job import JobRecord
+from tenure.core.job import JobRecord
 
 __all__ = [
     "Act",

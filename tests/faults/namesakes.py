@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from types import SimpleNamespace
 
-from tenure.worker import identity
+from tenure.core import identity
 
 from .tasks import make_app
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 
 from tenure import App
-from tenure.job import JobRecord
+from tenure.core.job import JobRecord
 from tests.servers.proxy import Proxy
 
 __all__ = ["LEASE", "after_a_lost_lease", "failing"]

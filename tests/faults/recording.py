@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import msgspec
 
+from tenure.core.job import JobRecord, NewJob
+from tenure.core.lease import AbortReason, Lease
+from tenure.core.lifecycle import Finish, Park, Requeue, Transition
 from tenure.errors import OutcomeUnknown, TenureError
-from tenure.job import JobRecord, NewJob
-from tenure.lease import AbortReason, Lease
-from tenure.lifecycle import Finish, Park, Requeue, Transition
 from tenure.stores import open_store
 from tenure.stores.base import STEP, Store
 from tenure.stores.values import (
@@ -33,7 +33,7 @@ from tenure.stores.values import (
 from .history import Answer, Ask, Ended, History, Item, Line, Start, read
 
 if TYPE_CHECKING:
-    from tenure.context import Context
+    from tenure.tasks.context import Context
 
 __all__ = ["RecordedStore", "Recorder", "history_of", "recorded", "records_of"]
 

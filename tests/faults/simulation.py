@@ -6,9 +6,9 @@ import random
 
 import msgspec
 
-from tenure.job import RunStep, State
-from tenure.lease import Lease
-from tenure.lifecycle import RELEASE, Finish, Requeue, Transition
+from tenure.core.job import RunStep, State
+from tenure.core.lease import Lease
+from tenure.core.lifecycle import RELEASE, Finish, Requeue, Transition
 from tenure.stores.base import Store
 from tenure.stores.values import Renewal
 from tenure.testing.clock import ManualClock

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from tenure import Job
-from tenure.job import JobRecord
-from tenure.lease import AbortReason
+from tenure.core.job import JobRecord
+from tenure.core.lease import AbortReason
 from tests.conftest import a_url
 from tests.servers.proxy import proxied
 

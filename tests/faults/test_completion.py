@@ -11,9 +11,9 @@ import asyncpg  # type: ignore[import-untyped]
 import pytest
 
 from tenure import App
-from tenure.flow import Step
-from tenure.job import State
+from tenure.core.job import State
 from tenure.stores import open_store
+from tenure.tasks.flow import Step
 from tests.servers.postgres import Postgres
 from tests.worker.completing import effects, url
 from tests.worker.effects import Effects

@@ -17,8 +17,9 @@ import psycopg
 import pytest
 import redis
 
-from tenure import App, State, session
+from tenure import App, State
 from tenure.errors import OutcomeUnknown, StoreUnavailable
+from tenure.jobs import session
 from tenure.stores.postgres.address import Address
 from tenure.worker import health
 from tenure.worker.worker import Worker

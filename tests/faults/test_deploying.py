@@ -6,8 +6,8 @@ import contextlib
 import signal
 
 from tenure import App
+from tenure.core.reasons import TaskUnknown
 from tenure.errors import WrongState
-from tenure.reasons import TaskUnknown
 
 from .conftest import on_one
 from .deploying import work_new, work_old

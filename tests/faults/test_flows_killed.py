@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tenure import App, Flow, FlowRun
-from tenure.job import JobRecord
+from tenure.core.job import JobRecord
 from tenure.stores import open_store
 
 from .checker import check

@@ -8,7 +8,7 @@ import sys
 import asyncpg  # type: ignore[import-untyped]
 import redis
 
-from tenure.job import State
+from tenure.core.job import State
 from tenure.stores.base import Store
 from tenure.stores.postgres.address import Address as PostgresAddress
 from tenure.stores.redis.address import Address as RedisAddress

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from tenure.job import NewJob, new_id
-from tenure.lease import Lease, Token
-from tenure.lifecycle import Finish, Requeue
+from tenure.core.job import NewJob, new_id
+from tenure.core.lease import Lease, Token
+from tenure.core.lifecycle import Finish, Requeue
 from tenure.stores.base import STEP
 from tenure.stores.sqlite.store import SqliteStore
 from tenure.stores.values import OK, Enqueued, Leased, LeaseRequest, Reaped, Renewal, Settlement, Verdict, VerdictKind

@@ -15,7 +15,7 @@ from tenure import App
 from tenure.errors import OutcomeUnknown
 from tenure.stores import open_store
 from tenure.stores.base import Store
-from tenure.stores.postgres import listening
+from tenure.stores.postgres import subscription
 from tenure.stores.postgres.store import PostgresStore
 from tenure.testing.conformance.run_scene import a_start, hand_over
 from tenure.testing.conformance.scene import a_job, assert_counters_equal_a_recount, enqueue, lease_one, record
@@ -166,7 +166,7 @@ def test_work_that_comes_while_all_connections_are_silent_is_found(
 async def test_an_ear_that_has_gone_deaf_costs_some_seconds_and_is_noticed(
     url: str, near: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # F14, I11
-    monkeypatch.setattr(listening, "SILENCE", 2.0)
+    monkeypatch.setattr(subscription, "SILENCE", 2.0)
     async with asyncio.timeout(30):
         store, other = PostgresStore.from_url(url), PostgresStore.from_url(near)
         await store.wait_for_work(["q"], 0.01)

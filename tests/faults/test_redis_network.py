@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tenure import App
+from tenure.core.job import State
 from tenure.errors import OutcomeUnknown
-from tenure.job import State
 from tenure.stores.base import Store
 from tenure.stores.redis.keys import Keys
 from tenure.stores.redis.scripts import scripts

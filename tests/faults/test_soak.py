@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tenure.job import JobRecord, State
+from tenure.core.job import JobRecord, State
 from tests.soak.__main__ import main
 from tests.soak.growth import Measure, changes
 from tests.soak.subjects import SUBJECTS

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tenure.core.job import State
+from tenure.core.lifecycle import Finish
 from tenure.errors import StoreFull, StoreUnavailable
-from tenure.job import State
-from tenure.lifecycle import Finish
 from tenure.stores.sqlite.store import SqliteStore
 from tenure.stores.values import RunSearch
 from tests.inspection import counted, recounted, rows, sound

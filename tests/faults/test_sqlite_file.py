@@ -14,9 +14,9 @@ from typing import Any
 import apsw
 import pytest
 
+from tenure.core.job import State
+from tenure.core.lifecycle import Finish
 from tenure.errors import LayoutTooNew, StoreError, StoreUnavailable
-from tenure.job import State
-from tenure.lifecycle import Finish
 from tenure.stores.sqlite.library import Library
 from tenure.stores.sqlite.store import SqliteStore
 from tenure.stores.values import Search, WorkerInfo

@@ -21,12 +21,12 @@ import msgspec
 
 from tenure import App, Backoff, Context, Fail, FlowRun, Job, Next
 from tenure.cli.logs import log_to_stderr
+from tenure.core.job import BlockerPolicy
+from tenure.core.options import Retention
 from tenure.errors import HasDependents, JobNotFound, OutcomeUnknown, StoreUnavailable, WrongState
-from tenure.flow import Start, Step
-from tenure.job import BlockerPolicy
-from tenure.options import Retention
 from tenure.stores.values import QueueInfo
-from tenure.task import Call
+from tenure.tasks.flow import Start, Step
+from tenure.tasks.task import Call
 from tests.faults.recording import Recorder, recorded
 
 __all__ = ["ATTEMPTS", "KEEP", "LEASE", "PREY", "operate", "produce", "produce_blocking", "unfinished", "work"]

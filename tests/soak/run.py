@@ -13,8 +13,8 @@ from pathlib import Path
 from sched import scheduler
 
 from tenure import App
+from tenure.core.options import Retention
 from tenure.errors import OutcomeUnknown, StoreUnavailable
-from tenure.options import Retention
 from tenure.stores import open_store
 from tests.faults.history import read
 from tests.faults.processes import eventually

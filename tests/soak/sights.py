@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tenure import App
-from tenure.job import FINAL, JobRecord, State
+from tenure.core.job import FINAL, JobRecord, State
 
 __all__ = ["Sight", "Sights", "all_jobs"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tenure.job import FINAL, JobRecord, State
+from tenure.core.job import FINAL, JobRecord, State
 from tenure.stores.values import QueueInfo
 from tests.faults.checker import check
 from tests.faults.history import Call, Ended, History, Start, Story

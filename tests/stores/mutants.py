@@ -10,13 +10,13 @@ from typing import Any, Literal
 import pytest
 from msgspec.structs import replace
 
-from tenure.inbox import read
-from tenure.job import State, new_id
-from tenure.lease import Lease, Token
-from tenure.lifecycle import Requeue, Transition
+from tenure.core.inbox import read
+from tenure.core.job import State, new_id
+from tenure.core.lease import Lease, Token
+from tenure.core.lifecycle import Requeue, Transition
 from tenure.stores.memory import ending, enqueueing, inbox, leasing, operating, settling
-from tenure.stores.memory.shelves import Edge, Queue, Shelf, StoredJob
-from tenure.stores.memory.space import Space
+from tenure.stores.memory.data import Space
+from tenure.stores.memory.jobs import Edge, Queue, Shelf, StoredJob
 from tenure.stores.values import Leased, LeaseRequest, Verdict
 
 Mutation = Callable[[pytest.MonkeyPatch], None]

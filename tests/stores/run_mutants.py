@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tenure import lifecycle
+from tenure.core import lifecycle
+from tenure.core.job import State, Writes
+from tenure.core.lease import Lease
+from tenure.core.lifecycle import Finish, Transition
+from tenure.core.options import Retention
 from tenure.errors import BlockerNotFound, MissingAttribute
-from tenure.job import State, Writes
-from tenure.lease import Lease
-from tenure.lifecycle import Finish, Transition
-from tenure.options import Retention
 from tenure.stores.memory import ending, enqueueing, leasing, operating, settling
-from tenure.stores.memory.shelves import Run, StoredJob
-from tenure.stores.memory.space import Space
+from tenure.stores.memory.data import Space
+from tenure.stores.memory.jobs import Run, StoredJob
 from tenure.stores.values import LeaseRequest, SignalKind, Verdict
 from tests.stores.mutants import mutant
 

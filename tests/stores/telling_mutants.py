@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 import pytest
 from msgspec.structs import replace
 
-from tenure.job import HISTORY, AttemptEnd, ErrorInfo, State
-from tenure.lease import Lease
-from tenure.lifecycle import Finish, Park, Requeue, Transition
-from tenure.stores.memory import MemoryStore, ending, operating, reading, settling, space
-from tenure.stores.memory.shelves import StoredJob
-from tenure.stores.memory.space import Space
+from tenure.core.job import HISTORY, AttemptEnd, ErrorInfo, State
+from tenure.core.lease import Lease
+from tenure.core.lifecycle import Finish, Park, Requeue, Transition
+from tenure.stores.memory import MemoryStore, data, ending, operating, reading, settling
+from tenure.stores.memory.data import Space
+from tenure.stores.memory.jobs import StoredJob
 from tenure.stores.values import Change, Verdict, VerdictKind
 from tests.stores.mutants import mutant
 
@@ -150,12 +150,12 @@ def an_operators_retry_enters_the_attempt_once_more(patch: pytest.MonkeyPatch) -
 
 @mutant("test_what_an_attempt_wrote_is_told_by_its_entry", machine="never", end="retried")
 def only_a_success_has_output(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(space, "in_brief", lambda left: left if left is None or not left.type else replace(left, output=None))
+    patch.setattr(data, "in_brief", lambda left: left if left is None or not left.type else replace(left, output=None))
 
 
 @mutant("test_the_latest_are_kept", machine="never")
 def every_attempt_is_kept(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(space, "HISTORY", 1_000_000)
+    patch.setattr(data, "HISTORY", 1_000_000)
 
 
 @mutant("test_the_latest_are_kept", machine="never")
@@ -165,7 +165,7 @@ def the_first_attempts_are_kept(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("test_errors_are_remembered_in_brief", machine="never")
 def errors_are_remembered_at_length(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(space, "in_brief", lambda error: error)
+    patch.setattr(data, "in_brief", lambda error: error)
 
 
 @mutant("test_an_operators_retry_keeps_what_was_and_counts_anew", machine="long")

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tenure import App
-from tenure.reasons import HolderMissing
+from tenure.core.reasons import HolderMissing
 from tenure.stores.base import Store
 from tenure.stores.postgres.address import Address as PostgresAddress
 from tenure.stores.postgres.store import PostgresStore

@@ -14,7 +14,7 @@ import pytest
 import redis
 from hypothesis import HealthCheck, settings
 
-from tenure.job import new_id
+from tenure.core.job import new_id
 from tenure.stores.memory import MemoryStore, Space
 from tenure.stores.postgres.address import Address as PostgresAddress
 from tenure.stores.postgres.store import PostgresStore

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tenure.job import new_id
+from tenure.core.job import new_id
 from tenure.stores import open_store
 from tenure.stores.memory import MemoryStore, Space
 from tenure.stores.values import Signal, SignalKind

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import redis
 
+from tenure.core.job import State
+from tenure.core.lifecycle import Finish
+from tenure.core.options import Retention
 from tenure.errors import InvalidOption, LayoutTooNew
-from tenure.job import State
-from tenure.lifecycle import Finish
-from tenure.options import Retention
 from tenure.stores.base import Store
 from tenure.stores.redis.address import Address
 from tenure.stores.redis.health import facts

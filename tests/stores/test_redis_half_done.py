@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import redis
 
+from tenure.core.job import BlockerPolicy, NewJob, State
+from tenure.core.lifecycle import Park, Transition
+from tenure.core.options import Retention
 from tenure.errors import StoreError
-from tenure.job import BlockerPolicy, NewJob, State
-from tenure.lifecycle import Park, Transition
-from tenure.options import Retention
 from tenure.stores.redis.address import Address
 from tenure.stores.redis.keys import rights
 from tenure.stores.redis.records import ref_of

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import redis
 
+from tenure.core.job import BlockerPolicy, State, Writes
+from tenure.core.options import Retention
 from tenure.errors import InvalidOption, StoreFull
-from tenure.job import BlockerPolicy, State, Writes
-from tenure.options import Retention
 from tenure.stores.redis.address import Address
 from tenure.stores.redis.records import ref_of
 from tenure.stores.redis.store import LAYOUT, RedisStore

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tenure.job import AttemptEnd, State
-from tenure.lifecycle import Finish
-from tenure.options import Retention
+from tenure.core.job import AttemptEnd, State
+from tenure.core.lifecycle import Finish
+from tenure.core.options import Retention
 from tenure.stores.sqlite.store import SqliteStore
 from tenure.stores.values import OK, VerdictKind
 from tenure.testing.clock import ManualClock

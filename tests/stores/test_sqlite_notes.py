@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tenure.errors import StoreUnavailable
-from tenure.stores.sqlite import watching
+from tenure.stores.sqlite import event_channel
 from tenure.stores.sqlite.store import SqliteStore
 from tenure.testing.conformance.telling import hear
 
@@ -128,7 +128,7 @@ async def test_what_is_held_back_for_one_who_never_listens_is_bounded(bells: Pat
         for _ in range(50):
             await store.publish(["x" * 100] * 500)
         [held_back] = store._publisher._held_back.values()
-        assert len(held_back) == watching.HELD_BACK
+        assert len(held_back) == event_channel.HELD_BACK
     assert time.monotonic() - began < 10
     await eventually(lambda: not store._publisher._held_back)
 
@@ -158,7 +158,7 @@ async def test_what_others_send_is_passed_over(
 async def test_a_watcher_whose_folder_was_deleted_is_there_again(
     path: Path, bells: Path, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "LOOK_EVERY", 0.05)
+    monkeypatch.setattr(event_channel, "LOOK_EVERY", 0.05)
     other = SqliteStore(path)
     async with store.watch() as notes:
         await other.publish(["before"])

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tenure.job import NewJob, State, Writes
-from tenure.lease import Lease
-from tenure.lifecycle import Finish, Park
-from tenure.options import Retention
+from tenure.core.job import NewJob, State, Writes
+from tenure.core.lease import Lease
+from tenure.core.lifecycle import Finish, Park
+from tenure.core.options import Retention
 from tenure.stores.sqlite.store import SqliteStore
 from tenure.stores.values import OK, RunSearch, Settlement, VerdictKind
 from tenure.testing.clock import ManualClock
@@ -169,9 +169,9 @@ async def test_an_attribute_is_given_by_its_very_name(store: SqliteStore) -> Non
 
 CHAIN = """
 import asyncio, sys
-from tenure.job import NewJob, RunStep, State, Writes, new_id
-from tenure.lease import new_nonce
-from tenure.lifecycle import Finish
+from tenure.core.job import NewJob, RunStep, State, Writes, new_id
+from tenure.core.lease import new_nonce
+from tenure.core.lifecycle import Finish
 from tenure.stores.values import LeaseRequest
 from tenure.stores.sqlite.store import SqliteStore
 

@@ -12,8 +12,8 @@ import apsw
 import msgspec
 import pytest
 
+from tenure.core.job import JobRecord, NewJob, State
 from tenure.errors import PayloadError, StoreUnavailable
-from tenure.job import JobRecord, NewJob, State
 from tenure.stores.sqlite import connection
 from tenure.stores.sqlite.library import Connection, Library
 from tenure.stores.sqlite.single import Single

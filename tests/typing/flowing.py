@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, assert_type
 
 from tenure import App, Backoff, Context, Done, Flow, FlowRun, Job, Next, RemoteFlow, Task, Wait
-from tenure.flow import AsyncStep, FlowWorkers, Start, Starter, Step
+from tenure.tasks.flow import AsyncStep, FlowWorkers, Start, Starter, Step
 from tenure.worker.worker import Worker
 
 app = App("memory://")

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from typing import Any, assert_type
 
 from tenure import App, Backoff, Context, Job, Retry, State, Task
-from tenure.held import Held
-from tenure.listing import JobPage
-from tenure.task import AsyncTask, Call, Caller
+from tenure.jobs.bulk import JobPage
+from tenure.jobs.by_hand import Held
+from tenure.tasks.task import AsyncTask, Call, Caller
 
 app = App("memory://")
 

@@ -16,7 +16,7 @@ import pytest
 
 import tenure
 from tenure import App
-from tenure.codec import ResultCodec
+from tenure.core.codec import ResultCodec
 from tenure.errors import InvalidOption, InvalidResult, PayloadError
 from tests.unit.test_codec import LIMIT, of_type
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.backoff import Backoff
+from tenure.core.backoff import Backoff
 from tenure.errors import InvalidOption
 
 

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.codec import ANY_CALL, RAW_CALL, JsonArguments, RawArguments, ResultCodec
+from tenure.core.codec import ANY_CALL, RAW_CALL, JsonArguments, RawArguments, ResultCodec
 from tenure.errors import PayloadError, PayloadTooLarge
 
 LIMIT = 1 << 20

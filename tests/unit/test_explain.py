@@ -7,11 +7,10 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from tenure.explain import AHEAD, Case, reasons
-from tenure.inbox import UNREAD
-from tenure.job import ErrorInfo, JobRecord, State
-from tenure.lifecycle import EXPIRED, Policy, blocker_failed, lost
-from tenure.reasons import (
+from tenure.core.inbox import UNREAD
+from tenure.core.job import ErrorInfo, JobRecord, State
+from tenure.core.lifecycle import EXPIRED, Policy, blocker_failed, lost
+from tenure.core.reasons import (
     AttemptsUsedUp,
     AwaitsCompletion,
     BlockedBy,
@@ -37,6 +36,7 @@ from tenure.reasons import (
     moment,
     span,
 )
+from tenure.explain import AHEAD, Case, reasons
 from tenure.stores.values import QueueInfo, WorkerInfo
 
 NOW = 1_700_000_000.0

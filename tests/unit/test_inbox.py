@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tenure import checks
-from tenure.codec import ANY_CALL, JsonArguments
+from tenure.core import checks
+from tenure.core.codec import ANY_CALL, JsonArguments
+from tenure.core.inbox import UNREAD, read
 from tenure.errors import InvalidName
-from tenure.inbox import UNREAD, read
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from tenure.backoff import Backoff
-from tenure.job import ErrorInfo, JobRecord, NewJob, State, Writes
-from tenure.lifecycle import INTERRUPTED, Finish, Loss, Park, Policy, Requeue, Transition, after_loss, next_step
-from tenure.outcome import (
+from tenure.core.backoff import Backoff
+from tenure.core.job import ErrorInfo, JobRecord, NewJob, State, Writes
+from tenure.core.lifecycle import INTERRUPTED, Finish, Loss, Park, Policy, Requeue, Transition, after_loss, next_step
+from tenure.core.outcome import (
     Collided,
     Fail,
     Interrupted,

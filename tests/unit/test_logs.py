@@ -12,8 +12,8 @@ from typing import Literal
 import pytest
 
 from tenure import App, current, events
+from tenure.core.job import ErrorInfo, new_id
 from tenure.events import Event
-from tenure.job import ErrorInfo, new_id
 from tenure.observe.lines import BOUND, FORMATS, Bound, Human, Json, Lines, bind
 from tenure.observe.logs import LEVELS, Logs, told
 

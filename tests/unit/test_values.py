@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.checks import instant, name, seconds
+from tenure.core.checks import instant, name, seconds
+from tenure.core.job import FINAL, JobRecord, Progress, State, new_id
+from tenure.core.lease import Token, new_nonce
+from tenure.core.options import AppOptions, Retention, TaskOptions, WorkerOptions
+from tenure.core.outcome import Fail, Reschedule, Retry, Wait
 from tenure.errors import InvalidName, InvalidOption
-from tenure.job import FINAL, JobRecord, Progress, State, new_id
-from tenure.lease import Token, new_nonce
-from tenure.options import AppOptions, Retention, TaskOptions, WorkerOptions
-from tenure.outcome import Fail, Reschedule, Retry, Wait
 
 
 @given(st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9_.:-]{0,126}\Z"))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tenure import App, Context
-from tenure.handle import Job
+from tenure.jobs.handle import Job
 from tenure.stores.base import Store
 from tests.conftest import a_url
 

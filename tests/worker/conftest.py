@@ -12,7 +12,7 @@ import pytest
 
 from tenure import Backoff
 from tenure.app import App
-from tenure.job import JobRecord, NewJob, new_id
+from tenure.core.job import JobRecord, NewJob, new_id
 from tenure.stores import open_store
 from tenure.stores.base import Store
 from tenure.stores.values import LeaseRequest, WorkerInfo

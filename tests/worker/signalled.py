@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from tenure import App, Backoff, Context
-from tenure.handle import Job
+from tenure.jobs.handle import Job
 from tests.faults.processes import say, told
 
 __all__ = ["ended", "make_app", "work"]

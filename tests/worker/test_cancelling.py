@@ -12,9 +12,9 @@ import pytest
 import redis
 
 from tenure.app import App
-from tenure.context import Context
-from tenure.job import State
-from tenure.lease import AbortReason
+from tenure.core.job import State
+from tenure.core.lease import AbortReason
+from tenure.tasks.context import Context
 from tests.faults.scale import lengths
 
 from .conftest import MakeApp, Start, eventually

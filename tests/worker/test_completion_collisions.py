@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from tenure import App, Context
-from tenure.job import JobRecord, State
+from tenure.core.job import JobRecord, State
 from tenure.stores import open_store
 from tenure.stores.base import Store
 from tenure.stores.postgres.link import Link
@@ -210,7 +210,7 @@ async def test_a_collision_gives_the_attempt_back(
 async def test_a_job_that_always_collides_fails_in_the_end(
     app: App, store: Store, effects: Effects, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tenure.lifecycle.COLLISIONS", 3)
+    monkeypatch.setattr("tenure.core.lifecycle.COLLISIONS", 3)
 
     @app.task
     async def task(ctx: Context) -> None:

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from tenure import Backoff, Context
+from tenure.core.job import State
 from tenure.errors import OutcomeUnknown
-from tenure.job import State
 from tenure.stores import open_store
 from tenure.stores.base import OwnTransaction, Store
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tenure import App, Context
+from tenure.core.job import State
 from tenure.errors import Aborted, LeaseLost
-from tenure.job import State
 from tenure.stores.base import Store
 
 from .completing import attempts, became, effects, lane, on_postgres, url

@@ -17,8 +17,8 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from tenure import App, Context
+from tenure.core.job import State
 from tenure.errors import InvalidOption, WrongState
-from tenure.job import State
 from tenure.stores.base import Store
 
 from .completing import attempts, effects, on_postgres, url
@@ -212,7 +212,7 @@ async def test_a_transaction_that_nobody_ends_costs_the_worker_one_job_only(
     monkeypatch: pytest.MonkeyPatch,
     lines: Lines,
 ) -> None:
-    monkeypatch.setattr("tenure.completion.completion.PATIENCE", 0.1)
+    monkeypatch.setattr("tenure.tasks.completion.completion.PATIENCE", 0.1)
     forgotten: list[Any] = []
 
     @app.task(lease=1, timeout=timeout)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tenure.app import App
+from tenure.core.job import State
 from tenure.errors import StoreFull, StoreUnavailable
-from tenure.job import State
 from tenure.stores.base import Store
 from tenure.stores.memory import MemoryStore
 from tenure.stores.values import Fact, Health, LeaseRequest, Search

@@ -15,12 +15,12 @@ import pytest
 
 import tenure
 from tenure import App, Backoff, Context
-from tenure.context import AbortSignal
+from tenure.core.job import State
 from tenure.errors import InvalidOption, JobFailed
-from tenure.job import State
 from tenure.stores import open_store
 from tenure.stores.base import Store
 from tenure.sync import private_loop
+from tenure.tasks.context import AbortSignal
 from tenure.worker.isolation.child import MainThread
 from tenure.worker.isolation.link import Link
 
@@ -262,7 +262,7 @@ def test_options_of_children_need_isolation(app: App, options: Any) -> None:
 async def test_a_job_that_cannot_reach_the_store_from_its_child_is_released(
     url: str, make_app: MakeApp, start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lines: Lines
 ) -> None:  # R15
-    monkeypatch.setattr("tenure.worker.isolation.reaching.PAUSES", (0.01, 0.01))
+    monkeypatch.setattr("tenure.worker.isolation.lazy_store.PAUSES", (0.01, 0.01))
     here, tried = os.getpid(), tmp_path / "tried"
 
     def make_store() -> Store:

@@ -13,10 +13,10 @@ import psycopg
 import pytest
 
 from tenure import App, Backoff, Context
-from tenure.completion.completion import Stage
+from tenure.core.job import State
 from tenure.errors import Aborted, JobFailed, LeaseLost
-from tenure.job import State
 from tenure.stores.base import Store
+from tenure.tasks.completion.completion import Stage
 from tenure.worker.isolation import parent
 
 from .completing import effects, url

@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 
 from tenure import App, Backoff, Context
+from tenure.core.job import State
+from tenure.core.lease import AbortReason
 from tenure.errors import Aborted, ChildDied, JobFailed
-from tenure.job import State
-from tenure.lease import AbortReason
 from tenure.stores.base import Store
 from tenure.worker import executor
 from tenure.worker.isolation import lane as process_lane

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tenure import App
-from tenure.job import State
+from tenure.core.job import State
 
 from .conftest import eventually
 from .isolated import app_in

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tenure import App
+from tenure.core.job import State
 from tenure.errors import JobFailed
-from tenure.job import State
 from tenure.stores.base import Store
 from tenure.stores.values import LeaseRequest
 

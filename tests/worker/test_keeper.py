@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from tenure.app import App
-from tenure.context import Context
+from tenure.core.job import JobRecord, Progress, State
+from tenure.core.lease import AbortReason
+from tenure.core.lifecycle import Finish
 from tenure.errors import Aborted
-from tenure.job import JobRecord, Progress, State
-from tenure.lease import AbortReason
-from tenure.lifecycle import Finish
 from tenure.stores import open_store
 from tenure.stores.base import Store
 from tenure.stores.values import LeaseRequest, Reaped, Renewal
+from tenure.tasks.context import Context
 from tests.faults.scale import on
 
 from .conftest import MakeApp, Start, Wire, eventually, record_of

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from tenure.app import App
-from tenure.context import Context
+from tenure.core.job import NewJob, State
+from tenure.core.lease import AbortReason
 from tenure.errors import StoreUnavailable
-from tenure.job import NewJob, State
-from tenure.lease import AbortReason
 from tenure.stores.base import Store
 from tenure.stores.values import Renewal, Search
+from tenure.tasks.context import Context
 from tenure.worker import attempt, loop
 from tests.faults.scale import on
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tenure.app import App
-from tenure.context import Context
-from tenure.job import JobRecord, State
-from tenure.lease import AbortReason
+from tenure.core.job import JobRecord, State
+from tenure.core.lease import AbortReason
 from tenure.stores.base import Store
+from tenure.tasks.context import Context
 from tenure.worker.worker import Status
 
 from .conftest import MakeApp, Start, Wire, eventually, record_of

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from tenure.app import App
-from tenure.backoff import Backoff
-from tenure.context import Context
+from tenure.core.backoff import Backoff
+from tenure.core.job import JobRecord, State
+from tenure.core.lease import AbortReason
+from tenure.core.outcome import Fail, Reschedule, Retry, Wait
 from tenure.errors import JobFailed
-from tenure.job import JobRecord, State
-from tenure.lease import AbortReason
-from tenure.outcome import Fail, Reschedule, Retry, Wait
 from tenure.stores.base import Store
+from tenure.tasks.context import Context
 from tenure.worker import executor
 
 from .conftest import MakeApp, Start, eventually, record_of

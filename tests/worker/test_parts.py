@@ -13,23 +13,23 @@ from typing import Any
 import pytest
 
 from tenure.app import App
-from tenure.backoff import Backoff
-from tenure.checks import name as checked_name
-from tenure.context import AbortSignal, Context, current
+from tenure.core.backoff import Backoff
+from tenure.core.checks import name as checked_name
+from tenure.core.failure import MESSAGE, TRACEBACK, error_info
+from tenure.core.identity import Identity
+from tenure.core.job import JobRecord, Progress, State
+from tenure.core.lease import AbortReason, Lease, Token
+from tenure.core.options import UNSET, AppOptions, WorkerOptions
+from tenure.core.patterns import expand
 from tenure.errors import Aborted
-from tenure.job import JobRecord, Progress, State
-from tenure.lease import AbortReason, Lease, Token
-from tenure.options import UNSET, AppOptions, WorkerOptions
-from tenure.patterns import expand
+from tenure.tasks.context import AbortSignal, Context, current
 from tenure.worker.attempt import Attempt
 from tenure.worker.buffer import Buffer
-from tenure.worker.failure import MESSAGE, TRACEBACK, error_info
-from tenure.worker.identity import Identity
+from tenure.worker.draining import Clearing
+from tenure.worker.look_ahead import LIMIT, Pace
 from tenure.worker.outage import FIRST, LONGEST, Outage
-from tenure.worker.pace import LIMIT, Pace
 from tenure.worker.settings import Settings, resolve
 from tenure.worker.slots import Slots
-from tenure.worker.suspects import Clearing
 from tenure.worker.threads import Threads
 from tenure.worker.wakeup import Wakeup
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tenure.app import App
-from tenure.job import State
+from tenure.core.job import State
 from tenure.stores.base import Store
 from tenure.stores.values import LeaseRequest, WorkerInfo
 from tenure.worker import peers

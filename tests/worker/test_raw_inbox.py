@@ -10,8 +10,8 @@ import pytest
 import redis
 
 from tenure.app import App
+from tenure.core.job import JobRecord, State
 from tenure.errors import InvalidOption
-from tenure.job import JobRecord, State
 from tenure.stores.base import Store
 from tenure.stores.memory import MemoryStore
 from tenure.stores.postgres.address import Address

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tenure.app import App
+from tenure.core.job import State
+from tenure.core.options import WorkerOptions
 from tenure.errors import InvalidOption
-from tenure.job import State
-from tenure.options import WorkerOptions
 from tenure.stores.base import Store
 from tenure.worker.recycling import Recycling
 from tenure.worker.stopping import Exit

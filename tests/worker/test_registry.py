@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from tenure.app import App
-from tenure.context import Context
+from tenure.core.lease import new_nonce
+from tenure.core.patterns import covers
 from tenure.errors import InvalidOption, OutcomeUnknown
-from tenure.lease import new_nonce
-from tenure.patterns import covers
 from tenure.stores.base import Store
 from tenure.stores.memory import MemoryStore, Space
 from tenure.stores.postgres.address import Address as PostgresAddress
@@ -21,8 +20,9 @@ from tenure.stores.redis.address import Address as RedisAddress
 from tenure.stores.redis.store import RedisStore
 from tenure.stores.sqlite.store import SqliteStore
 from tenure.stores.values import JOBS_SHOWN, LeaseRequest, WorkerInfo
+from tenure.tasks.context import Context
 from tenure.testing.clock import ManualClock
-from tenure.worker.registry import silences
+from tenure.worker.registry_pruner import silences
 
 from .conftest import MakeApp, Start, Wire, a_job, eventually, whatever_the_store
 

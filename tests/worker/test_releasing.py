@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from tenure.app import App
-from tenure.context import Context
+from tenure.core.job import State
+from tenure.core.lease import AbortReason
 from tenure.errors import Aborted, WrongState
-from tenure.job import State
-from tenure.lease import AbortReason
+from tenure.tasks.context import Context
 from tests.worker.test_isolation_ends import alive
 
 from .conftest import Start, eventually

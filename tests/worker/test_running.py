@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from tenure.app import App
-from tenure.job import JobRecord, State
-from tenure.outcome import Retry
+from tenure.core.job import JobRecord, State
+from tenure.core.outcome import Retry
 from tenure.worker.worker import Status
 
 from .conftest import MakeApp

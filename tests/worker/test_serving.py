@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from tenure.app import App
-from tenure.context import Context
+from tenure.core.job import JobRecord, State
+from tenure.core.lease import AbortReason
+from tenure.core.patterns import joined, without
 from tenure.errors import InvalidName, InvalidOption
-from tenure.job import JobRecord, State
-from tenure.lease import AbortReason
-from tenure.patterns import joined, without
 from tenure.stores.base import Store
+from tenure.tasks.context import Context
 from tenure.worker.worker import Worker
 
 from .conftest import MakeApp, Start, Wire, eventually, record_of

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from tenure.app import App
-from tenure.context import Context
+from tenure.core.job import State
+from tenure.core.lifecycle import Finish
+from tenure.core.options import Retention
 from tenure.errors import OutcomeUnknown, StoreError, StoreFull, StoreUnavailable
 from tenure.events import Fenced
-from tenure.job import State
-from tenure.lifecycle import Finish
-from tenure.options import Retention
 from tenure.stores.base import Store
 from tenure.stores.values import LeaseRequest, Settlement, VerdictKind
+from tenure.tasks.context import Context
 from tenure.worker import outage, pruner
 from tenure.worker import worker as worker_module
 from tenure.worker.worker import Status

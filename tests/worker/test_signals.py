@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tenure import App
-from tenure.job import JobRecord
+from tenure.core.job import JobRecord
 from tests.conftest import KINDS, a_url
 from tests.faults.processes import Processes, eventually
 from tests.faults.scale import lengths

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tenure import App, Context, FlowRun, Next, Wait
+from tenure.core.job import State
 from tenure.errors import JobFailed
-from tenure.job import State
 from tests.faults.scale import on
 
 from .conftest import Start, eventually, retrying_app, whatever_the_store

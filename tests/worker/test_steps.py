@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tenure import App, Context, Done, Fail, FlowRun, Next, Reschedule, Retry, Wait
+from tenure.core.job import State
 from tenure.errors import InvalidOption, JobFailed
-from tenure.flow import Flow
-from tenure.job import State
+from tenure.tasks.flow import Flow
 from tenure.worker.worker import Status
 
 from .conftest import MakeApp, Start, retrying_app, whatever_the_store

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tenure.app import App
-from tenure.context import Context, current
-from tenure.job import State
+from tenure.core.job import State
 from tenure.stores.base import Store
 from tenure.stores.values import WorkerInfo
+from tenure.tasks.context import Context, current
 from tests.faults.scale import on
 
 from .conftest import MakeApp, Start, Wire, a_job, eventually, lose, record_of

@@ -15,9 +15,9 @@ from tenure.cli.refusal import Refusal, note
 
 if TYPE_CHECKING:
     from tenure.app import App
-    from tenure.job import JobRecord
+    from tenure.core.job import JobRecord
     from tenure.stores.values import Verdict
-    from tenure.task import Call
+    from tenure.tasks.task import Call
 
 __all__ = ["cancel", "complete", "delete", "each", "release", "report", "retry", "trigger"]
 
@@ -47,8 +47,7 @@ async def cancel(
     How many jobs the options fit is told, and asked, before anything happens. A worker that runs one is told to stop. The id of a run
     means its current step.
     """
-    from tenure.cancelling import count_equal, count_found
-    from tenure.listing import search_of
+    from tenure.jobs.bulk import count_equal, count_found, search_of
 
     store = app.session.store
     given = {name: value for name, value in filters.items() if value is not None}
@@ -162,7 +161,7 @@ def _converted(app: App, job: JobRecord, value: Any) -> Any:
     """What this JSON is by the annotations of the job's task, or of the steps of its flow."""
     import json
 
-    from tenure.step import Step
+    from tenure.tasks.step import Step
 
     task = app.tasks.get(job.task)
     if job.run_id is not None and task is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from tenure.escape import escaped
+from tenure.core.escape import escaped
 
 if TYPE_CHECKING:
     from rich.console import Console

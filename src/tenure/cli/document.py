@@ -13,9 +13,9 @@ import click
 from tenure.cli.display import LAST_DAY
 
 if TYPE_CHECKING:
+    from tenure.core.job import AttemptRecord, ErrorInfo, JobRecord
     from tenure.explain import Explanation
-    from tenure.job import AttemptRecord, ErrorInfo, JobRecord
-    from tenure.run import FlowRun, StepInfo
+    from tenure.jobs.run import FlowRun, StepInfo
     from tenure.stores.values import WorkerInfo
 
 __all__ = [

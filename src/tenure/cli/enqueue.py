@@ -12,7 +12,7 @@ from tenure.cli.refusal import Refusal, note
 
 if TYPE_CHECKING:
     from tenure.app import App
-    from tenure.task import Caller
+    from tenure.tasks.task import Caller
 
 __all__ = ["enqueue"]
 
@@ -46,7 +46,7 @@ async def enqueue(app: App, task: str, args: tuple[Any, ...], kwargs: Any, as_js
     Its arguments are written as JSON. With --app, the task must be one of the app's and the arguments must fit it. With --url or TENURE_URL alone, the
     job is taken as it is: the code of the task may be elsewhere.
     """
-    from tenure.task import Call
+    from tenure.tasks.task import Call
 
     if not isinstance(kwargs, dict):
         raise Refusal('--kwargs must be a JSON object, such as {"copies": 2}')

@@ -14,7 +14,7 @@ from tenure.cli.document import emit, json_option
 from tenure.cli.ids import meant, meant_by
 from tenure.cli.jobs import filters, list_jobs, paging, show_job
 from tenure.cli.refusal import Refusal, note
-from tenure.job import State
+from tenure.core.job import State
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -126,8 +126,7 @@ async def delete(app: App, ids: tuple[str, ...], cascade: bool, as_json: bool, *
 
 async def _meant(app: App, ids: tuple[str, ...], what: str, everything: bool, yes: bool, **filters: Any) -> int:
     """How many jobs are meant, once whoever asks has said yes to that number; refuses ids of jobs in another state."""
-    from tenure.finished import count
-    from tenure.listing import search_of
+    from tenure.jobs.bulk import count, search_of
 
     error, state = filters.pop("error"), _state()
     if bool(ids) == bool(everything or error or any(filters.values())):

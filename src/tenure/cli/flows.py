@@ -12,14 +12,14 @@ from tenure.cli.document import emit, json_option, json_value, run_document, ste
 from tenure.cli.ids import meant_by
 from tenure.cli.jobs import awaited
 from tenure.cli.refusal import Refusal, note
-from tenure.job import State
+from tenure.core.job import State
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from tenure.app import App
-    from tenure.flow import Flow
-    from tenure.run import FlowRun, StepInfo
+    from tenure.jobs.run import FlowRun, StepInfo
+    from tenure.tasks.flow import Flow
 
 __all__ = ["flows", "run", "start"]
 
@@ -71,8 +71,8 @@ async def flows(app: App, find: str | None, as_json: bool, **search: Any) -> Non
 async def _found(
     app: App, find: str | None, flow: str | None, state: str | None, limit: int, cursor: str | None
 ) -> Any:
-    from tenure.attributes import sought
-    from tenure.checks import name as checked_name
+    from tenure.core.attributes import sought
+    from tenure.core.checks import name as checked_name
     from tenure.stores.values import RunSearch
 
     if find is None:
@@ -142,7 +142,7 @@ async def start(app: App, flow: str, attributes: tuple[str, ...], as_json: bool,
 
 
 def _flow_of(app: App, name: str) -> Flow:
-    from tenure.step import Step
+    from tenure.tasks.step import Step
 
     flows = {task.flow.name: task.flow for task in app.tasks.values() if isinstance(task, Step)}
     if name not in flows:

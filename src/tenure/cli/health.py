@@ -58,7 +58,7 @@ async def health(app: App, queues: tuple[str, ...], here: bool, as_json: bool) -
 
 
 def _troubles(found: list[WorkerInfo], queues: tuple[str, ...]) -> list[str]:
-    from tenure.patterns import serves
+    from tenure.core.patterns import serves
 
     there = [worker for worker in found if not worker.missing]
     troubles = [f"worker {worker.id}: {worker.trouble}" for worker in there if worker.trouble]

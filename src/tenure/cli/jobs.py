@@ -11,13 +11,13 @@ from tenure.cli.connection import with_app
 from tenure.cli.document import attempt_document, emit, job_document, json_option
 from tenure.cli.ids import meant_by
 from tenure.cli.refusal import note
-from tenure.job import State, attempts_of
+from tenure.core.job import State, attempts_of
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from tenure.app import App
-    from tenure.job import AttemptRecord, JobRecord, Progress
+    from tenure.core.job import AttemptRecord, JobRecord, Progress
 
 __all__ = ["awaited", "filters", "job", "jobs", "list_jobs", "paging", "show_job"]
 

@@ -89,7 +89,7 @@ async def purge(app: App, queue: str, yes: bool) -> None:
 
 async def _expect(app: App, queue: str) -> None:
     """Raise `InvalidName` for what can be no queue; tell of one that has never been, which may well be a slip."""
-    from tenure.checks import name
+    from tenure.core.checks import name
 
     name("queue", queue)
     if queue not in {known.name for known in await app.aqueues()}:

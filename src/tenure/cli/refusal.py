@@ -6,7 +6,7 @@ from typing import IO, Any
 
 import click
 
-from tenure.escape import escaped
+from tenure.core.escape import escaped
 
 __all__ = ["Refusal", "note"]
 

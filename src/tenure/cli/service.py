@@ -17,8 +17,8 @@ from tenure.cli.background import Background
 from tenure.cli.logs import log_to_stderr
 from tenure.cli.pidfile import pidfile
 from tenure.cli.refusal import Refusal, note
+from tenure.core.options import WorkerOptions
 from tenure.errors import TenureError, UnknownTask
-from tenure.options import WorkerOptions
 from tenure.worker.health import listener
 from tenure.worker.stopping import Exit, now
 from tenure.worker.supervision.sources import own

@@ -24,7 +24,7 @@ async def stats(app: App, as_json: bool) -> None:
 
     from tenure.cli.display import number, show, table, text
     from tenure.cli.queues import say_what_differs
-    from tenure.listing import Stats
+    from tenure.jobs.bulk import Stats
     from tenure.stores.values import Totals
 
     queues = await app.aqueues()

@@ -16,7 +16,7 @@ import click
 
 from tenure.app import App
 from tenure.cli.refusal import Refusal
-from tenure.escape import escaped
+from tenure.core.escape import escaped
 from tenure.worker.supervision.sources import own
 
 __all__ = ["load_app", "show_traceback"]

@@ -89,9 +89,9 @@ async def _as_they_are(app: App) -> list[WorkerInfo]:
     """The workers of the registry. What a missing one said it holds may have gone to others since: only what it still does is shown."""
     from msgspec.structs import replace
 
-    from tenure.job import State
+    from tenure.core.job import State
+    from tenure.jobs.bulk import pages
     from tenure.stores.values import Search
-    from tenure.walking import pages
 
     found = await app.aworkers()
     silent: dict[str, set[str]] = {worker.id: set() for worker in found if worker.missing and worker.held}

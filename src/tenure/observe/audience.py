@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Protocol
 
+from tenure.core.failure import Failure
 from tenure.events import ALL, Event
 from tenure.observe import deriving
-from tenure.observe.lines import Failure
 from tenure.observe.listeners import Listeners
 from tenure.stores.values import OK, Settlement
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tenure import events
+from tenure.core.job import JobRecord, NewJob, State
+from tenure.core.lease import AbortReason
+from tenure.core.lifecycle import Finish, Park, Requeue, Transition
 from tenure.events import Event
-from tenure.job import JobRecord, NewJob, State
-from tenure.lease import AbortReason
-from tenure.lifecycle import Finish, Park, Requeue, Transition
 from tenure.stores.values import (
     OK,
     Change,

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 import time
 from collections.abc import Iterable, Sequence
-from types import TracebackType
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
 import msgspec
 
-from tenure.escape import escaped
+from tenure.core.escape import escaped
+from tenure.core.failure import Failure
+from tenure.core.running import running
 from tenure.events import Event
 
-__all__ = ["FORMATS", "Bound", "Failure", "Human", "Json", "Lines", "Said", "bind"]
+__all__ = ["FORMATS", "Bound", "Human", "Json", "Lines", "Said", "bind"]
 
 BOUND = ("job_id", "task", "attempt", "worker")
 """What a record that was made in a job says of it."""
@@ -24,17 +24,6 @@ TEXT = 10_000
 """Characters of a value that is no plain one, as JSON shows it."""
 
 _KNOWN = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName", *BOUND}
-
-
-class Failure(NamedTuple):
-    """The exception that an attempt has failed with, as a log record carries it."""
-
-    error: BaseException
-    frames: TracebackType | None
-    """Where it was raised, from the job's function on; None if it was raised in another process."""
-
-    trace: str
-    """Its traceback as text."""
 
 
 Said = tuple[float, int, str, Event, Failure | None]
@@ -50,9 +39,7 @@ class Bound(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         fields = vars(record)
-        # Without the module there is no job; a supervisor does not load it.
-        context = sys.modules.get("tenure.context")
-        ctx = None if context is None else context.running.get(None)
+        ctx = running.get(None)
         if ctx is not None:
             job = ctx.job
             fields.setdefault("job_id", job.id)

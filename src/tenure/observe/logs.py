@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tenure import events
-from tenure.escape import escaped
+from tenure.core.escape import escaped
+from tenure.core.failure import Failure
+from tenure.core.job import ErrorInfo
 from tenure.events import Event
-from tenure.job import ErrorInfo
-from tenure.observe.lines import Bound, Failure, Human, Json, Lines, Said, bind
+from tenure.observe.lines import Bound, Human, Json, Lines, Said, bind
 
 __all__ = ["LOGGER", "Bound", "Human", "Json", "Lines", "Logs", "bind", "told"]
 

@@ -10,15 +10,15 @@ from time import monotonic
 from typing import Any, TypeVar, cast
 
 from tenure import events
+from tenure.core.job import JobRecord, NewJob, State
+from tenure.core.lease import AbortReason
+from tenure.core.lifecycle import Finish
 from tenure.events import Event
-from tenure.job import JobRecord, NewJob, State
-from tenure.lease import AbortReason
-from tenure.lifecycle import Finish
 from tenure.observe import deriving
 from tenure.observe.audience import Audience
-from tenure.observe.voice import Voice
+from tenure.observe.publisher import Voice
 from tenure.stores.base import STEP, Store
-from tenure.stores.guests import Errand
+from tenure.stores.callers import Errand
 from tenure.stores.values import (
     Change,
     Consequence,

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from tenure.events import ALL, Event, Kind, bits_of
-from tenure.observe.notes import event_of
+from tenure.observe.encoding import event_of
 from tenure.stores.base import Store
 from tenure.sync import refuse_on_loop, run
 

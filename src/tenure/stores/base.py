@@ -14,7 +14,7 @@ by an operator, and reap keep the seq, which is what puts a job back at the *fro
 each; until then a job that is scheduled, by its producer or by a requeue, keeps the seq that it had.
 
 **Inbox.** Each queue has one: where programs that do not speak this contract put entries, by the plainest means that the
-store offers (a push onto a list, an INSERT into a table). `tenure.inbox` says what an entry is and which job it makes; all
+store offers (a push onto a list, an INSERT into a table). `tenure.core.inbox` says what an entry is and which job it makes; all
 stores read it by that. An entry is no job yet: nothing lists or counts it, `lease` only says that something lies there, and
 whoever hears so calls `take_in`, which is an enqueue in the name of the other program: its durations count from then, a
 paused queue takes in as it takes jobs, and equal entries are distinct jobs unless they give an id or a unique key. What
@@ -107,14 +107,14 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar
 
+from tenure.core.inbox import ENTRY_LIMIT, NO_RAW
+from tenure.core.job import JobRecord, NewJob
+from tenure.core.lease import AbortReason, Lease
+from tenure.core.lifecycle import Finish
+from tenure.core.options import Retention
+from tenure.core.patterns import expand, serves
 from tenure.errors import StoreError
-from tenure.inbox import ENTRY_LIMIT, NO_RAW
-from tenure.job import JobRecord, NewJob
-from tenure.lease import AbortReason, Lease
-from tenure.lifecycle import Finish
-from tenure.options import Retention
-from tenure.patterns import expand, serves
-from tenure.stores.guests import Errand, Guest
+from tenure.stores.callers import Errand, Guest
 from tenure.stores.values import (
     Consequence,
     Enqueued,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 
-from tenure.job import NewJob
+from tenure.core.job import NewJob
 from tenure.stores.base import STEP
 from tenure.stores.values import Enqueued
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, parse_qsl
 
-from tenure import checks
+from tenure.core import checks
 from tenure.errors import InvalidName, InvalidUrl
 
 __all__ = [

@@ -7,9 +7,9 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from tenure.job import JobRecord, Progress, State
-from tenure.lease import Lease, Token
-from tenure.lifecycle import Transition
+from tenure.core.job import JobRecord, Progress, State
+from tenure.core.lease import Lease, Token
+from tenure.core.lifecycle import Transition
 
 __all__ = [
     "JOBS_SHOWN",

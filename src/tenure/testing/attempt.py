@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
-from tenure.context import AbortSignal, Context, running
-from tenure.job import JobRecord, State, new_id
-from tenure.lease import Lease, Token, new_nonce
+from tenure.core.job import JobRecord, State, new_id
+from tenure.core.lease import Lease, Token, new_nonce
+from tenure.core.running import running
+from tenure.tasks.context import AbortSignal, Context
 
 __all__ = ["context"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tenure.completion.completion import Completion, Stage
-from tenure.context import AbortSignal, Context
-from tenure.lease import AbortReason, Lease
-from tenure.lifecycle import Finish
-from tenure.options import Unset
+from tenure.core.lease import AbortReason, Lease
+from tenure.core.lifecycle import Finish
+from tenure.core.options import Unset
+from tenure.tasks.completion.completion import Completion, Stage
+from tenure.tasks.context import AbortSignal, Context
 from tenure.worker.settings import Settings
 
 if TYPE_CHECKING:

@@ -6,14 +6,14 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from tenure.checks import seconds
+from tenure.core.checks import seconds
+from tenure.core.options import WorkerOptions
 from tenure.errors import StoreError
-from tenure.options import WorkerOptions
 from tenure.stores.values import Health
 from tenure.worker import recycling
 from tenure.worker.pruner import Pruner
 from tenure.worker.reaper import Reaper
-from tenure.worker.registry import Registry
+from tenure.worker.registry_pruner import Registry
 
 if TYPE_CHECKING:
     from tenure.app import App

@@ -12,17 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tenure.completing import is_decision
-from tenure.completion.completion import Completion, Stage, Transactions, to_the_end
-from tenure.context import Context, Middleware, running
-from tenure.enqueueing import allowed
-from tenure.errors import JobError, PayloadTooLarge, UnknownTask
-from tenure.hooks import awaiting, name_of
-from tenure.inbox import UNREAD
-from tenure.job import ErrorInfo, JobRecord, NewJob, State
-from tenure.lease import AbortReason
-from tenure.lifecycle import Finish, Park, Requeue, Transition, next_step
-from tenure.outcome import (
+from tenure.core.failure import bounded, error_info, phrase, raised_elsewhere
+from tenure.core.inbox import UNREAD
+from tenure.core.job import ErrorInfo, JobRecord, NewJob, State
+from tenure.core.lease import AbortReason
+from tenure.core.lifecycle import Finish, Park, Requeue, Transition, next_step
+from tenure.core.outcome import (
     Answer,
     Collided,
     Done,
@@ -38,16 +33,23 @@ from tenure.outcome import (
     Unknown,
     Wait,
 )
-from tenure.step import Step
+from tenure.core.remote_completion import is_decision
+from tenure.core.running import running
+from tenure.errors import JobError, PayloadTooLarge, UnknownTask
+from tenure.hooks.around import Blocking, Performing, error_of, has_failed, tell_failure
+from tenure.hooks.calling import awaiting
+from tenure.hooks.registry import name_of
+from tenure.jobs.enqueue_hooks import allowed
 from tenure.stores.base import Store
-from tenure.stores.guests import collided
-from tenure.task import Task
+from tenure.stores.callers import collided
+from tenure.tasks.completion.completion import Completion, Stage, Transactions, to_the_end
+from tenure.tasks.context import Context, Middleware
+from tenure.tasks.step import Step
+from tenure.tasks.task import Task
 from tenure.worker.attempt import Attempt
-from tenure.worker.failure import bounded, error_info, phrase, raised_elsewhere
 from tenure.worker.inbox import read_again
 from tenure.worker.outage import GONE
 from tenure.worker.peers import Peers
-from tenure.worker.performing import Blocking, Performing, error_of, has_failed, tell_failure
 from tenure.worker.settings import SettingsOf
 from tenure.worker.settler import Settler
 from tenure.worker.threads import Threads

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from tenure.inbox import read
-from tenure.job import JobRecord, NewJob
-from tenure.outcome import Outcome, Succeeded, Undecodable
+from tenure.core.inbox import read
+from tenure.core.job import JobRecord, NewJob
+from tenure.core.outcome import Outcome, Succeeded, Undecodable
 from tenure.stores.base import Store
 
 __all__ = ["Inbox", "read_again"]

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 from typing import NoReturn
 
+from tenure.core.lease import AbortReason
+from tenure.core.lifecycle import RELEASE
 from tenure.errors import StoreError
-from tenure.lease import AbortReason
-from tenure.lifecycle import RELEASE
+from tenure.jobs.lost_answers import Unanswered
 from tenure.stores.base import Store
 from tenure.stores.values import (
     JOBS_SHOWN,
@@ -29,11 +30,10 @@ from tenure.stores.values import (
 from tenure.worker.attempt import Attempt
 from tenure.worker.buffer import Buffer
 from tenure.worker.health import Health, listener, serve
+from tenure.worker.loop_monitor import Motion
 from tenure.worker.memory import occupied
-from tenure.worker.motion import Motion
 from tenure.worker.outage import Outage
-from tenure.worker.presence import Presence
-from tenure.worker.unanswered import Unanswered
+from tenure.worker.registration import Presence
 from tenure.worker.wakeup import Wakeup
 
 __all__ = ["Keeper"]

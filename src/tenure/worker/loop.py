@@ -9,35 +9,35 @@ from collections.abc import Callable, Iterable, Sequence
 from time import monotonic, time
 from typing import TYPE_CHECKING
 
-from tenure.checks import seconds
-from tenure.completion.completion import Transactions
-from tenure.context import Middleware
+from tenure.core.checks import seconds
+from tenure.core.lease import AbortReason, new_nonce
+from tenure.core.lifecycle import RELEASE, next_step
+from tenure.core.options import Unset, WorkerOptions
+from tenure.core.outcome import Interrupted
+from tenure.core.patterns import serves
 from tenure.errors import Aborted, StoreError, StoreFull, StoreUnavailable
 from tenure.events import LeaseLost
-from tenure.lease import AbortReason, new_nonce
-from tenure.lifecycle import RELEASE, next_step
-from tenure.options import Unset, WorkerOptions
-from tenure.outcome import Interrupted
-from tenure.patterns import serves
 from tenure.stores.base import STEP
 from tenure.stores.values import Leased, LeaseRequest, Settlement, Verdict, WorkerInfo
-from tenure.worker.aftermath import Aftermath
+from tenure.tasks.completion.completion import Transactions
+from tenure.tasks.context import Middleware
 from tenure.worker.attempt import Attempt
+from tenure.worker.background_hooks import Aftermath
 from tenure.worker.buffer import Buffer
+from tenure.worker.draining import Clearing
 from tenure.worker.executor import Executor
 from tenure.worker.health import Health
 from tenure.worker.inbox import Inbox
 from tenure.worker.isolation.lane import Isolation
 from tenure.worker.keeper import Keeper
+from tenure.worker.look_ahead import Pace
 from tenure.worker.outage import GONE, Outage
-from tenure.worker.pace import Pace
 from tenure.worker.peers import Peers
 from tenure.worker.queues import Queues
 from tenure.worker.recycling import Recycling
 from tenure.worker.settings import SettingsOf
 from tenure.worker.settler import Ended, Settler, settlements
 from tenure.worker.slots import Slots
-from tenure.worker.suspects import Clearing
 from tenure.worker.threads import Threads
 from tenure.worker.wakeup import Bell, Wakeup
 

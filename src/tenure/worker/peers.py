@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterable
 from time import monotonic
 
-from tenure.patterns import serves
+from tenure.core.patterns import serves
 from tenure.stores.base import STEP, Store
 from tenure.stores.values import WorkerInfo
 from tenure.worker.settings import SettingsOf

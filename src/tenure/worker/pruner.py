@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable
 
-from tenure.options import AppOptions
+from tenure.core.options import AppOptions
 from tenure.stores.base import STEP, Store
 
 __all__ = ["Pruner"]

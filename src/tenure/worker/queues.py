@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tenure.core.patterns import checked, expand, has_patterns, joined, without
 from tenure.errors import InvalidName
-from tenure.patterns import checked, expand, has_patterns, joined, without
 from tenure.stores.base import MOST, Store
 
 __all__ = ["Queues"]

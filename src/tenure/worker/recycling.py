@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from tenure.checks import seconds
-from tenure.options import WorkerOptions
+from tenure.core.checks import seconds
+from tenure.core.options import WorkerOptions
 
 __all__ = ["Recycling"]
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tenure.backoff import Backoff
-from tenure.checks import seconds
-from tenure.lifecycle import Policy
-from tenure.options import UNSET, AppOptions, Unset, WorkerOptions
-from tenure.task import Task
-from tenure.worker.performing import Failing, Performing, failing_of, performing_of
+from tenure.core.backoff import Backoff
+from tenure.core.checks import seconds
+from tenure.core.lifecycle import Policy
+from tenure.core.options import UNSET, AppOptions, Unset, WorkerOptions
+from tenure.hooks.around import Failing, Performing, failing_of, performing_of
+from tenure.tasks.task import Task
 
 __all__ = ["Settings", "SettingsOf", "resolve", "shortened"]
 

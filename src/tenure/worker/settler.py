@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tenure.core.failure import error_info, failure_of
+from tenure.core.job import ErrorInfo, State, new_id
+from tenure.core.lease import Lease, Token, new_nonce
+from tenure.core.lifecycle import RELEASE, Finish, Transition, next_step
+from tenure.core.outcome import Raised
 from tenure.errors import JobError
-from tenure.job import ErrorInfo, State, new_id
-from tenure.lease import Lease, Token, new_nonce
-from tenure.lifecycle import RELEASE, Finish, Transition, next_step
 from tenure.observe.audience import Audience
 from tenure.observe.deriving import ENDS
-from tenure.outcome import Raised
 from tenure.stores.base import STEP, Store
 from tenure.stores.values import LEASE_LOST, OK, Settlement, Verdict, VerdictKind
-from tenure.worker.aftermath import Aftermath
 from tenure.worker.attempt import Attempt
-from tenure.worker.failure import error_info, failure_of
+from tenure.worker.background_hooks import Aftermath
 from tenure.worker.outage import GONE
 from tenure.worker.wakeup import Wakeup
 

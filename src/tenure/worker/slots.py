@@ -9,11 +9,11 @@ from contextvars import copy_context
 from time import perf_counter
 from typing import Any
 
-from tenure.lease import AbortReason
+from tenure.core.lease import AbortReason
 from tenure.worker.attempt import Attempt
 from tenure.worker.buffer import Buffer
-from tenure.worker.copies import Original
-from tenure.worker.pace import Pace
+from tenure.worker.fork_guard import Original
+from tenure.worker.look_ahead import Pace
 
 __all__ = ["Slot", "Slots"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from signal import Signals
 
-from tenure.options import WorkerOptions
+from tenure.core.options import WorkerOptions
 
 __all__ = ["AT_ONCE", "FINISH", "Command", "Exit", "Stop", "asked"]
 

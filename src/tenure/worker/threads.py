@@ -11,7 +11,7 @@ from contextvars import Context, copy_context
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from tenure.worker.copies import Original
+from tenure.worker.fork_guard import Original
 
 __all__ = ["Threads"]
 

@@ -10,7 +10,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Protocol, Self
 
-from tenure.options import WorkerOptions
+from tenure.core.options import WorkerOptions
 from tenure.worker.signals import Caught
 from tenure.worker.stopping import Command, Stop, asked
 

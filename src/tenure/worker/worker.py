@@ -13,22 +13,22 @@ from time import monotonic, time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from tenure.checks import Duration, seconds
-from tenure.context import Middleware
+from tenure.core.checks import Duration, seconds
+from tenure.core.identity import Identity
+from tenure.core.lease import AbortReason
+from tenure.core.options import WorkerOptions
+from tenure.core.patterns import checked
 from tenure.errors import InvalidOption
 from tenure.events import WorkerStopping
-from tenure.lease import AbortReason
-from tenure.options import WorkerOptions
-from tenure.patterns import checked
+from tenure.hooks.lifetime import Farewell
 from tenure.stores.values import WorkerInfo
+from tenure.tasks.context import Middleware
 from tenure.worker.chores import Chores
-from tenure.worker.farewell import Farewell
-from tenure.worker.identity import Identity
 from tenure.worker.isolation.lane import Isolation
 from tenure.worker.loop import Loop, event_loops
 from tenure.worker.memory import occupied
 from tenure.worker.outage import GONE
-from tenure.worker.pausing import Pausing
+from tenure.worker.pause import Pausing
 from tenure.worker.recycling import Recycling
 from tenure.worker.settings import SettingsOf, shortened
 from tenure.worker.signals import Caught

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tenure.job import NewJob, State, new_id
-from tenure.lease import Lease
-from tenure.lifecycle import Finish
+from tenure.core.job import NewJob, State, new_id
+from tenure.core.lease import Lease
+from tenure.core.lifecycle import Finish
 from tenure.stores.postgres.records import are_alike
 from tenure.stores.postgres.store import PostgresStore
 from tenure.testing.conformance.run_scene import a_start, a_successor

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tenure.lease import new_nonce
-from tenure.options import Retention
+from tenure.core.lease import new_nonce
+from tenure.core.options import Retention
 from tenure.stores.postgres import cleaning
 from tenure.stores.postgres.address import Address
 from tenure.stores.postgres.store import PostgresStore

@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg  # type: ignore[import-untyped]
 import pytest
 
-from tenure.lease import new_nonce
+from tenure.core.lease import new_nonce
 from tenure.stores.postgres.address import Address
 from tenure.stores.postgres.store import PostgresStore
 from tenure.testing.conformance.scene import RELEASE, SUCCEED, a_job, enqueue, lease, lease_one, settle

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tenure.job import State
-from tenure.lease import AbortReason, Lease
-from tenure.lifecycle import RELEASE, Finish
+from tenure.core.job import State
+from tenure.core.lease import AbortReason, Lease
+from tenure.core.lifecycle import RELEASE, Finish
 from tenure.stores.postgres import settling
 from tenure.stores.values import UNCHANGED, Renewal
 from tenure.testing.conformance.scene import ask, record

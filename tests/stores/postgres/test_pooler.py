@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tenure.job import Writes
-from tenure.lease import new_nonce
-from tenure.stores.guests import Errand
+from tenure.core.job import Writes
+from tenure.core.lease import new_nonce
+from tenure.stores.callers import Errand
 from tenure.stores.postgres.store import PostgresStore
 from tenure.stores.values import OK, LeaseRequest
 from tenure.testing.conformance.run_scene import a_start, a_successor

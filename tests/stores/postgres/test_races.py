@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from tenure.core.job import State, new_id
+from tenure.core.lease import AbortReason, Lease, new_nonce
+from tenure.core.lifecycle import Finish, Transition
+from tenure.core.options import Retention
 from tenure.errors import BlockerNotFound, UniqueConflict
-from tenure.job import State, new_id
-from tenure.lease import AbortReason, Lease, new_nonce
-from tenure.lifecycle import Finish, Transition
-from tenure.options import Retention
+from tenure.jobs.lost_answers import give_back
 from tenure.stores.postgres.store import PostgresStore
 from tenure.stores.values import UNCHANGED, Enqueued, LeaseRequest, Renewal, VerdictKind
 from tenure.testing.conformance.scene import (
@@ -29,7 +30,6 @@ from tenure.testing.conformance.scene import (
     state,
     success,
 )
-from tenure.worker.unanswered import give_back
 
 from .stepping import Call, Race, calling
 

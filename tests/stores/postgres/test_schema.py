@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from tenure.core.job import State
+from tenure.core.options import Retention
 from tenure.errors import LayoutTooNew, StoreError
-from tenure.job import State
-from tenure.options import Retention
 from tenure.stores.postgres import schema
 from tenure.stores.postgres.address import Address
 from tenure.stores.postgres.store import PostgresStore

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tenure.core.job import NewJob, State, new_id
+from tenure.core.lease import Lease
+from tenure.core.lifecycle import Finish
 from tenure.errors import BlockerNotFound
-from tenure.job import NewJob, State, new_id
-from tenure.lease import Lease
-from tenure.lifecycle import Finish
 from tenure.stores.postgres.store import PostgresStore
 from tenure.stores.values import Renewal
 from tenure.testing.conformance.scene import (

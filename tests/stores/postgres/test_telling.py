@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from tenure.core.job import ErrorInfo, State, new_id
+from tenure.core.lifecycle import Finish, Requeue
 from tenure.errors import StoreError
-from tenure.job import ErrorInfo, State, new_id
-from tenure.lifecycle import Finish, Requeue
 from tenure.stores.base import NOTE
-from tenure.stores.postgres.notes import ROOM, packed, unpacked
+from tenure.stores.postgres.event_channel import ROOM, packed, unpacked
 from tenure.stores.values import Change, Consequence
 from tenure.testing.conformance.scene import BOOM, SUCCEED, a_job, enqueue, lease, lease_one, record, settle, success
 from tenure.testing.conformance.telling import told_by

@@ -9,9 +9,9 @@ import pytest
 import redis
 
 from tenure import App
-from tenure.patterns import serves
+from tenure.core.patterns import serves
+from tenure.stores.redis.encoding import lua_expressions
 from tenure.stores.redis.store import RedisStore
-from tenure.stores.redis.words import lua_expressions
 from tenure.testing.conformance.scene import a_job, lease
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tenure.job import JobRecord, State
+from tenure.core.job import JobRecord, State
 from tenure.stores.values import QueueInfo
 
 __all__ = ["JOBS", "KINDS", "Kind", "Summary", "finished", "summarize"]

@@ -13,7 +13,7 @@ from tenure.app import App
 from tenure.cli.demo.kinds import JOBS, KINDS, Kind, Summary, finished, summarize
 from tenure.cli.demo.processes import WorkerProcesses
 from tenure.cli.demo.view import View
-from tenure.job import JobRecord, State
+from tenure.core.job import JobRecord, State
 from tenure.stores.base import Store
 
 __all__ = ["run"]

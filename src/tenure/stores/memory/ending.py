@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable
 
-from tenure.job import BlockerPolicy, ErrorInfo, State
-from tenure.lifecycle import blocker_failed, failure_value
-from tenure.stores.memory.shelves import Edge, StoredJob
-from tenure.stores.memory.space import Space
+from tenure.core.job import BlockerPolicy, ErrorInfo, State
+from tenure.core.lifecycle import blocker_failed, failure_value
+from tenure.stores.memory.data import Space
+from tenure.stores.memory.jobs import Edge, StoredJob
 from tenure.stores.values import Change, SignalKind
 
 __all__ = ["delete", "doomed", "drop_unkept", "end", "finish", "follow", "removable", "remove"]

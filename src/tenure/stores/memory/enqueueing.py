@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from tenure.core.job import NewJob, State, Writes
 from tenure.errors import BlockerNotFound, MissingAttribute, UniqueConflict
-from tenure.job import NewJob, State, Writes
+from tenure.stores.memory.data import Space
 from tenure.stores.memory.ending import drop_unkept, follow
-from tenure.stores.memory.shelves import Edge, Run, StoredJob
-from tenure.stores.memory.space import Space
+from tenure.stores.memory.jobs import Edge, Run, StoredJob
 from tenure.stores.values import Enqueued
 
 __all__ = ["Plan", "add", "enqueue", "plan"]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tenure.checks import name as checked_name
-from tenure.inbox import read
-from tenure.job import NewJob, State
+from tenure.core.checks import name as checked_name
+from tenure.core.inbox import read
+from tenure.core.job import NewJob, State
+from tenure.stores.memory.data import Space
 from tenure.stores.memory.ending import end
 from tenure.stores.memory.enqueueing import enqueue
-from tenure.stores.memory.space import Space
 from tenure.stores.values import Change
 
 __all__ = ["put_in", "take_in"]

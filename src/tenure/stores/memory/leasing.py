@@ -7,13 +7,13 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from tenure.job import AttemptEnd, State
-from tenure.lease import AbortReason, Lease, Token
-from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, after_loss, kept_reason, lost
+from tenure.core.job import AttemptEnd, State
+from tenure.core.lease import AbortReason, Lease, Token
+from tenure.core.lifecycle import EXPIRED, WAIT_TIMEOUT, after_loss, kept_reason, lost
 from tenure.stores.base import AHEAD, LOOK_AHEAD, STEP, SUSPECTS
+from tenure.stores.memory.data import Space
 from tenure.stores.memory.ending import end
-from tenure.stores.memory.shelves import Queue, Shelf, StoredJob
-from tenure.stores.memory.space import Space
+from tenure.stores.memory.jobs import Queue, Shelf, StoredJob
 from tenure.stores.values import Change, Leased, LeaseRequest, Reaped, Renewal, SignalKind
 
 __all__ = ["busy", "held", "lease", "reap", "renew", "retire"]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from tenure.checks import seconds
+from tenure.core.checks import seconds
+from tenure.core.job import AttemptEnd, State
+from tenure.core.lifecycle import RELEASE, Finish
+from tenure.core.options import Retention
 from tenure.errors import BlockerNotFound, HasDependents, MissingAttribute, UniqueConflict
-from tenure.job import AttemptEnd, State
-from tenure.lifecycle import RELEASE, Finish
-from tenure.options import Retention
 from tenure.stores.memory import ending
+from tenure.stores.memory.data import Space
+from tenure.stores.memory.jobs import Queue, Shelf, StoredJob
 from tenure.stores.memory.settling import carry_out, planned_for, refusal_of, requeue
-from tenure.stores.memory.shelves import Queue, Shelf, StoredJob
-from tenure.stores.memory.space import Space
 from tenure.stores.values import NOT_FOUND, OK, SignalKind, Verdict, refused
 
 __all__ = [

@@ -7,9 +7,9 @@ from itertools import islice
 
 import msgspec
 
-from tenure.job import JobRecord, State
-from tenure.stores.memory.shelves import Run, StoredJob
-from tenure.stores.memory.space import Space
+from tenure.core.job import JobRecord, State
+from tenure.stores.memory.data import Space
+from tenure.stores.memory.jobs import Run, StoredJob
 from tenure.stores.memory.wakeup import Mailbox
 from tenure.stores.values import Page, QueueInfo, RunPage, RunRecord, RunSearch, Search, Signal, Totals, WorkerInfo
 

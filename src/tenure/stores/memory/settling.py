@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from tenure.core.job import AttemptEnd, State
+from tenure.core.lease import Lease
+from tenure.core.lifecycle import Finish, Park, Requeue, Transition
 from tenure.errors import BlockerNotFound, MissingAttribute, UniqueConflict
-from tenure.job import AttemptEnd, State
-from tenure.lease import Lease
-from tenure.lifecycle import Finish, Park, Requeue, Transition
+from tenure.stores.memory.data import Space
 from tenure.stores.memory.ending import doomed, drop_unkept, finish, follow
 from tenure.stores.memory.enqueueing import Plan, add, plan
-from tenure.stores.memory.shelves import StoredJob
-from tenure.stores.memory.space import Space
+from tenure.stores.memory.jobs import StoredJob
 from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, Settlement, Verdict, refused
 
 __all__ = ["carry_out", "planned_for", "refusal_of", "requeue", "settle"]

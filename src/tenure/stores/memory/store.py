@@ -9,16 +9,16 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 
 import msgspec
 
-from tenure.clock import Clock
+from tenure.core.clock import Clock
+from tenure.core.inbox import ENTRY_LIMIT, NO_RAW
+from tenure.core.job import JobRecord, NewJob
+from tenure.core.lease import AbortReason, Lease
+from tenure.core.lifecycle import Finish
+from tenure.core.options import Retention
 from tenure.errors import StoreUnavailable
-from tenure.inbox import ENTRY_LIMIT, NO_RAW
-from tenure.job import JobRecord, NewJob
-from tenure.lease import AbortReason, Lease
-from tenure.lifecycle import Finish
-from tenure.options import Retention
 from tenure.stores.base import STEP, Store, tended
 from tenure.stores.memory import enqueueing, inbox, leasing, operating, reading, settling
-from tenure.stores.memory.space import LOCK, RegisteredWorker, Space
+from tenure.stores.memory.data import LOCK, RegisteredWorker, Space
 from tenure.stores.memory.wakeup import IdleCaller, Mailbox
 from tenure.stores.values import (
     Enqueued,

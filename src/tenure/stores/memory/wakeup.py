@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Generic, TypeVar
 
-from tenure import patterns
+from tenure.core import patterns
 
 __all__ = ["Bell", "IdleCaller", "Mailbox"]
 

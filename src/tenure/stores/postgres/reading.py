@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
+from tenure.core.job import State
 from tenure.errors import InvalidOption
-from tenure.job import State
 from tenure.stores.postgres.records import dumps, record, totals
 from tenure.stores.values import Page, Pulse, QueueInfo, WorkerInfo
 

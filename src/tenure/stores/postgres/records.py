@@ -2,7 +2,7 @@
 
 New jobs go to the server as JSON with the fields that differ from the usual, and beside it an array of their payloads, which no
 JSON could hold. Errors and the results on edges come as JSON, or as words that the steps write: what these mean is said
-here, by the sentences of `lifecycle.py`.
+here, by the sentences of `core/lifecycle.py`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,20 @@ from typing import Any
 import msgspec
 from msgspec.structs import astuple, replace
 
+from tenure.core.job import (
+    AttemptEnd,
+    AttemptRecord,
+    ErrorInfo,
+    JobRecord,
+    NewJob,
+    Progress,
+    State,
+    Writes,
+    past_attempt,
+)
+from tenure.core.lease import Lease, Token
+from tenure.core.lifecycle import EXPIRED, WAIT_TIMEOUT, blocker_failed, failure_value, lost
 from tenure.errors import MissingAttribute
-from tenure.job import AttemptEnd, AttemptRecord, ErrorInfo, JobRecord, NewJob, Progress, State, Writes, past_attempt
-from tenure.lease import Lease, Token
-from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, blocker_failed, failure_value, lost
 from tenure.stores.values import Enqueued, LeaseRequest, Totals
 
 __all__ = [

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
+from tenure.core.job import NewJob, State, Writes
+from tenure.core.lifecycle import Finish, Park, Requeue
 from tenure.errors import BlockerNotFound, MissingAttribute, UniqueConflict
-from tenure.job import NewJob, State, Writes
-from tenure.lifecycle import Finish, Park, Requeue
 from tenure.stores.postgres.records import are_alike, dumps, is_special, new_fields, stored, text_of, written
 from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, Settlement, Verdict, refused
 

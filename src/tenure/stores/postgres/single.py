@@ -7,7 +7,7 @@ The price: programs that run on name columns, so a migration must leave those of
 
 from __future__ import annotations
 
-from tenure.job import NewJob
+from tenure.core.job import NewJob
 
 __all__ = ["ENQUEUE", "values"]
 

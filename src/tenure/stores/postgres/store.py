@@ -12,27 +12,26 @@ from typing import Any
 
 import msgspec
 
-from tenure import inbox
-from tenure.checks import seconds
-from tenure.clock import Clock
+from tenure.core import inbox
+from tenure.core.checks import seconds
+from tenure.core.clock import Clock
+from tenure.core.inbox import ENTRY_LIMIT, NO_RAW
+from tenure.core.job import JobRecord, NewJob, State
+from tenure.core.lease import AbortReason, Lease
+from tenure.core.lifecycle import Finish, kept_reason
+from tenure.core.options import Retention
+from tenure.core.patterns import literal_prefix
 from tenure.errors import HasDependents, StoreError, StoreUnavailable
-from tenure.inbox import ENTRY_LIMIT, NO_RAW
-from tenure.job import JobRecord, NewJob, State
-from tenure.lease import AbortReason, Lease
-from tenure.lifecycle import Finish, kept_reason
-from tenure.options import Retention
-from tenure.patterns import literal_prefix
 from tenure.stores.base import AHEAD, MOST, STEP, OwnTransaction, Store, tended
-from tenure.stores.guests import Errand
+from tenure.stores.callers import Errand
 from tenure.stores.joining import Joiner
 from tenure.stores.postgres import health, reading, runs, schema, settling, single
 from tenure.stores.postgres.address import Address
+from tenure.stores.postgres.caller_work import Errands
 from tenure.stores.postgres.cleaning import Cleaning
-from tenure.stores.postgres.errands import Errands
+from tenure.stores.postgres.event_channel import KIND, Notes
 from tenure.stores.postgres.expressions import expression, expressions
 from tenure.stores.postgres.link import Connection, KnownAlready, Link, Refusal
-from tenure.stores.postgres.listening import Ear
-from tenure.stores.postgres.notes import KIND, Notes
 from tenure.stores.postgres.records import (
     are_alike,
     check_starts,
@@ -46,6 +45,7 @@ from tenure.stores.postgres.records import (
     text_of,
     whole,
 )
+from tenure.stores.postgres.subscription import Ear
 from tenure.stores.postgres.transaction import JobsTransaction
 from tenure.stores.postgres.wakeup import WORK, Wakeup
 from tenure.stores.values import (

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from tenure.errors import OutcomeUnknown
 from tenure.stores.base import OwnTransaction
-from tenure.stores.guests import Errand, Guest, guest
+from tenure.stores.callers import Errand, Guest, guest
 from tenure.stores.postgres.link import ISOLATION, Connection, Link, Refusal, unsent
 
 __all__ = ["IDLE", "JobsTransaction"]

@@ -15,7 +15,7 @@ from typing import Any
 
 from tenure.errors import StoreError
 from tenure.stores.postgres.expressions import expressions
-from tenure.stores.postgres.listening import Ear
+from tenure.stores.postgres.subscription import Ear
 
 __all__ = ["WORK", "Wakeup"]
 

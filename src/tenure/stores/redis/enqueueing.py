@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tenure.core.job import NewJob, State
 from tenure.errors import BlockerNotFound, InvalidOption, MissingAttribute, UniqueConflict
-from tenure.job import NewJob, State
+from tenure.stores.redis.encoding import Word, new_words
 from tenure.stores.redis.records import STATES, id_of
-from tenure.stores.redis.words import Word, new_words
 from tenure.stores.values import Enqueued
 
 __all__ = ["answers", "refusal", "words"]

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
+from tenure.core.job import State
 from tenure.errors import InvalidOption
-from tenure.job import State
+from tenure.stores.redis.encoding import Word
 from tenure.stores.redis.records import NUMBERS, described, id_of, ref_of
-from tenure.stores.redis.words import Word
 from tenure.stores.values import (
     Change,
     Consequence,

@@ -26,7 +26,7 @@ from typing import Any
 
 import msgspec
 
-from tenure.job import (
+from tenure.core.job import (
     AttemptEnd,
     AttemptRecord,
     BlockerPolicy,
@@ -36,8 +36,8 @@ from tenure.job import (
     State,
     past_attempt,
 )
-from tenure.lease import Lease, Token
-from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, blocker_failed, failure_value, lost
+from tenure.core.lease import Lease, Token
+from tenure.core.lifecycle import EXPIRED, WAIT_TIMEOUT, blocker_failed, failure_value, lost
 from tenure.stores.values import LeaseRequest
 
 __all__ = [

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
+from tenure.core.job import State
+from tenure.core.lifecycle import Finish
 from tenure.errors import MissingAttribute
-from tenure.job import State
-from tenure.lifecycle import Finish
+from tenure.stores.redis.encoding import Word, ref_of_lease, step_words, token_word
 from tenure.stores.redis.enqueueing import refusal
 from tenure.stores.redis.records import STATES, id_of, ref_of
-from tenure.stores.redis.words import Word, ref_of_lease, step_words, token_word
 from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, Settlement, Verdict, refused
 
 __all__ = ["completed", "completion_words", "operated", "verdicts", "words"]

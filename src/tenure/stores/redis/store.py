@@ -11,26 +11,26 @@ from typing import Any
 
 import msgspec
 
-from tenure import inbox
-from tenure.clock import Clock
+from tenure.core import inbox
+from tenure.core.clock import Clock
+from tenure.core.inbox import ENTRY_LIMIT, NO_RAW
+from tenure.core.job import JobRecord, NewJob
+from tenure.core.lease import AbortReason, Lease
+from tenure.core.lifecycle import Finish, kept_reason
+from tenure.core.options import Retention
+from tenure.core.patterns import expand, has_patterns, literal_prefix, serves
 from tenure.errors import HasDependents, LayoutTooNew, StoreError, StoreUnavailable
-from tenure.inbox import ENTRY_LIMIT, NO_RAW
-from tenure.job import JobRecord, NewJob
-from tenure.lease import AbortReason, Lease
-from tenure.lifecycle import Finish, kept_reason
-from tenure.options import Retention
-from tenure.patterns import expand, has_patterns, literal_prefix, serves
 from tenure.stores.base import MOST, STEP, Store, tended
 from tenure.stores.joining import Joiner
-from tenure.stores.redis import enqueueing, health, noting, reading, settling
+from tenure.stores.redis import enqueueing, event_channel, health, reading, settling
 from tenure.stores.redis.address import Address
-from tenure.stores.redis.ear import Ear
+from tenure.stores.redis.encoding import Word, lua_expressions, new_words, nonce_word, token_word
 from tenure.stores.redis.keys import Keys, rights
 from tenure.stores.redis.link import Link
 from tenure.stores.redis.pool import FORBIDDEN, Forbidden
 from tenure.stores.redis.records import described, error_word, id_of, leased, ref_of, ref_patterns, whole
 from tenure.stores.redis.scripts import scripts
-from tenure.stores.redis.words import Word, lua_expressions, new_words, nonce_word, token_word
+from tenure.stores.redis.subscription import Ear
 from tenure.stores.values import (
     Enqueued,
     Fact,
@@ -431,16 +431,16 @@ class RedisStore(Store):
 
     async def watched(self) -> bool:
         self._check_open()
-        return await noting.watched(self._link, self._keys.notes)
+        return await event_channel.watched(self._link, self._keys.notes)
 
     async def publish(self, notes: Sequence[str]) -> None:
         self._check_open()
-        await noting.publish(self._link, self._keys.notes, notes)
+        await event_channel.publish(self._link, self._keys.notes, notes)
 
     @asynccontextmanager
     async def watch(self) -> AsyncIterator[AsyncIterator[str]]:
         self._check_open()
-        ear = Ear(self._link, self._keys.notes, noting.read)
+        ear = Ear(self._link, self._keys.notes, event_channel.read)
         self._watching.add(ear)
         try:
             await ear.listen()

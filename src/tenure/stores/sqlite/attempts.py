@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenure.job import HISTORY, AttemptEnd, AttemptRecord, ErrorInfo, in_brief, past_attempt
+from tenure.core.job import HISTORY, AttemptEnd, AttemptRecord, ErrorInfo, in_brief, past_attempt
 from tenure.stores.sqlite.rows import dumps, error_of
 from tenure.stores.sqlite.transaction import Transaction
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import msgspec
 
-from tenure.patterns import serves
+from tenure.core.patterns import serves
 from tenure.stores.sqlite.transaction import Transaction
 from tenure.stores.values import Signal
 

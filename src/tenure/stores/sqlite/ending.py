@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Collection, Sequence
 
-from tenure.job import BlockerPolicy, ErrorInfo, State
-from tenure.lifecycle import blocker_failed, failure_value
+from tenure.core.job import BlockerPolicy, ErrorInfo, State
+from tenure.core.lifecycle import blocker_failed, failure_value
 from tenure.stores.sqlite.rows import Facts, dumps, error_of, facts, whole
 from tenure.stores.sqlite.transaction import Transaction
 from tenure.stores.values import Change, SignalKind

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from tenure.clock import Clock, SystemClock
+from tenure.core.clock import Clock, SystemClock
 from tenure.errors import InvalidOption, StoreError, StoreUnavailable
 from tenure.stores.sqlite import schema
 from tenure.stores.sqlite.calls import Action, BatchAction, Call, answer, perform

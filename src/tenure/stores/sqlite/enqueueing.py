@@ -9,8 +9,8 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
+from tenure.core.job import NewJob, State
 from tenure.errors import BlockerNotFound, UniqueConflict
-from tenure.job import NewJob, State
 from tenure.stores.sqlite import runs
 from tenure.stores.sqlite.bulk import Bulk
 from tenure.stores.sqlite.ending import drop_unkept, follow, over

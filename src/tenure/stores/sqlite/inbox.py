@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tenure.inbox import read
-from tenure.job import ErrorInfo, NewJob, State
+from tenure.core.inbox import read
+from tenure.core.job import ErrorInfo, NewJob, State
 from tenure.stores.sqlite.ending import end
 from tenure.stores.sqlite.enqueueing import enqueue
 from tenure.stores.sqlite.rows import dumps, facts

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from tenure.job import AttemptEnd, ErrorInfo, JobRecord, State
-from tenure.lease import AbortReason, Lease, Token
-from tenure.lifecycle import EXPIRED, WAIT_TIMEOUT, after_loss, kept_reason, lost
+from tenure.core.job import AttemptEnd, ErrorInfo, JobRecord, State
+from tenure.core.lease import AbortReason, Lease, Token
+from tenure.core.lifecycle import EXPIRED, WAIT_TIMEOUT, after_loss, kept_reason, lost
 from tenure.stores.base import LOOK_AHEAD, SUSPECTS
 from tenure.stores.sqlite.attempts import remember
 from tenure.stores.sqlite.ending import end

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 import apsw
 
-from tenure.stores.guests.guest import LiteConnection
-from tenure.stores.guests.sqlite import PythonLite, same_file
+from tenure.stores.callers.connection import LiteConnection
+from tenure.stores.callers.sqlite import PythonLite, same_file
 
 __all__ = [
     "BUSY",

@@ -6,11 +6,11 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tenure.checks import Duration, seconds
+from tenure.core.checks import Duration, seconds
+from tenure.core.job import AttemptEnd, State
+from tenure.core.lifecycle import Finish
+from tenure.core.options import Retention
 from tenure.errors import HasDependents
-from tenure.job import AttemptEnd, State
-from tenure.lifecycle import Finish
-from tenure.options import Retention
 from tenure.stores.sqlite import ending, settling
 from tenure.stores.sqlite.attempts import remember
 from tenure.stores.sqlite.ending import end

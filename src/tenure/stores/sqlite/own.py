@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from tenure.errors import InvalidOption, OutcomeUnknown, StoreError, StoreUnavailable
 from tenure.stores.base import OwnTransaction
-from tenure.stores.guests import Errand, Guest
-from tenure.stores.guests.sqlite import LiteRows, script
+from tenure.stores.callers import Errand, Guest
+from tenure.stores.callers.sqlite import LiteRows, script
 from tenure.stores.sqlite.connection import translated
 from tenure.stores.sqlite.library import INTERRUPTED, Connection, bare, code_of, drop
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from tenure.core.job import JobRecord, State
 from tenure.errors import InvalidOption
-from tenure.job import JobRecord, State
 from tenure.stores.base import AHEAD
 from tenure.stores.sqlite.attempts import histories
 from tenure.stores.sqlite.rows import RECORD_COLUMNS, dumps, loads, records, totals

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from tenure.core.job import ErrorInfo, JobRecord, NewJob, Progress, State
 from tenure.errors import PayloadError
-from tenure.job import ErrorInfo, JobRecord, NewJob, Progress, State
 from tenure.stores.sqlite.transaction import Row, Transaction
 from tenure.stores.values import Totals
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from tenure.core.job import JobRecord, NewJob, State, Writes
 from tenure.errors import InvalidOption, MissingAttribute
-from tenure.job import JobRecord, NewJob, State, Writes
 from tenure.stores.sqlite.bulk import Bulk
 from tenure.stores.sqlite.rows import RECORD_COLUMNS, dumps, records
 from tenure.stores.sqlite.transaction import Row, Transaction

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from itertools import groupby
 
+from tenure.core.job import AttemptEnd, NewJob, State
+from tenure.core.lease import Lease
+from tenure.core.lifecycle import RELEASE, Finish, Park, Requeue, Transition
 from tenure.errors import BlockerNotFound, MissingAttribute, TenureError, UniqueConflict
-from tenure.job import AttemptEnd, NewJob, State
-from tenure.lease import Lease
-from tenure.lifecycle import RELEASE, Finish, Park, Requeue, Transition
 from tenure.stores.sqlite import runs
 from tenure.stores.sqlite.attempts import Ended, remember
 from tenure.stores.sqlite.ending import close_for_all, conclude, drop_unkept

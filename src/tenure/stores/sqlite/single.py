@@ -11,7 +11,7 @@ from typing import Any
 
 import apsw
 
-from tenure.job import NewJob, State
+from tenure.core.job import NewJob, State
 from tenure.stores.sqlite.library import Connection
 from tenure.stores.sqlite.queries import sql
 from tenure.stores.sqlite.rows import dumps, payload_of

@@ -10,21 +10,22 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
-from tenure.clock import Clock
+from tenure.core.clock import Clock
+from tenure.core.inbox import ENTRY_LIMIT, NO_RAW
+from tenure.core.job import JobRecord, NewJob
+from tenure.core.lease import AbortReason, Lease
+from tenure.core.lifecycle import Finish
+from tenure.core.options import Retention
+from tenure.core.patterns import serves
 from tenure.errors import StoreUnavailable
-from tenure.inbox import ENTRY_LIMIT, NO_RAW
-from tenure.job import JobRecord, NewJob
-from tenure.lease import AbortReason, Lease
-from tenure.lifecycle import Finish
-from tenure.options import Retention
-from tenure.patterns import serves
 from tenure.stores.base import LOOK_AHEAD, STEP, SUSPECTS, Store, tended
-from tenure.stores.guests import Script
+from tenure.stores.callers import Script
 from tenure.stores.sqlite import enqueueing, health, inbox, leasing, operating, reading, runs, schema, settling
+from tenure.stores.sqlite.caller_work import errand
 from tenure.stores.sqlite.connection import connect
 from tenure.stores.sqlite.doorbell import Doorbell
 from tenure.stores.sqlite.engine import Engine
-from tenure.stores.sqlite.errands import errand
+from tenure.stores.sqlite.event_channel import Publisher, Watcher
 from tenure.stores.sqlite.files import refuse_if_log_gone
 from tenure.stores.sqlite.library import Connection, Library
 from tenure.stores.sqlite.own import LiteTransaction, refuse_inside
@@ -32,7 +33,6 @@ from tenure.stores.sqlite.queries import sql
 from tenure.stores.sqlite.rows import dumps
 from tenure.stores.sqlite.single import Single
 from tenure.stores.sqlite.transaction import Transaction
-from tenure.stores.sqlite.watching import Publisher, Watcher
 from tenure.stores.url import parsed, refuse_unless
 from tenure.stores.values import (
     Enqueued,

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from tenure.clock import Clock
+from tenure.core.clock import Clock
 from tenure.errors import TenureError
-from tenure.stores.guests.guest import LiteConnection
+from tenure.stores.callers.connection import LiteConnection
 from tenure.stores.sqlite.queries import sql
 from tenure.stores.values import Change, Consequence, Signal, SignalKind
 

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import apsw
 
-from tenure.clock import Clock
+from tenure.core.clock import Clock
 from tenure.errors import OutcomeUnknown, StoreError, StoreUnavailable, TenureError
 from tenure.stores.sqlite.calls import Call, answer, joinable, perform
 from tenure.stores.sqlite.connection import Guarded, translated

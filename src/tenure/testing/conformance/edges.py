@@ -7,10 +7,10 @@ import json
 
 import pytest
 
+from tenure.core.job import BlockerPolicy, State
+from tenure.core.lease import Lease
+from tenure.core.lifecycle import Finish, Park
 from tenure.errors import BlockerNotFound
-from tenure.job import BlockerPolicy, State
-from tenure.lease import Lease
-from tenure.lifecycle import Finish, Park
 from tenure.stores.base import Store
 from tenure.stores.values import OK, Enqueued, Search, VerdictKind
 from tenure.testing.clock import ManualClock

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from tenure.core.job import State
 from tenure.errors import BlockerNotFound, UniqueConflict
-from tenure.job import State
 from tenure.stores.base import Store
 from tenure.stores.values import Enqueued
 from tenure.testing.clock import ManualClock

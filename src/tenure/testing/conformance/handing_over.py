@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from tenure.job import State, Writes
-from tenure.lifecycle import Park
+from tenure.core.job import State, Writes
+from tenure.core.lifecycle import Park
 from tenure.stores.base import Store
 from tenure.stores.values import NOT_FOUND, OK, SignalKind, VerdictKind
 from tenure.testing.clock import ManualClock
@@ -129,7 +129,7 @@ class HandingOver:
         await assert_counters_equal_a_recount(store)
 
     async def test_settle_and_lease_gives_the_very_successor(self, store: Store) -> None:
-        from tenure.lease import new_nonce
+        from tenure.core.lease import new_nonce
         from tenure.stores.values import LeaseRequest
 
         run_id = await start(store)

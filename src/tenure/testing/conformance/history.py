@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tenure.job import HISTORY, AttemptEnd, AttemptRecord, ErrorInfo, RunStep, State, Writes, attempts_of, new_id
-from tenure.lifecycle import Finish, Park, Requeue, Transition
-from tenure.options import Retention
+from tenure.core.job import HISTORY, AttemptEnd, AttemptRecord, ErrorInfo, RunStep, State, Writes, attempts_of, new_id
+from tenure.core.lifecycle import Finish, Park, Requeue, Transition
+from tenure.core.options import Retention
 from tenure.stores.base import Store
 from tenure.stores.values import OK
 from tenure.testing.clock import ManualClock

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tenure.job import NewJob, State
-from tenure.lease import new_nonce
+from tenure.core.job import NewJob, State
+from tenure.core.lease import new_nonce
 from tenure.stores.base import Store
 from tenure.stores.values import Health, LeaseRequest
 from tenure.testing.clock import ManualClock

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from tenure.job import JobRecord, State
-from tenure.lease import Token, new_nonce
-from tenure.lifecycle import Requeue
+from tenure.core.job import JobRecord, State
+from tenure.core.lease import Token, new_nonce
+from tenure.core.lifecycle import Requeue
 from tenure.stores.base import LOOK_AHEAD, STEP, Store
 from tenure.stores.values import LeaseRequest, Renewal
 from tenure.testing.clock import ManualClock

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tenure.job import State
-from tenure.lifecycle import Finish, Requeue
+from tenure.core.job import State
+from tenure.core.lifecycle import Finish, Requeue
 from tenure.stores.base import Store
 from tenure.stores.values import QueueInfo, Search
 from tenure.testing.clock import ManualClock

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from tenure.core.job import BlockerPolicy, Progress, State
+from tenure.core.lease import AbortReason, Lease
+from tenure.core.lifecycle import RELEASE, Finish, Park, Requeue, Transition
 from tenure.errors import HasDependents
-from tenure.job import BlockerPolicy, Progress, State
-from tenure.lease import AbortReason, Lease
-from tenure.lifecycle import RELEASE, Finish, Park, Requeue, Transition
 from tenure.stores.base import Store
 from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, Renewal, VerdictKind
 from tenure.testing.clock import ManualClock

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from tenure.job import Progress, State
-from tenure.lease import AbortReason, Lease
-from tenure.lifecycle import Park, Transition, lost
+from tenure.core.job import Progress, State
+from tenure.core.lease import AbortReason, Lease
+from tenure.core.lifecycle import Park, Transition, lost
 from tenure.stores.base import Store
 from tenure.stores.values import LEASE_LOST, OK, Pulse, Reaped, Renewal
 from tenure.testing.clock import ManualClock

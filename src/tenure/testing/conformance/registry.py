@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from tenure.job import State
-from tenure.options import Retention
+from tenure.core.job import State
+from tenure.core.options import Retention
 from tenure.stores.base import Store
 from tenure.stores.values import Pulse, Totals
 from tenure.testing.clock import ManualClock

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tenure.job import BlockerPolicy, State
-from tenure.lifecycle import Finish
-from tenure.options import Retention
+from tenure.core.job import BlockerPolicy, State
+from tenure.core.lifecycle import Finish
+from tenure.core.options import Retention
 from tenure.stores.base import Store
 from tenure.stores.values import NOT_FOUND, OK
 from tenure.testing.clock import ManualClock

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tenure.core.job import State
+from tenure.core.options import Retention
 from tenure.errors import HasDependents
-from tenure.job import State
-from tenure.options import Retention
 from tenure.stores.base import Store
 from tenure.stores.values import VerdictKind
 from tenure.testing.clock import ManualClock

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenure.job import JobRecord, NewJob, RunStep, Writes, new_id
-from tenure.lease import Lease
-from tenure.lifecycle import Finish
+from tenure.core.job import JobRecord, NewJob, RunStep, Writes, new_id
+from tenure.core.lease import Lease
+from tenure.core.lifecycle import Finish
 from tenure.stores.base import Store
 from tenure.stores.values import OK, RunRecord, RunSearch
 from tenure.testing.clock import ManualClock

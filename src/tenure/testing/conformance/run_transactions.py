@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from tenure.job import NewJob, State, Writes
-from tenure.lease import Lease
-from tenure.lifecycle import Finish
+from tenure.core.job import NewJob, State, Writes
+from tenure.core.lease import Lease
+from tenure.core.lifecycle import Finish
 from tenure.stores.base import OwnTransaction, Store
 from tenure.stores.values import OK, Holding, RunSearch, Verdict, VerdictKind
 from tenure.testing.conformance.run_scene import a_start, a_successor

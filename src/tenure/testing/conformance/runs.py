@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from tenure.core.job import BlockerPolicy, State
+from tenure.core.lifecycle import blocker_failed
 from tenure.errors import BlockerNotFound, UniqueConflict
-from tenure.job import BlockerPolicy, State
-from tenure.lifecycle import blocker_failed
 from tenure.stores.base import Store
 from tenure.stores.values import LEASE_LOST, OK, SignalKind, VerdictKind
 from tenure.testing.clock import ManualClock

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tenure.job import ErrorInfo, JobRecord, NewJob, State, new_id
-from tenure.lease import Lease, new_nonce
-from tenure.lifecycle import Finish, Requeue, Transition
+from tenure.core.job import ErrorInfo, JobRecord, NewJob, State, new_id
+from tenure.core.lease import Lease, new_nonce
+from tenure.core.lifecycle import Finish, Requeue, Transition
 from tenure.stores.base import Store
 from tenure.stores.values import Leased, LeaseRequest, QueueInfo, Search, Verdict, WorkerInfo
 from tenure.testing.clock import ManualClock

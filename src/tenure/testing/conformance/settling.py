@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tenure.job import ErrorInfo, NewJob, State
-from tenure.lease import Lease, Token
-from tenure.lifecycle import Finish, Park, Requeue, Transition
+from tenure.core.job import ErrorInfo, NewJob, State
+from tenure.core.lease import Lease, Token
+from tenure.core.lifecycle import Finish, Park, Requeue, Transition
 from tenure.stores.base import Store
 from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, Renewal, VerdictKind
 from tenure.testing.clock import ManualClock

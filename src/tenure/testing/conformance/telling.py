@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from tenure.job import BlockerPolicy, RunStep, State, new_id
-from tenure.lease import new_nonce
-from tenure.lifecycle import Park
+from tenure.core.job import BlockerPolicy, RunStep, State, new_id
+from tenure.core.lease import new_nonce
+from tenure.core.lifecycle import Park
 from tenure.stores.base import NOTE, Store
 from tenure.stores.values import OK, Change, Consequence, LeaseRequest
 from tenure.testing.clock import ManualClock

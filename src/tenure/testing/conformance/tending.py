@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tenure.lifecycle import Park
+from tenure.core.lifecycle import Park
 from tenure.stores.base import MOST, Store
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
+from tenure.core.job import State
+from tenure.core.lease import Lease, Token
+from tenure.core.lifecycle import Finish
 from tenure.errors import TenureError, UniqueConflict
-from tenure.job import State
-from tenure.lease import Lease, Token
-from tenure.lifecycle import Finish
 from tenure.stores.base import Store
 from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, UNCHANGED, Holding, Renewal, VerdictKind
 from tenure.testing.clock import ManualClock

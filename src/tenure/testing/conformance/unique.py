@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
+from tenure.core.job import State
+from tenure.core.lifecycle import Finish, Park, Requeue
+from tenure.core.options import Retention
 from tenure.errors import BlockerNotFound, UniqueConflict
-from tenure.job import State
-from tenure.lifecycle import Finish, Park, Requeue
-from tenure.options import Retention
 from tenure.stores.base import Store
 from tenure.stores.values import OK, Enqueued, VerdictKind
 from tenure.testing.clock import ManualClock

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from tenure.core.job import State
+from tenure.core.lifecycle import Finish, Requeue
 from tenure.errors import StoreUnavailable
-from tenure.job import State
-from tenure.lifecycle import Finish, Requeue
 from tenure.stores.base import Store
 from tenure.stores.values import Layout, Signal, SignalKind
 from tenure.testing.clock import ManualClock

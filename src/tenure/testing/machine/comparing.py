@@ -13,8 +13,8 @@ from tenure.errors import BlockerNotFound, HasDependents, UniqueConflict
 from tenure.stores.base import Store
 from tenure.stores.values import Change, Consequence
 from tenure.testing.clock import ManualClock
-from tenure.testing.machine.sights import close_view, difference, found, snapshot
-from tenure.testing.machine.wishes import FLOWS, LOOKUP, VALUES
+from tenure.testing.machine.snapshots import close_view, difference, found, snapshot
+from tenure.testing.machine.strategies import FLOWS, LOOKUP, VALUES
 from tenure.testing.model import Model
 
 __all__ = ["Comparison", "Party"]

@@ -10,13 +10,13 @@ from hypothesis.stateful import initialize, precondition, rule
 from msgspec import json
 from msgspec.structs import replace
 
-from tenure.job import NewJob, Progress, State, Writes
-from tenure.lease import Lease
-from tenure.lifecycle import Finish, Transition
-from tenure.options import Retention
+from tenure.core.job import NewJob, Progress, State, Writes
+from tenure.core.lease import Lease
+from tenure.core.lifecycle import Finish, Transition
+from tenure.core.options import Retention
 from tenure.stores.values import Leased, LeaseRequest, Pulse, Renewal, Settlement, Verdict, WorkerInfo
-from tenure.testing.machine.making import Making
-from tenure.testing.machine.wishes import (
+from tenure.testing.machine.builders import Making
+from tenure.testing.machine.strategies import (
     ENTRY_FIELDS,
     ENTRY_OPTIONS,
     QUEUES,

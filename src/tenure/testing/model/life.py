@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from tenure.clock import Clock
-from tenure.job import BlockerPolicy, ErrorInfo, NewJob, State
-from tenure.lifecycle import Finish, blocker_failed, failure_value
+from tenure.core.clock import Clock
+from tenure.core.job import BlockerPolicy, ErrorInfo, NewJob, State
+from tenure.core.lifecycle import Finish, blocker_failed, failure_value
 from tenure.stores.values import Change
 from tenure.testing.model.world import Job, Refusal, Run, World
 

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tenure.job import AttemptEnd, NewJob, Progress, State
-from tenure.lease import AbortReason, Lease, Token
-from tenure.lifecycle import EXPIRED, RELEASE, WAIT_TIMEOUT, Finish, Park, Requeue, Transition, lost
+from tenure.core.job import AttemptEnd, NewJob, Progress, State
+from tenure.core.lease import AbortReason, Lease, Token
+from tenure.core.lifecycle import EXPIRED, RELEASE, WAIT_TIMEOUT, Finish, Park, Requeue, Transition, lost
 from tenure.stores.values import Change, LeaseRequest
 from tenure.testing.model.life import Life
 from tenure.testing.model.world import Job, Refusal, Worker

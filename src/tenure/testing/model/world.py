@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tenure.clock import Clock
-from tenure.job import HISTORY, AttemptEnd, AttemptRecord, ErrorInfo, NewJob, Progress, State, Writes
-from tenure.lease import Token
+from tenure.core.clock import Clock
+from tenure.core.job import HISTORY, AttemptEnd, AttemptRecord, ErrorInfo, NewJob, Progress, State, Writes
+from tenure.core.lease import Token
 from tenure.stores.values import Change, Consequence
 
 __all__ = ["Job", "Refusal", "Run", "Worker", "World"]

@@ -20,27 +20,28 @@ from queue import SimpleQueue
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tenure.checks import seconds
-from tenure.completion.completion import Stage
-from tenure.context import AbortSignal, Context, Middleware, running
+from tenure.core.checks import seconds
+from tenure.core.failure import error_info, phrase
+from tenure.core.job import JobRecord, State
+from tenure.core.lease import AbortReason, Lease, Token
+from tenure.core.lifecycle import Finish, Transition, next_step
+from tenure.core.options import WorkerOptions
+from tenure.core.outcome import Outcome, Raised, Released
+from tenure.core.running import running
 from tenure.errors import Aborted
-from tenure.hooks import awaiting, moment, waiting
-from tenure.job import JobRecord, State
-from tenure.lease import AbortReason, Lease, Token
-from tenure.lifecycle import Finish, Transition, next_step
-from tenure.options import WorkerOptions
-from tenure.outcome import Outcome, Raised, Released
+from tenure.hooks.around import error_of, has_failed, tell_failure, tell_failure_here
+from tenure.hooks.calling import awaiting, moment, waiting
 from tenure.sync import loop_factory, private_loop, run, stop
+from tenure.tasks.completion.completion import Stage
+from tenure.tasks.context import AbortSignal, Context, Middleware
 from tenure.worker.executor import after_completion, perform
-from tenure.worker.failure import error_info, phrase
 from tenure.worker.isolation.frames import Begin, Ended, Failing, packed
+from tenure.worker.isolation.lazy_store import Reach
 from tenure.worker.isolation.limits import limited_memory
 from tenure.worker.isolation.link import Link
-from tenure.worker.isolation.reaching import Reach
 from tenure.worker.isolation.records import SendRecords
+from tenure.worker.isolation.reporting import ToldContext, ToldTransactions
 from tenure.worker.isolation.template import NOT_OURS
-from tenure.worker.isolation.told import ToldContext, ToldTransactions
-from tenure.worker.performing import error_of, has_failed, tell_failure, tell_failure_here
 from tenure.worker.settings import Settings, SettingsOf, resolve
 
 if TYPE_CHECKING:
@@ -97,9 +98,7 @@ class Children:
 
     def _rehearse(self) -> None:
         """Go through the motions: Python adapts code as it runs, and each child would pay for that with pages of its own."""
-        from tenure.app import App
-
-        app = App("memory://rehearsal")
+        app = self._app.stand_in()
         task = app.task(name="rehearsed")(_nothing)
         lease = Lease(JobRecord("", task.name, "default", State.RUNNING, task.bind().payload), Token(1, 1), 1.0)
         for _ in range(REHEARSALS):

@@ -7,9 +7,9 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from tenure.job import ErrorInfo, Progress
-from tenure.lease import AbortReason, Lease
-from tenure.lifecycle import Finish, Park, Requeue, Transition
+from tenure.core.job import ErrorInfo, Progress
+from tenure.core.lease import AbortReason, Lease
+from tenure.core.lifecycle import Finish, Park, Requeue, Transition
 
 __all__ = [
     "FROM_CHILD",

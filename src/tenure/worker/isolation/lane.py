@@ -30,14 +30,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tenure.completion.completion import Stage, to_the_end
-from tenure.context import Middleware
+from tenure.core.job import ErrorInfo
+from tenure.core.lease import AbortReason
+from tenure.core.lifecycle import Transition
+from tenure.core.options import WorkerOptions
+from tenure.core.outcome import Outcome, Raised, Released
 from tenure.errors import ChildDied, JobError
-from tenure.job import ErrorInfo
-from tenure.lease import AbortReason
-from tenure.lifecycle import Transition
-from tenure.options import WorkerOptions
-from tenure.outcome import Outcome, Raised, Released
+from tenure.tasks.completion.completion import Stage, to_the_end
+from tenure.tasks.context import Middleware
 from tenure.worker.attempt import Attempt
 from tenure.worker.isolation import template
 from tenure.worker.isolation.child import Children

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from tenure.context import Context, Middleware
+from tenure.tasks.context import Context, Middleware
 
 __all__ = ["limited_memory"]
 

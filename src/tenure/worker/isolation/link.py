@@ -20,9 +20,9 @@ from time import monotonic
 
 import msgspec
 
+from tenure.core.job import Progress
+from tenure.core.lease import AbortReason
 from tenure.errors import StoreUnavailable
-from tenure.job import Progress
-from tenure.lease import AbortReason
 from tenure.worker.isolation.frames import TO_CHILD, Abort, Begin, Frames, Granted, Opening, Said, packed
 
 __all__ = ["Link"]

@@ -13,15 +13,15 @@ from collections.abc import Callable
 
 import msgspec
 
-from tenure.completion.completion import Completion, Stage
+from tenure.core.failure import storable
+from tenure.core.job import ErrorInfo, State
+from tenure.core.lease import AbortReason
+from tenure.core.lifecycle import Finish, Transition
+from tenure.core.outcome import Interrupted, Outcome, Raised, Released
 from tenure.errors import ChildDied
-from tenure.job import ErrorInfo, State
-from tenure.lease import AbortReason
-from tenure.lifecycle import Finish, Transition
-from tenure.outcome import Interrupted, Outcome, Raised, Released
+from tenure.tasks.completion.completion import Completion, Stage
 from tenure.worker.attempt import Attempt
 from tenure.worker.executor import timed_out
-from tenure.worker.failure import storable
 from tenure.worker.isolation.frames import (
     FROM_CHILD,
     Abort,

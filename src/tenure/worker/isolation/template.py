@@ -25,9 +25,10 @@ from typing import NoReturn
 
 import msgspec
 
-from tenure.hooks import Hooks, call
-from tenure.job import ErrorInfo
-from tenure.worker.failure import error_info
+from tenure.core.failure import error_info
+from tenure.core.job import ErrorInfo
+from tenure.hooks.calling import call
+from tenure.hooks.registry import Hooks
 from tenure.worker.isolation.frames import (
     TO_TEMPLATE,
     Exited,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from tenure.backoff import Backoff
+from tenure.core.backoff import Backoff
 from tenure.worker.stopping import Exit
 from tenure.worker.supervision.process import WorkerProcess
 

@@ -1,0 +1,96 @@
+"""The attributes of a run of a flow as JSON, and what runs are found by."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from tenure.core.codec import ANYTHING, Decode, read, written
+from tenure.core.job import Writes
+from tenure.errors import InvalidOption, PayloadError, PayloadTooLarge
+
+__all__ = ["decoded", "encoded", "lookups_of", "sought", "write"]
+
+T = TypeVar("T")
+
+NAME = 128
+"""Characters that the name of an attribute may have."""
+
+LOOKUP = 256
+"""Characters of a value that runs are found by as it is; of a longer one its SHA-256 stands for it."""
+
+
+def write(
+    attributes: Mapping[str, Any], decoders: Mapping[str, Sequence[Decode]], lookup: Collection[str], limit: int
+) -> Writes | None:
+    """What it takes to give a run these attributes; None if there are none.
+
+    `TypeError` about a name, `PayloadError` about a value that would not come back by any of the decoders of its name.
+    """
+    if not attributes:
+        return None
+    texts = {_checked(name): encoded(name, value, decoders.get(name, ()), limit) for name, value in attributes.items()}
+    return Writes(texts, {name: lookups_of(texts[name]) for name in lookup if name in texts})
+
+
+def encoded(name: str, value: Any, decoders: Sequence[Decode], limit: int) -> str:
+    """One attribute as JSON."""
+    if value is None and not decoders:
+        return "null"
+    data = _first_that_fits(lambda decode: written(value, decode, f"attribute {name!r}"), decoders)
+    if len(data) > limit:
+        raise PayloadTooLarge(len(data), limit)
+    return data.decode()
+
+
+def decoded(name: str, data: bytes, decoders: Sequence[Decode]) -> Any:
+    """One attribute out of JSON, by the first of the decoders that it fits; `PayloadError` if it fits none."""
+    return _first_that_fits(lambda decode: read(decode, data, f"attribute {name!r}"), decoders)
+
+
+def lookups_of(text: str) -> tuple[str, ...]:
+    """The values that a run is found by if it has this attribute: one of a scalar, one for each of a list's, none of anything else."""
+    value = msgspec.json.decode(text)
+    values = value if isinstance(value, list) else [value]
+    return tuple(dict.fromkeys(_lookup(each) for each in values if isinstance(each, str | int | float)))
+
+
+def sought(value: object) -> str:
+    """What runs with this value of an attribute, or with it in a list, are found by; `InvalidOption` if none could be."""
+    try:
+        text = msgspec.json.encode(value)
+    except TypeError:
+        text = b"null"
+    found = () if text.startswith(b"[") else lookups_of(text.decode())
+    if not found:
+        raise InvalidOption(f"runs are found by one text, number or truth value, got {value!r:.80}")
+    return found[0]
+
+
+def _first_that_fits(attempt: Callable[[Decode], T], decoders: Sequence[Decode]) -> T:
+    misfits: list[PayloadError] = []
+    for decode in decoders or (ANYTHING,):
+        try:
+            return attempt(decode)
+        except PayloadError as misfit:
+            misfits.append(misfit)
+    raise misfits[0]
+
+
+def _lookup(value: str | float) -> str:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # they are equal, so the one must find the other
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= LOOKUP else hashlib.sha256(text.encode()).hexdigest()
+
+
+def _checked(name: object) -> str:
+    if not isinstance(name, str) or not 1 <= len(name) <= NAME or not name.isprintable():
+        raise TypeError(
+            f"attributes have names of 1 to {NAME} printable characters, got {name!r:.80}: "
+            "to end a run with a mapping that is no attributes, give Done(value)"
+        )
+    return name

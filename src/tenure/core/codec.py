@@ -1,0 +1,450 @@
+"""Arguments and results as JSON, and back by annotation.
+
+The payload of a job is one JSON object, which programs in other languages may write as well:
+
+    {"args": [42, "de"], "kwargs": {"copies": 2}}
+
+`args` holds the positional arguments, `kwargs` those given by name; an empty member is left out, so a call without
+arguments is `{}`. Other members are refused. A result is any JSON value. The payload of a raw task is its bytes.
+
+One rule decides what may be stored: **a value is accepted if reading back what was written, by the annotation of its
+parameter, gives an equal value.** So a datetime, a set, a dataclass or a dict with integer
+keys needs its annotation; NaN and the infinities, which JSON lacks, are refused; a tuple may come back as a list.
+Beyond that, integers have at most 64 bits and containers nest at most 64 deep, so that every store and every reader of
+the payload agrees. All of this is checked before any I/O, by the producer.
+
+A result may be said in other terms: it fits if what was written can be read by the annotation of the function's return
+without losing anything, and comes back as that. A mapping becomes the dataclass that it describes, for example.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from tenure.core.annotations import (
+    ANYTHING,
+    Anything,
+    Decode,
+    decode_other,
+    decoder_of,
+    encode_other,
+    followed,
+    lost,
+    reason,
+)
+from tenure.core.checks import named
+from tenure.errors import InvalidOption, InvalidResult, PayloadError, PayloadTooLarge
+
+__all__ = [
+    "ANYTHING",
+    "ANY_CALL",
+    "RAW_CALL",
+    "Arguments",
+    "Decode",
+    "JoinArguments",
+    "JsonArguments",
+    "RawArguments",
+    "ResultCodec",
+    "check_limits",
+    "decoder_of",
+    "digest",
+    "read",
+    "reason",
+    "written",
+]
+
+MAX_DEPTH = 64
+MAX_INTEGER = 2**63 - 1
+MIN_INTEGER = -(2**63)
+
+Bound = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+class Arguments(Protocol):
+    """How the calls of one task become payloads and payloads become calls."""
+
+    def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+        """Write a call; `TypeError` if it does not fit the signature, `PayloadError` if it cannot be stored exactly."""
+        ...
+
+    def decode(self, payload: bytes) -> Bound:
+        """Read a call, converted by annotation; `PayloadError` if it cannot be made."""
+        ...
+
+    def key(self, payload: bytes) -> str:
+        """A text that is the same for equal arguments, however they were passed; defaults are not filled in."""
+        ...
+
+
+class Payload(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The JSON object, its arguments not yet read."""
+
+    args: list[msgspec.Raw] = []
+    kwargs: dict[str, msgspec.Raw] = {}
+
+
+class JsonArguments:
+    """The arguments of a task with this signature, converted by these annotations; a missing one means Any."""
+
+    def __init__(self, signature: inspect.Signature, hints: Mapping[str, Any], limit: int) -> None:
+        self._signature = signature
+        self._limit = limit
+        parameters = signature.parameters.values()
+        self._positional = [p for p in parameters if p.kind in {p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD}]
+        self._named = frozenset(p.name for p in parameters if p.kind in {p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY})
+        self._more = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "")
+        self._others = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), "")
+        self._decoders = {p.name: _decoder_of(f"parameter {p.name!r}", hints.get(p.name, Any)) for p in parameters}
+        self._shapes = [self._shape(count) for count in range(len(self._positional) + 1)]
+        self._may_be_empty = self._misfit((), {}) is None
+        self._plain = self._plain_decoder(hints)
+
+    def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+        if not args and not kwargs and self._may_be_empty:
+            return b"{}"
+        if (misfit := self._misfit(args, kwargs)) is not None:
+            raise misfit
+        call: dict[str, Any] = {}
+        if args:
+            call["args"] = args
+        if kwargs:
+            call["kwargs"] = kwargs
+        refusal = None
+        try:
+            # The payload and its list or object of arguments are no part of the user's nesting.
+            data = _write(call, MAX_DEPTH + 2)
+            exact = _same(self.decode(data), (args, kwargs))
+        except PayloadError as error:
+            exact, refusal = False, error
+        # Outside of the handler, so that the refusal of an argument is one exception with its cause.
+        if not exact:
+            self._check_each(args, kwargs)
+            if refusal is not None:
+                raise refusal
+        return data
+
+    def decode(self, payload: bytes) -> Bound:
+        if len(payload) > self._limit:
+            raise PayloadTooLarge(len(payload), self._limit)
+        if payload == b"{}" and self._may_be_empty:
+            return (), {}
+        # Ends like a list of positional arguments with nothing after it.
+        if self._plain is not None and payload.endswith(b"]}"):
+            try:
+                return self._plain(payload), {}
+            except Exception:  # noqa: BLE001, S110 - the long way says what is wrong
+                pass
+        return self._decode_each(payload)
+
+    def key(self, payload: bytes) -> str:
+        args, kwargs = self.decode(payload)
+        bound = self._signature.bind(*args, **kwargs)
+        return digest(msgspec.json.encode(bound.arguments, enc_hook=encode_other, order="deterministic"))
+
+    def _plain_decoder(self, hints: Mapping[str, Any]) -> Callable[[bytes], tuple[Any, ...]] | None:
+        """A decoder for calls with positional arguments only, which are most: 0.4 µs, where one by one takes 4."""
+        if not self._positional or self._misfit(self._positional, {}) is not None:
+            return None
+        try:
+            kinds = [followed(hints.get(p.name, Any)) for p in self._positional]
+            given = [(f"p{n}", kinds[n], p.default is p.empty) for n, p in enumerate(self._positional)]
+            fields = [(name, kind) if required else (name, kind, msgspec.UNSET) for name, kind, required in given]
+            args = msgspec.defstruct("Args", fields, array_like=True, forbid_unknown_fields=True)
+            call = msgspec.defstruct("Call", [("args", args)], forbid_unknown_fields=True)
+            decode: Callable[[bytes], Any] = msgspec.json.Decoder(call, dec_hook=decode_other).decode
+        except Exception:  # noqa: BLE001 - as in `decoder_of`
+            return None  # an annotation that msgspec cannot follow
+        values = msgspec.structs.astuple
+
+        def plain(payload: bytes) -> tuple[Any, ...]:
+            args = values(decode(payload).args)
+            return args if args[-1] is not msgspec.UNSET else args[: args.index(msgspec.UNSET)]
+
+        return plain
+
+    def _decode_each(self, payload: bytes) -> Bound:
+        try:
+            call = _PAYLOAD.decode(payload)
+        except Exception as error:
+            raise PayloadError(f"the payload is no call of a task: {reason(error)}") from error
+        if (misfit := self._misfit(call.args, call.kwargs)) is not None:
+            raise PayloadError(f"the payload does not fit the task: {misfit}") from misfit
+        values = [read(self._decoders[name], raw, what) for name, what, raw in self._each(call.args, call.kwargs)]
+        count = len(call.args)
+        return tuple(values[:count]), dict(zip(call.kwargs, values[count:], strict=True))
+
+    def _check_each(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Raise `PayloadError` about the first argument that would not come back; tuples may come back as lists."""
+        for name, what, value in self._each(args, kwargs):
+            written(value, self._decoders[name], what)
+
+    def _each(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+        """Each argument with the parameter that takes it, and what to call it before people."""
+        for position, value in enumerate(args):
+            name = self._positional[position].name if position < len(self._positional) else self._more
+            yield name, f"parameter {name!r}", value
+        for name, value in kwargs.items():
+            yield name if name in self._named else self._others, f"parameter {name!r}", value
+
+    def _shape(self, count: int) -> tuple[frozenset[str], frozenset[str]] | None:
+        """Which names must, and which must not, be passed as keywords after so many positional arguments; None: they are too few."""
+        taken = {p.name for p in self._positional[:count]}
+        left = [p for p in self._signature.parameters.values() if p.name not in taken and p.default is p.empty]
+        if any(p.kind is p.POSITIONAL_ONLY for p in left):
+            return None
+        return frozenset(p.name for p in left if p.name in self._named), self._named & taken
+
+    def _misfit(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TypeError | None:
+        """Why the function cannot be called like this, if it cannot."""
+        # Binding costs 3 µs, so it is left for its messages.
+        if self._more or len(args) <= len(self._positional):
+            shape = self._shapes[min(len(args), len(self._positional))]
+            if shape is not None:
+                (must, must_not), given = shape, kwargs.keys()
+                if must <= given and given.isdisjoint(must_not) and (self._others or given <= self._named):
+                    return None
+        try:
+            self._signature.bind(*args, **kwargs)
+        except TypeError as misfit:
+            return misfit
+        return None
+
+
+class JoinArguments:
+    """The arguments of a task that can be enqueued without one of them, which its worker fills in."""
+
+    def __init__(self, signature: inspect.Signature, hints: Mapping[str, Any], limit: int, filled_in: str) -> None:
+        others = [p for p in signature.parameters.values() if p.name != filled_in]
+        self._all = JsonArguments(signature, hints, limit)
+        self._taken = signature.replace(parameters=others)
+        self._others = JsonArguments(self._taken, hints, limit)
+
+    def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+        try:
+            return self._all.encode(args, kwargs)
+        except TypeError as misfit:
+            try:
+                return self._others.encode(args, kwargs)
+            except TypeError:
+                raise misfit from None
+
+    def decode(self, payload: bytes) -> Bound:
+        try:
+            return self._all.decode(payload)
+        except PayloadError as misfit:
+            try:
+                args, kwargs = self._others.decode(payload)
+            except PayloadError:
+                raise misfit from None
+            bound = self._taken.bind(*args, **kwargs)
+            # By name, for one that stands before them may be filled in.
+            return (), {**{name: bound.arguments[name] for name in list(self._taken.parameters)[: len(args)]}, **kwargs}
+
+    def key(self, payload: bytes) -> str:
+        try:
+            return self._all.key(payload)
+        except PayloadError:
+            return self._others.key(payload)
+
+
+class RawArguments:
+    """The one argument of a raw task: bytes, stored and handed over as they are, empty ones too."""
+
+    def __init__(self, signature: inspect.Signature, limit: int) -> None:
+        self._signature = signature
+        self._limit = limit
+
+    def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+        ((name, payload),) = self._signature.bind(*args, **kwargs).arguments.items()
+        if not isinstance(payload, bytes | bytearray | memoryview):
+            raise PayloadError(f"parameter {name!r}: a raw task takes bytes, got {type(payload).__name__}")
+        self._check_size(len(data := bytes(payload)))
+        return data
+
+    def decode(self, payload: bytes) -> Bound:
+        self._check_size(len(payload))
+        return (payload,), {}
+
+    def key(self, payload: bytes) -> str:
+        return digest(payload)
+
+    def _check_size(self, size: int) -> None:
+        if size > self._limit:
+            raise PayloadTooLarge(size, self._limit)
+
+
+class ResultCodec:
+    """Results of a function with this return annotation.
+
+    A result fits if what was written as JSON can be read by the annotation, and nothing is lost: it comes back as what was read.
+    """
+
+    def __init__(self, annotation: Any, limit: int) -> None:
+        self._annotation = annotation
+        self._decoder = _decoder_of("the result", annotation)
+        self._limit = limit
+        self._may_be_none = self._reads_none()
+
+    def encode(self, value: Any) -> str:
+        """Write a result; `InvalidResult` if it does not fit the annotation, or has no JSON form; `PayloadTooLarge` over the limit."""
+        if value is None and self._may_be_none:
+            return "null"
+        try:
+            data = _write(value, MAX_DEPTH)
+            made = self._decoder(data)
+        except Exception as error:  # noqa: BLE001 - as in `decode`
+            raise self._misfit(value, error) from error.__cause__ or error
+        if not _same(made, value):
+            self._check_fit(value, made)
+        if len(data) > self._limit:
+            raise PayloadTooLarge(len(data), self._limit)
+        return data.decode()
+
+    def encode_freely(self, value: Any) -> str:
+        """Write a result that the annotation need not describe, such as that of `Done`: by annotation or as plain JSON."""
+        try:
+            return self.encode(value)
+        except InvalidResult:
+            data = written(value, ANYTHING, "the result")
+            if len(data) > self._limit:
+                raise PayloadTooLarge(len(data), self._limit) from None
+            return data.decode()
+
+    def decode(self, text: str) -> Any:
+        """Read a result, by annotation where it fits that: other code may have written it."""
+        try:
+            return self._decoder(text)
+        except Exception:  # noqa: BLE001 - whatever a class of the user raises about a value that is none of its own
+            return ANYTHING(text)
+
+    def _reads_none(self) -> bool:
+        try:
+            return self._decoder(b"null") is None
+        except Exception:  # noqa: BLE001 - as above
+            return False
+
+    def _check_fit(self, value: Any, made: Any) -> None:
+        """Raise `InvalidResult` unless the value is one in other terms: a mapping for an object, a text for a date, a list for a set."""
+        plain = self._decoder is ANYTHING or isinstance(self._decoder, Anything)
+        if not plain and isinstance(value, Mapping | list | tuple | str) and (where := lost(made, value)) is None:
+            return
+        if not plain and isinstance(value, Mapping | list | tuple):
+            raise InvalidResult(f"the result does not fit {self._shown()}: what it has at `{where}` would be lost")
+        raise InvalidResult(_changed("the result", value, made, self._decoder))
+
+    def _misfit(self, value: Any, error: Exception) -> InvalidResult:
+        if isinstance(error, PayloadError):
+            return InvalidResult(f"the result: {error}")
+        if self._annotation in (None, type(None)):
+            kind = type(value).__name__
+            return InvalidResult(
+                f"the function is annotated `-> None` and returned a value of type {kind}: return nothing, or annotate what it returns"
+            )
+        return InvalidResult(
+            f"the result does not fit {self._shown()}: {reason(error)}: return what it says, or correct the annotation"
+        )
+
+    def _shown(self) -> str:
+        return f"the annotation `-> {inspect.formatannotation(self._annotation)}`"[:200]
+
+
+def _decoder_of(what: str, annotation: Any) -> Decode:
+    try:
+        return decoder_of(annotation)
+    except InvalidOption as error:
+        raise named(error, what) from None
+
+
+def written(value: Any, decode: Decode, what: str) -> bytes:
+    """Write a value that comes back equal, or raise `PayloadError` saying what is wrong with it."""
+    try:
+        data = _write(value, MAX_DEPTH)
+    except PayloadError as error:
+        raise PayloadError(f"{what}: {error}") from error.__cause__
+    made = read(decode, data, what)
+    if not _same(made, value):
+        raise PayloadError(_changed(what, value, made, decode))
+    return data
+
+
+def _changed(what: str, value: Any, made: Any, decode: Decode) -> str:
+    """The sentence about a value that would come back as another."""
+    kind, other = type(value).__name__, type(made).__name__
+    if isinstance(decode, Anything):
+        return f"{what}: this {kind} would come back as {other}, because its annotation cannot be followed: {decode.reason}"
+    if decode is not ANYTHING and kind != other:
+        return f"{what}: this {kind} would come back as {other}, which its annotation says, or says first: pass one of those"
+    return (
+        f"{what}: this {kind} would not come back as it is (NaN, an infinity, a set, keys that are "
+        "no strings, an object without its type): annotate it with its exact type, or use plain JSON values"
+    )
+
+
+def _write(value: Any, depth: int) -> bytes:
+    try:
+        data = _ENCODER.encode(value)
+    except Exception as error:
+        raise PayloadError(f"it cannot be written as JSON: {reason(error)}") from error
+    # A cheap look first: most payloads have no long run of digits and few brackets.
+    if _LONG_NUMBER.search(data) or data.count(b"[") + data.count(b"{") > MAX_DEPTH:
+        check_limits(msgspec.json.decode(data), depth)
+    return data
+
+
+def read(decode: Decode, data: bytes | str | msgspec.Raw, what: str) -> Any:
+    """Read a value, or raise `PayloadError` saying why this is none."""
+    try:
+        return decode(data)
+    except Exception as error:
+        raise PayloadError(f"{what}: it does not fit its annotation: {reason(error)}") from error
+
+
+def check_limits(value: Any, depth: int) -> None:
+    """Raise `PayloadError` about a JSON value that some reader of the payload could not hold: nested deeper, or a long integer."""
+    if isinstance(value, int) and not MIN_INTEGER <= value <= MAX_INTEGER:
+        raise PayloadError("an integer has more than 64 bits: pass it as text")
+    if isinstance(value, list | dict):
+        if depth == 0:
+            raise PayloadError(f"containers are nested more than {MAX_DEPTH} deep")
+        for item in value.values() if isinstance(value, dict) else value:
+            check_limits(item, depth - 1)
+
+
+def _same(read: Any, written: Any) -> bool:
+    """Whether two values are equal, a list standing for a tuple."""
+    try:
+        if read == written:
+            return True
+    except Exception:  # noqa: BLE001 - a class of the user that cannot be compared cannot be trusted to come back
+        return False
+    if type(written) in {list, tuple} and type(read) in {list, tuple}:
+        return len(read) == len(written) and all(map(_same, read, written))
+    if isinstance(written, dict) and isinstance(read, dict):
+        return read.keys() == written.keys() and all(_same(read[key], written[key]) for key in written)
+    return False
+
+
+def digest(data: bytes) -> str:
+    """A short text that is the same for equal bytes."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+_LONG_NUMBER = re.compile(rb"\d{19}")
+_ENCODER = msgspec.json.Encoder(enc_hook=encode_other)
+_PAYLOAD = msgspec.json.Decoder(Payload)
+ANY_CALL = inspect.Signature(
+    [
+        inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL),
+        inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD),
+    ]
+)
+"""The signature of a task whose code is elsewhere."""
+
+RAW_CALL = inspect.Signature([inspect.Parameter("payload", inspect.Parameter.POSITIONAL_OR_KEYWORD)])
+"""The same for a raw task."""

@@ -1,0 +1,55 @@
+"""Reasons why a job does not run: each with its facts, one sentence for people, and what can be done about it."""
+
+from tenure.core.reasons.ended import (
+    AttemptsUsedUp,
+    Broken,
+    Expired,
+    Failed,
+    Finished,
+    HandedOver,
+    Held,
+    HolderMissing,
+    LossesUsedUp,
+    NotFound,
+    Orphaned,
+)
+from tenure.core.reasons.reason import Reason, moment, span
+from tenure.core.reasons.waiting import (
+    AwaitsCompletion,
+    BlockedBy,
+    Blocker,
+    InLine,
+    NoWorker,
+    Paused,
+    Scheduled,
+    Suspect,
+    TaskUnknown,
+    WorkersInTrouble,
+)
+
+__all__ = [
+    "AttemptsUsedUp",
+    "AwaitsCompletion",
+    "BlockedBy",
+    "Blocker",
+    "Broken",
+    "Expired",
+    "Failed",
+    "Finished",
+    "HandedOver",
+    "Held",
+    "HolderMissing",
+    "InLine",
+    "LossesUsedUp",
+    "NoWorker",
+    "NotFound",
+    "Orphaned",
+    "Paused",
+    "Reason",
+    "Scheduled",
+    "Suspect",
+    "TaskUnknown",
+    "WorkersInTrouble",
+    "moment",
+    "span",
+]

@@ -1,0 +1,185 @@
+"""What hooks see of an enqueue or of a cancellation, and who asks and tells them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tenure.core.job import NewJob, State
+from tenure.errors import EnqueueRefused
+from tenure.hooks.calling import Steps
+from tenure.hooks.registry import Hooks, name_of
+from tenure.stores.values import Enqueued
+from tenure.sync import refuse_on_loop, run
+
+if TYPE_CHECKING:
+    from tenure.app import App
+    from tenure.jobs.handle import Handle
+    from tenure.tasks.task import Call
+
+__all__ = ["Dequeueing", "Enqueueing", "allowed", "cancelled", "come_to_exist", "enqueued", "in_job", "may_cancel"]
+
+
+class Enqueueing:
+    """A job that is about to be enqueued, or a run that is about to be started, as `before_enqueue` sees it."""
+
+    def __init__(self, app: App, job: NewJob) -> None:
+        self._app = app
+        self.job = job
+        """The job as it is to be stored, with what `using` said: delay, priority, tags, unique and so on."""
+
+    @property
+    def id(self) -> str:
+        """Of the job, or of the run; if a unique key is held, another will be given."""
+        return self.job.id
+
+    @property
+    def task(self) -> str:
+        """The name of the task; of a start, that of the first step."""
+        return self.job.task
+
+    @property
+    def queue(self) -> str:
+        return self.job.queue
+
+    @property
+    def flow(self) -> str | None:
+        """The name of the flow, if this is a start."""
+        return None if self.job.step is None else self.job.step.flow
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """The arguments as the function will be given them; those of a start are all in `kwargs`."""
+        return self._arguments[0]
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """The arguments by name; of a start, its attributes. To change them changes nothing."""
+        return self._arguments[1]
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Of a start, what the run begins with."""
+        return self.kwargs if self.job.step is not None else {}
+
+    @cached_property
+    def _arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        if self.job.step is None:
+            return self._app.caller_of(self.job).decode(self.job.payload)
+        writes = self.job.step.writes
+        texts = {} if writes is None else writes.attributes
+        plain = {name: msgspec.json.decode(text) for name, text in texts.items()}
+        return (), self._app.caller_of(self.job).converted(plain)
+
+    def __repr__(self) -> str:
+        return f"<Enqueueing {self.task} {self.id}>"
+
+
+class Dequeueing:
+    """A bound call whose unfinished jobs are about to be cancelled, as `before_dequeue` sees it."""
+
+    def __init__(self, call: Call[Any]) -> None:
+        self._call = call
+
+    @property
+    def task(self) -> str:
+        """The name of the task."""
+        return self._call.caller.name
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """The arguments as the function would be given them."""
+        return self._arguments[0]
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """The arguments by name."""
+        return self._arguments[1]
+
+    @cached_property
+    def _arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return self._call.caller.decode(self._call.payload)
+
+    def __repr__(self) -> str:
+        return f"<Dequeueing {self.task}>"
+
+
+def allowed(app: App, jobs: Sequence[NewJob]) -> Steps[None]:
+    """Ask all `before_enqueue` hooks about all of these jobs, which go together; `EnqueueRefused` if one has said no."""
+    refused: tuple[str, str] | None = None
+    for job in jobs:
+        hooks = _hooks(app, job.task).of("before_enqueue")
+        asked = Enqueueing(app, job)
+        for hook in hooks:
+            said = hook(asked)
+            if inspect.isawaitable(said):
+                said = yield said
+            if said is False and refused is None:
+                refused = job.task, name_of(hook)
+    if refused is not None:
+        raise EnqueueRefused(*refused)
+
+
+def enqueued(
+    app: App, jobs: Sequence[NewJob], handles: Sequence[Handle | None], answers: Sequence[Enqueued]
+) -> Steps[None]:
+    """Tell the `after_enqueue` hooks of what was stored, which an older job with the same unique key is not."""
+    for job, handle, answer in zip(jobs, handles, answers, strict=True):
+        hooks = () if answer.duplicate else _hooks(app, job.task).of("after_enqueue")
+        for hook in hooks:
+            said = hook(handle or app.handle_of(job, answer))
+            if inspect.isawaitable(said):
+                yield said
+
+
+def come_to_exist(app: App, jobs: Sequence[NewJob]) -> Steps[None]:
+    """Tell them of jobs that have come to exist with the success of another."""
+    answers = [Enqueued(job.id, State.BLOCKED if job.after else State.WAITING) for job in jobs]
+    return enqueued(app, jobs, [None] * len(jobs), answers)
+
+
+def may_cancel(app: App, calls: Sequence[Call[Any]]) -> Steps[bool]:
+    """Ask all `before_dequeue` hooks about all of these calls; whether none has said no."""
+    vetoed = False
+    for call in calls:
+        asked = Dequeueing(call)
+        for hook in _hooks(app, asked.task).of("before_dequeue"):
+            said = hook(asked)
+            if inspect.isawaitable(said):
+                said = yield said
+            vetoed = vetoed or said is False
+    return not vetoed
+
+
+def cancelled(app: App, counts: Sequence[tuple[Call[Any], int]]) -> Steps[None]:
+    """Tell the `after_dequeue` hooks how many jobs of each of these calls were cancelled."""
+    for call, count in counts:
+        asked = Dequeueing(call)
+        for hook in _hooks(app, asked.task).of("after_dequeue"):
+            said = hook(asked, count)
+            if inspect.isawaitable(said):
+                yield said
+
+
+def in_job(awaitable: Awaitable[Any]) -> Any:
+    """Wait for a hook of what a job enqueues, unless that would stop the loop that the job runs on."""
+
+    async def waited() -> Any:
+        return await awaitable
+
+    try:
+        refuse_on_loop("ctx.enqueue", "a hook of it is async: await ctx.aenqueue()")
+    except BaseException:
+        if inspect.iscoroutine(awaitable):
+            awaitable.close()
+        raise
+    return run(waited())
+
+
+def _hooks(app: App, task: str) -> Hooks:
+    found = app.tasks.get(task)
+    return app.hooks if found is None else found.hooks

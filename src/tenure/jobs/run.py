@@ -1,0 +1,228 @@
+"""The user's handle on one run of a flow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from tenure.core.checks import Duration
+from tenure.core.job import ErrorInfo, JobRecord, State
+from tenure.core.outcome import NamedStep
+from tenure.errors import InvalidOption, JobNotFound, WrongState
+from tenure.jobs.handle import Handle
+from tenure.stores.base import STEP
+from tenure.stores.values import Enqueued, RunRecord
+from tenure.sync import blocking
+
+if TYPE_CHECKING:
+    from tenure.app import App
+
+__all__ = ["FlowRun", "RunPage", "StepInfo", "StepPage", "step_name"]
+
+
+class StepInfo(msgspec.Struct, frozen=True):
+    """One step in the history of a run. Times are seconds since the epoch by the store's clock."""
+
+    id: str
+    """Of its job."""
+
+    name: str
+    queue: str
+    state: State
+    attempts: int
+    losses: int
+    """How often its worker was lost."""
+
+    created_at: float
+    started_at: float | None
+    """Start of the latest attempt."""
+
+    ended_at: float | None
+    worker: str | None
+    """Who runs it, or ran it last."""
+
+    error: ErrorInfo | None
+    """Of the latest attempt that failed; None again once one has succeeded."""
+
+    @classmethod
+    def of(cls, job: JobRecord, flow: str) -> StepInfo:
+        return cls(
+            job.id, step_name(job.task, flow), job.queue, job.state, job.attempt, job.losses,
+            job.created_at, job.started_at, job.ended_at, job.worker, job.error,
+        )  # fmt: skip
+
+
+class StepPage(list[StepInfo]):
+    """A part of the history of a run."""
+
+    cursor: str | None
+    """Where the next page begins; None at the end."""
+
+
+class RunPage(list["FlowRun"]):
+    """A part of a listing of runs."""
+
+    cursor: str | None
+    """Where the next page begins; None at the end. A page may be short, even empty, and still not be the last."""
+
+
+class FlowRun(Handle):
+    """One run of a flow: what was last known of it, without I/O, and what can be done to it.
+
+    It is in the state of its current step. `cancel`, `trigger` and `release` act on that one; `retry` goes on from the one that it ended with.
+    """
+
+    __slots__ = ("_completed_queue", "_created_at", "_flow", "_step")
+
+    def __init__(self, app: App, run_id: str, flow: str, step: str | None = None) -> None:
+        super().__init__(app, run_id)
+        self._flow = flow
+        self._step = step
+        self._completed_queue: str | None = None
+        self._created_at: float | None = None
+
+    def __repr__(self) -> str:
+        return f"<FlowRun {self._id} of {self._flow}, {self._state}" + (f" in {self._step}>" if self._step else ">")
+
+    @property
+    def flow(self) -> str:
+        """The name of its flow."""
+        return self._flow
+
+    @property
+    def step(self) -> str | None:
+        """The name of its current step, or of the last one once it is final; None if it has not been read."""
+        return self._step
+
+    @property
+    def created_at(self) -> float | None:
+        """When it was started, in seconds since the epoch; None if it has not been read."""
+        return self._created_at
+
+    @property
+    def completed_queue(self) -> str | None:
+        """The queue of the latest step that has succeeded, as last read."""
+        return self._completed_queue
+
+    @property
+    def failed_queue(self) -> str | None:
+        """The queue of the step that the run has failed in, as last read."""
+        return self._record.queue if self.failed and self._record is not None else None
+
+    @property
+    def record(self) -> JobRecord | None:
+        """Everything about its current step, as last read; None if only its start is known."""
+        return self._record
+
+    async def arefresh(self) -> Self:
+        """Read the run again; `JobNotFound` if it is gone."""
+        self.read(await self._run())
+        return self
+
+    async def aattributes(self, *names: str) -> dict[str, Any]:
+        """What the run knows now: these of its attributes, as far as it has them, or all; as JSON has them."""
+        found = await self._app.session.store.attributes(self._id, names or None)
+        if not found:
+            await self.arefresh()  # it may have none, or be gone
+        return {name: msgspec.json.decode(value) for name, value in found.items()}
+
+    async def asteps(self, *, limit: int = STEP, cursor: str | None = None) -> StepPage:
+        """The steps that it has made so far, the first one first."""
+        if not 1 <= limit <= STEP:
+            raise InvalidOption(f"limit must be between 1 and {STEP}, got {limit}")
+        found = await self._app.session.store.steps(self._id, limit, cursor)
+        if not found.jobs and cursor is None:
+            raise self._not_found()
+        page = StepPage(StepInfo.of(job, self._flow) for job in found.jobs)
+        page.cursor = found.cursor
+        return page
+
+    async def aresult(self, timeout: Duration | None = None) -> Any:
+        """Wait until the run has ended and give its result, which is that of its last step.
+
+        `JobFailed`, `JobCancelled` or `JobBroken` if it ended without one, `ResultTimeout` if it has not ended after
+        `timeout` seconds (0 looks once), `ResultGone` if it is no longer kept.
+        """
+        if self._record is None or not self._record.state.final:
+            self.note(await self._final(timeout))
+        assert self._record is not None
+        return self._value(self._record, self._app.caller_of(self._record).results)
+
+    async def acomplete(self, value: Any = None, *, step: str | NamedStep | None = None) -> None:
+        """End its current step as if the function of that had given this value, which may be a `Next`, a `Done` or a mapping.
+
+        Whoever runs the step is told. With `step` only if that is the current one. `WrongState` if it is not, or if the run has
+        ended; otherwise as `Job.complete`.
+
+        A program without the code of the flow completes it likewise: the value is stored, and the next worker that has the code ends
+        the step with it, without calling the function. Until then the run stays in this step, `WrongState` if it is completed once more.
+        A value that means nothing to the step breaks the run. `Done(value)` needs no code, and ends the run at once.
+        """
+        wanted = getattr(step, "step_name", step)
+        while True:
+            run = await self._run()
+            self.read(run)
+            if wanted is not None and wanted not in (self._step, self._step_now(run.step)):
+                raise WrongState(self._id, self._state, "", f"its current step is {self._step!r}, not {wanted!r:.80}")
+            if self.done:
+                raise WrongState(self._id, self._state, "not final")
+            finish = await self._complete(run.step, value)
+            # None: it has handed over meanwhile, and this is the next one's.
+            if finish is not None:
+                break
+        self._completed_queue = run.step.queue
+        successor = finish.successor
+        if successor is None:
+            self._changed(State.SUCCEEDED)
+        else:
+            self._changed(State.BLOCKED if successor.after else State.WAITING)
+            self._step = step_name(successor.task, self._flow)
+        await self._go_on()
+
+    refresh = blocking(arefresh)
+    attributes = blocking(aattributes)
+    steps = blocking(asteps)
+    result = blocking(aresult)
+    complete = blocking(acomplete)
+
+    # For those who have heard from the store.
+
+    def enqueued(self, answer: Enqueued) -> None:
+        super().enqueued(answer)
+        if answer.duplicate:
+            self._step = None  # it may have gone on long since
+
+    def read(self, run: RunRecord) -> None:
+        """Note what the store knows of the run."""
+        self.note(run.step)
+        self._completed_queue = run.completed_queue
+        self._created_at = run.created_at
+
+    def note(self, record: JobRecord) -> None:
+        super().note(record)
+        self._step = step_name(record.task, self._flow)
+        if record.state is State.SUCCEEDED:
+            self._completed_queue = record.queue
+
+    def _step_now(self, step: JobRecord) -> str | None:
+        """What the code here calls a step, which may have had another name when it came to exist."""
+        return getattr(self._app.tasks.get(step.task), "step_name", None)
+
+    async def _run(self) -> RunRecord:
+        run = await self._app.session.store.run(self._id)
+        if run is None:
+            raise self._not_found()
+        return run
+
+    async def _look(self) -> JobRecord | None:
+        run = await self._app.session.store.run(self._id)
+        return None if run is None else run.step
+
+    def _not_found(self) -> JobNotFound:
+        return JobNotFound(self._id, "run")
+
+
+def step_name(task: str, flow: str) -> str:
+    """The name of a step, of the task that it is."""
+    return task.removeprefix(f"{flow}.")

@@ -1,0 +1,91 @@
+"""What an app has on one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from time import monotonic
+
+from tenure.core.checks import seconds
+from tenure.core.inbox import NO_RAW
+from tenure.core.job import NewJob
+from tenure.core.options import AppOptions
+from tenure.errors import InvalidOption, OutcomeUnknown, StoreUnavailable
+from tenure.jobs.by_hand import Holder
+from tenure.jobs.waiting import Waiting
+from tenure.stores.base import Store
+from tenure.stores.values import Enqueued
+
+__all__ = ["Session"]
+
+ENQUEUE_TIMEOUT = 5.0
+"""Seconds from the start of an enqueue after which it is not tried again."""
+
+LAST_TRY = 0.5
+"""Seconds that a repeated enqueue has at least, so that one that begins just before the end can still say what is wrong."""
+
+
+class Session:
+    """A store object, and those on its event loop who share it."""
+
+    def __init__(self, store: Store, options: AppOptions, raw_inboxes: Mapping[str, NewJob] = NO_RAW) -> None:
+        self.store = store
+        self.waiting = Waiting(store, wakeup=options.wakeup)
+        self.holder = Holder(store, options.payload_limit, raw_inboxes, seconds(options.missing_after, "missing_after"))
+        self.is_open = False
+        """Whether errands of the store can be had."""
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Store all of these jobs or none, riding out a short outage: a repeated enqueue is the same jobs, by their ids.
+
+        An outage of more than five seconds raises `OutcomeUnknown` if any try may have succeeded, `StoreUnavailable` if none can.
+        """
+        started = monotonic()
+        try:
+            return await self.store.enqueue(jobs)
+        except (StoreUnavailable, OutcomeUnknown) as error:
+            return await self.enqueue_again(jobs, error, started)
+
+    async def enqueue_again(
+        self, jobs: Sequence[NewJob], error: StoreUnavailable | OutcomeUnknown, started: float
+    ) -> list[Enqueued]:
+        """Repeat an enqueue that began at `started` (monotonic) and met this outage, as `enqueue` says."""
+        deadline = started + ENQUEUE_TIMEOUT
+        longest = 0.05
+        latest = error
+        while (left := deadline - monotonic()) > 0:
+            # Full jitter: fifty clients that lost the store together must not return to it together.
+            await asyncio.sleep(min(random.random() * longest, left))  # noqa: S311
+            longest = min(longest * 2, 1.0)
+            try:
+                async with asyncio.timeout(max(deadline - monotonic(), LAST_TRY)):
+                    return await self.store.enqueue(jobs)
+            except OutcomeUnknown as unknown:
+                error = latest = unknown
+            except StoreUnavailable as unavailable:
+                latest = unavailable
+                error = error if isinstance(error, OutcomeUnknown) else unavailable
+            except TimeoutError:
+                error = latest = OutcomeUnknown(
+                    f"the store has not answered for {ENQUEUE_TIMEOUT:g} s. The last error: {latest}"
+                )
+        if latest is not error:
+            raise OutcomeUnknown(f"{error}; and since then: {latest}") from latest
+        raise error
+
+    async def open(self) -> Store:
+        """The store, opened, so that its errands can be had; `InvalidOption` if it has none."""
+        if not self.store.transactional:
+            raise InvalidOption(
+                "connection= joins a transaction, and this store has none to join: use postgresql:// or sqlite://"
+            )
+        if not self.is_open:
+            await self.store.open()
+            self.is_open = True
+        return self.store
+
+    async def close(self) -> None:
+        await self.holder.close()
+        await self.waiting.close()
+        await self.store.close()

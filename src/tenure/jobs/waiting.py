@@ -1,0 +1,129 @@
+"""Waiting for results, joined: one question to the store for everybody on this event loop who waits."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from contextvars import Context
+
+from tenure.core.job import JobRecord
+from tenure.errors import OutcomeUnknown, StoreUnavailable
+from tenure.stores.base import STEP, Store
+from tenure.stores.values import SignalKind
+
+__all__ = ["Waiting"]
+
+log = logging.getLogger("tenure")
+
+POLL = 1.0
+"""Seconds after which the store is asked again about every open job, in case an announcement was lost."""
+
+Waiter = asyncio.Future[JobRecord | None]
+
+
+class Waiting:
+    """Gives the records of jobs as they become final; belongs to one event loop.
+
+    The store announces what is final, and announcements that come while it is asked are asked about together.
+    An outage of the store is ridden out: waiting goes on until whoever waits has had enough.
+    """
+
+    def __init__(self, store: Store, *, wakeup: bool) -> None:
+        self._store = store
+        self._wakeup = wakeup
+        self._waiters: dict[str, set[Waiter]] = {}
+        self._to_ask: set[str] = set()
+        self._something_to_ask = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._store_is_gone = False
+
+    async def final(self, job_id: str) -> JobRecord | None:
+        """Wait until this job is final; None if there is no such job."""
+        if not self._tasks:
+            self._start()
+        waiter: Waiter = asyncio.get_running_loop().create_future()
+        self._waiters.setdefault(job_id, set()).add(waiter)
+        self._ask(job_id)
+        try:
+            return await waiter
+        finally:
+            # Also when the caller gave up: nobody would ever take the answer.
+            if (others := self._waiters.get(job_id)) is not None:
+                others.discard(waiter)
+                if not others:
+                    del self._waiters[job_id]
+
+    async def close(self) -> None:
+        """Stop asking; whoever still waits gets `StoreUnavailable`."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._give_up(StoreUnavailable("the app was closed while somebody waited for a result"))
+
+    def _start(self) -> None:
+        loops = [self._answer(), self._listen()] if self._wakeup else [self._answer()]
+        # A context of their own: they outlive the caller and must not keep its variables.
+        self._tasks = [asyncio.get_running_loop().create_task(loop, context=Context()) for loop in loops]
+
+    async def _answer(self) -> None:
+        clock = asyncio.get_running_loop().time
+        poll_at = clock() + POLL
+        while True:
+            await self._news(poll_at - clock())
+            if clock() >= poll_at:
+                self._to_ask.update(self._waiters)
+                poll_at = clock() + POLL
+            asked, self._to_ask = list(self._to_ask & self._waiters.keys()), set()
+            for start in range(0, len(asked), STEP):
+                await self._ask_store(asked[start : start + STEP])
+
+    async def _news(self, timeout: float) -> None:
+        """Return when there is something to ask, or when it is time to ask about everything."""
+        self._something_to_ask.clear()
+        if not self._to_ask:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(timeout, 0) if self._waiters else None):
+                    await self._something_to_ask.wait()
+
+    async def _ask_store(self, ids: list[str]) -> None:
+        try:
+            found = await self._store.wait(ids)
+        except (StoreUnavailable, OutcomeUnknown) as error:
+            if not self._store_is_gone:
+                log.warning("the store is gone while results are waited for, asking again every second: %s", error)
+                self._store_is_gone = True
+            return
+        except Exception as error:  # noqa: BLE001 - handed to everybody who waits
+            self._give_up(error)
+            return
+        if self._store_is_gone:
+            log.warning("the store is back")
+            self._store_is_gone = False
+        for job_id, record in found.items():
+            for waiter in self._waiters.pop(job_id, ()):
+                if not waiter.done():
+                    waiter.set_result(record)
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                async for signal in self._store.signals():
+                    if signal.kind is SignalKind.DONE:
+                        self._ask(signal.job_id)
+            except StoreUnavailable:
+                pass
+            except Exception:
+                log.exception("announcements of results have failed, polling goes on")
+            await asyncio.sleep(POLL)
+
+    def _ask(self, job_id: str) -> None:
+        self._to_ask.add(job_id)
+        self._something_to_ask.set()
+
+    def _give_up(self, error: Exception) -> None:
+        waiting, self._waiters = self._waiters, {}
+        for waiters in waiting.values():
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_exception(error)

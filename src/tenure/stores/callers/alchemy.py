@@ -1,0 +1,88 @@
+"""Connections and sessions of SQLAlchemy 2, blocking and awaited, to either database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeVar
+
+from tenure.errors import InvalidOption
+from tenure.stores.callers.connection import Errand, Guest, Query
+from tenure.stores.callers.postgres import explained, query
+from tenure.stores.callers.sqlite import LiteRows, PythonLite, by_name, run_script, script
+
+__all__ = ["AlchemyGuest", "AsyncAlchemyGuest"]
+
+T = TypeVar("T")
+
+
+class AlchemyGuest(Guest):
+    """A `Connection`, a `Session` or a `scoped_session`, whose connection it takes."""
+
+    def __init__(self, bind: Any) -> None:
+        self._bind = bind
+
+    def run(self, errand: Errand[T]) -> T:
+        return _run(self._bind, errand)
+
+
+class AsyncAlchemyGuest(Guest):
+    """An `AsyncConnection`, an `AsyncSession` or an `async_scoped_session`."""
+
+    awaited: ClassVar[bool] = True
+
+    def __init__(self, bind: Any) -> None:
+        # A scoped session lacks the one method that we need; the session of this scope has it.
+        self._bind = bind.registry() if hasattr(bind, "registry") else bind
+
+    async def arun(self, errand: Errand[T]) -> T:
+        done: T = await self._bind.run_sync(_run, errand)
+        return done
+
+
+def _run(bind: Any, errand: Errand[T]) -> T:
+    connection = bind if hasattr(bind, "exec_driver_sql") else bind.connection()
+    if connection.dialect.name == "postgresql":
+        return _run_query(connection, query(errand, connection.dialect.driver))
+    if connection.dialect.name != "sqlite" or isinstance(errand, Query):
+        raise InvalidOption(
+            f"connection= must be to the store's own database: this one is to {connection.dialect.name}"
+        )
+    if not connection.in_transaction():
+        connection.begin()  # as its own calls would: what it does not know of it will not commit
+    driver = connection.connection.driver_connection
+    awaited = driver is not connection.connection.dbapi_connection
+    lite = _AwaitedLite(connection.connection.dbapi_connection) if awaited else PythonLite(driver)
+    return run_script(script(errand, connection.dialect.driver), lite, driver)
+
+
+def _run_query(connection: Any, asked: Query[T]) -> T:
+    if connection.connection.dbapi_connection.autocommit:
+        raise InvalidOption(
+            "connection= commits each statement by itself: use one whose isolation level is not AUTOCOMMIT"
+        )
+    place = "$1" if connection.dialect.paramstyle.startswith("numeric") else "%s"
+    with explained(asked.statement):
+        told = connection.exec_driver_sql(asked.statement.format(place), (asked.value,)).scalar()
+    return asked.read(told)
+
+
+class _AwaitedLite:
+    """A connection of aiosqlite as SQLAlchemy shows it to code that does not await."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._changes = 0
+
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> LiteRows:
+        cursor = self._connection.cursor()
+        cursor.execute(*by_name(statement, values))
+        rows = LiteRows(cursor.fetchall() if cursor.description else ())
+        self._changes = cursor.rowcount
+        cursor.close()
+        return rows
+
+    def changes(self) -> int:
+        return self._changes
+
+    def after_commit(self, action: Callable[[], None], /) -> None:
+        """It has no way to say so."""

@@ -1,0 +1,56 @@
+"""Django's connections, to either database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from tenure.errors import InvalidOption
+from tenure.stores.callers.connection import Errand, Guest, Query
+from tenure.stores.callers.postgres import explained, query
+from tenure.stores.callers.sqlite import PythonLite, run_script, script
+
+__all__ = ["DjangoGuest"]
+
+T = TypeVar("T")
+
+
+class DjangoGuest(Guest):
+    """`django.db.connection`, or one of `django.db.connections`."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def run(self, errand: Errand[T]) -> T:
+        if self._connection.vendor not in {"postgresql", "sqlite"}:
+            raise InvalidOption(
+                f"connection= must be to the store's own database: this one is to {self._connection.vendor}"
+            )
+        if self._connection.get_autocommit():
+            raise InvalidOption(
+                "connection= commits each statement by itself: use it inside `with transaction.atomic():`"
+            )
+        if self._connection.vendor == "postgresql":
+            return self._run_query(query(errand, "Django"))
+        self._connection.validate_no_broken_transaction()
+        driver = self._connection.connection
+        with self._connection.wrap_database_errors:
+            return run_script(script(errand, "Django"), _DjangoLite(driver, self._connection), driver)
+
+    def _run_query(self, asked: Query[T]) -> T:
+        with explained(asked.statement), self._connection.cursor() as cursor:
+            cursor.execute(asked.statement.format("%s"), [asked.value])
+            [told] = cursor.fetchone()
+        return asked.read(told)
+
+
+class _DjangoLite(PythonLite):
+    """Its connection to SQLite, which says when it has committed."""
+
+    def __init__(self, driver: Any, connection: Any) -> None:
+        super().__init__(driver)
+        self._django = connection
+
+    def after_commit(self, action: Callable[[], None], /) -> None:
+        if self._django.in_atomic_block:
+            self._django.on_commit(action)

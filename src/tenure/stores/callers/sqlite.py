@@ -1,0 +1,172 @@
+"""Connections to a SQLite file, of Python's own library and of apsw, and what holds for every connection to one."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from tenure.errors import InvalidOption
+from tenure.stores.callers.connection import Errand, Guest, LiteGuest, Script
+
+__all__ = ["ApswGuest", "LiteRows", "PythonLite", "SqliteGuest", "by_name", "run_script", "same_file", "script"]
+
+T = TypeVar("T")
+
+OLDEST = (3, 38, 0)
+"""The first version of SQLite that understands the statements of the store."""
+
+
+class LiteRows(list[Any]):
+    """The rows of a statement that has been run to its end: one that is not would be in the way of a savepoint's end."""
+
+    def fetchall(self) -> list[Any]:
+        return self
+
+    def fetchone(self) -> Any:
+        return self[0] if self else None
+
+
+def by_name(statement: str, values: Sequence[Any]) -> tuple[str, Sequence[Any] | Mapping[str, Any]]:
+    """The statement with `:p1` in place of `?1` and so on, and its values by these names; as they are if it has only bare `?`.
+
+    The module `sqlite3` takes `?1` for a name, and a name with a sequence of values for a mistake: Python 3.12.0 to 3.12.3 warn.
+    """
+    if "?1" not in statement:
+        return statement, tuple(values)
+    return _named(statement), {f"p{number}": value for number, value in enumerate(values, 1)}
+
+
+@lru_cache(200)
+def _named(statement: str) -> str:
+    return re.sub(r"\?(\d+)", r":p\1", statement)
+
+
+class PythonLite:
+    """A connection of the module `sqlite3`, whatever its owner has it make of rows."""
+
+    def __init__(self, connection: Any) -> None:
+        self.bare = connection
+        self._changes = 0
+
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> LiteRows:
+        cursor = self.bare.cursor()
+        cursor.row_factory = None
+        rows = LiteRows(cursor.execute(*by_name(statement, values)))
+        self._changes = cursor.rowcount
+        cursor.close()
+        return rows
+
+    def changes(self) -> int:
+        return self._changes
+
+    def after_commit(self, action: Callable[[], None], /) -> None:
+        """It has no way to say so."""
+
+
+class _ApswLite:
+    """A connection of apsw, whatever its owner has it make of rows."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> LiteRows:
+        cursor = self._connection.cursor()
+        cursor.row_trace = cursor.exec_trace = None
+        return LiteRows(cursor.execute(statement, values))
+
+    def changes(self) -> int:
+        changes: int = self._connection.changes()
+        return changes
+
+    def after_commit(self, action: Callable[[], None], /) -> None:
+        """It could, by hooks that are its owner's to set."""
+
+
+def script(errand: Errand[T], library: str) -> Script[T]:
+    """The errand, which must be one on SQLite."""
+    if isinstance(errand, Script):
+        return errand
+    raise InvalidOption(f"connection= must be to the store's own PostgreSQL database: this one is of {library}")
+
+
+def run_script(script: Script[T], connection: LiteGuest, owner: Any) -> T:
+    """Run a script in the transaction of a connection, beginning the one that its library would have begun by itself.
+
+    `owner` is the connection of `sqlite3` behind it, or one of a library on top of that which shows the same attributes.
+    """
+    begins = not owner.in_transaction
+    if begins and (owner.isolation_level is None or getattr(owner, "autocommit", False) is True):
+        raise autocommits()
+    with _as_text(owner):
+        check(script, connection, "sqlite3")
+        if begins:
+            connection.execute("BEGIN IMMEDIATE")
+        return script.action(connection)
+
+
+def autocommits() -> InvalidOption:
+    return InvalidOption("connection= commits each statement by itself: begin a transaction on it, and commit that")
+
+
+def check(script: Script[Any], connection: LiteGuest, library: str) -> None:
+    """Refuse a connection to another file, and one of a library that cannot be used."""
+    [[version]] = connection.execute("SELECT sqlite_version()").fetchall()
+    if tuple(int(part) for part in version.split(".")) < OLDEST:
+        needed = ".".join(str(part) for part in OLDEST)
+        raise InvalidOption(f"connection= is of SQLite {version}, and {needed} is needed: use a newer library, or apsw")
+    files = {name: file for _, name, file in connection.execute("PRAGMA database_list").fetchall()}
+    if not same_file(files["main"], script.path):
+        attached = next((name for name, file in files.items() if same_file(file, script.path)), None)
+        raise InvalidOption(
+            f"connection= must be to the store's own file, {script.path}: this one is to {files['main'] or 'memory'}"
+            + (f", and has it attached as {attached!r}, which is not enough" if attached else "")
+        )
+    script.admit(library)
+
+
+def same_file(file: str, path: str) -> bool:
+    """Whether both are there, and one."""
+    try:
+        return os.path.samefile(file, path)
+    except OSError:
+        return False
+
+
+@contextmanager
+def _as_text(owner: Any) -> Iterator[None]:
+    """Have text come as `str` for a while."""
+    before = owner.text_factory
+    owner.text_factory = str
+    try:
+        yield
+    finally:
+        owner.text_factory = before
+
+
+class SqliteGuest(Guest):
+    """A connection of the module `sqlite3`."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def run(self, errand: Errand[T]) -> T:
+        return run_script(script(errand, "sqlite3"), PythonLite(self._connection), self._connection)
+
+
+class ApswGuest(Guest):
+    """A connection of apsw, which begins no transaction by itself."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def run(self, errand: Errand[T]) -> T:
+        wanted = script(errand, "apsw")
+        if not self._connection.in_transaction:
+            raise autocommits()
+        connection = _ApswLite(self._connection)
+        check(wanted, connection, "apsw")
+        return wanted.action(connection)

@@ -1,0 +1,84 @@
+"""What the store does in a caller's transaction: statements that every driver can carry.
+
+Each calls a step by one parameter, JSON in a text, with the payloads in base64, and is answered with one text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from tenure.core.job import NewJob
+from tenure.errors import InvalidOption
+from tenure.stores.callers import Query
+from tenure.stores.postgres import settling
+from tenure.stores.postgres.records import check_starts, dumps, enqueued, is_special, new_fields
+from tenure.stores.values import Enqueued, Settlement, Verdict
+
+__all__ = ["Errands"]
+
+T = TypeVar("T")
+
+_loads = msgspec.json.Decoder().decode
+
+
+class Errands:
+    """The errands of a store whose schema has this identity."""
+
+    def __init__(self, schema: str, identity: str, now: Callable[[], float | None]) -> None:
+        self._schema = schema
+        self._identity = identity
+        self._now = now
+
+    def enqueueing(self, jobs: Sequence[NewJob]) -> Query[list[Enqueued]]:
+        """Enqueue these jobs; reading the answer raises what `Store.enqueue` would."""
+        check_starts(jobs)
+
+        def read(told: str | None) -> list[Enqueued]:
+            answer = () if told is None else _loads(told)
+            if isinstance(answer, dict):
+                raise settling.refusal(answer["refused"])
+            return enqueued(jobs, answer)
+
+        call = {
+            "jobs": [new_fields(job) for job in jobs],
+            "payloads": [job.payload for job in jobs],
+            "special": is_special(jobs),
+            "starts": any(job.step is not None for job in jobs),
+        }
+        return self._query("enqueue_inside", call, read)
+
+    def settling(self, settlement: Settlement) -> Query[Verdict]:
+        """Settle a lease."""
+
+        def read(told: str | None) -> Verdict:
+            [verdict] = settling.verdicts([settlement], None if told is None else [told])
+            return verdict
+
+        *each, payloads = settling.in_words([settlement], known=True)
+        [n, id_, fence, nonce, state, result, error, step] = [value for [value] in each]
+        call = {
+            "n": n,
+            "id": id_,
+            "fence": fence,
+            "nonce": nonce,
+            "state": state,
+            "result": result,
+            "error": error,
+            "step": None if step is None else msgspec.Raw(step.encode()),
+            "payloads": payloads,
+        }
+        return self._query("settle_inside", call, read)
+
+    def _query(self, step: str, call: dict[str, Any], read: Callable[[str | None], T]) -> Query[T]:
+        def answered(told: str | None) -> T:
+            if told == "elsewhere":
+                raise InvalidOption(
+                    f"connection= must be to the store's own database: this one has another {self._schema}"
+                )
+            return read(told)
+
+        value = dumps({"identity": self._identity, "now": self._now(), **call})
+        return Query(f"SELECT {self._schema}.{step}({{}})", value, answered)

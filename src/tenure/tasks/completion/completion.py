@@ -1,0 +1,217 @@
+"""One attempt's way to its end in a transaction: how far it is, and what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from enum import Enum, auto
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tenure.core.job import State
+from tenure.core.lease import AbortReason, Lease
+from tenure.core.lifecycle import Finish
+from tenure.errors import Aborted, JobError, LeaseLost, MissingAttribute, StoreError, WrongState
+from tenure.hooks.calling import Steps
+from tenure.jobs.enqueue_hooks import allowed
+from tenure.stores.base import OwnTransaction, Store
+from tenure.stores.callers import Errand
+from tenure.stores.values import Holding, Verdict, VerdictKind
+
+if TYPE_CHECKING:
+    from tenure.tasks.context import Context
+    from tenure.tasks.task import Task
+
+__all__ = ["Completion", "Stage", "Transactions", "to_the_end"]
+
+T = TypeVar("T")
+
+PATIENCE = 30.0
+"""Seconds that the store is asked what became of a transaction: it may be gone, or the transaction may not have ended."""
+
+
+class Transactions:
+    """Where the transactions of a worker's jobs come from; made on the worker's loop."""
+
+    def __init__(self, store: Store, timeout: float, secure: Callable[[float], Awaitable[None]]) -> None:
+        """`secure` makes sure that no lease is lost although none can be renewed for so many seconds."""
+        self._loop = asyncio.get_running_loop()
+        self._store = store
+        self._timeout = timeout
+        self._secure = secure
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Where they live, and the store that they are in."""
+        return self._loop
+
+    @property
+    def store(self) -> Store:
+        return self._store
+
+    def completion(self, ctx: Context, task: Task[..., Any]) -> Completion:
+        """One attempt's way to its end in a transaction."""
+        return Completion(ctx, task, self)
+
+    async def make_room(self) -> None:
+        """Let the worker be ready for a transaction that writes."""
+        if self.store.one_writer:
+            await self._secure(self._timeout)
+
+    async def begin(self, *, writes: bool) -> OwnTransaction:
+        """Open one."""
+        return await self.store.begin(writes=writes, timeout=self._timeout)
+
+    async def holding(self, lease: Lease) -> Holding | None:
+        """What a lease is worth, asked again and again while nobody can tell; None if that takes too long."""
+        deadline = monotonic() + PATIENCE
+        for tries in itertools.count():
+            with suppress(StoreError):
+                return await self.store.holding(lease)
+            if monotonic() > deadline:
+                break
+            await asyncio.sleep(random.uniform(0, min(0.1 * 2.0**tries, 2.0)))  # noqa: S311
+        return None
+
+
+class Stage(Enum):
+    """How far a job is on its way to an end in a transaction."""
+
+    RUNNING = auto()
+    OPEN = auto()
+    """In a block."""
+
+    SETTLING = auto()
+    """Its own transaction is being settled and committed."""
+
+    JOINED = auto()
+    """It was settled in the caller's transaction, and whether that commits is the caller's business."""
+
+    UNKNOWN = auto()
+    """Nobody could tell whether it was committed: it may be under way still."""
+
+    FINAL = auto()
+
+
+class Completion:
+    """One attempt's way to its end in a transaction; its blocks, and the worker that runs it, share it."""
+
+    def __init__(self, ctx: Context, task: Task[..., Any], transactions: Transactions) -> None:
+        self.transactions = transactions
+        self.stage = Stage.RUNNING
+        self.step = Finish(State.SUCCEEDED)
+        """How the job has ended, once it is final."""
+
+        self.finishing: asyncio.Future[None] | None = None
+        """What settles and commits; on the worker's loop."""
+
+        self._ctx = ctx
+        self._task = task
+
+    @property
+    def lease(self) -> Lease:
+        return self._ctx.lease
+
+    @property
+    def under_way(self) -> bool:
+        """Whether the job may have become final, or may any moment."""
+        return self.stage not in (Stage.RUNNING, Stage.OPEN)
+
+    def check(self) -> None:
+        """Raise if the job is no longer held, or has run out of time; one that is to stop soon may still end well."""
+        match self._ctx.signal.reason:
+            case None | AbortReason.SHUTDOWN:
+                return
+            case AbortReason.TIMEOUT as reason:
+                raise Aborted(reason)
+            case reason:
+                raise LeaseLost(self.lease.job.id, reason)
+
+    async def check_held(self) -> None:
+        """Raise if the job is no longer held, as the store knows. Waits for nobody: it may be asked with a transaction open."""
+        self.check()
+        [job] = await self.transactions.store.get([self.lease.job.id])
+        if job is None:
+            raise self._lost(Holding.GONE)
+        if job.state is not State.RUNNING or job.fence != self.lease.token.fence:
+            raise self._lost(Holding.LOST)
+
+    async def open(self) -> None:
+        """Begin a block, unless there is nothing left to complete."""
+        job_id = self.lease.job.id
+        if self.stage is Stage.JOINED:
+            await self.resolve()  # the caller may have rolled it back, to try again
+        if self.stage is Stage.FINAL:
+            raise WrongState(job_id, State.SUCCEEDED, "running: it is completed once")
+        self.check()
+        if self.stage is not Stage.RUNNING:
+            raise WrongState(job_id, "in ctx.complete() already", "in no other")
+        self.stage = Stage.OPEN
+
+    def settling(self, result: Any) -> Errand[Verdict]:
+        """What makes the job final with this result, or value of a step, and its children exist; from now on the token alone decides."""
+        self.check()
+        self.step = self._task.finish(self.lease.job, result, self._ctx.children)
+        return self.transactions.store.settling((self.lease, self.step))
+
+    def allowed(self) -> Steps[None]:
+        """Ask the hooks about jobs that come to exist because the next step is to wait for them; `EnqueueRefused` if one says no."""
+        if self._task.app.hooks.enqueues:
+            yield from allowed(self._task.app, self.step.children[len(self._ctx.children) :])
+
+    def judge(self, verdict: Verdict) -> None:
+        """Raise unless the settle was accepted."""
+        match verdict.kind:
+            case VerdictKind.OK:
+                return
+            case VerdictKind.REFUSED:
+                successor = self.step.successor
+                if verdict.other is None and successor is not None and successor.step is not None:
+                    needs = successor.step.needs
+                    missing = next((name for name in needs if f"attribute {name!r}" in verdict.reason), needs[0])
+                    raise MissingAttribute(successor.task, missing)
+                raise JobError(f"the jobs that job {self.lease.job.id} enqueues are refused: {verdict.reason}")
+            case kind:
+                raise self._lost(Holding.GONE if kind is VerdictKind.NOT_FOUND else Holding.LOST)
+
+    async def resolve(self) -> None:
+        """Find out whether the job is final, as far as that is not known yet."""
+        if self.finishing is not None:
+            await asyncio.wait([self.finishing])
+        if self.stage is Stage.JOINED:
+            await self.find_out()
+
+    async def find_out(self) -> None:
+        """Ask the store whether the transaction was committed."""
+        holding = await self.transactions.holding(self.lease)
+        if holding is Holding.SETTLED or (holding is Holding.GONE and self.lease.job.keep == 0):
+            self.stage = Stage.FINAL
+            return
+        self.stage = Stage.UNKNOWN if holding is None else Stage.RUNNING
+        if holding is not Holding.HELD:
+            self._lost(holding)
+
+    def _lost(self, holding: Holding | None) -> LeaseLost:
+        """Let the worker know that the job is no longer its own; what to raise."""
+        reason = {Holding.GONE: AbortReason.NOT_FOUND, None: AbortReason.ERROR}.get(holding, AbortReason.TAKEN)
+        self._ctx.signal.abort(reason)
+        return LeaseLost(self.lease.job.id, self._ctx.signal.reason or reason)
+
+
+async def to_the_end(action: Awaitable[T]) -> T:
+    """Wait for this to end, whatever happens to the caller, whose cancellation is passed on only then."""
+    task = asyncio.ensure_future(action)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        with suppress(asyncio.CancelledError):
+            task.exception()  # seen: the cancellation is what the caller is told
+        raise cancelled
+    return task.result()

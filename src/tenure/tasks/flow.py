@@ -1,0 +1,449 @@
+"""Flows: chains of steps that hand over to each other, and the runs of them that are started."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, Never, ParamSpec, Self, TypeVar, overload
+
+import msgspec
+from msgspec.structs import replace
+
+from tenure.core.after import Bound, checked_after
+from tenure.core.attributes import decoded, sought, write
+from tenure.core.backoff import Backoff
+from tenure.core.checks import Duration, integer, job_options, named
+from tenure.core.checks import name as checked_name
+from tenure.core.codec import Decode, decoder_of, digest
+from tenure.core.job import NewJob, RunStep, Writes, new_id
+from tenure.core.options import UNSET, Unset, unknown_option
+from tenure.core.outcome import NamedStep
+from tenure.errors import InvalidName, InvalidOption, MissingAttribute
+from tenure.stores.values import Enqueued, RunSearch
+from tenure.sync import blocking
+from tenure.tasks.context import Context
+from tenure.tasks.routes import unreached
+from tenure.tasks.step import AsyncStep, Step, StepRegistrar, declared
+from tenure.tasks.task import Nobody
+
+if TYPE_CHECKING:
+    from tenure.app import App
+    from tenure.jobs.run import FlowRun, RunPage
+    from tenure.tasks.task import Blocker
+    from tenure.worker.worker import Worker
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+__all__ = ["AsyncStep", "Flow", "FlowWorkers", "NamedFlow", "RemoteFlow", "Start", "Starter", "Step"]
+
+
+class Start(Bound):
+    """A start of a flow with its attributes, checked and encoded: each enqueue of it is a new run."""
+
+    __slots__ = ("caller", "writes")
+
+    def __init__(self, caller: Starter, writes: Writes | None) -> None:
+        self.caller = caller
+        self.writes = writes
+
+    def new_job(self) -> NewJob:
+        """The first step of a run that no store knows yet."""
+        return self.caller.new_job(self.writes)
+
+    @property
+    def after(self) -> Sequence[Any]:
+        return self.caller.after
+
+    @property
+    def connection(self) -> object:
+        """That of whoever starts the runs."""
+        return self.caller.connection
+
+    def handle(self, new: NewJob | Enqueued) -> FlowRun:
+        """The handle of a run that this has led to."""
+        from tenure.jobs.run import FlowRun
+
+        run = FlowRun(self.caller.app, new.id, self.caller.flow.name, self.caller.flow.first_name)
+        if isinstance(new, Enqueued):
+            run.enqueued(new)
+        return run
+
+
+class Starter:
+    """Starts runs of one flow, with certain options for their first step; `using` gives another with others."""
+
+    flow: NamedFlow
+    app: App
+
+    def __init__(
+        self, flow: NamedFlow, fields: Mapping[str, Any], connection: object = None, after: tuple[Any, ...] = ()
+    ) -> None:
+        self.flow = flow
+        self.app = flow.app
+        self.connection = connection
+        """The caller's own, in whose transaction runs are started; None: in one of the store's."""
+
+        self.after = after
+        """What their first steps wait for."""
+
+        self._said = fields
+
+    def start(self, /, **attributes: Any) -> FlowRun:
+        """Begin a run with these attributes, durably.
+
+        Before any I/O: `MissingAttribute` if the first step takes one that is not given, `PayloadError` if one cannot be stored.
+        """
+        [run] = self.app.enqueue(self.bind(**attributes))
+        return run
+
+    async def astart(self, /, **attributes: Any) -> FlowRun:
+        """The async twin of `start`."""
+        [run] = await self.app.aenqueue(self.bind(**attributes))
+        return run
+
+    def start_many(self, runs: Iterable[Mapping[str, Any]]) -> list[FlowRun]:
+        """Begin many runs in one atomic round trip; each is a mapping of attributes."""
+        return self.app.enqueue(*[self.bind(**attributes) for attributes in runs])
+
+    async def astart_many(self, runs: Iterable[Mapping[str, Any]]) -> list[FlowRun]:
+        """The async twin of `start_many`."""
+        return await self.app.aenqueue(*[self.bind(**attributes) for attributes in runs])
+
+    def bind(self, /, **attributes: Any) -> Start:
+        """Check and encode a start, to be enqueued together with others, or waited for by one."""
+        return Start(self, self.flow.opening(attributes))
+
+    def using(
+        self,
+        *,
+        delay: Duration | Unset = UNSET,
+        run_at: datetime | Unset = UNSET,
+        expires: Duration | Unset | None = UNSET,
+        priority: int | Unset = UNSET,
+        unique: str | bool | Unset | None = UNSET,
+        window: Duration | Unset | None = UNSET,
+        unique_raises: bool | Unset = UNSET,
+        queue: str | Unset = UNSET,
+        tags: Iterable[str] | Unset = UNSET,
+        keep: Duration | Unset | None = UNSET,
+        max_attempts: int | Unset | None = UNSET,
+        after: Iterable[Blocker] | Unset = UNSET,
+        if_blocker_fails: Literal["fail", "proceed", "wait"] | Unset = UNSET,
+        connection: object = UNSET,
+        **unknown: Never,
+    ) -> Starter:
+        """The same flow with other options for the first step of the runs that are started through what this returns.
+
+        They mean what they mean for a task, and the steps that follow inherit priority, tags and keep. `unique`: a key that
+        only one run of the flow holds at a time, until the run is final or for `window`; True makes it from the attributes.
+        """
+        given = {name: value for name, value in locals().items() if not isinstance(value, Unset)}
+        del given["self"], given["unknown"]
+        if unknown:
+            raise unknown_option(f"flow {self.flow.name!r}", "using", unknown)
+        connection = given.pop("connection", self.connection)
+        try:
+            after = checked_after(given.pop("after")) if "after" in given else self.after
+            fields = {**self._said, **job_options(given, self._said)}
+        except (InvalidOption, InvalidName) as error:
+            raise named(error, f"flow {self.flow.name!r}") from None
+        return Starter(self.flow, fields, connection, after)
+
+    # For those who enqueue.
+
+    def new_job(self, writes: Writes | None) -> NewJob:
+        """The first step of a run with these attributes."""
+        new = self.flow.first_job(new_id(), writes)
+        if not self._said:
+            return new
+        new = replace(new, **self._said)
+        if self._said.get("unique") is True:
+            texts = {} if writes is None else writes.attributes
+            new = replace(new, unique=digest(msgspec.json.encode(texts, order="deterministic")))
+        return new
+
+
+class NamedFlow(Starter):
+    """A flow by its name: begins runs of it and finds them."""
+
+    def __init__(self, app: App, name: str, lookup: Iterable[str] = ()) -> None:
+        if isinstance(lookup, str):
+            raise InvalidOption(
+                f"lookup must name several attributes, got the text {lookup!r:.80}: write [{lookup!r:.80}]"
+            )
+        self.app = app
+        super().__init__(self, {})
+        self.name = checked_name("flow", name)
+        self.lookup = tuple(dict.fromkeys(lookup))
+
+    async def afind(self, /, *, limit: int = 50, cursor: str | None = None, **attribute: Any) -> RunPage:
+        """The runs that have this value of this one attribute, a page at a time, the newest first.
+
+        It must be one of those in `lookup`, and the value a text, number or truth value; what is a list is found by each element.
+        """
+        if len(attribute) != 1:
+            raise InvalidOption(f"find takes one attribute, as in find(customer='c1'), got {len(attribute)}")
+        [(name, value)] = attribute.items()
+        if name not in self.lookup:
+            raise InvalidOption(f"runs of flow {self.name!r} are not found by {name!r:.80}: name it in lookup=[…]")
+        search = RunSearch(flow=self.name, lookup=(name, sought(value)), limit=limit, cursor=cursor)
+        return await self.app.runs_found(search)
+
+    find = blocking(afind)
+
+    # For those who start runs.
+
+    @property
+    def first_name(self) -> str:
+        """The name of the step that runs begin with."""
+        raise NotImplementedError
+
+    def opening(self, attributes: Mapping[str, Any]) -> Writes | None:
+        """What a run that begins with these attributes is given, once they are checked."""
+        raise NotImplementedError
+
+    def first_job(self, run_id: str, writes: Writes | None) -> NewJob:
+        """The first step of a run that begins with these attributes."""
+        raise NotImplementedError
+
+
+class RemoteFlow(NamedFlow):
+    """A flow whose code is elsewhere: its runs are started, found and followed here, and its steps run where the code is.
+
+    The worker that runs the first step checks the attributes. If one is missing that the step needs, or does not fit, the run ends as
+    broken, with the error that names it (`MissingAttribute`, `PayloadError`).
+    """
+
+    def __init__(self, app: App, name: str, first: str, queue: str, lookup: Iterable[str] = ()) -> None:
+        super().__init__(app, name, lookup)
+        self._first = checked_name("step", first)
+        self._task = checked_name("task", f"{self.name}.{first}")
+        self._queue = checked_name("queue", queue)
+
+    def __repr__(self) -> str:
+        return f"<RemoteFlow {self.name}>"
+
+    @property
+    def first_name(self) -> str:
+        return self._first
+
+    def opening(self, attributes: Mapping[str, Any]) -> Writes | None:
+        return write(attributes, {}, self.lookup, self.app.options.payload_limit)
+
+    def first_job(self, run_id: str, writes: Writes | None) -> NewJob:
+        # Whatever it reads, there is nothing else that a run can have given to its first step.
+        reads = () if writes is None else tuple(writes.attributes)
+        step = RunStep(run_id=run_id, flow=self.name, reads=reads, writes=writes)
+        return NewJob(id=run_id, task=self._task, queue=self._queue, step=step)
+
+
+class Flow(NamedFlow):
+    """A chain of steps that share attributes. Declare them with `@flow.step(...)`, the first one first; begin a run with `start`.
+
+    One step finishes and the next exists, or neither. `lookup` names the attributes that runs are found by.
+    """
+
+    def __init__(self, app: App, name: str, lookup: Iterable[str] = ()) -> None:
+        super().__init__(app, name, lookup)
+        self._steps: dict[str, Step[..., Any]] = {}
+        self._former: dict[str, str] = {}  # what steps are called now, by names that they had
+        self._hints: dict[str, list[Any]] = {}
+        self._decoders: dict[str, list[Decode]] = {}
+        self._checked = False
+
+    def __repr__(self) -> str:
+        return f"<Flow {self.name}: {', '.join(self._steps)}>"
+
+    @overload
+    def step(self, function: Callable[Concatenate[Nobody, P], Coroutine[Any, Any, R]], /) -> AsyncStep[..., R]: ...
+    @overload
+    def step(self, function: Callable[Concatenate[Nobody, P], R], /) -> Step[..., R]: ...
+    @overload
+    def step(self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncStep[P, R]: ...
+    @overload
+    def step(self, function: Callable[Concatenate[Context, P], R], /) -> Step[P, R]: ...
+    @overload
+    def step(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncStep[P, R]: ...
+    @overload
+    def step(self, function: Callable[P, R], /) -> Step[P, R]: ...
+    @overload
+    def step(
+        self,
+        /,
+        *,
+        then: str | NamedStep | None = None,
+        next: Iterable[str | NamedStep] | None = None,
+        name: str | None = None,
+        queue: str | None = None,
+        retry: Backoff | int | Unset | None = UNSET,
+        max_attempts: int | Unset | None = UNSET,
+        max_losses: int | None = 3,
+        lease: Duration | Unset = UNSET,
+        renew: Duration | Unset | None = UNSET,
+        timeout: Duration | None = None,
+        keep: Duration | None = None,
+        priority: int = 0,
+        isolation: Literal["process"] | Unset | None = UNSET,
+        memory_limit: int | None = None,
+        output: int = 0,
+        aliases: Iterable[str] = (),
+    ) -> StepRegistrar: ...
+    def step(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Make a step of a function: `@flow.step` or `@flow.step(...)`. The first one is where runs start.
+
+        `then`: the step, or its name, that follows unless this one says otherwise. `next`: the only steps that it may choose with
+        `Next`; a flow says when it is first used which of its steps nothing leads to, and counts on these. The name is the
+        function's own unless `name` gives another. The other options are those of a task, see `TaskOptions`.
+        """
+        return StepRegistrar(self, options) if function is None else declared(self, function, options)
+
+    @property
+    def steps(self) -> Mapping[str, Step[..., Any]]:
+        """Its steps by name, the first one first."""
+        return MappingProxyType(self._steps)
+
+    @property
+    def first(self) -> Step[..., Any]:
+        """Where runs start."""
+        self._must_have_steps()
+        return next(iter(self._steps.values()))
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues of its steps, each once."""
+        return tuple(dict.fromkeys(step.queue for step in self._steps.values()))
+
+    # Working.
+
+    def worker(self, **options: Any) -> Worker:
+        """A worker for the queues of its steps, and whatever else is in them, not yet started; options are those of `App.worker`."""
+        self.check()
+        return self.app.worker(self.queues, **options)
+
+    def workers(self, /, **slots: int) -> FlowWorkers:
+        """Workers for the queues of its steps, started and stopped together: `async with order.workers(reserve=2, charge=5): …`.
+
+        Each queue has one, with as many slots as its steps are given here, in all; a step that is not named has 1.
+        """
+        self.check()
+        for name, count in slots.items():
+            self.step_named(name)
+            integer(1)(count, name)
+        total: dict[str, int] = dict.fromkeys(self.queues, 0)
+        for name, step in self._steps.items():
+            total[step.queue] += slots.get(name, 1)
+        return FlowWorkers([self.app.worker([queue], concurrency=many) for queue, many in total.items()])
+
+    # For the other parts of Tenure.
+
+    @property
+    def first_name(self) -> str:
+        return self.first.step_name
+
+    def opening(self, attributes: Mapping[str, Any]) -> Writes | None:
+        self.check()
+        writes = self.writes(attributes)
+        for needed in self.first.needs:
+            if needed not in attributes:
+                raise MissingAttribute(self.first.name, needed)
+        return writes
+
+    def first_job(self, run_id: str, writes: Writes | None) -> NewJob:
+        first = self.first
+        step = RunStep(run_id=run_id, flow=self.name, reads=first.reads, needs=first.needs, writes=writes)
+        return replace(first.template, id=run_id, step=step)
+
+    def declare(self, step: Step[..., Any]) -> None:
+        """Add a step."""
+        self.app.register(step)
+        self._steps[step.step_name] = step
+        self._former |= dict.fromkeys(step.options.aliases, step.step_name)
+        self._checked = False
+        for name, hint in step.hints.items():
+            hints = self._hints.setdefault(name, [])
+            if hint not in hints:
+                hints.append(hint)
+                self._decoders.setdefault(name, []).append(decoder_of(hint))
+
+    def step_named(self, name: str) -> Step[..., Any]:
+        """The step that has this name, or had it before; `InvalidOption` if there is none."""
+        step = self._steps.get(self._former.get(name, name))
+        if step is None:
+            raise InvalidOption(f"flow {self.name!r} has no step {name!r:.80}{_meant(name, self._steps)}")
+        return step
+
+    def writes(self, attributes: Mapping[str, Any]) -> Writes | None:
+        """What it takes to give a run these attributes; each must come back by an annotation that a step has for it."""
+        return write(attributes, self._decoders, self.lookup, self.app.options.payload_limit)
+
+    def converted(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """Attributes as JSON has them, by the annotations that steps have for them; `PayloadError` if one does not fit."""
+        return {
+            name: decoded(name, msgspec.json.encode(value), self._decoders.get(name, ()))
+            for name, value in attributes.items()
+        }
+
+    def check(self) -> None:
+        """Raise `InvalidOption` if its steps do not fit together; once it has found nothing, it does not look again."""
+        if self._checked:
+            return
+        self._must_have_steps()
+        for step in self._steps.values():
+            for option, names in (("then", (step.then,)), ("next", step.leads_to or ())):
+                for name in names:
+                    if name is not None and name not in self._steps:
+                        raise InvalidOption(
+                            f"step {step.step_name!r} of flow {self.name!r} says {option}={name!r:.80}, "
+                            f"and there is no such step{_meant(name, self._steps)}"
+                        )
+        if lost := unreached(self.first, self._steps):
+            raise InvalidOption(
+                f"nothing leads to step {lost[0]!r} of flow {self.name!r}: name it in the then= or next= of another, or take it out"
+            )
+        self._checked = True
+
+    def _must_have_steps(self) -> None:
+        if not self._steps:
+            raise InvalidOption(f"flow {self.name!r} has no steps: declare the first one with @{self.name}.step")
+
+
+class FlowWorkers:
+    """Workers that are started and stopped together: `async with`, or `start` and `stop`."""
+
+    def __init__(self, workers: Sequence[Worker]) -> None:
+        self.workers = tuple(workers)
+
+    async def start(self) -> None:
+        """Begin to work, all of them or, if one cannot, none."""
+        try:
+            for worker in self.workers:
+                await worker.start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self, grace: Duration | None = None) -> None:
+        """End all of them, as `Worker.stop` does; what one raises is raised when all have ended."""
+        alive = [worker for worker in self.workers if worker.status != "stopped"]
+        ended = await asyncio.gather(*(worker.stop(grace) for worker in alive), return_exceptions=True)
+        for error in ended:
+            if isinstance(error, BaseException):
+                raise error
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+
+def _meant(name: str, known: Collection[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f": it has {', '.join(known)}"

@@ -1,0 +1,83 @@
+"""Jobs, runs and ends of attempts, made of wishes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from tenure.core.job import NewJob, RunStep, State, Writes
+from tenure.core.lifecycle import Finish, Park, Transition
+from tenure.testing.machine.comparing import Comparison
+from tenure.testing.machine.strategies import GONE, NextWish, Wish
+
+__all__ = ["Making"]
+
+
+class Making(Comparison):
+    """Knows what has been made before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: dict[str, NewJob] = {}
+        """What comes by itself or as a child; a successor comes only by a hand-over."""
+
+    def job(self, which: int) -> str:
+        return self.ids[-1 - which % len(self.ids)]
+
+    def new_jobs(self, wanted: Sequence[Wish]) -> list[NewJob]:
+        """Make jobs of wishes. They wait for jobs that exist or stand before them, and now and then for one that is gone."""
+        jobs: list[NewJob] = []
+        for wish in wanted:
+            new = self.new_job(wish.options, self._blockers(wish.after, jobs))
+            if wish.start is not None:
+                flow, reads, begins_with = wish.start
+                new = replace(new, step=RunStep(run_id=new.id, flow=flow, reads=reads, writes=begins_with))
+                self.run_ids.append(new.id)
+            self.made[new.id] = new
+            jobs.append(new)
+        return jobs
+
+    def _blockers(self, after: Sequence[int], coming: Sequence[NewJob]) -> tuple[str, ...]:
+        there = [job.id for job in self.model.jobs] + [new.id for new in coming]
+        return tuple(self.job(which) if which == GONE else there[-1 - which % len(there)] for which in after if there)
+
+    def new_job(self, options: Sequence[dict[str, Any]], after: tuple[str, ...]) -> NewJob:
+        # Ids are not in the order of the alphabet: nothing may be ordered by them.
+        number = len(self.ids)
+        wanted: dict[str, Any] = {"id": f"{number * 7 % 10}-{number}", "task": "t", "queue": "a", "after": after}
+        for option in options:
+            wanted |= option
+        new = NewJob(**wanted)
+        self.ids.append(new.id)
+        return new
+
+    def run_of(self, run_id: str | None) -> tuple[str, str] | None:
+        begins = None if run_id is None else self.made[run_id].step
+        return None if begins is None else (begins.run_id, begins.flow)
+
+    def with_all(
+        self,
+        step: Transition,
+        run: tuple[str, str] | None,
+        children: Sequence[NewJob],
+        then: NextWish | None,
+        written: Writes | None,
+    ) -> Transition:
+        """An end with all that it brings; to a step of a run, if it succeeds, a successor of its own."""
+        if isinstance(step, Park) and run is None:
+            return replace(step, on_timeout=None)  # only a step has others to go to
+        if not isinstance(step, Finish):
+            return step
+        step = replace(step, children=tuple(children))
+        if run is None or step.state is not State.SUCCEEDED:
+            return step
+        if then is None:
+            return replace(step, writes=written)
+        run_id, flow = run
+        successor = replace(
+            self.new_job(then.options, self._blockers(then.after, children)),
+            step=RunStep(run_id=run_id, flow=flow, reads=then.reads, needs=then.needs),
+        )
+        return replace(step, writes=written, successor=successor)

@@ -1,0 +1,81 @@
+"""What can be seen of a store, in the shape of what the model shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tenure.core.job import NewJob, State
+from tenure.errors import BlockerNotFound, UniqueConflict
+from tenure.stores.base import Store
+from tenure.stores.values import RunSearch, Search
+from tenure.testing.machine.strategies import KEYS, TASKS
+
+__all__ = ["close_view", "difference", "found", "snapshot"]
+
+SHOWN = ("state", "attempt", "losses", "fence", "misses", "run_at", "expires_at", "worker", "started_at", "ended_at",
+         "lease_left", "result", "error", "progress", "attempts", "blocked_by", "results", "run_id", "successor", "on_timeout")  # fmt: skip
+"""What is compared of each job."""
+
+
+async def snapshot(store: Store, ids: Sequence[str]) -> dict[str, Any]:
+    """All of it, but for what is seen only by a closer look."""
+    records = {job.id: job for job in await store.get(ids) if job is not None}
+    known = await store.queues()
+    listed = await store.search(Search(limit=1000))
+    lines = {}
+    for queue in known:
+        page = await store.search(Search(state=State.WAITING, queue=queue.name, limit=1000))
+        lines[queue.name] = [job.id for job in page.jobs]
+    workers = await store.workers()
+    runs = await store.runs(RunSearch(limit=1000))
+    return {
+        "jobs": {job_id: {name: getattr(job, name) for name in SHOWN} for job_id, job in records.items()},
+        "newest first": [job.id for job in listed.jobs],
+        "lines": lines,
+        "counts": {queue.name: {place: getattr(queue, place) for place in ("scheduled", *State)} for queue in known},
+        "totals": {queue.name: _nonzero(queue.totals) for queue in known},
+        "paused": {queue.name for queue in known if queue.paused},
+        "workers": {worker.id: (worker.held, worker.silent_for, _nonzero(worker.totals)) for worker in workers},
+        "keys": {(task, key): holder for task in TASKS for key in KEYS if (holder := await _holder(store, task, key))},
+        "runs": [
+            (run.id, run.flow, run.created_at, run.step.id, run.step.state, run.completed_queue) for run in runs.runs
+        ],
+    }
+
+
+async def close_view(store: Store, run_id: str) -> tuple[list[str], dict[str, str]]:
+    """The steps and the attributes of a run."""
+    page = await store.steps(run_id, limit=1000)
+    return [step.id for step in page.jobs], await store.attributes(run_id)
+
+
+async def found(store: Store, flow: str, name: str, value: str) -> list[str]:
+    """The runs of a flow that can be looked up by this."""
+    page = await store.runs(RunSearch(flow=flow, lookup=(name, value), limit=1000))
+    return [run.id for run in page.runs]
+
+
+def _nonzero(totals: Any) -> dict[str, int]:
+    return {name: getattr(totals, name) for name in totals.__struct_fields__ if getattr(totals, name)}
+
+
+async def _holder(store: Store, task: str, key: str) -> str | None:
+    """Who holds a unique key, found out by a call that is refused whatever the answer, so that it changes nothing."""
+    probe = NewJob(id="probe", task=task, queue="probe", unique=key, unique_raises=True)
+    impossible = NewJob(id="impossible", task="t", queue="probe", after=("nobody",))
+    try:
+        await store.enqueue([probe, impossible])
+    except UniqueConflict as conflict:
+        return conflict.holder
+    except BlockerNotFound:
+        return None
+    raise AssertionError("a call that had to be refused was not")
+
+
+def difference(shown: Any, value: Any) -> str:
+    """What a store shows where the model shows something else."""
+    if isinstance(shown, dict) and isinstance(value, dict):
+        keys = [key for key in shown.keys() | value.keys() if shown.get(key) != value.get(key)]
+        return "; ".join(f"{key}: {difference(shown.get(key), value.get(key))}" for key in keys)
+    return f"{shown!r}, not {value!r}"

@@ -1,0 +1,155 @@
+"""What there is to choose from: jobs to enqueue, runs to start, ways to end an attempt."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from hypothesis import strategies as st
+
+from tenure.core.job import BlockerPolicy, ErrorInfo, State, Writes
+from tenure.core.lifecycle import Finish, Park, Requeue
+
+__all__ = [
+    "BOOM",
+    "ENTRY_FIELDS",
+    "ENTRY_OPTIONS",
+    "FLOWS",
+    "GONE",
+    "KEYS",
+    "LOOKUP",
+    "QUEUES",
+    "TASKS",
+    "VALUES",
+    "WORKERS",
+    "NextWish",
+    "Wish",
+    "alone",
+    "endings",
+    "next_wishes",
+    "pick",
+    "queues",
+    "start_wishes",
+    "wishes",
+    "writes",
+]
+
+QUEUES = ("a", "b")
+WORKERS = ("w1", "w2")
+TASKS = ("t", "u")
+KEYS = ("k", "l")
+FLOWS = ("f", "g")
+LOOKUP = "n"
+VALUES = ("1", '"two"')
+BOOM = ErrorInfo("ValueError", "boom")
+
+GONE = 15
+pick = st.integers(0, GONE)
+"""Which of the jobs or leases there are: 0 is the newest."""
+
+queues = st.permutations(QUEUES).flatmap(lambda order: st.sampled_from([tuple(order), (order[0],)]))
+
+alone = st.sampled_from([
+    {}, {"solo": True}, {"isolated": ("u",)}, {"solo": True}, {}, {"isolated": TASKS},
+    {"skip_tasks": ("u",)}, {"solo": True, "skip_tasks": ("u",)}, {"isolated": TASKS, "skip_tasks": ("t",), "at_most": 9.0},
+])  # fmt: skip
+"""Which suspects a request may have, and what it leaves to others."""
+
+finals = st.builds(
+    Finish,
+    st.sampled_from([State.SUCCEEDED, State.SUCCEEDED, State.FAILED, State.BROKEN]),
+    result=st.sampled_from([None, "1", '"two"']),
+    error=st.sampled_from([None, BOOM]),
+    output=st.sampled_from([None, None, "it wrote\n"]),
+)
+requeues = st.sampled_from(
+    [
+        Requeue(error=BOOM),
+        Requeue(10.0, error=BOOM),
+        Requeue(5.0, counts=False),
+        Requeue(counts=False),
+        Requeue(run_at=0.0, counts=False),
+        Requeue(7.0, counts=False, missed=True, error=BOOM),
+        Requeue(counts=False, front=True),
+        Requeue(counts=False, front=True),
+    ]
+)
+endings = st.one_of(finals, requeues, st.sampled_from([Park(), Park(20.0), Park(20.0, "three")]))
+"""What becomes of an attempt, without the jobs that come with it."""
+
+WRITES = [
+    None,
+    Writes({"x": "1"}),
+    Writes({"x": '"ä"', "y": "null"}, {LOOKUP: VALUES}),
+    Writes({}, {LOOKUP: VALUES[:1]}),
+    Writes({"y": "[2]"}, {LOOKUP: (VALUES[1], VALUES[1])}),
+    Writes({}, {LOOKUP: ()}),
+]
+writes = st.sampled_from(WRITES)
+
+OPTIONS: list[dict[str, Any]] = [
+    {"queue": "b"},
+    {"task": "u"},
+    {"priority": 1},
+    {"priority": -1},
+    {"delay": 5.0},
+    {"delay": 10.0},
+    {"expires": 10.0},
+    {"unique": "k"},
+    {"unique": "l"},
+    {"unique": "k", "window": 15.0},
+    {"unique": "k", "unique_raises": True},
+    {"keep": 0.0},
+    {"keep": 30.0},
+    {"lease": 5.0},
+    {"max_losses": 1},
+    {"max_losses": 0},
+    {"if_blocker_fails": BlockerPolicy.PROCEED},
+    {"if_blocker_fails": BlockerPolicy.WAIT},
+]
+STEP_OPTIONS = [option for option in OPTIONS if "unique" not in option]
+
+ENTRY_FIELDS = ("priority", "delay", "expires", "unique", "window", "keep")
+ENTRY_OPTIONS = [option for option in OPTIONS if option.keys() <= {"queue", *ENTRY_FIELDS}]
+
+nobody: list[int] = []
+after = st.one_of(st.just(nobody), st.just(nobody), st.lists(pick, min_size=1, max_size=3))
+"""Which of the jobs that there will be then one waits for."""
+
+
+class Start(NamedTuple):
+    """What makes a job the first step of a run."""
+
+    flow: str
+    reads: tuple[str, ...]
+    writes: Writes | None
+
+
+class Wish(NamedTuple):
+    """A job to enqueue: what is special about it, what it waits for, and the run that it begins, if it begins one."""
+
+    options: list[dict[str, Any]]
+    after: list[int]
+    start: Start | None = None
+
+
+class NextWish(NamedTuple):
+    """A step to hand over to."""
+
+    options: list[dict[str, Any]]
+    after: list[int]
+    reads: tuple[str, ...]
+    needs: tuple[str, ...]
+
+
+reads = st.sampled_from([(), ("x",), ("y", "x")])
+starts = st.builds(Start, flow=st.sampled_from(FLOWS), reads=reads, writes=writes)
+options = st.lists(st.sampled_from(OPTIONS), max_size=3)
+wishes = st.builds(Wish, options=options, after=after, start=st.one_of(st.none(), st.none(), starts))
+start_wishes = st.builds(Wish, options=options, after=after, start=starts)
+next_wishes = st.builds(
+    NextWish,
+    options=st.lists(st.sampled_from(STEP_OPTIONS), max_size=2),
+    after=after,
+    reads=reads,
+    needs=st.sampled_from([(), (), (), ("x",), ("x", "y")]),
+)
