@@ -22,12 +22,12 @@ from tenure.errors import InvalidName, InvalidOption, JobNotFound
 from tenure.events import Event, Kind, kind_of
 from tenure.explain import Explanation, explain
 from tenure.hooks.calling import awaiting, waiting
-from tenure.hooks.lifetime import Resources
+from tenure.hooks.lifetime import StartStopHooks
 from tenure.hooks.registry import Hooks, JobHooks, WorkerHooks
 from tenure.inline import Inline
 from tenure.jobs.bulk import JobPage, Stats, cancel, cancel_equal, cancel_found, delete, retry, search_of, state_of
 from tenure.jobs.by_hand import Held
-from tenure.jobs.enqueue import Batch, abring, asubmit, bring, guest_of, pending_of, submit
+from tenure.jobs.enqueue import Batch, abring, asubmit, bring, caller_connection_of, pending_of, submit
 from tenure.jobs.enqueue_hooks import cancelled, may_cancel
 from tenure.jobs.handle import Job
 from tenure.jobs.run import FlowRun, RunPage
@@ -38,7 +38,7 @@ from tenure.observe.logs import Logs
 from tenure.observe.observed import observed
 from tenure.observe.watching import Watch
 from tenure.stores import masked, store_maker
-from tenure.stores.base import STEP, Store
+from tenure.stores.base import BATCH, Store
 from tenure.stores.values import Enqueued, QueueInfo, Reaped, RunRecord, RunSearch, Search, WorkerInfo
 from tenure.sync import PerLoop, blocking, refuse_on_loop
 from tenure.sync import run as run_blocking
@@ -129,7 +129,7 @@ class App(JobHooks, WorkerHooks):
         self.state = SimpleNamespace()
         """Whatever `on_start` opens for the jobs of a worker process, and `on_stop` closes."""
 
-        self.resources = Resources(self.hooks)
+        self.resources = StartStopHooks(self.hooks)
         self.audience = Audience()
         """Who wants to know what happens; for the other parts of Tenure."""
 
@@ -315,7 +315,7 @@ class App(JobHooks, WorkerHooks):
         `EnqueueRefused`, and nothing is stored, if a `before_enqueue` hook refuses one of them.
         """
         handles, pending, coming = pending_of(calls)
-        caller = None if self.inlines or self._in_memory else guest_of(coming, connection)
+        caller = None if self.inlines or self._in_memory else caller_connection_of(coming, connection)
         if caller is None:
             submit(self, pending)
         elif pending:
@@ -331,7 +331,7 @@ class App(JobHooks, WorkerHooks):
     async def aenqueue(self, *calls: Call[Any] | Start, connection: object = None) -> Sequence[Job[Any] | FlowRun]:
         """The async twin of `enqueue`; a blocking connection blocks here as its own calls do."""
         handles, pending, coming = pending_of(calls)
-        caller = None if self.inlines or self._in_memory else guest_of(coming, connection)
+        caller = None if self.inlines or self._in_memory else caller_connection_of(coming, connection)
         if caller is None:
             await asubmit(self, pending)
         elif pending:
@@ -373,8 +373,8 @@ class App(JobHooks, WorkerHooks):
         cursor: str | None = None,
     ) -> JobPage:
         """List jobs, a page at a time: the newest first, those of one unfinished state in the order of their turn."""
-        if not 1 <= limit <= STEP:
-            raise InvalidOption(f"limit must be between 1 and {STEP}, got {limit}")
+        if not 1 <= limit <= BATCH:
+            raise InvalidOption(f"limit must be between 1 and {BATCH}, got {limit}")
         search = search_of(state, queue, task, tag)
         found = await self.session.store.search(msgspec.structs.replace(search, limit=limit, cursor=cursor))
         page = JobPage(self._handle(record) for record in found.jobs)
@@ -552,7 +552,7 @@ class App(JobHooks, WorkerHooks):
             step = await self.session.store.retire(worker_id, reason=reason)
             reaped += step
             # No further: one that lives, and has not heard yet, would lose again what it has just been given.
-            if len(step) < STEP:
+            if len(step) < BATCH:
                 return reaped
 
     # Working.
@@ -565,8 +565,8 @@ class App(JobHooks, WorkerHooks):
         """
         if not queues:
             raise InvalidOption("lease needs the name of at least one queue")
-        if not 1 <= limit <= STEP:
-            raise InvalidOption(f"limit must be between 1 and {STEP}, got {limit}")
+        if not 1 <= limit <= BATCH:
+            raise InvalidOption(f"limit must be between 1 and {BATCH}, got {limit}")
         names = tuple(checked_name("queue", queue) for queue in queues)
         ttl, patience = seconds(self.options.lease, "lease"), seconds(wait, "wait")
         holder = self.session.holder
@@ -764,8 +764,8 @@ class App(JobHooks, WorkerHooks):
 
     async def runs_found(self, search: RunSearch) -> RunPage:
         """The runs that a search finds; `InvalidOption`, before any I/O, if it asks for too many."""
-        if not 1 <= search.limit <= STEP:
-            raise InvalidOption(f"limit must be between 1 and {STEP}, got {search.limit}")
+        if not 1 <= search.limit <= BATCH:
+            raise InvalidOption(f"limit must be between 1 and {BATCH}, got {search.limit}")
         found = await self.session.store.runs(search)
         page = RunPage(self.run_of(record) for record in found.runs)
         page.cursor = found.cursor

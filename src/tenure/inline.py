@@ -14,7 +14,7 @@ import msgspec
 
 from tenure.core.job import ErrorInfo, State
 from tenure.core.lease import Lease, new_nonce
-from tenure.core.lifecycle import Finish, Requeue, Transition, next_step
+from tenure.core.lifecycle import Finish, Requeue, Transition, next_transition
 from tenure.core.outcome import Next, Outcome, Reschedule, Unknown
 from tenure.core.running import running
 from tenure.errors import JobError, UnknownTask
@@ -24,7 +24,7 @@ from tenure.jobs.handle import Handle
 from tenure.jobs.run import FlowRun
 from tenure.jobs.session import Session
 from tenure.observe.observed import observed
-from tenure.stores.base import STEP, Store
+from tenure.stores.base import BATCH, Store
 from tenure.stores.values import LeaseRequest, Search, VerdictKind
 from tenure.sync import PerLoop, private_loop, refuse_on_loop, run
 from tenure.tasks.context import AbortSignal, Context
@@ -52,9 +52,9 @@ class Inline:
     """
 
     def __init__(self, app: App, *, raises: bool) -> None:
-        from tenure.stores.memory import MemoryStore, Space
+        from tenure.stores.memory import Data, MemoryStore
 
-        space = Space()
+        space = Data()
         self._raises = raises
         self._failures: list[BaseException] = []
         self.sessions = PerLoop(lambda: Session(observed(MemoryStore(space), app.audience), app.options))
@@ -121,7 +121,7 @@ class Inline:
             if isinstance(outcome, Reschedule | Unknown):
                 self._resting.add(lease.job.id)
             settings = self._app.settings(lease.job.task)
-            step = next_step(lease.job, outcome, settings.policy)
+            step = next_transition(lease.job, outcome, settings.policy)
             if isinstance(step, Requeue) and step.error is not None and not step.missed:
                 step = msgspec.structs.replace(step, delay=0.0)  # it is not waited for, and so not told of in the log
             failure = error_of(outcome) if has_failed(step) else None
@@ -147,7 +147,7 @@ class Inline:
                 handle.note(record)
 
     async def _next(self, store: Store) -> Lease | None:
-        waiting = (await store.search(Search(state=State.WAITING, limit=STEP))).jobs
+        waiting = (await store.search(Search(state=State.WAITING, limit=BATCH))).jobs
         await store.trigger([job.id for job in waiting if job.run_at is not None and job.id not in self._resting])
         queues = tuple(dict.fromkeys(job.queue for job in waiting))
         request = LeaseRequest(queues=queues, limit=1, worker=WORKER, ttl=60, nonce=new_nonce(), solo=True)

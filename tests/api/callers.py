@@ -22,7 +22,7 @@ from django.conf import settings  # type: ignore[import-untyped]
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from tenure.stores.callers import Errand, guest
+from tenure.stores.callers import Work, caller_connection
 
 __all__ = ["AUTOCOMMITTING", "CALLERS", "Caller", "OpenCaller", "asyncpg_connection", "psycopg_connection"]
 
@@ -40,25 +40,25 @@ class Caller:
     call: Callable[..., Awaitable[Any]]
     """Call a blocking method of ours where the connection is used; or await its twin, if the library is one that awaits."""
 
-    async def run(self, errand: Errand[Any]) -> Any:
+    async def run(self, work: Work[Any]) -> Any:
         """Have an errand done, without an app."""
-        return await self.call(_Errands(self.connection).run, errand)
+        return await self.call(_Errands(self.connection).run, work)
 
 
 OpenCaller = Callable[[str], AbstractAsyncContextManager[Caller]]
 
 
 class _Errands:
-    """A guest by the names of the API."""
+    """A connection of a caller, by the names of the API."""
 
     def __init__(self, connection: Any) -> None:
-        self._guest = guest(connection)
+        self._caller = caller_connection(connection)
 
-    def run(self, errand: Errand[Any]) -> Any:
-        return self._guest.run(errand)
+    def run(self, work: Work[Any]) -> Any:
+        return self._caller.run(work)
 
-    async def arun(self, errand: Errand[Any]) -> Any:
-        return await self._guest.arun(errand)
+    async def arun(self, work: Work[Any]) -> Any:
+        return await self._caller.arun(work)
 
 
 async def _twin(method: Any, /, *args: Any, **kwargs: Any) -> Any:

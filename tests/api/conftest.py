@@ -10,7 +10,7 @@ import pytest
 
 from tenure import App, Context, Flow, Next
 from tenure.stores.base import Store
-from tenure.stores.memory import MemoryStore, Space
+from tenure.stores.memory import Data, MemoryStore
 from tenure.stores.postgres.address import Address as PostgresAddress
 from tenure.stores.postgres.store import PostgresStore
 from tenure.stores.redis.address import Address as RedisAddress
@@ -44,7 +44,7 @@ class Timed(NamedTuple):
 async def timed(url: str) -> AsyncIterator[Timed]:
     """An app on each store, whose clock moves by hand."""
     clock = ManualClock()
-    space = Space(clock)
+    space = Data(clock)
 
     def make() -> Store:
         if url.startswith("memory"):

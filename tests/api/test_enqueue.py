@@ -24,7 +24,7 @@ from tenure.errors import (
     StoreUnavailable,
     UniqueConflict,
 )
-from tenure.stores.memory import MemoryStore, Space
+from tenure.stores.memory import Data, MemoryStore
 from tenure.stores.values import Enqueued
 from tenure.tasks.task import Call, Task
 
@@ -469,7 +469,7 @@ class TestBatch:
 class Flaky(MemoryStore):
     """A store whose connection goes away: before some enqueues, or between the deed and the answer."""
 
-    def __init__(self, space: Space, errors: list[Exception]) -> None:
+    def __init__(self, space: Data, errors: list[Exception]) -> None:
         super().__init__(space)
         self.errors = errors
 
@@ -485,7 +485,7 @@ class Flaky(MemoryStore):
 
 class TestOutage:
     async def test_an_enqueue_repeats_itself_and_stores_the_job_once(self) -> None:  # I2, F16
-        space = Space()
+        space = Data()
         app = App(
             lambda: Flaky(space, [OutcomeUnknown("reply lost"), StoreUnavailable("down"), OutcomeUnknown("again")])
         )
@@ -506,7 +506,7 @@ class TestOutage:
         self, errors: list[Exception], told: type[Exception], monkeypatch: pytest.MonkeyPatch
     ) -> None:  # I19
         monkeypatch.setattr("tenure.jobs.session.ENQUEUE_TIMEOUT", 0.3)
-        app = App(lambda: Flaky(Space(), [*errors, *[errors[-1]] * 1000]))
+        app = App(lambda: Flaky(Data(), [*errors, *[errors[-1]] * 1000]))
         started = time.monotonic()
 
         with pytest.raises(told):

@@ -14,7 +14,7 @@ from tenure import App, Backoff, Fail, Reschedule, Retry, State
 from tenure.core.lease import AbortReason, new_nonce
 from tenure.errors import InvalidOption, JobFailed, LeaseLost, PayloadError, StoreUnavailable
 from tenure.jobs.by_hand import Held
-from tenure.stores.memory import MemoryStore, Space
+from tenure.stores.memory import Data, MemoryStore
 from tenure.stores.values import LeaseRequest, Renewal
 from tenure.tasks.task import Task
 from tenure.testing.clock import ManualClock
@@ -107,7 +107,7 @@ async def test_who_holds_a_job_by_hand_takes_those_of_dead_peers_for_others(app:
 
 async def test_a_holder_that_was_held_up_renews_its_own_jobs_before_it_looks_for_those_of_the_dead() -> None:
     clock = ManualClock()
-    space = Space(clock)
+    space = Data(clock)
     app = App(lambda: MemoryStore(space), lease=30)
     job = await make_add(app).aenqueue(1)
     [held] = await app.alease("default")
@@ -399,7 +399,7 @@ class Unwilling(MemoryStore):
 
 
 async def test_a_lease_that_could_not_be_renewed_in_time_counts_as_lost(caplog: pytest.LogCaptureFixture) -> None:  # F7
-    space = Space()
+    space = Data()
     app = App(lambda: Unwilling(space), lease=1)
     await make_add(app).aenqueue(1)
     [held] = await app.alease("default")

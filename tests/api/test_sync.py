@@ -24,7 +24,7 @@ import pytest
 from tenure import App, Flow, FlowRun, Job, events, sync
 from tenure.errors import JobNotFound, StoreError, StoreUnavailable, UseAsync
 from tenure.jobs.by_hand import Held
-from tenure.stores.memory import MemoryStore, Space
+from tenure.stores.memory import Data, MemoryStore
 from tenure.stores.sqlite.engine import Engine
 from tenure.tasks.task import Caller
 
@@ -104,7 +104,7 @@ class Counted(MemoryStore):
     made = 0
     closed = 0
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Data) -> None:
         super().__init__(space)
         type(self).made += 1
         self.loop = asyncio.get_running_loop()
@@ -122,7 +122,7 @@ def counted() -> type[Counted]:
 
 @pytest.fixture
 def counted_app(counted: type[Counted]) -> App:
-    space = Space()
+    space = Data()
     return App(lambda: counted(space))
 
 
@@ -177,7 +177,7 @@ def test_a_loop_that_ended_without_a_word_is_forgotten(counted_app: App, counted
 
 def test_what_a_dropped_app_has_is_closed_on_its_loop_before_it_is_finalized(counted: type[Counted]) -> None:
     ends: list[str] = []
-    space = Space()
+    space = Data()
 
     class Told(counted):  # type: ignore[valid-type, misc]
         async def close(self) -> None:

@@ -16,8 +16,8 @@ from tenure.core.lifecycle import Finish
 from tenure.errors import ResultTimeout, StoreError, StoreUnavailable
 from tenure.jobs import waiting
 from tenure.stores.base import Store
-from tenure.stores.memory import MemoryStore, Space
-from tenure.stores.values import LeaseRequest, Signal
+from tenure.stores.memory import Data, MemoryStore
+from tenure.stores.values import Announcement, LeaseRequest
 
 from .conftest import Do
 
@@ -25,7 +25,7 @@ from .conftest import Do
 class Watched(MemoryStore):
     """Counts the questions, and can be made to fail or to announce nothing."""
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Data) -> None:
         super().__init__(space)
         self.questions: list[int] = []
         self.failure: StoreError | None = None
@@ -37,15 +37,15 @@ class Watched(MemoryStore):
             raise self.failure
         return await super().wait(ids)
 
-    async def signals(self) -> AsyncIterator[Signal]:
-        async for signal in super().signals():
+    async def announcements(self) -> AsyncIterator[Announcement]:
+        async for signal in super().announcements():
             if not self.silent:
                 yield signal
 
 
 def watched_app(wakeup: bool = True) -> App:
     """An app with one store object, which is what its `make_store` gives."""
-    store = Watched(Space())
+    store = Watched(Data())
     return App(lambda: store, wakeup=wakeup)
 
 

@@ -18,7 +18,7 @@ from tenure.events import Event, Kind
 from tenure.observe import audience
 from tenure.observe.encoding import event_of, notes_of
 from tenure.observe.watching import Watch
-from tenure.stores.base import NOTE
+from tenure.stores.base import MESSAGE_BYTES
 from tests.conftest import KINDS
 
 WITHIN = 20.0
@@ -167,11 +167,11 @@ async def test_an_idle_worker_does_not_ask_who_watches(app: App, monkeypatch: py
 def test_a_note_is_never_too_long() -> None:
     long = events.Failed(1.0, "id", "t" * 600, "q" * 600, error=ErrorInfo("E", "ü" * 500))
     [note] = notes_of([long])
-    assert len(note.encode()) <= NOTE
+    assert len(note.encode()) <= MESSAGE_BYTES
     told = event_of(note)
     assert isinstance(told, events.Failed)
     assert (told.task, told.error) == ("t" * 600, None)
-    assert notes_of([events.Succeeded(1.0, "id", "t" * NOTE)]) == []
+    assert notes_of([events.Succeeded(1.0, "id", "t" * MESSAGE_BYTES)]) == []
 
 
 @pytest.mark.parametrize(

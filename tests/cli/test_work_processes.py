@@ -410,7 +410,7 @@ def test_advice_about_the_store_is_logged_once_for_all_processes(service: Servic
 async def examined(url: str) -> list[Fact]:
     store = open_store(url)
     try:
-        return await store.facts()
+        return await store.examine()
     finally:
         await store.close()
 

@@ -86,7 +86,7 @@ CALLS = {
         lambda answer: kinds("ok")(answer[0]) and answer[1].leases == [],
         {"held": State.SUCCEEDED, "waiting": State.RUNNING},
     ),
-    "held": Call(lambda scene: scene.store.held(a_request()), lambda leases: leases == []),
+    "held": Call(lambda scene: scene.store.leases_of(a_request()), lambda leases: leases == []),
     "renew": Call(lambda scene: scene.store.renew([Renewal(scene.held, ttl=60)]), lambda reasons: reasons == [None]),
     "reap": Call(lambda scene: scene.store.reap(["q"]), lambda reaped: reaped == []),
     "tend": Call(lambda scene: scene.store.tend(["*"]), lambda told: told.queues == ("q",)),
@@ -94,7 +94,7 @@ CALLS = {
     "register": Call(lambda scene: scene.store.register(a_worker("x")), lambda nothing: nothing is None),
     "beat": Call(lambda scene: scene.store.beat("w", Pulse(held=1)), lambda known: known is True),
     "forget": Call(lambda scene: scene.store.forget({"w": 0.0, "x": 0.0}), lambda gone: gone == []),
-    "turn": Call(lambda scene: scene.store.turn("registry", 60), lambda mine: mine is False),
+    "turn": Call(lambda scene: scene.store.claim_chore("registry", 60), lambda mine: mine is False),
     "leave": Call(lambda scene: scene.store.leave("w"), lambda nothing: nothing is None),
     "cancel": Call(lambda scene: scene.store.cancel(["held"]), kinds("refused"), {"held": State.CANCELLED}),
     "complete": Call(

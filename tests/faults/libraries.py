@@ -105,7 +105,7 @@ async def fork_in_a_transaction(url: str, library: str) -> None:
     """Fork while a transaction of a job's own is open; enqueue in the child, and in the parent."""
     store = SqliteStore(_path(url), library=Library(library))
     own = await store.begin(timeout=20)
-    await own.guest.arun(store.enqueueing([a_job()]))
+    await own.caller.arun(store.enqueueing([a_job()]))
 
     def enqueue() -> None:
         say("enqueued", App(url + f"?library={library}").remote("t", queue="q").enqueue().id)

@@ -16,7 +16,7 @@ from tenure.core.lease import AbortReason, Lease
 from tenure.core.lifecycle import Finish, Park, Requeue, Transition
 from tenure.errors import OutcomeUnknown, TenureError
 from tenure.stores import open_store
-from tenure.stores.base import STEP, Store
+from tenure.stores.base import BATCH, Store
 from tenure.stores.values import (
     Enqueued,
     Leased,
@@ -131,13 +131,13 @@ class RecordedStore:
             ]
         return reasons
 
-    async def reap(self, queues: Sequence[str], limit: int = STEP) -> list[Reaped]:
+    async def reap(self, queues: Sequence[str], limit: int = BATCH) -> list[Reaped]:
         with _Outcome(self._recorder, self._recorder.ask("reap")) as outcome:
             reaped = await self._store.reap(queues, limit)
             outcome.items = [_lost(job) for job in reaped]
         return reaped
 
-    async def retire(self, worker_id: str, limit: int = STEP, reason: str | None = None) -> list[Reaped]:
+    async def retire(self, worker_id: str, limit: int = BATCH, reason: str | None = None) -> list[Reaped]:
         with _Outcome(self._recorder, self._recorder.ask("retire")) as outcome:
             reaped = await self._store.retire(worker_id, limit, reason)
             outcome.items = [_lost(job) for job in reaped]
@@ -230,7 +230,7 @@ async def records_of(store: Store) -> list[JobRecord]:
     records: list[JobRecord] = []
     cursor = None
     while True:
-        page = await store.search(Search(limit=STEP, cursor=cursor))
+        page = await store.search(Search(limit=BATCH, cursor=cursor))
         records += page.jobs
         cursor = page.cursor
         if cursor is None:

@@ -14,7 +14,7 @@ import pytest
 from tenure.core.job import NewJob, new_id
 from tenure.core.lease import Lease, Token
 from tenure.core.lifecycle import Finish, Requeue
-from tenure.stores.base import STEP
+from tenure.stores.base import BATCH
 from tenure.stores.sqlite.store import SqliteStore
 from tenure.stores.values import OK, Enqueued, Leased, LeaseRequest, Reaped, Renewal, Settlement, Verdict, VerdictKind
 from tests.inspection import rows, run
@@ -72,7 +72,7 @@ class GivesTheFenceBack(Mutant):
 
 
 class ReapsWhatLives(Mutant):
-    async def reap(self, queues: Sequence[str], limit: int = STEP) -> list[Reaped]:
+    async def reap(self, queues: Sequence[str], limit: int = BATCH) -> list[Reaped]:
         run(Path(self._engine.path), "UPDATE tenure_jobs SET lease_until = 0 WHERE state = 'running'")
         return await super().reap(queues, limit)
 
@@ -116,7 +116,7 @@ class RetriesToTheFront(Mutant):
 
 
 class ReapsToTheBack(Mutant):
-    async def reap(self, queues: Sequence[str], limit: int = STEP) -> list[Reaped]:
+    async def reap(self, queues: Sequence[str], limit: int = BATCH) -> list[Reaped]:
         reaped = await super().reap(queues, limit)
         back = "UPDATE tenure_jobs SET seq = (SELECT max(seq) + 1 FROM tenure_jobs) WHERE id = ?"
         self._run(back, [job.id for job in reaped])
@@ -162,7 +162,7 @@ class ForgetsAnEnd(Mutant):
 
 
 class DoesNotCountLosses(Mutant):
-    async def reap(self, queues: Sequence[str], limit: int = STEP) -> list[Reaped]:
+    async def reap(self, queues: Sequence[str], limit: int = BATCH) -> list[Reaped]:
         reaped = await super().reap(queues, limit)
         self._run("UPDATE tenure_jobs SET losses = losses - 1 WHERE id = ?", [job.id for job in reaped])
         return reaped

@@ -173,7 +173,7 @@ async def test_an_ear_that_has_gone_deaf_costs_some_seconds_and_is_noticed(
         waiting = asyncio.create_task(store.wait_for_work(["q"], 20))
         await asyncio.sleep(0.3)  # until it has looked twice, and leaves work that comes to whoever is woken
 
-        heard = store.hearing
+        heard = store.announcement_epoch
         proxy.deafen(who_said=b"LISTEN")
         began = time.monotonic()
         await enqueue(other, a_job())
@@ -183,7 +183,7 @@ async def test_an_ear_that_has_gone_deaf_costs_some_seconds_and_is_noticed(
         )
         await lease_one(other)
 
-        while store.hearing in (0, heard):
+        while store.announcement_epoch in (0, heard):
             await asyncio.sleep(0.02)
         assert time.monotonic() - began < 2.0 + 1.0 + 2.0, "the silence, the timeout of the question, and some"
         waiting = asyncio.create_task(store.wait_for_work(["q"], 20))

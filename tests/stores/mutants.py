@@ -15,7 +15,7 @@ from tenure.core.job import State, new_id
 from tenure.core.lease import Lease, Token
 from tenure.core.lifecycle import Requeue, Transition
 from tenure.stores.memory import ending, enqueueing, inbox, leasing, operating, settling
-from tenure.stores.memory.data import Space
+from tenure.stores.memory.data import Data
 from tenure.stores.memory.jobs import Edge, Queue, Shelf, StoredJob
 from tenure.stores.values import Leased, LeaseRequest, Verdict
 
@@ -60,7 +60,7 @@ def settle_asks_only_for_the_worker(patch: pytest.MonkeyPatch) -> None:
 def _settle_as_holder_if(patch: pytest.MonkeyPatch, trusted: Callable[[StoredJob, Lease], bool]) -> None:
     original = settling._settle
 
-    def settle(space: Space, lease: Lease, step: Transition) -> Verdict:
+    def settle(space: Data, lease: Lease, step: Transition) -> Verdict:
         job = space.jobs.get(lease.job.id)
         if job is not None and job.state is State.RUNNING and job.token is not None and trusted(job, lease):
             lease = replace(lease, token=job.token)
@@ -73,7 +73,7 @@ def _settle_as_holder_if(patch: pytest.MonkeyPatch, trusted: Callable[[StoredJob
 def a_repeated_settle_is_refused(patch: pytest.MonkeyPatch) -> None:
     original = settling.settle
 
-    def settle(space: Space, settlements: Any) -> list[Verdict]:
+    def settle(space: Data, settlements: Any) -> list[Verdict]:
         verdicts = original(space, settlements)
         for lease, _ in settlements:
             if (job := space.jobs.get(lease.job.id)) and job.state is not State.RUNNING:
@@ -87,7 +87,7 @@ def a_repeated_settle_is_refused(patch: pytest.MonkeyPatch) -> None:
 def release_gives_the_fence_back(patch: pytest.MonkeyPatch) -> None:
     original = settling.requeue
 
-    def requeue(space: Space, job: StoredJob, step: Requeue) -> None:
+    def requeue(space: Data, job: StoredJob, step: Requeue) -> None:
         original(space, job, step)
         job.fence -= step.front
 
@@ -116,7 +116,7 @@ def requeue_goes_to_the_wrong_end(patch: pytest.MonkeyPatch) -> None:
 def reap_goes_to_the_back(patch: pytest.MonkeyPatch) -> None:
     original = leasing._lose
 
-    def lose(space: Space, job: StoredJob, *reason: str) -> Any:
+    def lose(space: Data, job: StoredJob, *reason: str) -> Any:
         reaped = original(space, job, *reason)
         if not reaped.failed:
             space.join(job)
@@ -129,7 +129,7 @@ def reap_goes_to_the_back(patch: pytest.MonkeyPatch) -> None:
 def cancel_does_not_free_the_unique_key(patch: pytest.MonkeyPatch) -> None:
     original = ending.finish
 
-    def finish(space: Space, job: StoredJob, state: State, *rest: Any, **more: Any) -> None:
+    def finish(space: Data, job: StoredJob, state: State, *rest: Any, **more: Any) -> None:
         original(space, job, state, *rest, **more)
         if state is State.CANCELLED and job.new.unique is not None:
             space.keys[job.new.task, job.new.unique] = job
@@ -141,7 +141,7 @@ def cancel_does_not_free_the_unique_key(patch: pytest.MonkeyPatch) -> None:
 def the_attempt_is_not_counted_at_the_lease(patch: pytest.MonkeyPatch) -> None:
     original = leasing._lease
 
-    def lease(space: Space, job: StoredJob, request: LeaseRequest, *, solo: bool = False) -> Lease:
+    def lease(space: Data, job: StoredJob, request: LeaseRequest, *, solo: bool = False) -> Lease:
         leased = original(space, job, request, solo=solo)
         with space.changing(job):
             job.attempt -= 1
@@ -154,7 +154,7 @@ def the_attempt_is_not_counted_at_the_lease(patch: pytest.MonkeyPatch) -> None:
 def the_second_blocker_loses_the_dependent(patch: pytest.MonkeyPatch) -> None:
     original = ending._close
 
-    def close(space: Space, edge: Edge, result: str | None, *, noted: bool) -> None:
+    def close(space: Data, edge: Edge, result: str | None, *, noted: bool) -> None:
         if len(edge.dependent.edges) > 1 and edge.dependent.blocked_by == 1:
             edge.open = False
             edge.result = result
@@ -169,7 +169,7 @@ def the_second_blocker_loses_the_dependent(patch: pytest.MonkeyPatch) -> None:
 def an_idle_lease_leaves_a_queue_behind(patch: pytest.MonkeyPatch) -> None:
     original = leasing.lease
 
-    def lease(space: Space, request: LeaseRequest) -> Leased:
+    def lease(space: Data, request: LeaseRequest) -> Leased:
         for name in request.queues:
             space.queue(name)
         return original(space, request)
@@ -181,7 +181,7 @@ def an_idle_lease_leaves_a_queue_behind(patch: pytest.MonkeyPatch) -> None:
 def suspects_are_handed_out_with_others(patch: pytest.MonkeyPatch) -> None:
     original = leasing._hand_out
 
-    def hand_out(space: Space, queues: Any, request: LeaseRequest) -> list[Lease]:
+    def hand_out(space: Data, queues: Any, request: LeaseRequest) -> list[Lease]:
         leases = original(space, queues, request)
         suspects = [id_ for queue in queues for id_ in queue.ids(Shelf.SUSPECTS)]
         if leases and len(leases) < request.limit and suspects:
@@ -205,7 +205,7 @@ def isolated_suspects_wait_for_a_worker_that_holds_nothing(patch: pytest.MonkeyP
 def a_retry_by_an_operator_begins_a_new_fence(patch: pytest.MonkeyPatch) -> None:
     original = operating._retry
 
-    def retry(space: Space, job: StoredJob) -> Verdict:
+    def retry(space: Data, job: StoredJob) -> Verdict:
         verdict = original(space, job)
         if verdict.kind == "ok":
             job.fence = 0
@@ -214,11 +214,11 @@ def a_retry_by_an_operator_begins_a_new_fence(patch: pytest.MonkeyPatch) -> None
     patch.setattr(operating, "_retry", retry)
 
 
-def _release(patch: pytest.MonkeyPatch, spoil: Callable[[Space, StoredJob, Token | None], object]) -> None:
+def _release(patch: pytest.MonkeyPatch, spoil: Callable[[Data, StoredJob, Token | None], object]) -> None:
     """Let each operator's release be followed by something that must not happen."""
     original = operating._release
 
-    def release(space: Space, job: StoredJob) -> Verdict:
+    def release(space: Data, job: StoredJob) -> Verdict:
         token = job.token
         verdict = original(space, job)
         if verdict.kind == "ok":
@@ -252,7 +252,7 @@ def a_release_counts_as_a_loss(patch: pytest.MonkeyPatch) -> None:
 def a_refused_enqueue_leaves_jobs_behind(patch: pytest.MonkeyPatch) -> None:
     original = enqueueing.enqueue
 
-    def enqueue(space: Space, jobs: Any) -> Any:
+    def enqueue(space: Data, jobs: Any) -> Any:
         return [answer for job in jobs for answer in original(space, [job])]
 
     patch.setattr(enqueueing, "enqueue", enqueue)
@@ -262,7 +262,7 @@ def a_refused_enqueue_leaves_jobs_behind(patch: pytest.MonkeyPatch) -> None:
 def totals_forget_what_is_removed(patch: pytest.MonkeyPatch) -> None:
     original = ending.remove
 
-    def remove(space: Space, job: StoredJob) -> None:
+    def remove(space: Data, job: StoredJob) -> None:
         original(space, job)
         if job.state.final:
             space.queues[job.new.queue].totals[job.state.value] -= 1
@@ -279,7 +279,7 @@ def an_entry_is_a_new_job_whatever_its_id(patch: pytest.MonkeyPatch) -> None:
 def the_inbox_of_a_busy_queue_is_overlooked(patch: pytest.MonkeyPatch) -> None:
     original = leasing.lease
 
-    def lease(space: Space, request: LeaseRequest) -> Leased:
+    def lease(space: Data, request: LeaseRequest) -> Leased:
         leased = original(space, request)
         return replace(leased, inbox=leased.inbox and not leased.leases)
 
@@ -290,7 +290,7 @@ def the_inbox_of_a_busy_queue_is_overlooked(patch: pytest.MonkeyPatch) -> None:
 def a_suspect_waits_for_the_queues_before_its_own(patch: pytest.MonkeyPatch) -> None:
     original = leasing._hand_out
 
-    def hand_out(space: Space, queues: Any, request: LeaseRequest) -> list[Lease]:
+    def hand_out(space: Data, queues: Any, request: LeaseRequest) -> list[Lease]:
         busy = next((number for number, queue in enumerate(queues) if queue.shelves[Shelf.LINE]), len(queues))
         return original(space, queues[: busy + 1], request)
 
@@ -299,7 +299,7 @@ def a_suspect_waits_for_the_queues_before_its_own(patch: pytest.MonkeyPatch) -> 
 
 @mutant("test_what_has_ended_or_was_taken_is_held_no_more")
 def every_job_of_the_worker_is_told_as_held_by_its_request(patch: pytest.MonkeyPatch) -> None:
-    def held(space: Space, request: LeaseRequest) -> list[Lease]:
+    def held(space: Data, request: LeaseRequest) -> list[Lease]:
         running = [job for job in space.jobs.values() if job.state is State.RUNNING and job.worker == request.worker]
         return [request.given(space.record(job)) for job in running]
 
@@ -310,7 +310,7 @@ def every_job_of_the_worker_is_told_as_held_by_its_request(patch: pytest.MonkeyP
 def what_is_passed_over_goes_to_the_back(patch: pytest.MonkeyPatch) -> None:
     original = leasing._hand_out
 
-    def hand_out(space: Space, queues: Any, request: LeaseRequest) -> list[Lease]:
+    def hand_out(space: Data, queues: Any, request: LeaseRequest) -> list[Lease]:
         for id_ in [id_ for queue in queues for id_ in queue.ids(Shelf.LINE)]:
             if space.jobs[id_].new.task in request.skip_tasks:
                 space.join(space.jobs[id_])
@@ -323,7 +323,7 @@ def what_is_passed_over_goes_to_the_back(patch: pytest.MonkeyPatch) -> None:
 def what_is_passed_over_counts_for_the_limit(patch: pytest.MonkeyPatch) -> None:
     original = leasing._hand_out
 
-    def hand_out(space: Space, queues: Any, request: LeaseRequest) -> list[Lease]:
+    def hand_out(space: Data, queues: Any, request: LeaseRequest) -> list[Lease]:
         first = [id_ for queue in queues for id_ in queue.ids(Shelf.LINE)][: request.limit]
         skipped = sum(space.jobs[id_].new.task in request.skip_tasks for id_ in first)
         return original(space, queues, replace(request, limit=request.limit - skipped))

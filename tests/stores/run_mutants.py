@@ -15,9 +15,9 @@ from tenure.core.lifecycle import Finish, Transition
 from tenure.core.options import Retention
 from tenure.errors import BlockerNotFound, MissingAttribute
 from tenure.stores.memory import ending, enqueueing, leasing, operating, settling
-from tenure.stores.memory.data import Space
+from tenure.stores.memory.data import Data
 from tenure.stores.memory.jobs import Run, StoredJob
-from tenure.stores.values import LeaseRequest, SignalKind, Verdict
+from tenure.stores.values import AnnouncementKind, LeaseRequest, Verdict
 from tests.stores.mutants import mutant
 
 
@@ -25,7 +25,7 @@ from tests.stores.mutants import mutant
 def the_successor_comes_after_the_settle_as_a_step_of_its_own(patch: pytest.MonkeyPatch) -> None:
     original = settling._finish
 
-    def finish(space: Space, job: StoredJob, step: Finish) -> Verdict:
+    def finish(space: Data, job: StoredJob, step: Finish) -> Verdict:
         verdict = original(space, job, replace(step, successor=None))
         if verdict.kind == "ok" and step.successor is not None:
             job.successor = step.successor.id
@@ -45,9 +45,9 @@ def nobody_looks_what_a_successor_needs(patch: pytest.MonkeyPatch) -> None:
 def the_waiters_of_a_run_are_told_at_its_first_hand_over(patch: pytest.MonkeyPatch) -> None:
     original = ending.finish
 
-    def finish(space: Space, job: StoredJob, *rest: Any, **more: Any) -> None:
+    def finish(space: Data, job: StoredJob, *rest: Any, **more: Any) -> None:
         original(space, job, *rest, **more)
-        space.tell_waiters(job, SignalKind.DONE)
+        space.tell_waiters(job, AnnouncementKind.DONE)
 
     for module in (ending, settling):
         patch.setattr(module, "finish", finish)
@@ -57,7 +57,7 @@ def the_waiters_of_a_run_are_told_at_its_first_hand_over(patch: pytest.MonkeyPat
 def the_key_of_a_run_is_freed_at_its_first_hand_over(patch: pytest.MonkeyPatch) -> None:
     original = settling.carry_out
 
-    def carry_out(space: Space, job: StoredJob, *rest: Any, **more: Any) -> None:
+    def carry_out(space: Data, job: StoredJob, *rest: Any, **more: Any) -> None:
         original(space, job, *rest, **more)
         space.free_key(job)
 
@@ -68,7 +68,7 @@ def the_key_of_a_run_is_freed_at_its_first_hand_over(patch: pytest.MonkeyPatch) 
 def who_waits_for_a_run_waits_for_its_first_step(patch: pytest.MonkeyPatch) -> None:
     original = ending._waiting_for
 
-    def follow(space: Space, blocker: StoredJob, ended: str, **more: Any) -> list[StoredJob]:
+    def follow(space: Data, blocker: StoredJob, ended: str, **more: Any) -> list[StoredJob]:
         failed = followed(space, blocker, ended, **more)
         for edge in original(space, [blocker]) if blocker.begins and blocker.successor is not None else ():
             ending._close(space, edge, blocker.result, noted=True)
@@ -82,7 +82,7 @@ def who_waits_for_a_run_waits_for_its_first_step(patch: pytest.MonkeyPatch) -> N
 def a_stale_holder_writes_attributes(patch: pytest.MonkeyPatch) -> None:
     original = settling._settle
 
-    def settle(space: Space, lease: Lease, step: Transition) -> Verdict:
+    def settle(space: Data, lease: Lease, step: Transition) -> Verdict:
         job = space.jobs.get(lease.job.id)
         if job is not None and job.run is not None and isinstance(step, Finish):
             job.run.write(step.writes)
@@ -95,7 +95,7 @@ def a_stale_holder_writes_attributes(patch: pytest.MonkeyPatch) -> None:
 def steps_of_a_live_run_are_pruned(patch: pytest.MonkeyPatch) -> None:
     original = operating.prune
 
-    def prune(space: Space, default: Retention, queues: Any, limit: int) -> int:
+    def prune(space: Data, default: Retention, queues: Any, limit: int) -> int:
         live = [run for run in space.runs.values() if not run.steps[-1].state.final]
         for run in live:
             for step in run.steps[1:-1]:
@@ -112,14 +112,14 @@ def steps_of_a_live_run_are_pruned(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("test_cancelling_a_run_cancels_its_current_step", machine="long")
 def the_id_of_a_run_means_its_first_step(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Space, "meant", lambda space, id_: space.jobs.get(id_))
+    patch.setattr(Data, "meant", lambda space, id_: space.jobs.get(id_))
 
 
 @mutant("test_a_step_that_has_handed_over_is_not_retried", machine="long")
 def a_step_that_has_handed_over_is_retried(patch: pytest.MonkeyPatch) -> None:
     original = operating._retry
 
-    def retry(space: Space, job: StoredJob) -> Verdict:
+    def retry(space: Data, job: StoredJob) -> Verdict:
         job.successor = None
         return original(space, job)
 
@@ -130,7 +130,7 @@ def a_step_that_has_handed_over_is_retried(patch: pytest.MonkeyPatch) -> None:
 def a_run_that_is_retried_goes_on_without_its_key(patch: pytest.MonkeyPatch) -> None:
     original = operating._retry
 
-    def retry(space: Space, job: StoredJob) -> Verdict:
+    def retry(space: Data, job: StoredJob) -> Verdict:
         verdict = original(space, job)
         if verdict.kind == "ok" and job.run is not None and not job.begins:
             space.free_key(job.run.steps[0])
@@ -150,7 +150,7 @@ def a_step_fails_in_spite_of_its_way_out(patch: pytest.MonkeyPatch) -> None:
 def a_lease_gives_all_attributes(patch: pytest.MonkeyPatch) -> None:
     original = leasing._lease
 
-    def lease(space: Space, job: StoredJob, request: LeaseRequest, *, solo: bool = False) -> Lease:
+    def lease(space: Data, job: StoredJob, request: LeaseRequest, *, solo: bool = False) -> Lease:
         leased = original(space, job, request, solo=solo)
         if job.run is None:
             return leased
@@ -174,7 +174,7 @@ def what_a_run_is_found_by_is_never_taken_back(patch: pytest.MonkeyPatch) -> Non
 def attributes_outlive_their_run(patch: pytest.MonkeyPatch) -> None:
     original = ending.remove
 
-    def remove(space: Space, job: StoredJob) -> None:
+    def remove(space: Data, job: StoredJob) -> None:
         run = job.run
         original(space, job)
         if run is not None and job is run.steps[0]:
@@ -188,7 +188,7 @@ def attributes_outlive_their_run(patch: pytest.MonkeyPatch) -> None:
 def a_join_that_fails_at_once_leaves_others_waiting(patch: pytest.MonkeyPatch) -> None:
     original = ending.follow
 
-    def follow(space: Space, blocker: StoredJob, ended: str, *, only: StoredJob) -> list[StoredJob]:
+    def follow(space: Data, blocker: StoredJob, ended: str, *, only: StoredJob) -> list[StoredJob]:
         others = [edge for edges in space.dependents.values() for edge in edges if edge.dependent is not only]
         for edge in others:
             space.unlink(edge)

@@ -11,7 +11,7 @@ from tenure.core.job import HISTORY, AttemptEnd, ErrorInfo, State
 from tenure.core.lease import Lease
 from tenure.core.lifecycle import Finish, Park, Requeue, Transition
 from tenure.stores.memory import MemoryStore, data, ending, operating, reading, settling
-from tenure.stores.memory.data import Space
+from tenure.stores.memory.data import Data
 from tenure.stores.memory.jobs import StoredJob
 from tenure.stores.values import Change, Verdict, VerdictKind
 from tests.stores.mutants import mutant
@@ -21,13 +21,13 @@ from tests.stores.mutants import mutant
 
 def _remember(patch: pytest.MonkeyPatch, remembered: Callable[[StoredJob, AttemptEnd], bool]) -> None:
     """Remember only these."""
-    original = Space.remember
+    original = Data.remember
 
-    def remember(self: Space, job: StoredJob, outcome: AttemptEnd, error: ErrorInfo | None = None) -> None:
+    def remember(self: Data, job: StoredJob, outcome: AttemptEnd, error: ErrorInfo | None = None) -> None:
         if remembered(job, outcome):
             original(self, job, outcome, error)
 
-    patch.setattr(Space, "remember", remember)
+    patch.setattr(Data, "remember", remember)
 
 
 @mutant("test_entries_come_in_the_order_of_the_attempts")
@@ -52,20 +52,20 @@ def a_success_before_an_operators_retry_is_not_remembered(patch: pytest.MonkeyPa
 
 @mutant("test_a_retry_without_an_error_leaves_an_entry_without_one", machine="never")
 def an_attempt_without_an_error_is_not_remembered(patch: pytest.MonkeyPatch) -> None:
-    original = Space.remember
+    original = Data.remember
 
-    def remember(self: Space, job: StoredJob, outcome: AttemptEnd, error: ErrorInfo | None = None) -> None:
+    def remember(self: Data, job: StoredJob, outcome: AttemptEnd, error: ErrorInfo | None = None) -> None:
         if outcome is not AttemptEnd.RETRIED or error is not None:
             original(self, job, outcome, error)
 
-    patch.setattr(Space, "remember", remember)
+    patch.setattr(Data, "remember", remember)
 
 
 @mutant("test_a_stale_holder_enters_nothing")
 def a_stale_holder_enters_its_attempt(patch: pytest.MonkeyPatch) -> None:
     original = settling._settle
 
-    def settle(space: Space, lease: Lease, step: Transition) -> Verdict:
+    def settle(space: Data, lease: Lease, step: Transition) -> Verdict:
         verdict = original(space, lease, step)
         job = space.jobs.get(lease.job.id)
         if job is not None and verdict.kind is VerdictKind.LEASE_LOST and isinstance(step, Requeue):
@@ -79,7 +79,7 @@ def a_stale_holder_enters_its_attempt(patch: pytest.MonkeyPatch) -> None:
 def a_repeated_settle_enters_its_attempt_again(patch: pytest.MonkeyPatch) -> None:
     original = settling._settle
 
-    def settle(space: Space, lease: Lease, step: Transition) -> Verdict:
+    def settle(space: Data, lease: Lease, step: Transition) -> Verdict:
         job = space.jobs.get(lease.job.id)
         again = job is not None and job.state is State.FAILED and job.token == lease.token
         verdict = original(space, lease, step)
@@ -94,7 +94,7 @@ def a_repeated_settle_enters_its_attempt_again(patch: pytest.MonkeyPatch) -> Non
 def an_attempt_that_is_given_back_leaves_an_entry(patch: pytest.MonkeyPatch) -> None:
     original = settling.requeue
 
-    def requeue(space: Space, job: StoredJob, step: Requeue) -> None:
+    def requeue(space: Data, job: StoredJob, step: Requeue) -> None:
         if not step.counts:
             space.remember(job, AttemptEnd.RETRIED, step.error)
         original(space, job, step)
@@ -106,7 +106,7 @@ def an_attempt_that_is_given_back_leaves_an_entry(patch: pytest.MonkeyPatch) -> 
 def an_attempt_that_parks_its_job_leaves_an_entry(patch: pytest.MonkeyPatch) -> None:
     original = settling._settle
 
-    def settle(space: Space, lease: Lease, step: Transition) -> Verdict:
+    def settle(space: Data, lease: Lease, step: Transition) -> Verdict:
         job = space.jobs.get(lease.job.id)
         if job is not None and job.state is State.RUNNING and job.token == lease.token and isinstance(step, Park):
             space.remember(job, AttemptEnd.RETRIED)
@@ -119,7 +119,7 @@ def an_attempt_that_parks_its_job_leaves_an_entry(patch: pytest.MonkeyPatch) -> 
 def a_success_leaves_an_entry_too(patch: pytest.MonkeyPatch) -> None:
     original = settling._finish
 
-    def finish(space: Space, job: StoredJob, step: Finish) -> Verdict:
+    def finish(space: Data, job: StoredJob, step: Finish) -> Verdict:
         if step.state is State.SUCCEEDED:
             space.remember(job, AttemptEnd.SUCCEEDED)
         return original(space, job, step)
@@ -137,7 +137,7 @@ def the_output_of_a_success_is_lost(patch: pytest.MonkeyPatch) -> None:
 def an_operators_retry_enters_the_attempt_once_more(patch: pytest.MonkeyPatch) -> None:
     original = operating._retry
 
-    def retry(space: Space, job: StoredJob) -> Verdict:
+    def retry(space: Data, job: StoredJob) -> Verdict:
         before = job.attempts
         job.attempts = ()
         try:
@@ -172,7 +172,7 @@ def errors_are_remembered_at_length(patch: pytest.MonkeyPatch) -> None:
 def an_operators_retry_begins_a_new_history(patch: pytest.MonkeyPatch) -> None:
     original = operating._retry
 
-    def retry(space: Space, job: StoredJob) -> Verdict:
+    def retry(space: Data, job: StoredJob) -> Verdict:
         verdict = original(space, job)
         if verdict.kind is VerdictKind.OK:
             job.attempts = ()
@@ -186,13 +186,13 @@ def an_operators_retry_begins_a_new_history(patch: pytest.MonkeyPatch) -> None:
 
 def _tell(patch: pytest.MonkeyPatch, told: Callable[[Change], bool]) -> None:
     """Tell only of these."""
-    original = Space.note
+    original = Data.note
 
-    def note(self: Space, change: Change, job: StoredJob) -> None:
+    def note(self: Data, change: Change, job: StoredJob) -> None:
         if told(change):
             original(self, change, job)
 
-    patch.setattr(Space, "note", note)
+    patch.setattr(Data, "note", note)
 
 
 @mutant("test_who_is_unblocked_is_told")
@@ -230,7 +230,7 @@ def who_comes_too_late_to_wait_is_told_as_unblocked(patch: pytest.MonkeyPatch) -
 def a_trigger_is_told_to_whoever_asked_for_it(patch: pytest.MonkeyPatch) -> None:
     original = operating._trigger
 
-    def trigger(space: Space, job: StoredJob) -> Verdict:
+    def trigger(space: Data, job: StoredJob) -> Verdict:
         verdict = original(space, job)
         if verdict.kind is VerdictKind.OK:
             space.note(Change.UNBLOCKED, job)
@@ -241,7 +241,7 @@ def a_trigger_is_told_to_whoever_asked_for_it(patch: pytest.MonkeyPatch) -> None
 
 @mutant("test_what_a_job_waits_for_is_named_in_order", machine="long")
 def blockers_that_have_ended_are_named_too(patch: pytest.MonkeyPatch) -> None:
-    def blockers(space: Space, job_id: str, limit: int) -> list[str]:
+    def blockers(space: Data, job_id: str, limit: int) -> list[str]:
         job = space.jobs.get(job_id)
         return [] if job is None or job.state is not State.BLOCKED else list(job.new.after)[:limit]
 

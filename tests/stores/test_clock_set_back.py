@@ -83,7 +83,7 @@ async def test_it_is_shown_as_missing(app: App, ahead: Store) -> None:
 async def test_the_doctor_warns(app: App, ahead: Store) -> None:
     await a_dead_holder(ahead)
 
-    [clock] = [fact for fact in await app.session.store.facts() if fact.name == "clock"]
+    [clock] = [fact for fact in await app.session.store.examine() if fact.name == "clock"]
 
     assert clock.health is Health.WARN
     assert "1 beats of workers and 1 leases" in clock.value
@@ -95,6 +95,6 @@ async def test_a_clock_that_was_never_set_is_fine(app: App) -> None:
     await store.enqueue([a_job()])
     await lease(store)
 
-    [clock] = [fact for fact in await store.facts() if fact.name == "clock"]
+    [clock] = [fact for fact in await store.examine() if fact.name == "clock"]
 
     assert clock.health is Health.OK

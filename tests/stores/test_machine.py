@@ -15,7 +15,7 @@ import redis
 from hypothesis import HealthCheck, settings
 
 from tenure.core.job import new_id
-from tenure.stores.memory import MemoryStore, Space
+from tenure.stores.memory import Data, MemoryStore
 from tenure.stores.postgres.address import Address as PostgresAddress
 from tenure.stores.postgres.store import PostgresStore
 from tenure.stores.redis.address import Address
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.timeout(3600 if LONG else 600)  # a failure takes minut
 
 
 def memory(clock: ManualClock) -> Party:
-    space = Space(clock)
+    space = Data(clock)
     return Party(lambda: MemoryStore(space), MemoryStore(space).put_in)
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from tenure.core.job import new_id
 from tenure.stores import open_store
-from tenure.stores.memory import MemoryStore, Space
-from tenure.stores.values import Signal, SignalKind
+from tenure.stores.memory import Data, MemoryStore
+from tenure.stores.values import Announcement, AnnouncementKind
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance import MakeStore, PutIn, StoreConformance
 from tenure.testing.conformance.scene import SUCCEED, a_job, enqueue, lease, lease_one, settle
@@ -26,7 +26,7 @@ class TestMemory(StoreConformance):
 
     @pytest.fixture
     async def make_store(self, clock: ManualClock) -> AsyncIterator[MakeStore]:
-        space = Space(clock)
+        space = Data(clock)
         made: list[MemoryStore] = []
 
         def make() -> MemoryStore:
@@ -64,7 +64,7 @@ async def on_another_thread(work: Callable[[], Awaitable[None]]) -> None:
 
 
 async def test_work_that_another_thread_enqueues_wakes_an_idle_worker() -> None:
-    space = Space()
+    space = Data()
     store = MemoryStore(space)
 
     async def produce() -> None:
@@ -76,7 +76,7 @@ async def test_work_that_another_thread_enqueues_wakes_an_idle_worker() -> None:
 
 
 async def test_what_another_thread_settles_is_announced_here() -> None:
-    space = Space()
+    space = Data()
     store = MemoryStore(space)
     [job_id] = await enqueue(store)
     await store.wait([job_id])
@@ -87,13 +87,13 @@ async def test_what_another_thread_settles_is_announced_here() -> None:
 
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         group.create_task(on_another_thread(consume))
-        async for signal in store.signals():
-            assert signal == Signal(SignalKind.DONE, job_id)
+        async for signal in store.announcements():
+            assert signal == Announcement(AnnouncementKind.DONE, job_id)
             break
 
 
 def test_a_listener_whose_loop_is_gone_disturbs_nobody() -> None:
-    space = Space()
+    space = Data()
 
     async def wait_and_go() -> None:
         store = MemoryStore(space)
@@ -101,7 +101,7 @@ def test_a_listener_whose_loop_is_gone_disturbs_nobody() -> None:
         await store.wait(["1"])
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
-                async for _ in store.signals():
+                async for _ in store.announcements():
                     pass
 
     async def settle_it() -> None:
@@ -113,7 +113,7 @@ def test_a_listener_whose_loop_is_gone_disturbs_nobody() -> None:
 
 
 def test_many_threads_never_get_the_same_job() -> None:  # W5, I4
-    space = Space()
+    space = Data()
     start = threading.Barrier(4)
 
     async def drain() -> list[str]:

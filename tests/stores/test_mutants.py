@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tenure.stores.memory import MemoryStore, Space
+from tenure.stores.memory import Data, MemoryStore
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance import StoreConformance
 from tests.stores import run_mutants, telling_mutants  # noqa: F401
@@ -21,7 +21,7 @@ async def test_the_suite_catches_it(name: str, monkeypatch: pytest.MonkeyPatch) 
     mutant = MUTANTS[name]
     mutant.mutate(monkeypatch)
     clock = ManualClock()
-    space = Space(clock)
+    space = Data(clock)
     store = MemoryStore(space)
 
     async def put_in(queue: str, entry: bytes) -> None:

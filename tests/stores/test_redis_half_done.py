@@ -89,7 +89,7 @@ async def read_everything(store: RedisStore, *ids: str) -> None:
     await store.get(ids)
     await store.queues()
     await store.workers()
-    await store.facts()
+    await store.examine()
     await store.wait(ids)
     await store.runs(RunSearch())
     for id_ in ids:

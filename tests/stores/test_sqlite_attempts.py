@@ -151,13 +151,13 @@ async def test_an_attempt_that_ends_in_a_transaction_is_remembered_with_its_comm
     leased = await lease_one(store)
 
     taken_back = await store.begin()
-    assert await taken_back.guest.arun(store.settling((leased, RETRY))) == OK
+    assert await taken_back.caller.arun(store.settling((leased, RETRY))) == OK
     await taken_back.rollback()
     assert (await record(store, job_id)).attempts == ()
 
     for step in (RETRY, success(output="it wrote")):
         own = await store.begin()
-        assert await own.guest.arun(store.settling((leased, step))) == OK
+        assert await own.caller.arun(store.settling((leased, step))) == OK
         await own.commit()
         leased = await lease_one(store) if step is RETRY else leased
     outcomes = [(past.fence, past.outcome, past.error, past.output) for past in (await record(store, job_id)).attempts]

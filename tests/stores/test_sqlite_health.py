@@ -83,7 +83,7 @@ async def test_the_examination_leaves_no_trace(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(health, "SLOW", 20.0)  # for the other tests may keep the disk busy
     store = SqliteStore(tmp_path / "jobs.db")
 
-    facts = await store.facts()
+    facts = await store.examine()
 
     assert [fact for fact in facts if fact.health is not Health.OK] == []
     assert await store.queues() == []

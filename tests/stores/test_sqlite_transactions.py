@@ -62,7 +62,7 @@ async def test_one_that_lasts_too_long_is_taken_back(store: SqliteStore) -> None
     with pytest.raises(TimeoutError, match=TAKEN_BACK):
         await own.execute("INSERT INTO effects VALUES (2)")
     with pytest.raises(TimeoutError, match=TAKEN_BACK):
-        await own.guest.arun(store.enqueueing([a_job()]))
+        await own.caller.arun(store.enqueueing([a_job()]))
     with pytest.raises(TimeoutError, match=TAKEN_BACK):
         await own.commit()
     await own.rollback()
@@ -185,7 +185,7 @@ async def test_one_that_a_statement_has_ended_cannot_be_used(store: SqliteStore)
     await own.execute("ROLLBACK")
 
     with pytest.raises(StoreError, match="was ended by a statement in it"):
-        await own.guest.arun(store.enqueueing([a_job()]))
+        await own.caller.arun(store.enqueueing([a_job()]))
     with pytest.raises(StoreError, match="was ended by a statement in it"):
         await own.commit()
 

@@ -9,7 +9,17 @@ import pytest
 
 from tenure.core.backoff import Backoff
 from tenure.core.job import ErrorInfo, JobRecord, NewJob, State, Writes
-from tenure.core.lifecycle import INTERRUPTED, Finish, Loss, Park, Policy, Requeue, Transition, after_loss, next_step
+from tenure.core.lifecycle import (
+    INTERRUPTED,
+    Finish,
+    Loss,
+    Park,
+    Policy,
+    Requeue,
+    Transition,
+    after_loss,
+    next_transition,
+)
 from tenure.core.outcome import (
     Collided,
     Fail,
@@ -134,12 +144,14 @@ def raised(error: BaseException | None = None) -> Raised:
     ],
 )
 def test_next_step(job: JobRecord, outcome: Outcome, policy: Policy, step: Transition) -> None:
-    assert next_step(job, outcome, policy) == step
+    assert next_transition(job, outcome, policy) == step
 
 
 def test_a_job_of_an_unknown_task_is_offered_for_about_an_hour() -> None:
     offered, misses = 0.0, 0
-    while isinstance(step := next_step(a_job(misses=misses), Unknown(BOOM, known_elsewhere=False), POLICY), Requeue):
+    while isinstance(
+        step := next_transition(a_job(misses=misses), Unknown(BOOM, known_elsewhere=False), POLICY), Requeue
+    ):
         offered += step.delay
         misses += 1
 
@@ -170,7 +182,7 @@ def test_after_loss(losses: int, max_losses: int, solo: bool, after: Loss) -> No
 @pytest.mark.parametrize(("times", "longest"), [(0, 0.1), (3, 0.8), (99, 2.0)])
 def test_a_job_that_collides_is_given_back_and_waits_longer_each_time(times: int, longest: float) -> None:
     for policy in (POLICY, Policy(retry=None)):
-        step = next_step(given_back(times), Collided(raised()), policy)
+        step = next_transition(given_back(times), Collided(raised()), policy)
 
         assert isinstance(step, Requeue)
         assert (step.counts, step.front, step.error) == (False, False, BOOM)

@@ -17,7 +17,7 @@ import pytest
 
 from tests.faults.processes import PATIENCE, Process, Processes, say, told
 
-__all__ = ["Guest", "Host", "host"]
+__all__ = ["CallerConnection", "Host", "host"]
 
 
 class Host:
@@ -27,12 +27,12 @@ class Host:
         self.process = process
         process.hear("ready")
 
-    def start(self, function: Callable[..., Any], *arguments: object) -> Guest:
+    def start(self, function: Callable[..., Any], *arguments: object) -> CallerConnection:
         """Run a function in a process of its own, which is the only one until it has ended."""
-        return Guest(self.process, f"{function.__module__}:{function.__qualname__}", arguments)
+        return CallerConnection(self.process, f"{function.__module__}:{function.__qualname__}", arguments)
 
 
-class Guest:
+class CallerConnection:
     """One process of a host; what `Process` has, and `heard`."""
 
     def __init__(self, host: Process, target: str, arguments: tuple[object, ...]) -> None:

@@ -14,14 +14,14 @@ from tests.conftest import a_url
 from tests.faults.scale import lengths
 
 from . import ordered
-from .hosting import Guest, Host, host
+from .hosting import CallerConnection, Host, host
 
 __all__ = ["host"]
 
 BEGINNING = ["handlers", "beat", "turn", "before_first_fork", "register"]
 END = ["settle", "leave", "worker_exit"]
 
-Start = Callable[..., Guest]
+Start = Callable[..., CallerConnection]
 
 
 @pytest.fixture(params=["sqlite", *lengths("redis", "postgres")])
@@ -37,9 +37,9 @@ def notes(tmp_path: Path) -> Path:
 @pytest.fixture
 def start(host: Host, url: str, notes: Path) -> Iterator[Start]:
     """Start a worker process with a job in line, in which some things fail once `fail` is there."""
-    guests: list[Guest] = []
+    guests: list[CallerConnection] = []
 
-    def begin(*fails: str, **options: Any) -> Guest:
+    def begin(*fails: str, **options: Any) -> CallerConnection:
         with App(url) as app:
             app.remote("child").enqueue()
         fail = str(notes.with_name("fail"))

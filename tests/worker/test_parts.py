@@ -25,8 +25,8 @@ from tenure.errors import Aborted
 from tenure.tasks.context import AbortSignal, Context, current
 from tenure.worker.attempt import Attempt
 from tenure.worker.buffer import Buffer
-from tenure.worker.draining import Clearing
-from tenure.worker.look_ahead import LIMIT, Pace
+from tenure.worker.draining import Draining
+from tenure.worker.look_ahead import LIMIT, LookAhead
 from tenure.worker.outage import FIRST, LONGEST, Outage
 from tenure.worker.settings import Settings, resolve
 from tenure.worker.slots import Slots
@@ -66,9 +66,9 @@ def test_a_list_of_queues_keeps_its_order_and_serves_none_twice(
 # Look-ahead.
 
 
-def pace_of(run_time: float, slots: int = 1, *, look_ahead: bool = True) -> Pace:
+def pace_of(run_time: float, slots: int = 1, *, look_ahead: bool = True) -> LookAhead:
     """What a worker with so many slots has measured after many jobs of this length."""
-    pace = Pace(slots, 0.0, look_ahead=look_ahead)
+    pace = LookAhead(slots, 0.0, look_ahead=look_ahead)
     for _ in range(500):
         pace.ran(run_time)
     return pace
@@ -96,11 +96,11 @@ def test_about_twenty_milliseconds_of_work_are_leased_ahead_while_jobs_are_short
 
 
 def test_nothing_is_leased_ahead_before_anything_was_measured() -> None:
-    assert Pace(3, 0.0, look_ahead=True).wanted(3, 0.0) == 3
+    assert LookAhead(3, 0.0, look_ahead=True).wanted(3, 0.0) == 3
 
 
 def test_what_had_to_be_given_back_is_leased_again_with_care() -> None:
-    pace = Pace(30, 0.0, look_ahead=True)
+    pace = LookAhead(30, 0.0, look_ahead=True)
     assert pace.wanted(30, 0.0) == 30
     pace.stalled(given_back=25)
     assert [pace.wanted(30, now) for now in (0.01, 0.05, 0.15, 0.2, 0.3, 0.6)] == [10, 10, 20, 20, 30, 30]
@@ -132,7 +132,7 @@ def test_one_long_job_among_short_ones_stops_the_look_ahead_for_a_short_while() 
 
 
 def test_the_time_given_to_suspects_is_bounded() -> None:
-    clearing, now, cleared = Clearing(), 0.0, 0
+    clearing, now, cleared = Draining(), 0.0, 0
     for _ in range(200_000):
         clearing.suspect_waits(now)
         cleared += clearing.left(now) > 0
@@ -141,7 +141,7 @@ def test_the_time_given_to_suspects_is_bounded() -> None:
 
 
 def test_a_clearing_lasts_longer_each_time_until_even_long_jobs_end_in_it() -> None:
-    clearing, now, longest = Clearing(), 0.0, 0.0
+    clearing, now, longest = Draining(), 0.0, 0.0
     for _ in range(40_000):
         clearing.suspect_waits(now)
         longest = max(longest, clearing.left(now))
@@ -150,7 +150,7 @@ def test_a_clearing_lasts_longer_each_time_until_even_long_jobs_end_in_it() -> N
 
 
 def test_a_worker_that_holds_nothing_need_not_wait_for_the_clearing_to_end() -> None:
-    clearing = Clearing()
+    clearing = Draining()
     clearing.suspect_waits(0.0)
     assert clearing.left(0.5) > 0
     clearing.reached()
@@ -256,7 +256,7 @@ async def test_jobs_that_wait_are_all_started_within_a_few_passes_of_the_loop() 
         await finish.wait()
 
     buffer = Buffer()
-    slots = Slots(50, buffer, execute, Pace(1, 0.0, look_ahead=True), rest=0.0, freed=lambda: None)
+    slots = Slots(50, buffer, execute, LookAhead(1, 0.0, look_ahead=True), rest=0.0, freed=lambda: None)
     buffer.put([an_attempt() for _ in range(60)])
     slots.wake()
     for _ in range(10):
@@ -274,7 +274,7 @@ async def test_jobs_that_never_wait_are_run_one_after_the_other_by_one_slot() ->
         ran_by.add(asyncio.current_task())
 
     buffer = Buffer()
-    slots = Slots(50, buffer, execute, Pace(1, 0.0, look_ahead=True), rest=0.0, freed=lambda: None)
+    slots = Slots(50, buffer, execute, LookAhead(1, 0.0, look_ahead=True), rest=0.0, freed=lambda: None)
     buffer.put([an_attempt() for _ in range(1000)])
     slots.wake()
     await eventually(lambda: not buffer)
@@ -295,7 +295,7 @@ async def test_a_slot_whose_jobs_never_wait_lets_the_loop_move() -> None:
             await asyncio.sleep(0)
 
     buffer = Buffer()
-    slots = Slots(1, buffer, execute, Pace(1, 0.0, look_ahead=True), rest=0.0, freed=lambda: None)
+    slots = Slots(1, buffer, execute, LookAhead(1, 0.0, look_ahead=True), rest=0.0, freed=lambda: None)
     buffer.put([an_attempt() for _ in range(20)])
     counting = asyncio.create_task(count())
     slots.wake()

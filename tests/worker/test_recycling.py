@@ -21,7 +21,7 @@ from tests.faults.processes import eventually as wait_until
 
 from . import signalled
 from .conftest import eventually, record_of
-from .hosting import Guest, Host, host
+from .hosting import CallerConnection, Host, host
 
 __all__ = ["host"]
 
@@ -79,9 +79,9 @@ async def test_a_worker_stops_when_it_is_old(app: App) -> None:
 
 @pytest.fixture
 def work(host: Host) -> Iterator[Any]:
-    guests: list[Guest] = []
+    guests: list[CallerConnection] = []
 
-    def begin(url: str, *tasks: str, **options: Any) -> Guest:
+    def begin(url: str, *tasks: str, **options: Any) -> CallerConnection:
         guests.append(host.start(signalled.work, url, tasks, options))
         return guests[-1]
 

@@ -13,7 +13,7 @@ from tenure.core.lease import new_nonce
 from tenure.core.patterns import covers
 from tenure.errors import InvalidOption, OutcomeUnknown
 from tenure.stores.base import Store
-from tenure.stores.memory import MemoryStore, Space
+from tenure.stores.memory import Data, MemoryStore
 from tenure.stores.postgres.address import Address as PostgresAddress
 from tenure.stores.postgres.store import PostgresStore
 from tenure.stores.redis.address import Address as RedisAddress
@@ -75,7 +75,7 @@ def clock() -> ManualClock:
 @pytest.fixture
 def make_store(url: str, clock: ManualClock) -> Timed:
     """Makes stores whose clock moves by hand."""
-    space = Space(clock)
+    space = Data(clock)
 
     def make() -> Store:
         if url.startswith("memory"):

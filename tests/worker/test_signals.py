@@ -19,7 +19,7 @@ from tests.faults.processes import Processes, eventually
 from tests.faults.scale import lengths
 
 from . import signalled
-from .hosting import Guest, Host, host
+from .hosting import CallerConnection, Host, host
 
 __all__ = ["host"]
 
@@ -27,15 +27,15 @@ RELEASED = ["waiting", 0, 0, None]
 SUCCEEDED = ["succeeded", 1, 0, None]
 INTERRUPTED = ["failed", 1, 0, "Interrupted"]
 
-Start = Callable[..., Guest]
+Start = Callable[..., CallerConnection]
 
 
 @pytest.fixture
 def start(host: Host) -> Iterator[Start]:
     """Start a worker process with a job of each of these tasks in line; it is gone when the test ends."""
-    guests: list[Guest] = []
+    guests: list[CallerConnection] = []
 
-    def begin(url: str, tasks: list[str], **options: Any) -> Guest:
+    def begin(url: str, tasks: list[str], **options: Any) -> CallerConnection:
         if not url.startswith("memory"):
             with signalled.make_app(url) as app:
                 app.enqueue(*(app.tasks[task].bind() for task in tasks))

@@ -19,7 +19,7 @@ from tenure.worker.worker import Status
 from . import hooked
 from .conftest import MakeApp, Start, eventually, whatever_the_store
 from .hooked import Notes
-from .hosting import Guest, Host, host
+from .hosting import CallerConnection, Host, host
 
 __all__ = ["host"]
 
@@ -292,9 +292,9 @@ async def test_a_worker_is_paused_only_while_it_runs(app: App, start: Start) -> 
 
 @pytest.fixture
 def begin(host: Host, make_app: MakeApp, tmp_path: Path) -> Iterator[Any]:
-    guests: list[Guest] = []
+    guests: list[CallerConnection] = []
 
-    def start(*arguments: object) -> Guest:
+    def start(*arguments: object) -> CallerConnection:
         guests.append(host.start(hooked.work, f"sqlite:///{tmp_path}/jobs.db", *arguments))
         return guests[-1]
 

@@ -176,12 +176,12 @@ async def each(
 ) -> None:
     """Do this to each of these jobs, and say how many it was done to."""
     from tenure.errors import JobNotFound
-    from tenure.stores.base import STEP
+    from tenure.stores.base import BATCH
     from tenure.stores.values import VerdictKind
 
     refused: list[str] = []
-    for start in range(0, len(ids), STEP):
-        step = ids[start : start + STEP]
+    for start in range(0, len(ids), BATCH):
+        step = ids[start : start + BATCH]
         for job, verdict in zip(step, await act(step), strict=True):
             match verdict.kind:
                 case VerdictKind.OK:

@@ -34,7 +34,7 @@ async def doctor(app: App, as_json: bool, mend: bool) -> None:
     from tenure.stores.values import Health
 
     store = app.session.store
-    facts = await store.facts()
+    facts = await store.examine()
     half_done = await store.mend(dry_run=not mend)
     if half_done is not None:
         facts.append(_records(half_done, mended=mend))

@@ -103,7 +103,7 @@ def _named_value(given: str, who: str) -> tuple[str, Any]:
 @click.command()
 @click.argument("flow")
 @click.argument("attributes", metavar="[NAME=VALUE]...", nargs=-1)
-@click.option("--first", metavar="STEP", help="Its first step; needed without --app.")
+@click.option("--first", metavar="BATCH", help="Its first step; needed without --app.")
 @click.option("-q", "--queue", help="Where that step waits. Default: as the step says, or the queue 'default'.")
 @click.option(
     "--lookup",

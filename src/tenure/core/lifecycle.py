@@ -38,7 +38,7 @@ __all__ = [
     "failure_value",
     "kept_reason",
     "lost",
-    "next_step",
+    "next_transition",
 ]
 
 
@@ -125,7 +125,7 @@ AFTER_COLLISION = Backoff(initial=0.05, maximum=1.0, jitter=1.0)
 """How long a job waits that has met another; at random, or those that have met would meet again."""
 
 
-def next_step(job: JobRecord, outcome: Outcome, policy: Policy) -> Transition:
+def next_transition(job: JobRecord, outcome: Outcome, policy: Policy) -> Transition:
     """Say what becomes of a job once an attempt has ended."""
     match outcome:
         case Succeeded(result, children, successor, writes):
@@ -140,7 +140,7 @@ def next_step(job: JobRecord, outcome: Outcome, policy: Policy) -> Transition:
         case Collided(raised):
             given_back = job.fence - job.attempt
             if policy.fail_interrupted or given_back >= COLLISIONS:
-                return next_step(job, raised, policy)
+                return next_transition(job, raised, policy)
             return Requeue(AFTER_COLLISION.jittered(given_back + 1), counts=False, error=raised.error)
         case Retry():
             error = ErrorInfo("Retry", outcome.why)

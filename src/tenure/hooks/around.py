@@ -17,7 +17,7 @@ from tenure.core.outcome import Answer, Collided, Done, Fail, Interrupted, Next,
 from tenure.core.running import running
 from tenure.errors import Aborted, PayloadError
 from tenure.hooks.across_loops import around_coroutine, around_function, wait_for
-from tenure.hooks.calling import Steps, awaiting, moment, waiting
+from tenure.hooks.calling import HookCalls, awaiting, moment, waiting
 from tenure.hooks.registry import name_of
 from tenure.sync import private_loop
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Failing",
-    "Performing",
+    "PerformHooks",
     "error_of",
     "failing_of",
     "has_failed",
@@ -42,7 +42,7 @@ Failing = Sequence[Callable[["Context", BaseException, bool], object]]
 log = logging.getLogger("tenure.worker")
 
 
-class Performing:
+class PerformHooks:
     """What a task and its app want done before, around and after its function.
 
     Hooks of a coroutine are called on the loop that it runs on. Those of a blocking function are called on its thread, async ones
@@ -106,7 +106,7 @@ class Performing:
             waiting(moment(self._after, ctx, value), wait)
         return value
 
-    def _asked(self, ctx: Context) -> Steps[Any]:
+    def _asked(self, ctx: Context) -> HookCalls[Any]:
         """GO if no hook has anything against it; else what the attempt gives instead."""
         for hook in self._before:
             said = hook(ctx)
@@ -132,9 +132,9 @@ GO = object()
 """Said by nobody."""
 
 
-def performing_of(task: Task[..., Any]) -> Performing | None:
+def performing_of(task: Task[..., Any]) -> PerformHooks | None:
     """The hooks around attempts of this task; None if there are none, so that such attempts pay nothing."""
-    return Performing(task) or None
+    return PerformHooks(task) or None
 
 
 def failing_of(task: Task[..., Any]) -> Failing:
@@ -200,7 +200,7 @@ def tell_failure_here(failing: Failing, ctx: Context, error: BaseException, step
     waiting(_told(failing, ctx, error, isinstance(step, Finish)), functools.partial(_wait_on, None))
 
 
-def _told(failing: Failing, ctx: Context, error: BaseException, final: bool) -> Steps[None]:
+def _told(failing: Failing, ctx: Context, error: BaseException, final: bool) -> HookCalls[None]:
     for hook in failing:
         try:
             said = hook(ctx, error, final)

@@ -13,15 +13,15 @@ from typing import Any, TypeVar
 
 from tenure.sync import run
 
-__all__ = ["Steps", "awaiting", "call", "coroutine_of", "moment", "waiting"]
+__all__ = ["HookCalls", "awaiting", "call", "coroutine_of", "moment", "waiting"]
 
 T = TypeVar("T")
 
-Steps = Generator[Awaitable[Any], Any, T]
+HookCalls = Generator[Awaitable[Any], Any, T]
 """What calls hooks, and yields whatever is to be awaited."""
 
 
-def moment(hooks: Iterable[Callable[..., Any]], *args: Any) -> Steps[None]:
+def moment(hooks: Iterable[Callable[..., Any]], *args: Any) -> HookCalls[None]:
     """Call these one after the other; the first error ends it."""
     for hook in hooks:
         said = hook(*args)
@@ -29,7 +29,7 @@ def moment(hooks: Iterable[Callable[..., Any]], *args: Any) -> Steps[None]:
             yield said
 
 
-async def awaiting(steps: Steps[T]) -> T:
+async def awaiting(steps: HookCalls[T]) -> T:
     """Call hooks on the running loop: async ones are awaited, the others called here and now."""
     try:
         waited = steps.send(None)
@@ -44,7 +44,7 @@ async def awaiting(steps: Steps[T]) -> T:
         return ended.value  # type: ignore[no-any-return]
 
 
-def waiting(steps: Steps[T], wait: Callable[[Awaitable[Any]], Any] | None = None) -> T:
+def waiting(steps: HookCalls[T], wait: Callable[[Awaitable[Any]], Any] | None = None) -> T:
     """Call hooks on this thread; async ones where `wait` waits for them, else on the private loop of blocking code."""
     wait = wait or _on_the_private_loop
     try:

@@ -8,10 +8,10 @@ import logging
 import threading
 from weakref import WeakKeyDictionary
 
-from tenure.hooks.calling import Steps, awaiting, coroutine_of, moment, waiting
+from tenure.hooks.calling import HookCalls, awaiting, coroutine_of, moment, waiting
 from tenure.hooks.registry import Hooks, name_of
 
-__all__ = ["Farewell", "Resources"]
+__all__ = ["ExitHooks", "StartStopHooks"]
 
 log = logging.getLogger("tenure.worker")
 
@@ -24,7 +24,7 @@ class _Here:
         self.workers = 0
 
 
-class Resources:
+class StartStopHooks:
     """Calls the hooks once for all workers of an app that share an event loop: before the first of them, after the last."""
 
     def __init__(self, hooks: Hooks) -> None:
@@ -65,7 +65,7 @@ class Resources:
                 log.exception("%s, for on_stop, has failed", name_of(hook))
 
 
-class Farewell:
+class ExitHooks:
     """Calls them, if nobody has before; an error ends them, and is logged."""
 
     def __init__(self, hooks: Hooks, worker: str) -> None:
@@ -83,7 +83,7 @@ class Farewell:
         if self._said.acquire(blocking=False):
             waiting(self._calls(), lambda awaitable: asyncio.run(coroutine_of(awaitable)))
 
-    def _calls(self) -> Steps[None]:
+    def _calls(self) -> HookCalls[None]:
         try:
             yield from moment(self._hooks.of("worker_exit"))
         except Exception:

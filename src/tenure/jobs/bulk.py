@@ -13,7 +13,7 @@ from tenure.core.checks import name as checked_name
 from tenure.core.job import FINAL, JobRecord, State
 from tenure.errors import HasDependents, InvalidOption, PayloadError
 from tenure.jobs.handle import Job
-from tenure.stores.base import STEP, Store
+from tenure.stores.base import BATCH, Store
 from tenure.stores.values import QueueInfo, Search, Totals, Verdict, VerdictKind, WorkerInfo
 
 if TYPE_CHECKING:
@@ -182,14 +182,14 @@ async def act(action: Callable[[Sequence[str]], Awaitable[list[Verdict]]], ids: 
 
 def steps(ids: Sequence[str]) -> Iterator[Sequence[str]]:
     """As many of these as one step may have, one after the other."""
-    return (ids[start : start + STEP] for start in range(0, len(ids), STEP))
+    return (ids[start : start + BATCH] for start in range(0, len(ids), BATCH))
 
 
 async def pages(store: Store, search: Search) -> AsyncIterator[list[JobRecord]]:
     """Whatever the search finds. A job that moves meanwhile may come twice, or not at all."""
     cursor: str | None = None
     while True:
-        page = await store.search(replace(search, limit=STEP, cursor=cursor))
+        page = await store.search(replace(search, limit=BATCH, cursor=cursor))
         yield page.jobs
         if (cursor := page.cursor) is None:
             return

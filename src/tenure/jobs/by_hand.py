@@ -18,7 +18,7 @@ from tenure.core.failure import error_info
 from tenure.core.identity import Identity
 from tenure.core.job import JobRecord, NewJob
 from tenure.core.lease import AbortReason, Lease, new_nonce
-from tenure.core.lifecycle import RELEASE, Finish, next_step
+from tenure.core.lifecycle import RELEASE, Finish, next_transition
 from tenure.core.options import Unset
 from tenure.core.outcome import Answer, Done, Fail, Next, Outcome, Raised, Released, Reschedule, Retry, Wait
 from tenure.errors import JobError, LeaseLost, OutcomeUnknown, StoreError
@@ -334,7 +334,7 @@ class Held:
                 return Released()
 
     async def _settle(self, outcome: Outcome) -> None:
-        step = next_step(self.job, outcome, self._settings.policy)
+        step = next_transition(self.job, outcome, self._settings.policy)
         coming = step.children if isinstance(step, Finish) else ()
         if coming and self._app.hooks.enqueues:
             await awaiting(allowed(self._app, coming))

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Self
 from tenure.core.after import Bound, Coming
 from tenure.core.job import NewJob
 from tenure.errors import InvalidOption, OutcomeUnknown, StoreUnavailable
-from tenure.hooks.calling import Steps, awaiting, waiting
+from tenure.hooks.calling import HookCalls, awaiting, waiting
 from tenure.jobs.enqueue_hooks import allowed, enqueued
 from tenure.jobs.handle import Handle, Job
 from tenure.stores.base import Store
-from tenure.stores.callers import Guest, guest
+from tenure.stores.callers import CallerConnection, caller_connection
 from tenure.stores.values import Enqueued
 from tenure.sync import refuse_on_loop, run
 
@@ -32,7 +32,7 @@ __all__ = [
     "asend",
     "asubmit",
     "bring",
-    "guest_of",
+    "caller_connection_of",
     "pending_of",
     "send",
     "submit",
@@ -65,7 +65,7 @@ async def asend(app: App, pending: Sequence[Pending]) -> None:
         await app.inlines[-1].work_off(_handles(pending))
 
 
-def bring(app: App, pending: Sequence[Pending], caller: Guest) -> None:
+def bring(app: App, pending: Sequence[Pending], caller: CallerConnection) -> None:
     """Store these jobs in a caller's transaction."""
     refuse_on_loop("enqueue")
     if caller.awaited:
@@ -80,7 +80,7 @@ def bring(app: App, pending: Sequence[Pending], caller: Guest) -> None:
         waiting(_enqueued(app, pending, answers))
 
 
-async def abring(app: App, pending: Sequence[Pending], caller: Guest) -> None:
+async def abring(app: App, pending: Sequence[Pending], caller: CallerConnection) -> None:
     """The async twin of `bring`."""
     store = await _opened(app)
     if app.hooks.enqueues:
@@ -91,11 +91,11 @@ async def abring(app: App, pending: Sequence[Pending], caller: Guest) -> None:
         await awaiting(_enqueued(app, pending, answers))
 
 
-def _allowed(app: App, pending: Sequence[Pending]) -> Steps[None]:
+def _allowed(app: App, pending: Sequence[Pending]) -> HookCalls[None]:
     return allowed(app, [new for new, _ in pending])
 
 
-def _enqueued(app: App, pending: Sequence[Pending], answers: Sequence[Enqueued]) -> Steps[None]:
+def _enqueued(app: App, pending: Sequence[Pending], answers: Sequence[Enqueued]) -> HookCalls[None]:
     return enqueued(app, [new for new, _ in pending], [handle for _, handle in pending], answers)
 
 
@@ -148,13 +148,13 @@ def tell(pending: Sequence[Pending], answers: Sequence[Enqueued]) -> None:
             handle.enqueued(answer)
 
 
-def guest_of(calls: Sequence[Bound], connection: object) -> Guest | None:
+def caller_connection_of(calls: Sequence[Bound], connection: object) -> CallerConnection | None:
     """The connection that these calls are to go through, if one is given for all of them or for some."""
     given = [connection, *(call.connection for call in calls)]
     found = {id(each): each for each in given if each is not None}
     if len(found) > 1:
         raise InvalidOption("calls that are enqueued together go through one connection=, and these have several")
-    return guest(*found.values()) if found else None
+    return caller_connection(*found.values()) if found else None
 
 
 class Batch:

@@ -11,7 +11,7 @@ import msgspec
 
 from tenure.core.job import NewJob, State
 from tenure.errors import EnqueueRefused
-from tenure.hooks.calling import Steps
+from tenure.hooks.calling import HookCalls
 from tenure.hooks.registry import Hooks, name_of
 from tenure.stores.values import Enqueued
 from tenure.sync import refuse_on_loop, run
@@ -108,7 +108,7 @@ class Dequeueing:
         return f"<Dequeueing {self.task}>"
 
 
-def allowed(app: App, jobs: Sequence[NewJob]) -> Steps[None]:
+def allowed(app: App, jobs: Sequence[NewJob]) -> HookCalls[None]:
     """Ask all `before_enqueue` hooks about all of these jobs, which go together; `EnqueueRefused` if one has said no."""
     refused: tuple[str, str] | None = None
     for job in jobs:
@@ -126,7 +126,7 @@ def allowed(app: App, jobs: Sequence[NewJob]) -> Steps[None]:
 
 def enqueued(
     app: App, jobs: Sequence[NewJob], handles: Sequence[Handle | None], answers: Sequence[Enqueued]
-) -> Steps[None]:
+) -> HookCalls[None]:
     """Tell the `after_enqueue` hooks of what was stored, which an older job with the same unique key is not."""
     for job, handle, answer in zip(jobs, handles, answers, strict=True):
         hooks = () if answer.duplicate else _hooks(app, job.task).of("after_enqueue")
@@ -136,13 +136,13 @@ def enqueued(
                 yield said
 
 
-def come_to_exist(app: App, jobs: Sequence[NewJob]) -> Steps[None]:
+def come_to_exist(app: App, jobs: Sequence[NewJob]) -> HookCalls[None]:
     """Tell them of jobs that have come to exist with the success of another."""
     answers = [Enqueued(job.id, State.BLOCKED if job.after else State.WAITING) for job in jobs]
     return enqueued(app, jobs, [None] * len(jobs), answers)
 
 
-def may_cancel(app: App, calls: Sequence[Call[Any]]) -> Steps[bool]:
+def may_cancel(app: App, calls: Sequence[Call[Any]]) -> HookCalls[bool]:
     """Ask all `before_dequeue` hooks about all of these calls; whether none has said no."""
     vetoed = False
     for call in calls:
@@ -155,7 +155,7 @@ def may_cancel(app: App, calls: Sequence[Call[Any]]) -> Steps[bool]:
     return not vetoed
 
 
-def cancelled(app: App, counts: Sequence[tuple[Call[Any], int]]) -> Steps[None]:
+def cancelled(app: App, counts: Sequence[tuple[Call[Any], int]]) -> HookCalls[None]:
     """Tell the `after_dequeue` hooks how many jobs of each of these calls were cancelled."""
     for call, count in counts:
         asked = Dequeueing(call)

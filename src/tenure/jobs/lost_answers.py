@@ -9,7 +9,7 @@ from tenure.core.lifecycle import RELEASE
 from tenure.stores.base import Store
 from tenure.stores.values import LeaseRequest
 
-__all__ = ["Unanswered", "give_back"]
+__all__ = ["LostAnswers", "give_back"]
 
 AGAIN = 0.5
 """Seconds between questions what a request was given: it may be on its way still."""
@@ -17,13 +17,13 @@ AGAIN = 0.5
 
 async def give_back(store: Store, request: LeaseRequest) -> bool:
     """Release what this request was given; whether that was anything. The attempts do not count: nothing has started."""
-    leases = await store.held(request)
+    leases = await store.leases_of(request)
     if leases:
         await store.settle([(lease, RELEASE) for lease in leases])
     return bool(leases)
 
 
-class Unanswered:
+class LostAnswers:
     """The lost answers of one worker. Nobody else can know that these jobs are in nobody's hands before their leases expire, and then
     they would count as lost.
     """

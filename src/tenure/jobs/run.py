@@ -11,7 +11,7 @@ from tenure.core.job import ErrorInfo, JobRecord, State
 from tenure.core.outcome import NamedStep
 from tenure.errors import InvalidOption, JobNotFound, WrongState
 from tenure.jobs.handle import Handle
-from tenure.stores.base import STEP
+from tenure.stores.base import BATCH
 from tenure.stores.values import Enqueued, RunRecord
 from tenure.sync import blocking
 
@@ -127,10 +127,10 @@ class FlowRun(Handle):
             await self.arefresh()  # it may have none, or be gone
         return {name: msgspec.json.decode(value) for name, value in found.items()}
 
-    async def asteps(self, *, limit: int = STEP, cursor: str | None = None) -> StepPage:
+    async def asteps(self, *, limit: int = BATCH, cursor: str | None = None) -> StepPage:
         """The steps that it has made so far, the first one first."""
-        if not 1 <= limit <= STEP:
-            raise InvalidOption(f"limit must be between 1 and {STEP}, got {limit}")
+        if not 1 <= limit <= BATCH:
+            raise InvalidOption(f"limit must be between 1 and {BATCH}, got {limit}")
         found = await self._app.session.store.steps(self._id, limit, cursor)
         if not found.jobs and cursor is None:
             raise self._not_found()

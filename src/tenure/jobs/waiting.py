@@ -9,8 +9,8 @@ from contextvars import Context
 
 from tenure.core.job import JobRecord
 from tenure.errors import OutcomeUnknown, StoreUnavailable
-from tenure.stores.base import STEP, Store
-from tenure.stores.values import SignalKind
+from tenure.stores.base import BATCH, Store
+from tenure.stores.values import AnnouncementKind
 
 __all__ = ["Waiting"]
 
@@ -75,8 +75,8 @@ class Waiting:
                 self._to_ask.update(self._waiters)
                 poll_at = clock() + POLL
             asked, self._to_ask = list(self._to_ask & self._waiters.keys()), set()
-            for start in range(0, len(asked), STEP):
-                await self._ask_store(asked[start : start + STEP])
+            for start in range(0, len(asked), BATCH):
+                await self._ask_store(asked[start : start + BATCH])
 
     async def _news(self, timeout: float) -> None:
         """Return when there is something to ask, or when it is time to ask about everything."""
@@ -108,8 +108,8 @@ class Waiting:
     async def _listen(self) -> None:
         while True:
             try:
-                async for signal in self._store.signals():
-                    if signal.kind is SignalKind.DONE:
+                async for signal in self._store.announcements():
+                    if signal.kind is AnnouncementKind.DONE:
                         self._ask(signal.job_id)
             except StoreUnavailable:
                 pass

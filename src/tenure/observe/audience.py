@@ -92,8 +92,8 @@ class Audience:
             self._pending.extend(events)
             if soon is not None:
                 soon()
-            elif (voice := next(iter(list(self.voices)), None)) is not None:
-                voice.tell_soon()
+            elif (publisher := next(iter(list(self.voices)), None)) is not None:
+                publisher.tell_soon()
 
     def happened(self, event: Event, soon: Callable[[], None] | None = None) -> None:
         """Tell one, if anybody wants it."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import msgspec
 
 from tenure.events import KINDS, Event
-from tenure.stores.base import NOTE
+from tenure.stores.base import MESSAGE_BYTES
 
 __all__ = ["event_of", "notes_of"]
 
@@ -22,9 +22,9 @@ def notes_of(events: Iterable[Event]) -> list[str]:
     notes = []
     for event in events:
         note = _encode(event)
-        if len(note) > NOTE and getattr(event, "error", None) is not None:
+        if len(note) > MESSAGE_BYTES and getattr(event, "error", None) is not None:
             note = _encode(msgspec.structs.replace(event, error=None))
-        if len(note) <= NOTE:
+        if len(note) <= MESSAGE_BYTES:
             notes.append(note.decode())
     return notes
 

@@ -16,9 +16,9 @@ from tenure.core.lifecycle import Finish
 from tenure.events import Event
 from tenure.observe import deriving
 from tenure.observe.audience import Audience
-from tenure.observe.publisher import Voice
-from tenure.stores.base import STEP, Store
-from tenure.stores.callers import Errand
+from tenure.observe.publisher import EventPublisher
+from tenure.stores.base import BATCH, Store
+from tenure.stores.callers import Work
 from tenure.stores.values import (
     Change,
     Consequence,
@@ -72,7 +72,7 @@ class Observed:
     def __init__(self, store: Store, audience: Audience) -> None:
         self._store = store
         self._audience = audience
-        self._voice = Voice(store, audience, self._attend)
+        self._publisher = EventPublisher(store, audience, self._attend)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -99,23 +99,23 @@ class Observed:
     def enqueue_now(self, jobs: Sequence[NewJob]) -> list[Enqueued] | None:
         answers = self._store.enqueue_now(jobs)
         if answers is not None and not self._deaf(deriving.COMING):
-            self._tell(deriving.enqueued, jobs, answers, soon=self._voice.tell_soon)
+            self._tell(deriving.enqueued, jobs, answers, soon=self._publisher.tell_soon)
         return answers
 
-    def enqueueing(self, jobs: Sequence[NewJob]) -> Errand[list[Enqueued]]:
+    def enqueueing(self, jobs: Sequence[NewJob]) -> Work[list[Enqueued]]:
         """The errand; whether the transaction of the caller's commits is found out afterwards, for nobody tells."""
-        errand = self._store.enqueueing(jobs)
+        work = self._store.enqueueing(jobs)
         if jobs and not self._deaf(deriving.COMING):
-            self._voice.begin_there(self._committed, list(jobs))
-        return errand
+            self._publisher.begin_there(self._committed, list(jobs))
+        return work
 
     async def _committed(self, jobs: Sequence[NewJob]) -> None:
         """Tell of jobs once they exist; never, if they do not within a minute."""
         begun, pause = monotonic(), 0.05
         first = [job.id for job in jobs[:PROBE]]
-        await self._voice.ask()
+        await self._publisher.ask()
         while self._audience.wants & deriving.COMING and not any(await self._store.get(first)):
-            if self._voice.closing or monotonic() - begun > COMMITTED:
+            if self._publisher.closing or monotonic() - begun > COMMITTED:
                 return
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, 1.0)
@@ -123,7 +123,7 @@ class Observed:
             return
         ids = [job.id for job in jobs]
         records = [
-            found for begin in range(0, len(ids), STEP) for found in await self._store.get(ids[begin : begin + STEP])
+            found for begin in range(0, len(ids), BATCH) for found in await self._store.get(ids[begin : begin + BATCH])
         ]
         there = [(job, Enqueued(job.id, found.state)) for job, found in zip(jobs, records, strict=True) if found]
         self._tell(deriving.enqueued, *zip(*there, strict=True))
@@ -178,7 +178,7 @@ class Observed:
         self._tell(deriving.renewed, renewals, answers)
         return answers
 
-    async def reap(self, queues: Sequence[str], limit: int = STEP) -> list[Reaped]:
+    async def reap(self, queues: Sequence[str], limit: int = BATCH) -> list[Reaped]:
         self._attend()
         reaped = await self._store.reap(queues, limit)
         self._lost(reaped)
@@ -190,7 +190,7 @@ class Observed:
         self._tell(deriving.lost, reaped)
         self._failed_without_word({job.id: job for job in reaped if job.failed})
 
-    async def take_in(self, queues: Sequence[str], limit: int = STEP, **options: Any) -> int:
+    async def take_in(self, queues: Sequence[str], limit: int = BATCH, **options: Any) -> int:
         self._attend()
         return await self._store.take_in(queues, limit, **options)
 
@@ -204,7 +204,7 @@ class Observed:
         await self._store.leave(worker_id)
         self._happened(events.WorkerStopped(time.time(), worker_id))
 
-    async def retire(self, worker_id: str, limit: int = STEP, reason: str | None = None) -> list[Reaped]:
+    async def retire(self, worker_id: str, limit: int = BATCH, reason: str | None = None) -> list[Reaped]:
         self._attend()
         reaped = await self._store.retire(worker_id, limit, reason)
         if len(reaped) < limit:  # else the caller asks again
@@ -230,7 +230,7 @@ class Observed:
         return found
 
     def _happened(self, event: Event) -> None:
-        self._audience.happened(event, self._voice.soon)
+        self._audience.happened(event, self._publisher.soon)
 
     # Operators.
 
@@ -257,7 +257,7 @@ class Observed:
         verdicts = await action(ids)
         done = [job_id for job_id, verdict in zip(ids, verdicts, strict=True) if verdict.kind is VerdictKind.OK]
         if done and not self._deaf(kind.bit | events.RunEnded.bit):
-            self._voice.begin(self._operated, kind, done, time.time(), end)
+            self._publisher.begin(self._operated, kind, done, time.time(), end)
         return verdicts
 
     async def _operated(
@@ -277,7 +277,7 @@ class Observed:
         self._attend()
         verdict = await self._store.complete(job_id, step)
         if verdict.kind is VerdictKind.OK and not self._deaf(events.Completed.bit | deriving.COMING):
-            self._voice.begin(self._completed, job_id, step, time.time())
+            self._publisher.begin(self._completed, job_id, step, time.time())
         return verdict
 
     async def _completed(self, job_id: str, step: Finish, at: float) -> None:
@@ -305,7 +305,7 @@ class Observed:
             self._happened(events.QueueResumed(time.time(), queue))
         return resumed
 
-    async def purge(self, queue: str, limit: int = STEP) -> int:
+    async def purge(self, queue: str, limit: int = BATCH) -> int:
         self._attend()
         purged = await self._store.purge(queue, limit)
         if purged:
@@ -323,11 +323,11 @@ class Observed:
         self._failed_without_word({each.job_id: each for each in consequences if each.change is Change.FAILED})
         expired = [each.job_id for each in consequences if each.change is Change.EXPIRED]
         if expired and not self._deaf(events.RunEnded.bit):
-            self._voice.begin(self._operated, None, expired, time.time(), State.CANCELLED)
+            self._publisher.begin(self._operated, None, expired, time.time(), State.CANCELLED)
 
     def _failed_without_word(self, jobs: Mapping[str, Consequence | Reaped]) -> None:
         if jobs and not self._deaf(events.Failed.bit | events.RunEnded.bit):
-            self._voice.begin(self._look_up_failed, time.time(), jobs)
+            self._publisher.begin(self._look_up_failed, time.time(), jobs)
 
     async def _look_up_failed(self, at: float, jobs: Mapping[str, Consequence | Reaped]) -> None:
         records = await self._store.get(list(jobs))
@@ -345,11 +345,11 @@ class Observed:
         """Tell what has happened, by one of the functions of `deriving`. Whatever goes wrong with that, the call was answered."""
         audience = self._audience
         try:
-            audience.tell(list(derive(audience.wanted(), at or time.time(), *args)), soon or self._voice.soon)
+            audience.tell(list(derive(audience.wanted(), at or time.time(), *args)), soon or self._publisher.soon)
         except Exception:
             log.exception("it could not be told what has happened")
 
     async def close(self) -> None:
         """Tell what is still to be told, if that is done soon, and close."""
-        await self._voice.close()
+        await self._publisher.close()
         await self._store.close()

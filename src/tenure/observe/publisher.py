@@ -13,7 +13,7 @@ from tenure.observe.audience import Audience
 from tenure.observe.encoding import notes_of
 from tenure.stores.base import Store
 
-__all__ = ["Voice"]
+__all__ = ["EventPublisher"]
 
 JOIN = 0.05
 """Seconds in which events gather before watchers are told of them."""
@@ -22,7 +22,7 @@ FAREWELL = 1.0
 """Seconds that closing waits for what is still to be told."""
 
 
-class Voice:
+class EventPublisher:
     """Publishes what an audience is to be told, if somebody watches, and has room for what must be found out first. Of one event loop.
 
     It waits for the store, and nobody waits for it: a store that is gone costs events, and nothing else.

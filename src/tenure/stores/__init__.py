@@ -18,9 +18,9 @@ def store_maker(url: str) -> Callable[[], Store]:
     """What makes the store objects of one app. `memory://` without a name is a store that only this app has."""
     if url != "memory://":
         return lambda: open_store(url)
-    from tenure.stores.memory import MemoryStore, Space
+    from tenure.stores.memory import Data, MemoryStore
 
-    return partial(MemoryStore, Space())
+    return partial(MemoryStore, Data())
 
 
 def open_store(url: str) -> Store:

@@ -114,15 +114,16 @@ from tenure.core.lifecycle import Finish
 from tenure.core.options import Retention
 from tenure.core.patterns import expand, serves
 from tenure.errors import StoreError
-from tenure.stores.callers import Errand, Guest
+from tenure.stores.callers import CallerConnection, Work
 from tenure.stores.values import (
+    Announcement,
     Consequence,
     Enqueued,
     Fact,
-    Holding,
     Layout,
     Leased,
     LeaseRequest,
+    LeaseStatus,
     Page,
     Pulse,
     QueueInfo,
@@ -133,16 +134,15 @@ from tenure.stores.values import (
     RunSearch,
     Search,
     Settlement,
-    Signal,
     Tended,
     Unchanged,
     Verdict,
     WorkerInfo,
 )
 
-__all__ = ["AHEAD", "LOOK_AHEAD", "MOST", "NOTE", "STEP", "SUSPECTS", "OwnTransaction", "Store", "tended"]
+__all__ = ["AHEAD", "BATCH", "LOOK_AHEAD", "MESSAGE_BYTES", "MOST", "SUSPECTS", "OwnTransaction", "Store", "tended"]
 
-STEP = 1000
+BATCH = 1000
 """Jobs that one step of a bulk operation handles at most."""
 
 SUSPECTS = 100
@@ -151,7 +151,7 @@ SUSPECTS = 100
 LOOK_AHEAD = 1000
 """Jobs of a line that a lease with `skip_tasks` looks at, at most."""
 
-NOTE = 2_000
+MESSAGE_BYTES = 2_000
 """Bytes of UTF-8 that a note may have."""
 
 
@@ -178,7 +178,7 @@ class OwnTransaction(ABC):
     connection: Any
     """The driver's connection, for what the methods below do not offer."""
 
-    guest: Guest
+    caller: CallerConnection
     """For errands of the store, which become part of it."""
 
     @abstractmethod
@@ -239,7 +239,7 @@ class Store(ABC):
         return None
 
     @abstractmethod
-    async def facts(self) -> list[Fact]:
+    async def examine(self) -> list[Fact]:
         """Examine the store: what is behind it, what a crash may cost, how much room is left, how long a round trip takes."""
 
     async def mend(self, *, dry_run: bool = False) -> int | None:  # noqa: ARG002
@@ -276,14 +276,14 @@ class Store(ABC):
     transactional: ClassVar[bool] = False
     """Whether the methods below can be called."""
 
-    def enqueueing(self, jobs: Sequence[NewJob]) -> Errand[list[Enqueued]]:
+    def enqueueing(self, jobs: Sequence[NewJob]) -> Work[list[Enqueued]]:
         """What enqueues these jobs in a caller's transaction: they come to exist, and wake idle workers, when it commits.
 
         As `enqueue` otherwise; what it refuses leaves the transaction usable. The store must be open.
         """
         raise NotImplementedError
 
-    def settling(self, settlement: Settlement) -> Errand[Verdict]:
+    def settling(self, settlement: Settlement) -> Work[Verdict]:
         """What settles a lease in a caller's transaction: until that has ended, nobody else can take the job, and renewals pass it over.
 
         As `settle` otherwise, but `LEASE_LOST` for a lease that was settled before: only one transaction may have been the job's.
@@ -301,7 +301,7 @@ class Store(ABC):
         """
         raise NotImplementedError
 
-    async def holding(self, lease: Lease) -> Holding:
+    async def lease_status(self, lease: Lease) -> LeaseStatus:
         """What this lease is worth, once no transaction is under way that may change it."""
         raise NotImplementedError
 
@@ -333,7 +333,7 @@ class Store(ABC):
         """Settle, then lease, in one step and one round trip."""
 
     @abstractmethod
-    async def held(self, request: LeaseRequest) -> list[Lease]:
+    async def leases_of(self, request: LeaseRequest) -> list[Lease]:
         """What this request was given and nobody has settled or taken since: for a caller who has lost the answer, to give back.
 
         The jobs are as `get` shows them, less their attempts, and the leases are not said to be `solo`: enough to settle them, not to
@@ -350,7 +350,7 @@ class Store(ABC):
         """
 
     @abstractmethod
-    async def reap(self, queues: Sequence[str], limit: int = STEP) -> list[Reaped]:
+    async def reap(self, queues: Sequence[str], limit: int = BATCH) -> list[Reaped]:
         """Take up to `limit` jobs of these queues from holders whose lease has expired: to the front, or failed as lost.
 
         Those of the first queue first, the longest expired first. The loss becomes the job's error: `lifecycle.lost`. If that was
@@ -388,7 +388,7 @@ class Store(ABC):
     async def take_in(
         self,
         queues: Sequence[str],
-        limit: int = STEP,
+        limit: int = BATCH,
         *,
         entry_limit: int = ENTRY_LIMIT,
         raw: Mapping[str, NewJob] = NO_RAW,
@@ -416,7 +416,7 @@ class Store(ABC):
         """Remove a worker that has stopped. What it still holds stays leased until reaped."""
 
     @abstractmethod
-    async def retire(self, worker_id: str, limit: int = STEP, reason: str | None = None) -> list[Reaped]:
+    async def retire(self, worker_id: str, limit: int = BATCH, reason: str | None = None) -> list[Reaped]:
         """Remove a worker that is known to be dead and take up to `limit` of its jobs, as `reap` does; [] when none is left.
 
         The reason, such as "killed by SIGKILL", becomes part of the error of each job: `lifecycle.lost`.
@@ -430,7 +430,7 @@ class Store(ABC):
         """
 
     @abstractmethod
-    async def turn(self, chore: str, interval: float) -> bool:
+    async def claim_chore(self, chore: str, interval: float) -> bool:
         """Whether a chore is the caller's to do, which one of all who ask does every `interval` seconds: the first to ask."""
 
     @abstractmethod
@@ -488,14 +488,14 @@ class Store(ABC):
         """Hand out jobs of this queue again, waking workers; False if it was not paused."""
 
     @abstractmethod
-    async def purge(self, queue: str, limit: int = STEP) -> int:
+    async def purge(self, queue: str, limit: int = BATCH) -> int:
         """Delete up to `limit` jobs of this queue that are not held (waiting, scheduled, blocked); how many went.
 
         Blocked ones first, the newest first, so that dependents go before what they wait for.
         """
 
     @abstractmethod
-    async def prune(self, default: Retention, queues: Mapping[str, Retention], limit: int = STEP) -> int:
+    async def prune(self, default: Retention, queues: Mapping[str, Retention], limit: int = BATCH) -> int:
         """Delete up to `limit` finished jobs that retention does not keep; how many went.
 
         `queues` holds what differs from `default`. A job with a `keep` of its own is kept just that long, and neither counts
@@ -552,12 +552,12 @@ class Store(ABC):
         """
 
     @property
-    def hearing(self) -> int:
+    def announcement_epoch(self) -> int:
         """0 while signals do not come through; else a number, which is another after every time in which they did not."""
         return 1
 
     @abstractmethod
-    def signals(self) -> AsyncIterator[Signal]:
+    def announcements(self) -> AsyncIterator[Announcement]:
         """Hear of what happens to jobs that this store object waits for, or that workers registered with it hold.
 
         Ends when the store is closed. One listener at a time.
@@ -571,7 +571,7 @@ class Store(ABC):
 
     @abstractmethod
     async def publish(self, notes: Sequence[str]) -> None:
-        """Let those who watch now hear these notes, in this order, each no longer than `NOTE`."""
+        """Let those who watch now hear these notes, in this order, each no longer than `MESSAGE_BYTES`."""
 
     @abstractmethod
     def watch(self) -> AbstractAsyncContextManager[AsyncIterator[str]]:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 
 from tenure.core.job import NewJob
-from tenure.stores.base import STEP
+from tenure.stores.base import BATCH
 from tenure.stores.values import Enqueued
 
 __all__ = ["Joiner"]
@@ -50,7 +50,7 @@ class Joiner:
         """The calls that go next: all that wait, but not many more jobs than a step."""
         size = number = 0
         for jobs, _ in self._waiting:
-            if size and size + len(jobs) > STEP:
+            if size and size + len(jobs) > BATCH:
                 break
             size += len(jobs)
             number += 1

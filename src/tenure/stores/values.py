@@ -18,14 +18,16 @@ __all__ = [
     "NOT_FOUND",
     "OK",
     "UNCHANGED",
+    "Announcement",
+    "AnnouncementKind",
     "Change",
     "Consequence",
     "Enqueued",
     "Fact",
     "Health",
-    "Holding",
     "Layout",
     "LeaseRequest",
+    "LeaseStatus",
     "Leased",
     "Page",
     "Pulse",
@@ -37,8 +39,6 @@ __all__ = [
     "RunSearch",
     "Search",
     "Settlement",
-    "Signal",
-    "SignalKind",
     "Tended",
     "Totals",
     "Unchanged",
@@ -120,7 +120,7 @@ class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Tasks whose jobs the caller runs in a process of their own each: it can take a suspect of these though it holds others."""
 
     skip_tasks: tuple[str, ...] = ()
-    """Tasks whose jobs the caller leaves to other workers; at most `STEP` of them, no name twice."""
+    """Tasks whose jobs the caller leaves to other workers; at most `BATCH` of them, no name twice."""
 
     at_most: float | None = None
     """Seconds after which every lease of this request expires, if its job and `ttl` say more."""
@@ -372,7 +372,7 @@ class RunPage(msgspec.Struct, frozen=True):
     searched: int
 
 
-class SignalKind(StrEnum):
+class AnnouncementKind(StrEnum):
     CANCELLED = "cancelled"
     TAKEN = "taken"
     COMPLETED = "completed"
@@ -384,10 +384,10 @@ class SignalKind(StrEnum):
     """A worker that is registered with this store object should ask for a lease; the job id is empty."""
 
 
-class Signal(msgspec.Struct, frozen=True):
+class Announcement(msgspec.Struct, frozen=True):
     """A hint that something has happened to a job. May be lost, may come twice: the truth is in the store."""
 
-    kind: SignalKind
+    kind: AnnouncementKind
     job_id: str
 
 
@@ -459,7 +459,7 @@ def clock_fact(beats: int, leases: int) -> Fact:
     )
 
 
-class Holding(StrEnum):
+class LeaseStatus(StrEnum):
     """What a lease is worth."""
 
     HELD = "held"

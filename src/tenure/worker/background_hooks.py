@@ -19,7 +19,7 @@ from tenure.worker.threads import Threads
 if TYPE_CHECKING:
     from tenure.app import App
 
-__all__ = ["Aftermath"]
+__all__ = ["BackgroundHooks"]
 
 PATIENCE = 5.0
 """Seconds that hooks have to end when the worker does."""
@@ -27,7 +27,7 @@ PATIENCE = 5.0
 log = logging.getLogger("tenure.worker")
 
 
-class Aftermath:
+class BackgroundHooks:
     """Calls hooks in tasks of their own, so that the loop does not wait for them; `close` does. What they raise is logged."""
 
     def __init__(self, app: App, threads: Threads) -> None:

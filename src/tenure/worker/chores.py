@@ -13,7 +13,7 @@ from tenure.stores.values import Health
 from tenure.worker import recycling
 from tenure.worker.pruner import Pruner
 from tenure.worker.reaper import Reaper
-from tenure.worker.registry_pruner import Registry
+from tenure.worker.registry_pruner import RegistryPruner
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -52,7 +52,7 @@ class Chores(dict[str, Chore]):
             self["recycling"] = self._look_at_limits
         if options.reap:
             interval = seconds(options.prune_interval, "prune_interval")
-            self["registry"] = Registry(loop.store, lambda: loop.queues.patterns, interval).prune
+            self["registry"] = RegistryPruner(loop.store, lambda: loop.queues.patterns, interval).prune
             self["reaper"] = Reaper(loop.store, loop.queues).reap
             self["pruner"] = Pruner(loop.store, app.options, interval, lambda: loop.finished).prune
         else:
@@ -75,7 +75,7 @@ class Chores(dict[str, Chore]):
 
     async def _examine(self) -> float:
         """Tell what is not as it should be with the store."""
-        for fact in await self._loop.store.facts():
+        for fact in await self._loop.store.examine():
             if fact.health is not Health.OK:
                 self._advise(f"store {fact.name}", f"the store's {fact.name} is {fact.value}: {fact.advice}")
         return DAY

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-__all__ = ["Clearing"]
+__all__ = ["Draining"]
 
 FIRST = 1.0
 """Seconds that the first clearing may last."""
@@ -13,7 +13,7 @@ SPARED = 4.0
 """How many times as long as a clearing the worker then goes on as usual, about."""
 
 
-class Clearing:
+class Draining:
     """Decides when to let the slots run empty. Knows no clock: it is handed the time.
 
     A suspect that is not isolated is handed out only to a worker that holds nothing, and a busy one never does: it has to stop

@@ -16,7 +16,7 @@ from tenure.core.failure import bounded, error_info, phrase, raised_elsewhere
 from tenure.core.inbox import UNREAD
 from tenure.core.job import ErrorInfo, JobRecord, NewJob, State
 from tenure.core.lease import AbortReason
-from tenure.core.lifecycle import Finish, Park, Requeue, Transition, next_step
+from tenure.core.lifecycle import Finish, Park, Requeue, Transition, next_transition
 from tenure.core.outcome import (
     Answer,
     Collided,
@@ -36,7 +36,7 @@ from tenure.core.outcome import (
 from tenure.core.remote_completion import is_decision
 from tenure.core.running import running
 from tenure.errors import JobError, PayloadTooLarge, UnknownTask
-from tenure.hooks.around import Blocking, Performing, error_of, has_failed, tell_failure
+from tenure.hooks.around import Blocking, PerformHooks, error_of, has_failed, tell_failure
 from tenure.hooks.calling import awaiting
 from tenure.hooks.registry import name_of
 from tenure.jobs.enqueue_hooks import allowed
@@ -109,7 +109,7 @@ class Executor:
             else:
                 if attempt.completion is not None and not settings.isolated:
                     outcome = await after_completion(attempt.completion, outcome)
-                step = next_step(job, outcome, settings.policy)
+                step = next_transition(job, outcome, settings.policy)
                 if type(outcome) is not Succeeded and has_failed(step):
                     raised = error_of(outcome)
                     failed = raised if settings.failing else None
@@ -259,7 +259,7 @@ async def perform(
     ctx: Context,
     middleware: Sequence[Middleware],
     threads: Blocking,
-    hooks: Performing | None = None,
+    hooks: PerformHooks | None = None,
 ) -> Outcome:
     """Call a task, its hooks around it and the middleware around those, and turn whatever happens into an outcome. Raises nothing.
 
@@ -316,7 +316,7 @@ def _call(
     kwargs: dict[str, Any],
     threads: Blocking,
     ctx: Context,
-    hooks: Performing | None,
+    hooks: PerformHooks | None,
 ) -> Awaitable[Any]:
     if hooks is None:
         return function(*args, **kwargs) if task.is_async else threads.run(function, args, kwargs)

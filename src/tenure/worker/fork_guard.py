@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import os
 
-__all__ = ["Original"]
+__all__ = ["ForkGuard"]
 
 log = logging.getLogger("tenure.worker")
 
 
-class Original:
+class ForkGuard:
     """The process that this was made in. A copy of it would run other jobs a second time, on connections that it shares."""
 
     __slots__ = ("_pid",)
@@ -18,7 +18,7 @@ class Original:
     def __init__(self) -> None:
         self._pid = _here.pid
 
-    def only(self, whose: object) -> None:
+    def exit_if_forked(self, whose: object) -> None:
         """End this process, at once, if it is another; what it has come back from is told."""
         if self._pid != _here.pid:
             log.warning(

@@ -14,26 +14,26 @@ from typing import NoReturn
 from tenure.core.lease import AbortReason
 from tenure.core.lifecycle import RELEASE
 from tenure.errors import StoreError
-from tenure.jobs.lost_answers import Unanswered
+from tenure.jobs.lost_answers import LostAnswers
 from tenure.stores.base import Store
 from tenure.stores.values import (
     JOBS_SHOWN,
     MISSING_AFTER,
     UNCHANGED,
+    AnnouncementKind,
     LeaseRequest,
     Pulse,
     Renewal,
     Settlement,
-    SignalKind,
     WorkerInfo,
 )
 from tenure.worker.attempt import Attempt
 from tenure.worker.buffer import Buffer
 from tenure.worker.health import Health, listener, serve
-from tenure.worker.loop_monitor import Motion
+from tenure.worker.loop_monitor import LoopMonitor
 from tenure.worker.memory import occupied
 from tenure.worker.outage import Outage
-from tenure.worker.registration import Presence
+from tenure.worker.registration import Registration
 from tenure.worker.wakeup import Wakeup
 
 __all__ = ["Keeper"]
@@ -97,7 +97,7 @@ class Keeper:
         self._gave_back = gave_back
         self._gave_up = gave_up
         self._wake = wake
-        self._presence = Presence(
+        self._registration = Registration(
             beat,
             entry=entry,
             pulse=self._pulse,
@@ -109,7 +109,7 @@ class Keeper:
         self._held: set[Attempt] = set()
         self._returning: list[Attempt] = []
         self._doubted: set[str] = set()
-        self._unanswered = Unanswered()
+        self._lost_answers = LostAnswers()
         self._next_second = 0.0
         self._next_ask = 0.0
         self._heard = 0
@@ -129,7 +129,7 @@ class Keeper:
     @property
     def worker_id(self) -> str | None:
         """Under which the worker is registered; None while it is not, and then it must not lease."""
-        return self._presence.worker_id
+        return self._registration.worker_id
 
     # What the worker calls, on its own loop.
 
@@ -143,7 +143,7 @@ class Keeper:
         if self._address is not None:
             self._listening = listener(*self._address)
         self._worker_loop = asyncio.get_running_loop()
-        self._motion = Motion(self._on_loop)
+        self._loop_monitor = LoopMonitor(self._on_loop)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="tenure-keeper", daemon=True)
         self._thread.start()
@@ -154,11 +154,11 @@ class Keeper:
 
     def register(self) -> None:
         """Enter the registry; before this it does not."""
-        _call(self._loop, self._presence.admitted.set)
+        _call(self._loop, self._registration.admitted.set)
 
     def beat_soon(self) -> None:
         """Tell at once what has changed."""
-        _call(self._loop, self._presence.beat_soon.set)
+        _call(self._loop, self._registration.beat_soon.set)
 
     async def stop(self) -> None:
         """Sign off, and end the thread; nothing happens if it has not started."""
@@ -170,9 +170,9 @@ class Keeper:
     def abandon(self, settlements: Sequence[Settlement]) -> None:
         """Settle these and sign off, from a thread that waits for it, while the worker's loop does not move."""
         if self._thread is not None:
-            farewell = asyncio.run_coroutine_threadsafe(self._sign_off(settlements), self._loop)
+            exit_hooks = asyncio.run_coroutine_threadsafe(self._sign_off(settlements), self._loop)
             with contextlib.suppress(TimeoutError, RuntimeError):
-                farewell.result(FAREWELL * 2)
+                exit_hooks.result(FAREWELL * 2)
 
     async def died(self) -> NoReturn:
         """Wait for the thread to end, and raise: a worker whose leases nobody renews must not go on."""
@@ -182,7 +182,7 @@ class Keeper:
     @property
     def deserted(self) -> str | None:
         """The name that it has left in the registry, because it has died."""
-        return None if self._signed_off else self._presence.name
+        return None if self._signed_off else self._registration.name
 
     def hold(self, attempts: list[Attempt]) -> None:
         """Keep these leases alive until they are dropped, and put the jobs into the buffer."""
@@ -205,9 +205,9 @@ class Keeper:
         with self._lock:
             self._held.difference_update(attempts)
 
-    def unanswered(self, request: LeaseRequest) -> None:
+    def lost_answers(self, request: LeaseRequest) -> None:
         """Give back what the store has handed out on this request, for its answer was lost."""
-        _call(self._loop, self._unanswered.add, request)
+        _call(self._loop, self._lost_answers.add, request)
 
     async def secure(self, seconds: float) -> None:
         """Hold everything for so many seconds more than usual, in which nothing can be renewed. Raises what the store raises."""
@@ -231,7 +231,7 @@ class Keeper:
             tasks = [
                 parts.create_task(repeat("watch", self._watch)),
                 parts.create_task(
-                    repeat("beat", lambda: self._presence.beat(self._store), self._presence.beat_soon.wait)
+                    repeat("beat", lambda: self._registration.beat(self._store), self._registration.beat_soon.wait)
                 ),
                 # Woken at every look, however long the store has been gone: the leases run on.
                 parts.create_task(repeat("renewal", self._renew, self._look.wait)),
@@ -255,12 +255,12 @@ class Keeper:
                 if settlements:
                     await self._store.settle(settlements)
                 await self._return(self._returning)
-                await self._unanswered.give_back(self._store)
-                await self._presence.leave(self._store)
+                await self._lost_answers.give_back(self._store)
+                await self._registration.leave(self._store)
 
     def _entered(self, entry: WorkerInfo) -> None:
         self._entered_with, self._missing_after = entry.queues, entry.missing_after
-        self._heard = self._store.hearing
+        self._heard = self._store.announcement_epoch
         self._registered()
         _call(self._worker_loop, self._wake)
 
@@ -288,7 +288,9 @@ class Keeper:
 
     def trouble(self) -> str:
         """What keeps the worker from leasing jobs; empty if nothing does. From any thread."""
-        return self._health.trouble(registered=self.worker_id is not None, blocked_by=self._motion.blocked(monotonic()))
+        return self._health.trouble(
+            registered=self.worker_id is not None, blocked_by=self._loop_monitor.blocked(monotonic())
+        )
 
     def _told(self) -> dict[str, object]:
         """What somebody is told who asks for the worker's health."""
@@ -297,9 +299,9 @@ class Keeper:
 
     def _missed_signals(self, now: float) -> bool:
         """Whether something may have happened to jobs of which no signal told."""
-        hearing = self._store.hearing if self._listens else 0
-        missed = hearing != self._heard or (hearing == 0 and now >= self._next_ask)
-        self._heard = hearing
+        announcement_epoch = self._store.announcement_epoch if self._listens else 0
+        missed = announcement_epoch != self._heard or (announcement_epoch == 0 and now >= self._next_ask)
+        self._heard = announcement_epoch
         if missed:
             self._next_ask = now + ASK
         return missed
@@ -350,7 +352,7 @@ class Keeper:
             if reason is not None:
                 self._abort(attempt, reason)
                 if reason is AbortReason.TAKEN:
-                    self._presence.beat_soon.set()  # by a retirement, maybe: to be noticed before it leases more
+                    self._registration.beat_soon.set()  # by a retirement, maybe: to be noticed before it leases more
                 continue
             attempt.renewed(now, renewal.ttl)
             if attempt.context is not None and attempt.context.said is renewal.progress:
@@ -362,8 +364,8 @@ class Keeper:
         Look for work if the signal says that there is some.
         """
         with contextlib.suppress(StoreError):
-            async for signal in self._store.signals():
-                if signal.kind is SignalKind.WORK:
+            async for signal in self._store.announcements():
+                if signal.kind is AnnouncementKind.WORK:
                     _call(self._worker_loop, self._wake)
                     continue
                 self._doubted.add(signal.job_id)
@@ -384,8 +386,8 @@ class Keeper:
 
     async def _recover(self) -> float:
         """Release what was leased without this worker's knowing."""
-        await self._unanswered.come()
-        return await self._unanswered.give_back(self._store)
+        await self._lost_answers.come()
+        return await self._lost_answers.give_back(self._store)
 
     async def _return(self, attempts: list[Attempt]) -> None:
         if attempts:
@@ -398,7 +400,7 @@ class Keeper:
         now = monotonic()
         # What has ended and is not settled is not given up: the token decides, however late the settle comes.
         kept = self.held
-        self._motion.look(self.worker_id, now, kept)
+        self._loop_monitor.look(self.worker_id, now, kept)
         held = [attempt for attempt in kept if not (attempt.ended or attempt.completing)]
         overdue = [attempt for attempt in held if attempt.give_up_at <= now]
         for attempt in overdue:
@@ -410,14 +412,14 @@ class Keeper:
                 "worker %s gives up %d job(s) that it cannot be sure to hold any more, the first is job %s of task %s",
                 self.worker_id, len(overdue), job.id, job.task,
             )  # fmt: skip
-        if held or self._motion.blocked(now):
-            self._motion.check(self.worker_id, now)
+        if held or self._loop_monitor.blocked(now):
+            self._loop_monitor.check(self.worker_id, now)
         if kept:
             self._look.set()
         if self._buffer:
             self._filled.set()
         pause = max(min([LOOK, *(attempt.give_up_at - now for attempt in held)]), 0.0)
-        self._motion.expected_at = now + pause
+        self._loop_monitor.expected_at = now + pause
         return pause
 
     def _abort(self, attempt: Attempt, reason: AbortReason) -> None:

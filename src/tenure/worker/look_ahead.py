@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Pace"]
+__all__ = ["LookAhead"]
 
 AHEAD = 0.020
 """Seconds of work to lease ahead of the free slots: about what a round trip to the store, and a hiccup, may take."""
@@ -28,7 +28,7 @@ MORE_EVERY = 0.1
 UNLIMITED = 1 << 20
 
 
-class Pace:
+class LookAhead:
     """Measures how fast jobs go through the worker, and says how many of them its buffer may hold.
 
     Knows no clock: it is handed the time.

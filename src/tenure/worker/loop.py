@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING
 
 from tenure.core.checks import seconds
 from tenure.core.lease import AbortReason, new_nonce
-from tenure.core.lifecycle import RELEASE, next_step
+from tenure.core.lifecycle import RELEASE, next_transition
 from tenure.core.options import Unset, WorkerOptions
 from tenure.core.outcome import Interrupted
 from tenure.core.patterns import serves
 from tenure.errors import Aborted, StoreError, StoreFull, StoreUnavailable
 from tenure.events import LeaseLost
-from tenure.stores.base import STEP
+from tenure.stores.base import BATCH
 from tenure.stores.values import Leased, LeaseRequest, Settlement, Verdict, WorkerInfo
 from tenure.tasks.completion.completion import Transactions
 from tenure.tasks.context import Middleware
 from tenure.worker.attempt import Attempt
-from tenure.worker.background_hooks import Aftermath
+from tenure.worker.background_hooks import BackgroundHooks
 from tenure.worker.buffer import Buffer
-from tenure.worker.draining import Clearing
+from tenure.worker.draining import Draining
 from tenure.worker.executor import Executor
 from tenure.worker.health import Health
 from tenure.worker.inbox import Inbox
 from tenure.worker.isolation.lane import Isolation
 from tenure.worker.keeper import Keeper
-from tenure.worker.look_ahead import Pace
+from tenure.worker.look_ahead import LookAhead
 from tenure.worker.outage import GONE, Outage
 from tenure.worker.peers import Peers
 from tenure.worker.queues import Queues
@@ -107,8 +107,8 @@ class Loop:
             taken=self._wakeup.set,
         )
         self._buffer = Buffer()
-        self._pace = Pace(options.concurrency, monotonic(), look_ahead=options.look_ahead)
-        self._clearing = Clearing()
+        self._pace = LookAhead(options.concurrency, monotonic(), look_ahead=options.look_ahead)
+        self._clearing = Draining()
         self._alone = False
         self.paused = False
         """Whether it takes no jobs until it is told to."""
@@ -134,12 +134,12 @@ class Loop:
             gave_up=self._gave_up,
             wake=self._wakeup.set,
         )
-        self.aftermath = Aftermath(app, self._threads)
+        self.background_hooks = BackgroundHooks(app, self._threads)
         self._queue_empty = app.hooks.of("queue_empty")
         self._worked = False
         """Whether it has had jobs since it last found nothing to do."""
 
-        self._settler = Settler(self.keeper, self._wakeup, self.aftermath, app.audience)
+        self._settler = Settler(self.keeper, self._wakeup, self.background_hooks, app.audience)
         executor = Executor(
             self.store,
             settings,
@@ -216,16 +216,16 @@ class Loop:
         """Wait no longer for running jobs: kill those in processes, and release or fail all of them."""
         self._isolation.kill(attempts)
         for attempt in attempts:
-            step = next_step(attempt.lease.job, Interrupted(), attempt.settings.policy)
+            step = next_transition(attempt.lease.job, Interrupted(), attempt.settings.policy)
             if not attempt.may_be_complete:
-                self.aftermath.failed(attempt, Aborted(AbortReason.SHUTDOWN), step)
+                self.background_hooks.failed(attempt, Aborted(AbortReason.SHUTDOWN), step)
             self._settler.add(attempt, step)
 
     def unsettled(self) -> list[Settlement]:
         """What the store has not been told, running jobs as interrupted ones; for when this loop no longer moves."""
         ended = self._settler.take()
         return settlements(ended) + [
-            (attempt.lease, next_step(attempt.lease.job, Interrupted(), attempt.settings.policy))
+            (attempt.lease, next_transition(attempt.lease.job, Interrupted(), attempt.settings.policy))
             for attempt in self.running
             if not attempt.may_be_complete
         ]
@@ -263,7 +263,7 @@ class Loop:
         """Take the slots from jobs that have not ended, and let go of the threads."""
         self._bell.disarm()
         await self._slots.close()
-        await self.aftermath.close()
+        await self.background_hooks.close()
         self._threads.close()
 
     # One round.
@@ -277,7 +277,7 @@ class Loop:
         except Exception as error:  # noqa: BLE001  (no error of the store ends the worker, and none is taken for a job's)
             self._settler.put_back(ended)
             if request is not None and not isinstance(error, StoreUnavailable | StoreFull):
-                self.keeper.unanswered(request)
+                self.keeper.lost_answers(request)
             # Not woken by jobs that end meanwhile: they could not be settled either.
             await self._stir.wait(self.outage.gone("worker", error))
             return 0.0
@@ -295,7 +295,7 @@ class Loop:
                 return 0.0
             if self._worked:
                 self._worked = False
-                self.aftermath.call("queue_empty", self._queue_empty)
+                self.background_hooks.call("queue_empty", self._queue_empty)
             if self._on_empty:
                 self._on_empty()
         return await self._rest(leased, room)
@@ -310,7 +310,7 @@ class Loop:
         elif self._alone or self._clearing.left(now) > 0:
             return 0
         wanted = self._pace.wanted(self._options.concurrency - self._slots.busy, now)
-        room = min(max(wanted - len(self._buffer), 0), STEP)
+        room = min(max(wanted - len(self._buffer), 0), BATCH)
         return min(room, self._recycling.left(self._slots.ran + self._slots.busy + len(self._buffer)))
 
     @property

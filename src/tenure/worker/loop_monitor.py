@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from tenure.worker.attempt import Attempt
 
-__all__ = ["Motion"]
+__all__ = ["LoopMonitor"]
 
 BLOCKED = 1.0
 """Seconds for which the loop must not have moved before that is worth a warning."""
@@ -23,7 +23,7 @@ NAMED = 3
 log = logging.getLogger("tenure.worker")
 
 
-class Motion:
+class LoopMonitor:
     """Pings an event loop, and knows which job has it if there is no answer. Made on that loop. Knows no clock: it is handed the time."""
 
     def __init__(self, on_loop: Callable[[], Attempt | None]) -> None:

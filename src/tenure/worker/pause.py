@@ -11,12 +11,12 @@ from typing import Any
 from tenure.hooks.registry import Hooks, name_of
 from tenure.worker.loop import Loop
 
-__all__ = ["Pausing"]
+__all__ = ["Pause"]
 
 log = logging.getLogger("tenure.worker")
 
 
-class Pausing:
+class Pause:
     """Pauses a loop and lets it go on, one wish after the other; hooks that fail are logged, and keep nobody from it."""
 
     def __init__(self, loop: Loop, hooks: Hooks) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from time import monotonic
 
 from tenure.core.patterns import serves
-from tenure.stores.base import STEP, Store
+from tenure.stores.base import BATCH, Store
 from tenure.stores.values import WorkerInfo
 from tenure.worker.settings import SettingsOf
 
@@ -93,4 +93,4 @@ class Peers:
             self.workers, self._read_at = await self._store.workers(), monotonic()
 
     def _skip(self) -> None:
-        self.skipped = tuple(sorted(self._known.union(self._settings.left_out)))[:STEP]
+        self.skipped = tuple(sorted(self._known.union(self._settings.left_out)))[:BATCH]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from tenure.core.options import AppOptions
-from tenure.stores.base import STEP, Store
+from tenure.stores.base import BATCH, Store
 
 __all__ = ["Pruner"]
 
@@ -35,7 +35,7 @@ class Pruner:
         finished = self._finished()
         if now < self._due and finished - self._pruned_at < SOON:
             return min(LOOK, self._due - now)
-        if await self._store.prune(self._options.keep, self._options.keep_in) >= STEP:
+        if await self._store.prune(self._options.keep, self._options.keep_in) >= BATCH:
             # As long a rest as the step took: a backlog of old records takes at most half of the store's time.
             return time.monotonic() - now
         self._pruned_at = finished

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tenure.stores.base import STEP, Store
+from tenure.stores.base import BATCH, Store
 from tenure.worker.queues import Queues
 
 __all__ = ["Reaper"]
@@ -28,4 +28,4 @@ class Reaper:
         overdue = await self._queues.tend()
         reaped = await self._store.reap(overdue) if overdue else ()
         # Jitter keeps many workers from looking in step.
-        return 0.0 if len(reaped) >= STEP else INTERVAL * random.uniform(0.9, 1.1)  # noqa: S311
+        return 0.0 if len(reaped) >= BATCH else INTERVAL * random.uniform(0.9, 1.1)  # noqa: S311

@@ -10,12 +10,12 @@ from tenure.stores.base import Store
 from tenure.stores.values import Pulse, WorkerInfo
 from tenure.worker.wakeup import Wakeup
 
-__all__ = ["Presence"]
+__all__ = ["Registration"]
 
 log = logging.getLogger("tenure.worker")
 
 
-class Presence:
+class Registration:
     """Enters a worker once it may, beats for it, and enters it anew under another name when it was retired. Of one loop."""
 
     def __init__(

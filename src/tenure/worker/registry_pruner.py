@@ -10,7 +10,7 @@ from tenure.core.patterns import covers
 from tenure.stores.base import Store
 from tenure.stores.values import WorkerInfo
 
-__all__ = ["Registry", "silences"]
+__all__ = ["RegistryPruner", "silences"]
 
 OTHERS = 600.0
 """Seconds that workers of other queues must have been silent before they are forgotten."""
@@ -18,7 +18,7 @@ OTHERS = 600.0
 log = logging.getLogger("tenure.worker")
 
 
-class Registry:
+class RegistryPruner:
     """Forgets missing workers that hold nothing, at start and every `interval` seconds; one worker does so for all.
 
     Jobs are never taken by this: while a worker holds any it is only shown as missing, and their leases decide.
@@ -31,7 +31,7 @@ class Registry:
 
     async def prune(self) -> float:
         """Forget who is due for it, if it is this worker's turn; seconds until it is worth asking again."""
-        if await self._store.turn("registry", self._interval):
+        if await self._store.claim_chore("registry", self._interval):
             due = silences(await self._store.workers(), self._patterns(), self._interval)
             for worker_id in await self._store.forget(due) if due else ():
                 log.warning("worker %s is missing and holds nothing: it is struck off the registry", worker_id)

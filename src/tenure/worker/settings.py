@@ -10,7 +10,7 @@ from tenure.core.backoff import Backoff
 from tenure.core.checks import seconds
 from tenure.core.lifecycle import Policy
 from tenure.core.options import UNSET, AppOptions, Unset, WorkerOptions
-from tenure.hooks.around import Failing, Performing, failing_of, performing_of
+from tenure.hooks.around import Failing, PerformHooks, failing_of, performing_of
 from tenure.tasks.task import Task
 
 __all__ = ["Settings", "SettingsOf", "resolve", "shortened"]
@@ -41,7 +41,7 @@ class Settings:
 
     memory_limit: int | None = None
     output: int = 0
-    performing: Performing | None = None
+    performing: PerformHooks | None = None
     """What hooks want done before, around and after its function; None: nothing."""
 
     failing: Failing = ()

@@ -12,15 +12,15 @@ import msgspec
 from tenure.core.failure import error_info, failure_of
 from tenure.core.job import ErrorInfo, State, new_id
 from tenure.core.lease import Lease, Token, new_nonce
-from tenure.core.lifecycle import RELEASE, Finish, Transition, next_step
+from tenure.core.lifecycle import RELEASE, Finish, Transition, next_transition
 from tenure.core.outcome import Raised
 from tenure.errors import JobError
 from tenure.observe.audience import Audience
 from tenure.observe.deriving import ENDS
-from tenure.stores.base import STEP, Store
+from tenure.stores.base import BATCH, Store
 from tenure.stores.values import LEASE_LOST, OK, Settlement, Verdict, VerdictKind
 from tenure.worker.attempt import Attempt
-from tenure.worker.background_hooks import Aftermath
+from tenure.worker.background_hooks import BackgroundHooks
 from tenure.worker.outage import GONE
 from tenure.worker.wakeup import Wakeup
 
@@ -40,10 +40,10 @@ class Settler:
     What it has taken in stays until the store has answered, through any outage.
     """
 
-    def __init__(self, keeper: Keeper, wakeup: Wakeup, aftermath: Aftermath, audience: Audience) -> None:
+    def __init__(self, keeper: Keeper, wakeup: Wakeup, background_hooks: BackgroundHooks, audience: Audience) -> None:
         self._keeper = keeper
         self._audience = audience
-        self._aftermath = aftermath
+        self._background_hooks = background_hooks
         self._wakeup = wakeup
         self._ended: list[Ended] = []
         self.finished = 0
@@ -82,7 +82,7 @@ class Settler:
 
     def take(self) -> list[Ended]:
         """What is to be settled now; `settled` or `put_back` must follow."""
-        batch, self._ended = self._ended[:STEP], self._ended[STEP:]
+        batch, self._ended = self._ended[:BATCH], self._ended[BATCH:]
         return batch
 
     def put_back(self, batch: Sequence[Ended]) -> None:
@@ -105,7 +105,7 @@ class Settler:
             elif isinstance(step, Finish):
                 self.finished += 1
                 if step.children:
-                    self._aftermath.enqueued(step.children)
+                    self._background_hooks.enqueued(step.children)
         self._keeper.drop(attempt for attempt, _ in batch if attempt not in refused)
 
     async def settle_apart(self, store: Store, batch: Sequence[Ended], error: Exception) -> list[Verdict]:
@@ -137,7 +137,7 @@ class Settler:
             if isinstance(step, Finish) and step.state is State.FAILED:
                 return [LEASE_LOST]  # not even that can be said: its lease will expire
             failed = Finish(State.FAILED, error=error_info(again))
-            self._aftermath.failed(attempt, again, failed)
+            self._background_hooks.failed(attempt, again, failed)
             return await self._settle_part(store, [(attempt, failed)])
 
     async def _settle_part(self, store: Store, batch: Sequence[Ended]) -> list[Verdict]:
@@ -160,8 +160,8 @@ class Settler:
             )
         else:
             why = ErrorInfo("EnqueueRefused", verdict.reason, output=attempt.output)
-            step = next_step(attempt.lease.job, Raised(error, why), attempt.settings.policy)
-        self._aftermath.failed(attempt, error, step)
+            step = next_transition(attempt.lease.job, Raised(error, why), attempt.settings.policy)
+        self._background_hooks.failed(attempt, error, step)
         attempt.ended = False
         self.add(attempt, step)
 

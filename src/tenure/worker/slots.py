@@ -12,8 +12,8 @@ from typing import Any
 from tenure.core.lease import AbortReason
 from tenure.worker.attempt import Attempt
 from tenure.worker.buffer import Buffer
-from tenure.worker.fork_guard import Original
-from tenure.worker.look_ahead import Pace
+from tenure.worker.fork_guard import ForkGuard
+from tenure.worker.look_ahead import LookAhead
 
 __all__ = ["Slot", "Slots"]
 
@@ -32,7 +32,7 @@ class Slots:
     """
 
     def __init__(
-        self, size: int, buffer: Buffer, execute: Execute, pace: Pace, *, rest: float, freed: Callable[[], None]
+        self, size: int, buffer: Buffer, execute: Execute, pace: LookAhead, *, rest: float, freed: Callable[[], None]
     ) -> None:
         self.size = size
         self.buffer = buffer
@@ -50,7 +50,7 @@ class Slots:
         """The job whose code is on the event loop at this moment; read by the keeper, from its thread."""
 
         self.closed = False
-        self.original = Original()
+        self.fork_guard = ForkGuard()
         self._slots: list[Slot] = []
         self._parked: list[asyncio.Future[None]] = []
 
@@ -147,7 +147,7 @@ class Slot:
                 return
             finally:
                 slots.on_loop = None
-                slots.original.only(attempt)
+                slots.fork_guard.exit_if_forked(attempt)
             if not self._waited:
                 self._waited = True
                 slots.wake()

@@ -11,7 +11,7 @@ from contextvars import Context, copy_context
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from tenure.worker.fork_guard import Original
+from tenure.worker.fork_guard import ForkGuard
 
 __all__ = ["Threads"]
 
@@ -36,7 +36,7 @@ class Threads:
         self._feed: SimpleQueue[_Call | None] = SimpleQueue()
         self._ended: deque[tuple[_Call, Any, BaseException | None]] = deque()
         self._hop_under_way = False
-        self._original = Original()
+        self._fork_guard = ForkGuard()
         self._started = 0
         self._busy = 0
         self.strays = 0
@@ -78,7 +78,7 @@ class Threads:
                     value = call.context.run(call.function, *call.args, **call.kwargs)
                 except BaseException as raised:  # noqa: BLE001  (the outcome of the job, whatever it is)
                     error = raised
-                self._original.only(call.function)
+                self._fork_guard.exit_if_forked(call.function)
             self._hand_back((call, value, error))
             del call, value, error  # else an idle thread keeps the last job's arguments and result alive
 

@@ -20,7 +20,7 @@ from tenure.core.options import WorkerOptions
 from tenure.core.patterns import checked
 from tenure.errors import InvalidOption
 from tenure.events import WorkerStopping
-from tenure.hooks.lifetime import Farewell
+from tenure.hooks.lifetime import ExitHooks
 from tenure.stores.values import WorkerInfo
 from tenure.tasks.context import Middleware
 from tenure.worker.chores import Chores
@@ -28,7 +28,7 @@ from tenure.worker.isolation.lane import Isolation
 from tenure.worker.loop import Loop, event_loops
 from tenure.worker.memory import occupied
 from tenure.worker.outage import GONE
-from tenure.worker.pause import Pausing
+from tenure.worker.pause import Pause
 from tenure.worker.recycling import Recycling
 from tenure.worker.settings import SettingsOf, shortened
 from tenure.worker.signals import Caught
@@ -76,7 +76,7 @@ class Worker:
         self._work: asyncio.Task[None] | None = None
         self._background: list[asyncio.Task[None]] = []
         self._stops: set[asyncio.Task[None]] = set()
-        self._farewell = Farewell(app.hooks, self._identity.stem)
+        self._exit_hooks = ExitHooks(app.hooks, self._identity.stem)
         self._resourceful = False
         self.tether: Tether | None = None
         """To the supervisor that has started this process, if one has: set before the worker runs."""
@@ -116,7 +116,7 @@ class Worker:
         self._app.check_flows()
         self._say_what_it_runs()
         self._loop = self._assembled()
-        self._pausing = Pausing(self._loop, self._app.hooks)
+        self._pause = Pause(self._loop, self._app.hooks)
         self.status = Status.RUNNING
         self._life = asyncio.create_task(self._live(), name="tenure-worker")
         opened = asyncio.create_task(self._opened.wait())
@@ -170,18 +170,18 @@ class Worker:
                 ):
                     runner.run(self._run(watchdog))
         finally:
-            self._farewell.say_here()
+            self._exit_hooks.say_here()
         return Exit.RECYCLED if self._recycled else Exit.STOPPED
 
     async def pause(self) -> None:
         """Take no new jobs until `resume`, as USR2 asks; those in hand are finished, those leased ahead released."""
         self._must_run()
-        await self._pausing.begin(paused=True)
+        await self._pause.begin(paused=True)
 
     async def resume(self) -> None:
         """Take jobs again, as CONT asks."""
         self._must_run()
-        await self._pausing.begin(paused=False)
+        await self._pause.begin(paused=False)
 
     async def serve(self, queue: str) -> None:
         """Serve this queue, or pattern of queues, too: after the others. `InvalidOption` if a pattern excludes it."""
@@ -275,7 +275,7 @@ class Worker:
         keeper = self._loop.keeper
         # The keeper after the jobs: one still finishing needs its lease until the moment it settles.
         for step in (
-            self._pausing.close,
+            self._pause.close,
             self._loop.close,
             self._isolation.close,
             keeper.stop,
@@ -291,7 +291,7 @@ class Worker:
                     "worker %s: something could not be ended, it goes on to end the rest", self._identity.stem
                 )
         self.status = Status.STOPPED
-        await self._farewell.say()
+        await self._exit_hooks.say()
 
     async def _close_resources(self) -> None:
         if self._resourceful:
@@ -355,11 +355,11 @@ class Worker:
                 self._isolation.kill(running)
             case Command.PAUSE:
                 log.warning("worker %s takes no new jobs: %s", self.id, signum.name)
-                self._pausing.begin(paused=True)
+                self._pause.begin(paused=True)
             case Command.RESUME:
                 if self._loop.paused:
                     log.warning("worker %s takes jobs again: %s", self.id, signum.name)
-                self._pausing.begin(paused=False)
+                self._pause.begin(paused=False)
 
     @property
     def ended(self) -> bool:
@@ -391,7 +391,7 @@ class Worker:
         else:
             log.warning("worker %s ends without its event loop, which does not move: its jobs are released", self.id)
             self._loop.keeper.abandon(self._loop.unsettled())
-        self._farewell.say_here()
+        self._exit_hooks.say_here()
         self._app.audience.listeners.flush()
         logging.shutdown()
         os._exit(Exit.STOPPED)

@@ -19,9 +19,9 @@ from .conftest import MakeStore
 async def examined(store: PostgresStore) -> dict[str, Fact]:
     """What a store tells that has all its connections, however long it takes to make them."""
     await store.open()
-    await store._ear.open(within=20)
+    await store._subscription.open(within=20)
     await listening(store)
-    return {fact.name: fact for fact in await store.facts()}
+    return {fact.name: fact for fact in await store.examine()}
 
 
 async def facts(url: str) -> dict[str, Fact]:

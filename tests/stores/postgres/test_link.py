@@ -157,7 +157,7 @@ async def test_a_pooler_may_change_the_server_between_transactions(make_store: M
     await store.enqueue([a_job()])
 
     assert (await settle(store, await lease_one(store), SUCCEED)).kind == "ok"
-    [notifications] = [fact for fact in await store.facts() if fact.name == "notifications"]
+    [notifications] = [fact for fact in await store.examine() if fact.name == "notifications"]
     assert "pooler" in notifications.value
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tenure.core.job import Writes
 from tenure.core.lease import new_nonce
-from tenure.stores.callers import Errand
+from tenure.stores.callers import Work
 from tenure.stores.postgres.store import PostgresStore
 from tenure.stores.values import OK, LeaseRequest
 from tenure.testing.conformance.run_scene import a_start, a_successor
@@ -40,9 +40,9 @@ def pooled_url(postgres_url: str) -> Iterator[str]:
 async def test_runs_hand_over_in_transactions_and_without(pooled_url: str) -> None:  # F14, I13
     stores = [PostgresStore.from_url(pooled_url) for _ in range(5)]
 
-    async def inside(store: PostgresStore, errand: Errand[Any]) -> Any:
+    async def inside(store: PostgresStore, work: Work[Any]) -> Any:
         own = await store.begin()
-        answer = await own.guest.arun(errand)
+        answer = await own.caller.arun(work)
         await own.commit()
         return answer
 

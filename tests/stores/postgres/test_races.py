@@ -167,7 +167,7 @@ async def test_of_a_settle_and_an_end_from_outside_one_wins(race: Race, act: str
 async def test_of_a_completion_in_a_transaction_and_anything_else_one_wins(race: Race, act: str) -> None:  # F8, I4, I6
     async def complete(store: PostgresStore, held: Lease) -> VerdictKind:
         own = await store.begin()
-        verdict = await own.guest.arun(store.settling((held, SUCCEED)))
+        verdict = await own.caller.arun(store.settling((held, SUCCEED)))
         await own.commit()
         return verdict.kind
 

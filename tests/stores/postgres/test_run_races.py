@@ -50,7 +50,7 @@ def run_of(held: Lease) -> str:
     return held.job.run_id
 
 
-def next_step(held: Lease, **changes: Any) -> Finish:
+def next_transition(held: Lease, **changes: Any) -> Finish:
     """What hands over to a further step in the same queue, writing an attribute."""
     children = changes.pop("children", ())
     successor = a_successor(run_of(held), queue=held.job.queue, **changes)
@@ -58,7 +58,7 @@ def next_step(held: Lease, **changes: Any) -> Finish:
 
 
 def handing_over(held: Lease, **changes: Any) -> Call:
-    return settling((held, next_step(held, **changes)))
+    return settling((held, next_transition(held, **changes)))
 
 
 async def steps_of(store: PostgresStore, held: Lease) -> list[State]:
@@ -70,7 +70,7 @@ async def steps_of(store: PostgresStore, held: Lease) -> list[State]:
 async def test_of_a_hand_over_and_another_end_one_wins(race: Race, which: int, end: str) -> None:  # F25, I5, I6, I13
     acts: dict[str, Callable[[Lease], Call]] = {
         "cancel": lambda held: calling(PostgresStore.cancel, [run_of(held)]),
-        "complete": lambda held: calling(PostgresStore.complete, held.job.id, next_step(held)),
+        "complete": lambda held: calling(PostgresStore.complete, held.job.id, next_transition(held)),
         "reap": lambda held: calling(PostgresStore.reap, [held.job.queue]),
         "retire": lambda held: calling(PostgresStore.retire, held.job.queue),
         "delete": lambda held: calling(PostgresStore.delete, [run_of(held)]),
@@ -125,7 +125,7 @@ async def test_a_join_goes_on_once_when_all_that_it_waits_for_ends_at_once(
         make = a_lease if of == "jobs" else calling(a_run, steps=2)
         one, other = [await make(race.store) for _ in range(2)]
         awaited = tuple(held.job.run_id or held.job.id for held in (one, other))
-        await settle(race.store, join, next_step(join, after=awaited))
+        await settle(race.store, join, next_transition(join, after=awaited))
 
         answers = await race.run(order, settling((one, ends[0])), settling((other, ends[1])))
 
@@ -230,11 +230,13 @@ async def a_scene(store: PostgresStore) -> Scene:
 
 
 SEVERAL: dict[str, Callable[[PostgresStore, Scene], Awaitable[Any]]] = {
-    "hand over": lambda store, scene: store.settle([(held, next_step(held)) for held in (scene.one, scene.other)]),
+    "hand over": lambda store, scene: store.settle(
+        [(held, next_transition(held)) for held in (scene.one, scene.other)]
+    ),
     "end": lambda store, scene: store.settle([(scene.one, SUCCEED), (scene.other, SUCCEED)]),
     "mixed": lambda store, scene: store.settle([(scene.other, RETRY), (scene.one, FAIL)]),
     "cancel": lambda store, scene: store.cancel([scene.dependent, *scene.ids]),
-    "complete": lambda store, scene: store.complete(scene.one.job.id, next_step(scene.one)),
+    "complete": lambda store, scene: store.complete(scene.one.job.id, next_transition(scene.one)),
     "delete": lambda store, scene: store.delete([scene.one.job.id, scene.other.job.id], cascade=True),
     "retry": lambda store, scene: store.retry([*scene.ids, scene.dependent]),
     "reap": lambda store, scene: store.reap([scene.other.job.queue, scene.one.job.queue]),
@@ -274,7 +276,7 @@ async def test_a_call_that_dies_at_any_statement_has_done_nothing(
     child = a_job(queue=held.job.queue)
     calls: dict[str, Call] = {
         "settle": handing_over(held),
-        "complete": calling(PostgresStore.complete, held.job.id, next_step(held)),
+        "complete": calling(PostgresStore.complete, held.job.id, next_transition(held)),
         "join": handing_over(held, children=(child,), after=(child.id,)),
         "delete": calling(PostgresStore.delete, [run_of(held)], cascade=True),
         "start": calling(PostgresStore.enqueue, [a_start({"a": "1"}, {"b": ("2",)}, queue=held.job.queue)]),

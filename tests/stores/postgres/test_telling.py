@@ -11,7 +11,7 @@ import pytest
 from tenure.core.job import ErrorInfo, State, new_id
 from tenure.core.lifecycle import Finish, Requeue
 from tenure.errors import StoreError
-from tenure.stores.base import NOTE
+from tenure.stores.base import MESSAGE_BYTES
 from tenure.stores.postgres.event_channel import ROOM, packed, unpacked
 from tenure.stores.values import Change, Consequence
 from tenure.testing.conformance.scene import BOOM, SUCCEED, a_job, enqueue, lease, lease_one, record, settle, success
@@ -46,7 +46,7 @@ async def test_nothing_of_a_transaction_of_ones_own_is_told(make_store: MakeStor
     told = told_by(store)
 
     own = await store.begin()
-    assert (await own.guest.arun(store.settling((held, SUCCEED)))).kind == "ok"
+    assert (await own.caller.arun(store.settling((held, SUCCEED)))).kind == "ok"
     await own.commit()
 
     assert told == []
@@ -91,7 +91,9 @@ async def test_a_store_that_is_closed_watches_no_more(make_store: MakeStore, sql
 
 
 def test_notes_are_packed_and_unpacked() -> None:
-    notes = ["", "a" * NOTE, "ü" * (NOTE // 2), "\x01" * NOTE, " 3,4 ", "nul \0"] * 10 + [""] * 20_000
+    notes = ["", "a" * MESSAGE_BYTES, "ü" * (MESSAGE_BYTES // 2), "\x01" * MESSAGE_BYTES, " 3,4 ", "nul \0"] * 10 + [
+        ""
+    ] * 20_000
 
     packs = list(packed(notes))
 
@@ -145,7 +147,7 @@ async def test_a_transaction_of_ones_own_leaves_an_entry_too(make_store: MakeSto
     [job_id] = await enqueue(store)
     held = await lease_one(store, worker="w1")
     own = await store.begin()
-    await own.guest.arun(store.settling((held, Finish(State.FAILED, error=BOOM))))
+    await own.caller.arun(store.settling((held, Finish(State.FAILED, error=BOOM))))
     await own.commit()
 
     [entry] = (await record(store, job_id)).attempts

@@ -11,7 +11,7 @@ import pytest
 from tenure.errors import InvalidOption, OutcomeUnknown, StoreUnavailable
 from tenure.stores.base import OwnTransaction
 from tenure.stores.postgres.store import PostgresStore
-from tenure.stores.values import Holding, Renewal
+from tenure.stores.values import LeaseStatus, Renewal
 from tenure.testing.conformance.scene import SUCCEED, enqueue, lease, lease_one, settle
 
 from .conftest import MakeStore
@@ -109,11 +109,11 @@ async def test_a_connection_that_is_cut_is_the_stores_error(make_store: MakeStor
     with pytest.raises(StoreUnavailable):
         await own.execute("SELECT 1")
     with pytest.raises(StoreUnavailable):
-        await own.guest.arun(store.settling((leased, SUCCEED)))
+        await own.caller.arun(store.settling((leased, SUCCEED)))
     with pytest.raises(StoreUnavailable):
         await own.commit()
 
-    assert await store.holding(leased) is Holding.HELD
+    assert await store.lease_status(leased) is LeaseStatus.HELD
 
 
 async def test_a_commit_that_is_cut_off_may_have_been_done(make_store: MakeStore, sql: Any) -> None:  # I19
@@ -163,10 +163,10 @@ async def test_a_transaction_that_a_statement_has_ended_settles_nothing(make_sto
     await own.execute("COMMIT")
 
     with pytest.raises(InvalidOption):
-        await own.guest.arun(store.settling((leased, SUCCEED)))
+        await own.caller.arun(store.settling((leased, SUCCEED)))
 
     await own.rollback()
-    assert await store.holding(leased) is Holding.HELD
+    assert await store.lease_status(leased) is LeaseStatus.HELD
 
 
 async def test_a_connection_that_was_ended_while_it_was_idle_is_replaced(make_store: MakeStore, sql: Any) -> None:
@@ -199,10 +199,10 @@ async def test_a_lock_that_lasts_is_not_waited_for_without_end(make_store: MakeS
     await enqueue(store)
     leased = await lease_one(store)
     own = await store.begin()
-    await own.guest.arun(store.settling((leased, SUCCEED)))
+    await own.caller.arun(store.settling((leased, SUCCEED)))
 
     with pytest.raises(StoreUnavailable, match="lock timeout"):
-        await store.holding(leased)
+        await store.lease_status(leased)
     await own.rollback()
 
 
@@ -212,8 +212,8 @@ async def test_behind_a_pooler_it_is_the_same(pooled_url: str) -> None:
     [leased] = await lease(store)
     own = await store.begin()
 
-    await own.guest.arun(store.settling((leased, SUCCEED)))
+    await own.caller.arun(store.settling((leased, SUCCEED)))
     await own.commit()
 
-    assert await store.holding(leased) is Holding.SETTLED
+    assert await store.lease_status(leased) is LeaseStatus.SETTLED
     await store.close()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tenure.stores.postgres import wakeup
-from tenure.stores.values import Signal, SignalKind
+from tenure.stores.values import Announcement, AnnouncementKind
 from tenure.testing.conformance.scene import SUCCEED, a_job, lease_one, listening, settle
 from tests.stores.postgres.test_link import end_others
 
@@ -90,17 +90,17 @@ async def test_an_ear_that_was_cut_off_hears_again(make_store: MakeStore, sql: A
     [job] = await store.enqueue([a_job()])
     await waiting.wait([job.id])
     await listening(waiting)
-    before = waiting.hearing
+    before = waiting.announcement_epoch
     await end_others(sql, store)
     async with asyncio.timeout(20):
-        while waiting.hearing in {0, before}:
+        while waiting.announcement_epoch in {0, before}:
             await asyncio.sleep(0.01)
 
     await settle(store, await lease_one(store), SUCCEED)
 
     async with asyncio.timeout(10):
-        async for signal in waiting.signals():
-            assert signal == Signal(SignalKind.DONE, job.id)
+        async for signal in waiting.announcements():
+            assert signal == Announcement(AnnouncementKind.DONE, job.id)
             break
 
 

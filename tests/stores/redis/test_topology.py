@@ -134,7 +134,7 @@ async def test_who_watches_follows_a_slot_that_moves(cluster: Cluster, monkeypat
 async def test_the_replica_of_a_master_that_dies_is_found(tmp_path: Path, links: list[Link]) -> None:  # F13
     cluster = Cluster(tmp_path, masters=3, replicas=3)
     runs = both_ways(cluster.url, links)
-    ear = asyncio.create_task(_first_two(links[0]))
+    subscription = asyncio.create_task(_first_two(links[0]))
     counts = [await run() for run in runs]
     holder = cluster.holder_of(SLOT)
     replica = cluster.replicas[cluster.masters.index(holder)]
@@ -145,13 +145,13 @@ async def test_the_replica_of_a_master_that_dies_is_found(tmp_path: Path, links:
     counts += [await soon(run) for run in runs]
     assert counts == [1, 2, 3, 4]
     async with asyncio.timeout(20):
-        assert await ear == [None, None]  # it listens again
+        assert await subscription == [None, None]  # it listens again
     cluster.close()
 
 
 async def test_sentinels_lead_to_the_master_and_to_the_next_one(watched: Watched, links: list[Link]) -> None:  # F13
     runs = both_ways(watched.url, links)
-    ear = asyncio.create_task(_first_two(links[0]))
+    subscription = asyncio.create_task(_first_two(links[0]))
     counts = [await run() for run in runs]
     await asyncio.to_thread(eventually, lambda: watched.replica.do("GET", KEYS[0]) == b"2", "the replica's copy")
     watched.sentinels[0].kill()
@@ -162,7 +162,7 @@ async def test_sentinels_lead_to_the_master_and_to_the_next_one(watched: Watched
     assert counts == [1, 2, 3, 4]
     assert watched.replica.do("GET", KEYS[0]) == b"4"
     async with asyncio.timeout(20):
-        assert await ear == [None, None]
+        assert await subscription == [None, None]
 
 
 async def test_a_master_that_became_a_replica_is_left(watched: Watched, links: list[Link]) -> None:  # F13

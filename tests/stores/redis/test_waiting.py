@@ -96,7 +96,7 @@ async def test_a_pop_whose_connection_is_killed_says_so(link: Link, server: Serv
 # Listening.
 
 
-class Ear:
+class Subscription:
     """Someone who listens, and what was heard."""
 
     def __init__(self, link: Link) -> None:
@@ -113,60 +113,60 @@ class Ear:
 
 
 async def test_a_listener_hears_what_is_said_once_it_listens(link: Link, server: Server) -> None:
-    ear = Ear(link)
-    assert await ear.hears() is None
+    subscription = Subscription(link)
+    assert await subscription.hears() is None
 
     for word in ("one", "two"):
         server.do("PUBLISH", "channel", word)
 
-    assert [await ear.hears(), await ear.hears()] == [b"one", b"two"]
+    assert [await subscription.hears(), await subscription.hears()] == [b"one", b"two"]
 
 
 async def test_a_listener_listens_again_by_itself(link: Link, server: Server) -> None:  # F13
-    ear = Ear(link)
-    await ear.hears()
+    subscription = Subscription(link)
+    await subscription.hears()
 
     server.do("CLIENT", "KILL", "TYPE", "pubsub")
-    assert await ear.hears() is None
+    assert await subscription.hears() is None
     server.do("PUBLISH", "channel", "after the kill")
-    assert await ear.hears() == b"after the kill"
+    assert await subscription.hears() == b"after the kill"
 
     server.kill()
     await asyncio.sleep(0.2)
     server.start()
-    assert await ear.hears() is None
+    assert await subscription.hears() is None
     server.do("PUBLISH", "channel", "after the restart")
-    assert await ear.hears() == b"after the restart"
+    assert await subscription.hears() == b"after the restart"
 
 
 async def test_a_listener_that_may_not_listen_waits_until_it_may(server: Server, make_link: MakeLink) -> None:
     server.do("ACL", "SETUSER", "deaf", "on", ">deaf", "~*", "+@all", "resetchannels")
-    ear = Ear(make_link(f"redis://deaf:deaf@127.0.0.1:{server.port}"))
+    subscription = Subscription(make_link(f"redis://deaf:deaf@127.0.0.1:{server.port}"))
     await asyncio.sleep(0.2)
-    assert not ear.task.done()
+    assert not subscription.task.done()
 
     server.do("ACL", "SETUSER", "deaf", "allchannels")
 
-    assert await ear.hears() is None
+    assert await subscription.hears() is None
 
 
 async def test_a_listener_notices_silence(
     weak_link: Link, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # F16
     monkeypatch.setattr(link_module, "SILENCE", 1.0)
-    ear = Ear(weak_link)
-    await ear.hears()
+    subscription = Subscription(weak_link)
+    await subscription.hears()
     said, tries = proxy.passed, proxy.tries
     asked = 2 * len("*1\r\n$4\r\nPING\r\n" + "*2\r\n$4\r\npong\r\n$0\r\n\r\n")
     await asyncio.to_thread(eventually, lambda: proxy.passed >= said + asked, "a question after an answer")
-    assert ear._heard.empty()  # a quiet channel is not a dead one
+    assert subscription._heard.empty()  # a quiet channel is not a dead one
     assert proxy.tries == tries
 
     proxy.blackhole()
     await asyncio.to_thread(eventually, lambda: proxy.tries > tries, "another connection")
     proxy.heal()
 
-    assert await ear.hears() is None
+    assert await subscription.hears() is None
 
 
 # The end.
@@ -174,8 +174,8 @@ async def test_a_listener_notices_silence(
 
 async def test_close_lets_calls_end_and_wakes_who_waits(server: Server, make_link: MakeLink) -> None:
     link = make_link()
-    ear = Ear(link)
-    await ear.hears()
+    subscription = Subscription(link)
+    await subscription.hears()
     waiting = asyncio.create_task(link.pop(["list"], 30))
     await asyncio.to_thread(
         eventually, lambda: any(each["flags"] == "b" for each in clients(server)), "a blocked client"
@@ -189,7 +189,7 @@ async def test_close_lets_calls_end_and_wakes_who_waits(server: Server, make_lin
 
     assert sorted(await asyncio.gather(*calls)) == list(range(1, 21))
     assert await waiting is None
-    await ear.task
+    await subscription.task
     await asyncio.to_thread(eventually, lambda: not clients(server) + clients(server, "pubsub"), "no connection left")
     for call in (link.run(COUNT, []), link.command("PING"), link.pop(["list"], 5)):
         with pytest.raises(StoreUnavailable, match="closed"):

@@ -8,8 +8,8 @@ No library is imported here: whoever brings a connection has imported its own.
 
 from __future__ import annotations
 
-from tenure.stores.callers.connection import Errand, Guest, Query, Script
-from tenure.stores.callers.kinds import guest
+from tenure.stores.callers.connection import CallerConnection, PostgresWork, SqliteWork, Work
+from tenure.stores.callers.kinds import caller_connection
 from tenure.stores.callers.postgres import collided
 
-__all__ = ["Errand", "Guest", "Query", "Script", "collided", "guest"]
+__all__ = ["CallerConnection", "PostgresWork", "SqliteWork", "Work", "caller_connection", "collided"]

@@ -6,26 +6,26 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from tenure.errors import InvalidOption
-from tenure.stores.callers.connection import Errand, Guest, Query
+from tenure.stores.callers.connection import CallerConnection, PostgresWork, Work
 from tenure.stores.callers.postgres import explained, query
 from tenure.stores.callers.sqlite import LiteRows, PythonLite, by_name, run_script, script
 
-__all__ = ["AlchemyGuest", "AsyncAlchemyGuest"]
+__all__ = ["AlchemyCaller", "AsyncAlchemyCaller"]
 
 T = TypeVar("T")
 
 
-class AlchemyGuest(Guest):
+class AlchemyCaller(CallerConnection):
     """A `Connection`, a `Session` or a `scoped_session`, whose connection it takes."""
 
     def __init__(self, bind: Any) -> None:
         self._bind = bind
 
-    def run(self, errand: Errand[T]) -> T:
-        return _run(self._bind, errand)
+    def run(self, work: Work[T]) -> T:
+        return _run(self._bind, work)
 
 
-class AsyncAlchemyGuest(Guest):
+class AsyncAlchemyCaller(CallerConnection):
     """An `AsyncConnection`, an `AsyncSession` or an `async_scoped_session`."""
 
     awaited: ClassVar[bool] = True
@@ -34,16 +34,16 @@ class AsyncAlchemyGuest(Guest):
         # A scoped session lacks the one method that we need; the session of this scope has it.
         self._bind = bind.registry() if hasattr(bind, "registry") else bind
 
-    async def arun(self, errand: Errand[T]) -> T:
-        done: T = await self._bind.run_sync(_run, errand)
+    async def arun(self, work: Work[T]) -> T:
+        done: T = await self._bind.run_sync(_run, work)
         return done
 
 
-def _run(bind: Any, errand: Errand[T]) -> T:
+def _run(bind: Any, work: Work[T]) -> T:
     connection = bind if hasattr(bind, "exec_driver_sql") else bind.connection()
     if connection.dialect.name == "postgresql":
-        return _run_query(connection, query(errand, connection.dialect.driver))
-    if connection.dialect.name != "sqlite" or isinstance(errand, Query):
+        return _run_query(connection, query(work, connection.dialect.driver))
+    if connection.dialect.name != "sqlite" or isinstance(work, PostgresWork):
         raise InvalidOption(
             f"connection= must be to the store's own database: this one is to {connection.dialect.name}"
         )
@@ -52,10 +52,10 @@ def _run(bind: Any, errand: Errand[T]) -> T:
     driver = connection.connection.driver_connection
     awaited = driver is not connection.connection.dbapi_connection
     lite = _AwaitedLite(connection.connection.dbapi_connection) if awaited else PythonLite(driver)
-    return run_script(script(errand, connection.dialect.driver), lite, driver)
+    return run_script(script(work, connection.dialect.driver), lite, driver)
 
 
-def _run_query(connection: Any, asked: Query[T]) -> T:
+def _run_query(connection: Any, asked: PostgresWork[T]) -> T:
     if connection.connection.dbapi_connection.autocommit:
         raise InvalidOption(
             "connection= commits each statement by itself: use one whose isolation level is not AUTOCOMMIT"

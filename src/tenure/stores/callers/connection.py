@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-__all__ = ["Errand", "Guest", "LiteConnection", "LiteCursor", "LiteGuest", "Query", "Script"]
+__all__ = ["CallerConnection", "LiteCaller", "LiteConnection", "LiteCursor", "PostgresWork", "SqliteWork", "Work"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -28,7 +28,7 @@ class LiteConnection(Protocol):
         ...
 
 
-class LiteGuest(LiteConnection, Protocol):
+class LiteCaller(LiteConnection, Protocol):
     """A SQLite connection as a script uses it."""
 
     def after_commit(self, action: Callable[[], None], /) -> None:
@@ -36,7 +36,7 @@ class LiteGuest(LiteConnection, Protocol):
         ...
 
 
-class Query(Generic[T_co]):
+class PostgresWork(Generic[T_co]):
     """An errand on PostgreSQL: one statement with one parameter, a text, for which it has `{}`; and how its one value is read."""
 
     __slots__ = ("read", "statement", "value")
@@ -47,12 +47,12 @@ class Query(Generic[T_co]):
         self.read = read
 
 
-class Script(Generic[T_co]):
+class SqliteWork(Generic[T_co]):
     """An errand on SQLite: a function of the connection, all of which happens or nothing."""
 
     __slots__ = ("action", "admit", "path")
 
-    def __init__(self, path: str, admit: Callable[[str], None], action: Callable[[LiteGuest], T_co]) -> None:
+    def __init__(self, path: str, admit: Callable[[str], None], action: Callable[[LiteCaller], T_co]) -> None:
         self.path = path
         """The file that the connection must be to."""
 
@@ -62,10 +62,10 @@ class Script(Generic[T_co]):
         self.action = action
 
 
-Errand = Query[T_co] | Script[T_co]
+Work = PostgresWork[T_co] | SqliteWork[T_co]
 
 
-class Guest:
+class CallerConnection:
     """A connection of the caller's. What is done on it is part of the caller's transaction, whose end is not ours.
 
     What its library raises passes through: it is the caller's connection, and the caller's to handle. `InvalidOption` if it is no
@@ -75,10 +75,10 @@ class Guest:
     awaited: ClassVar[bool] = False
     """Whether its calls are awaited; then `run` cannot be used."""
 
-    def run(self, errand: Errand[T]) -> T:
+    def run(self, work: Work[T]) -> T:
         """Have it done, on this thread."""
         raise NotImplementedError
 
-    async def arun(self, errand: Errand[T]) -> T:
+    async def arun(self, work: Work[T]) -> T:
         """Have it done; right here, too, if the connection is a blocking one."""
-        return self.run(errand)
+        return self.run(work)

@@ -6,22 +6,22 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tenure.errors import InvalidOption
-from tenure.stores.callers.connection import Errand, Guest, Query
+from tenure.stores.callers.connection import CallerConnection, PostgresWork, Work
 from tenure.stores.callers.postgres import explained, query
 from tenure.stores.callers.sqlite import PythonLite, run_script, script
 
-__all__ = ["DjangoGuest"]
+__all__ = ["DjangoCaller"]
 
 T = TypeVar("T")
 
 
-class DjangoGuest(Guest):
+class DjangoCaller(CallerConnection):
     """`django.db.connection`, or one of `django.db.connections`."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
-    def run(self, errand: Errand[T]) -> T:
+    def run(self, work: Work[T]) -> T:
         if self._connection.vendor not in {"postgresql", "sqlite"}:
             raise InvalidOption(
                 f"connection= must be to the store's own database: this one is to {self._connection.vendor}"
@@ -31,13 +31,13 @@ class DjangoGuest(Guest):
                 "connection= commits each statement by itself: use it inside `with transaction.atomic():`"
             )
         if self._connection.vendor == "postgresql":
-            return self._run_query(query(errand, "Django"))
+            return self._run_query(query(work, "Django"))
         self._connection.validate_no_broken_transaction()
         driver = self._connection.connection
         with self._connection.wrap_database_errors:
-            return run_script(script(errand, "Django"), _DjangoLite(driver, self._connection), driver)
+            return run_script(script(work, "Django"), _DjangoLite(driver, self._connection), driver)
 
-    def _run_query(self, asked: Query[T]) -> T:
+    def _run_query(self, asked: PostgresWork[T]) -> T:
         with explained(asked.statement), self._connection.cursor() as cursor:
             cursor.execute(asked.statement.format("%s"), [asked.value])
             [told] = cursor.fetchone()

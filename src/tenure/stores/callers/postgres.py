@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, TypeVar
 
 from tenure.errors import InvalidOption
-from tenure.stores.callers.connection import Errand, Guest, Query
+from tenure.stores.callers.connection import CallerConnection, PostgresWork, Work
 
-__all__ = ["AsyncPsycopgGuest", "AsyncpgGuest", "PsycopgGuest", "codes", "collided", "explained", "query"]
+__all__ = ["AsyncPsycopgCaller", "AsyncpgCaller", "PsycopgCaller", "codes", "collided", "explained", "query"]
 
 T = TypeVar("T")
 
@@ -19,11 +19,11 @@ _ABSENT = {"3F000", "42883"}
 _COLLIDED = {"40001", "40P01"}
 
 
-def query(errand: Errand[T], library: str) -> Query[T]:
+def query(work: Work[T], library: str) -> PostgresWork[T]:
     """The errand, which must be one on PostgreSQL."""
-    if isinstance(errand, Query):
-        return errand
-    raise InvalidOption(f"connection= must be to the store's own database, {errand.path}: this one is of {library}")
+    if isinstance(work, PostgresWork):
+        return work
+    raise InvalidOption(f"connection= must be to the store's own database, {work.path}: this one is of {library}")
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def collided(error: BaseException) -> bool:
     return not _COLLIDED.isdisjoint(codes(error))
 
 
-class AsyncpgGuest(Guest):
+class AsyncpgCaller(CallerConnection):
     """`asyncpg.Connection`, or one of its pool."""
 
     awaited: ClassVar[bool] = True
@@ -58,8 +58,8 @@ class AsyncpgGuest(Guest):
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
-    async def arun(self, errand: Errand[T]) -> T:
-        asked = query(errand, "asyncpg")
+    async def arun(self, work: Work[T]) -> T:
+        asked = query(work, "asyncpg")
         if not self._connection.is_in_transaction():
             raise InvalidOption(
                 "connection= is in no transaction: use it inside `async with connection.transaction():`"
@@ -69,21 +69,21 @@ class AsyncpgGuest(Guest):
         return asked.read(told)
 
 
-class PsycopgGuest(Guest):
+class PsycopgCaller(CallerConnection):
     """`psycopg.Connection`, of version 3."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
-    def run(self, errand: Errand[T]) -> T:
-        asked = query(errand, "psycopg")
+    def run(self, work: Work[T]) -> T:
+        asked = query(work, "psycopg")
         _refuse_autocommit(self._connection)
         with explained(asked.statement), self._connection.cursor(row_factory=_tuples) as cursor:
             [told] = cursor.execute(asked.statement.format("%s"), [asked.value]).fetchone()
         return asked.read(told)
 
 
-class AsyncPsycopgGuest(Guest):
+class AsyncPsycopgCaller(CallerConnection):
     """`psycopg.AsyncConnection`, of version 3."""
 
     awaited: ClassVar[bool] = True
@@ -91,8 +91,8 @@ class AsyncPsycopgGuest(Guest):
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
-    async def arun(self, errand: Errand[T]) -> T:
-        asked = query(errand, "psycopg")
+    async def arun(self, work: Work[T]) -> T:
+        asked = query(work, "psycopg")
         _refuse_autocommit(self._connection)
         with explained(asked.statement):
             async with self._connection.cursor(row_factory=_tuples) as cursor:

@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from tenure.errors import InvalidOption
-from tenure.stores.callers.connection import Errand, Guest, LiteGuest, Script
+from tenure.stores.callers.connection import CallerConnection, LiteCaller, SqliteWork, Work
 
-__all__ = ["ApswGuest", "LiteRows", "PythonLite", "SqliteGuest", "by_name", "run_script", "same_file", "script"]
+__all__ = ["ApswCaller", "LiteRows", "PythonLite", "SqliteCaller", "by_name", "run_script", "same_file", "script"]
 
 T = TypeVar("T")
 
@@ -86,14 +86,14 @@ class _ApswLite:
         """It could, by hooks that are its owner's to set."""
 
 
-def script(errand: Errand[T], library: str) -> Script[T]:
+def script(work: Work[T], library: str) -> SqliteWork[T]:
     """The errand, which must be one on SQLite."""
-    if isinstance(errand, Script):
-        return errand
+    if isinstance(work, SqliteWork):
+        return work
     raise InvalidOption(f"connection= must be to the store's own PostgreSQL database: this one is of {library}")
 
 
-def run_script(script: Script[T], connection: LiteGuest, owner: Any) -> T:
+def run_script(script: SqliteWork[T], connection: LiteCaller, owner: Any) -> T:
     """Run a script in the transaction of a connection, beginning the one that its library would have begun by itself.
 
     `owner` is the connection of `sqlite3` behind it, or one of a library on top of that which shows the same attributes.
@@ -112,7 +112,7 @@ def autocommits() -> InvalidOption:
     return InvalidOption("connection= commits each statement by itself: begin a transaction on it, and commit that")
 
 
-def check(script: Script[Any], connection: LiteGuest, library: str) -> None:
+def check(script: SqliteWork[Any], connection: LiteCaller, library: str) -> None:
     """Refuse a connection to another file, and one of a library that cannot be used."""
     [[version]] = connection.execute("SELECT sqlite_version()").fetchall()
     if tuple(int(part) for part in version.split(".")) < OLDEST:
@@ -147,24 +147,24 @@ def _as_text(owner: Any) -> Iterator[None]:
         owner.text_factory = before
 
 
-class SqliteGuest(Guest):
+class SqliteCaller(CallerConnection):
     """A connection of the module `sqlite3`."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
-    def run(self, errand: Errand[T]) -> T:
-        return run_script(script(errand, "sqlite3"), PythonLite(self._connection), self._connection)
+    def run(self, work: Work[T]) -> T:
+        return run_script(script(work, "sqlite3"), PythonLite(self._connection), self._connection)
 
 
-class ApswGuest(Guest):
+class ApswCaller(CallerConnection):
     """A connection of apsw, which begins no transaction by itself."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
-    def run(self, errand: Errand[T]) -> T:
-        wanted = script(errand, "apsw")
+    def run(self, work: Work[T]) -> T:
+        wanted = script(work, "apsw")
         if not self._connection.in_transaction:
             raise autocommits()
         connection = _ApswLite(self._connection)

@@ -1,6 +1,6 @@
 """Jobs in the memory of this process: for tests, and as the readable reference of the store contract."""
 
-from tenure.stores.memory.data import Space
+from tenure.stores.memory.data import Data
 from tenure.stores.memory.store import MemoryStore
 
-__all__ = ["MemoryStore", "Space"]
+__all__ = ["Data", "MemoryStore"]

@@ -14,12 +14,12 @@ from tenure.core.clock import Clock, SystemClock
 from tenure.core.job import HISTORY, AttemptEnd, ErrorInfo, JobRecord, State, in_brief, past_attempt
 from tenure.stores.memory.jobs import Edge, Queue, Run, StoredJob
 from tenure.stores.memory.wakeup import IdleCaller, Mailbox
-from tenure.stores.values import Change, Consequence, Signal, SignalKind, WorkerInfo
+from tenure.stores.values import Announcement, AnnouncementKind, Change, Consequence, WorkerInfo
 
-__all__ = ["LOCK", "RegisteredWorker", "Space"]
+__all__ = ["LOCK", "Data", "RegisteredWorker"]
 
 LOCK = threading.Lock()
-"""Held around every step, of whatever space: a fork waits for it, so that no child inherits half a step."""
+"""Held around every step, of whatever data: a fork waits for it, so that no child inherits half a step."""
 
 os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
 
@@ -27,12 +27,12 @@ os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_
 @dataclass(slots=True, eq=False)
 class RegisteredWorker:
     info: WorkerInfo
-    mailbox: Mailbox[Signal]
+    mailbox: Mailbox[Announcement]
     beat: float
     totals: Counter[str] = field(default_factory=Counter)
 
 
-class Space:
+class Data:
     """The data of a store, and the small moves that every step is made of. The caller holds `LOCK`."""
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -52,7 +52,7 @@ class Space:
         """The open edges that wait for each job."""
 
         self.runs: dict[str, Run] = {}
-        self.waiters: defaultdict[str, set[Mailbox[Signal]]] = defaultdict(set)
+        self.waiters: defaultdict[str, set[Mailbox[Announcement]]] = defaultdict(set)
         self.watchers: set[Mailbox[str]] = set()
         self.consequences: list[Consequence] = []
         """What the step under way has done to jobs that its caller did not name."""
@@ -162,12 +162,12 @@ class Space:
             self.idle.remove(caller)
             caller.ring()
 
-    def revoke(self, job: StoredJob, kind: SignalKind) -> None:
+    def revoke(self, job: StoredJob, kind: AnnouncementKind) -> None:
         """End the token of a job and tell its holder, if it has one."""
         if job.state is State.RUNNING and job.worker in self.workers:
-            self.workers[job.worker].mailbox.post(Signal(kind, job.new.id))
+            self.workers[job.worker].mailbox.post(Announcement(kind, job.new.id))
         job.token = None
 
-    def tell_waiters(self, job: StoredJob, kind: SignalKind) -> None:
+    def tell_waiters(self, job: StoredJob, kind: AnnouncementKind) -> None:
         for mailbox in self.waiters.pop(job.new.id, ()):
-            mailbox.post(Signal(kind, job.new.id))
+            mailbox.post(Announcement(kind, job.new.id))

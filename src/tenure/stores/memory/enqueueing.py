@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tenure.core.job import NewJob, State, Writes
 from tenure.errors import BlockerNotFound, MissingAttribute, UniqueConflict
-from tenure.stores.memory.data import Space
+from tenure.stores.memory.data import Data
 from tenure.stores.memory.ending import drop_unkept, follow
 from tenure.stores.memory.jobs import Edge, Run, StoredJob
 from tenure.stores.values import Enqueued
@@ -26,24 +26,22 @@ class Plan:
     """For each job of the call the id that it leads to, and whether that is an older job's."""
 
 
-def enqueue(space: Space, jobs: Sequence[NewJob]) -> list[Enqueued]:
+def enqueue(data: Data, jobs: Sequence[NewJob]) -> list[Enqueued]:
     """Store all of these jobs, or raise."""
-    planned = plan(space, jobs)
-    ended = [each for new in planned.coming.values() for each in add(space, new)]
-    answers = [Enqueued(id_, _state(space, id_), duplicate) for id_, duplicate in planned.leads_to]
-    drop_unkept(space, ended)
+    planned = plan(data, jobs)
+    ended = [each for new in planned.coming.values() for each in add(data, new)]
+    answers = [Enqueued(id_, _state(data, id_), duplicate) for id_, duplicate in planned.leads_to]
+    drop_unkept(data, ended)
     return answers
 
 
-def _state(space: Space, id_: str) -> State:
-    job = space.meant(id_)
+def _state(data: Data, id_: str) -> State:
+    job = data.meant(id_)
     assert job is not None
     return job.state
 
 
-def plan(
-    space: Space, jobs: Iterable[NewJob], ending: Collection[StoredJob] = (), writes: Writes | None = None
-) -> Plan:
+def plan(data: Data, jobs: Iterable[NewJob], ending: Collection[StoredJob] = (), writes: Writes | None = None) -> Plan:
     """Decide about each job, changing nothing; raise if one of them refuses the whole call.
 
     Those that are `ending` have become final before these come, so that their keys are free to take, and have written this.
@@ -52,11 +50,11 @@ def plan(
     taken: dict[tuple[str, str], str] = {}
     stands_for: dict[str, str] = {}
     for new in jobs:
-        if new.id in space.jobs or new.id in planned.coming:
+        if new.id in data.jobs or new.id in planned.coming:
             planned.leads_to.append((new.id, False))
             continue
         if new.unique is not None:
-            holder = taken.get((new.task, new.unique)) or _holder(space, new.task, new.unique, ending)
+            holder = taken.get((new.task, new.unique)) or _holder(data, new.task, new.unique, ending)
             if holder is not None and new.unique_raises:
                 raise UniqueConflict(new.task, new.unique, holder)
             if holder is not None:
@@ -66,64 +64,64 @@ def plan(
             taken[new.task, new.unique] = new.id
         after = tuple(stands_for.get(blocker, blocker) for blocker in new.after)
         for blocker in after:
-            if blocker not in space.jobs and blocker not in planned.coming:
+            if blocker not in data.jobs and blocker not in planned.coming:
                 raise BlockerNotFound(blocker)
-        _check_attributes(space, new, writes)
+        _check_attributes(data, new, writes)
         planned.coming[new.id] = replace(new, after=after)
         planned.leads_to.append((new.id, False))
     return planned
 
 
-def _holder(space: Space, task: str, key: str, ending: Collection[StoredJob]) -> str | None:
-    job = space.holder(task, key)
+def _holder(data: Data, task: str, key: str, ending: Collection[StoredJob]) -> str | None:
+    job = data.holder(task, key)
     return None if job is None or (job in ending and job.unique_until is None) else job.new.id
 
 
-def _check_attributes(space: Space, new: NewJob, writes: Writes | None) -> None:
+def _check_attributes(data: Data, new: NewJob, writes: Writes | None) -> None:
     if new.step is None or not new.step.needs:
         return
     own = new.step.writes if new.id == new.step.run_id else writes
-    run = space.runs.get(new.step.run_id)
+    run = data.runs.get(new.step.run_id)
     known = {*(run.attributes if run else ()), *(own.attributes if own else ())}
     for name in new.step.needs:
         if name not in known:
             raise MissingAttribute(new.task, name)
 
 
-def add(space: Space, new: NewJob) -> list[StoredJob]:
+def add(data: Data, new: NewJob) -> list[StoredJob]:
     """Store a job that nothing stands in the way of: in line, scheduled, blocked, or failed with its blocker at once.
 
     Gives those whose end that is: if it is a run's, those who waited for the run may end with it.
     """
-    now = space.clock.wall()
+    now = data.clock.wall()
     run_at = now + new.delay if new.run_at is None else new.run_at
     job = StoredJob(
         new=new,
-        number=next(space.numbers),
+        number=next(data.numbers),
         created_at=now,
-        seq=next(space.seqs),
+        seq=next(data.seqs),
         run_at=run_at if run_at > now else None,
         expires_at=None if new.expires is None else now + new.expires,
         unique_until=None if new.window is None else now + new.window,
     )
-    space.jobs[new.id] = job
-    space.queue(new.queue).put(job)
+    data.jobs[new.id] = job
+    data.queue(new.queue).put(job)
     if new.unique is not None:
-        space.keys[new.task, new.unique] = job
+        data.keys[new.task, new.unique] = job
     if new.step is not None:
-        job.run = space.runs.setdefault(new.step.run_id, Run(new.step.flow, job.number))
+        job.run = data.runs.setdefault(new.step.run_id, Run(new.step.flow, job.number))
         job.run.steps.append(job)
         job.run.write(new.step.writes)
     job.edges = [Edge(job, position, blocker) for position, blocker in enumerate(new.after)]
     job.open_edges = len(job.edges)
     for edge in job.edges:
-        space.link(edge)
+        data.link(edge)
     ended: list[StoredJob] = []
     for blocker in dict.fromkeys(new.after):
-        meant = space.meant(blocker)
+        meant = data.meant(blocker)
         assert meant is not None
         if meant.state.final:
-            ended += follow(space, meant, meant.state, only=job)
+            ended += follow(data, meant, meant.state, only=job)
     if job.state is State.BLOCKED and not job.blocked_by:
-        space.join(job, job.run_at)
+        data.join(job, job.run_at)
     return ended

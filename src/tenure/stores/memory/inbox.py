@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from tenure.core.checks import name as checked_name
 from tenure.core.inbox import read
 from tenure.core.job import NewJob, State
-from tenure.stores.memory.data import Space
+from tenure.stores.memory.data import Data
 from tenure.stores.memory.ending import end
 from tenure.stores.memory.enqueueing import enqueue
 from tenure.stores.values import Change
@@ -15,24 +15,24 @@ from tenure.stores.values import Change
 __all__ = ["put_in", "take_in"]
 
 
-def put_in(space: Space, queue: str, entry: bytes) -> None:
+def put_in(data: Data, queue: str, entry: bytes) -> None:
     """Lay an entry in the inbox of a queue, which comes to exist by this."""
-    space.queue(checked_name("queue", queue)).inbox.append(entry)
-    space.wake(queue)
+    data.queue(checked_name("queue", queue)).inbox.append(entry)
+    data.wake(queue)
 
 
-def take_in(space: Space, names: Sequence[str], limit: int, entry_limit: int, raw: Mapping[str, NewJob]) -> int:
+def take_in(data: Data, names: Sequence[str], limit: int, entry_limit: int, raw: Mapping[str, NewJob]) -> int:
     """Make jobs of entries; how many went."""
     taken = 0
-    for queue in space.existing(names):
+    for queue in data.existing(names):
         while queue.inbox and taken < limit:
             new, error = read(queue.name, queue.inbox.popleft(), entry_limit, raw.get(queue.name))
-            known = new.id in space.jobs
-            [answer] = enqueue(space, [new])
+            known = new.id in data.jobs
+            [answer] = enqueue(data, [new])
             if error is not None:
-                end(space, space.jobs[new.id], State.BROKEN, error=error)
+                end(data, data.jobs[new.id], State.BROKEN, error=error)
             if not known and not answer.duplicate:
-                job = space.jobs[new.id]
-                space.note(Change.ENQUEUED if error is None else Change.BROKEN, job)
+                job = data.jobs[new.id]
+                data.note(Change.ENQUEUED if error is None else Change.BROKEN, job)
             taken += 1
     return taken

@@ -51,7 +51,7 @@ class StoredJob:
 
     new: NewJob
     number: int
-    """The how-manieth job of the space it is."""
+    """The how-manieth job of the data it is."""
 
     created_at: float
     seq: int
@@ -214,7 +214,7 @@ class Queue:
     name: str
     paused: bool = False
     arrived: int = 0
-    """When a job last came in line, as a number that grows with every arrival in the space."""
+    """When a job last came in line, as a number that grows with every arrival in the data."""
 
     inbox: deque[bytes] = field(default_factory=deque)
     """What other programs have put there, the oldest first."""

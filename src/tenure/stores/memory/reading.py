@@ -8,10 +8,20 @@ from itertools import islice
 import msgspec
 
 from tenure.core.job import JobRecord, State
-from tenure.stores.memory.data import Space
+from tenure.stores.memory.data import Data
 from tenure.stores.memory.jobs import Run, StoredJob
 from tenure.stores.memory.wakeup import Mailbox
-from tenure.stores.values import Page, QueueInfo, RunPage, RunRecord, RunSearch, Search, Signal, Totals, WorkerInfo
+from tenure.stores.values import (
+    Announcement,
+    Page,
+    QueueInfo,
+    RunPage,
+    RunRecord,
+    RunSearch,
+    Search,
+    Totals,
+    WorkerInfo,
+)
 
 __all__ = ["attributes", "blockers", "get", "ids", "queues", "run", "runs", "search", "steps", "wait", "workers"]
 
@@ -19,73 +29,73 @@ ROWS = 2000
 """Jobs that one page looks at, at most."""
 
 
-def get(space: Space, ids: Sequence[str]) -> list[JobRecord | None]:
+def get(data: Data, ids: Sequence[str]) -> list[JobRecord | None]:
     """Read jobs, None for each that does not exist."""
-    return [_whole(space, space.jobs[id_]) if id_ in space.jobs else None for id_ in ids]
+    return [_whole(data, data.jobs[id_]) if id_ in data.jobs else None for id_ in ids]
 
 
-def _whole(space: Space, job: StoredJob) -> JobRecord:
-    record = space.record(job)
+def _whole(data: Data, job: StoredJob) -> JobRecord:
+    record = data.record(job)
     return msgspec.structs.replace(record, attempts=job.attempts) if job.attempts else record
 
 
-def ids(space: Space, prefix: str, limit: int) -> list[str]:
+def ids(data: Data, prefix: str, limit: int) -> list[str]:
     """Ids that begin like this."""
-    return list(islice((job_id for job_id in space.jobs if job_id.startswith(prefix)), limit))
+    return list(islice((job_id for job_id in data.jobs if job_id.startswith(prefix)), limit))
 
 
-def blockers(space: Space, job_id: str, limit: int) -> list[str]:
+def blockers(data: Data, job_id: str, limit: int) -> list[str]:
     """What a blocked job still waits for."""
-    job = space.jobs.get(job_id)
+    job = data.jobs.get(job_id)
     if job is None or job.state is not State.BLOCKED:
         return []
     return [edge.blocker for edge in job.edges if edge.open][:limit]
 
 
-def queues(space: Space) -> list[QueueInfo]:
+def queues(data: Data) -> list[QueueInfo]:
     """Count the jobs of every queue."""
-    return [queue.info() for _, queue in sorted(space.queues.items())]
+    return [queue.info() for _, queue in sorted(data.queues.items())]
 
 
-def workers(space: Space) -> list[WorkerInfo]:
+def workers(data: Data) -> list[WorkerInfo]:
     """List the registry."""
-    boot = space.clock.boot()
+    boot = data.clock.boot()
     return [
         msgspec.structs.replace(worker.info, silent_for=boot - worker.beat, totals=Totals(**worker.totals))
-        for worker in sorted(space.workers.values(), key=lambda worker: worker.info.started_at)
+        for worker in sorted(data.workers.values(), key=lambda worker: worker.info.started_at)
     ]
 
 
-def wait(space: Space, ids: Sequence[str], mailbox: Mailbox[Signal]) -> dict[str, JobRecord | None]:
+def wait(data: Data, ids: Sequence[str], mailbox: Mailbox[Announcement]) -> dict[str, JobRecord | None]:
     """Give what is final or does not exist, and have the rest announced to this mailbox."""
     found: dict[str, JobRecord | None] = {}
     for id_ in ids:
-        job = space.meant(id_)
+        job = data.meant(id_)
         if job is None or job.state.final:
-            found[id_] = None if job is None else space.record(job)
+            found[id_] = None if job is None else data.record(job)
         else:
-            space.jobs[id_].awaited = True
-            space.waiters[id_].add(mailbox)
+            data.jobs[id_].awaited = True
+            data.waiters[id_].add(mailbox)
     return found
 
 
-def run(space: Space, run_id: str) -> RunRecord | None:
+def run(data: Data, run_id: str) -> RunRecord | None:
     """Read a run."""
-    return _run_record(space, space.runs[run_id]) if run_id in space.runs else None
+    return _run_record(data, data.runs[run_id]) if run_id in data.runs else None
 
 
-def _run_record(space: Space, run: Run) -> RunRecord:
+def _run_record(data: Data, run: Run) -> RunRecord:
     first, last = run.steps[0], run.steps[-1]
     done = [step.new.queue for step in run.steps[-2:] if step.state is State.SUCCEEDED]
-    return RunRecord(first.new.id, run.flow, first.created_at, space.record(last), done[-1] if done else None)
+    return RunRecord(first.new.id, run.flow, first.created_at, data.record(last), done[-1] if done else None)
 
 
-def runs(space: Space, search: RunSearch) -> RunPage:
+def runs(data: Data, search: RunSearch) -> RunPage:
     """List runs, the newest first, from the cursor on."""
     before = None if search.cursor is None else int(search.cursor)
     walk = (
         run
-        for run in sorted(space.runs.values(), key=lambda run: -run.number)
+        for run in sorted(data.runs.values(), key=lambda run: -run.number)
         if search.flow in {None, run.flow} and _found_by(run, search.lookup) and (before is None or run.number < before)
     )
     found: list[RunRecord] = []
@@ -95,7 +105,7 @@ def runs(space: Space, search: RunSearch) -> RunPage:
         looked_at += 1
         cursor = str(each.number)
         if search.state in {None, each.steps[-1].state}:
-            found.append(_run_record(space, each))
+            found.append(_run_record(data, each))
             if len(found) == search.limit:
                 break
     more = next(walk, None) is not None
@@ -106,19 +116,19 @@ def _found_by(run: Run, lookup: tuple[str, str] | None) -> bool:
     return lookup is None or lookup[1] in run.lookups.get(lookup[0], ())
 
 
-def steps(space: Space, run_id: str, limit: int, cursor: str | None) -> Page:
+def steps(data: Data, run_id: str, limit: int, cursor: str | None) -> Page:
     """List the steps of a run as they came, from the cursor on."""
-    if run_id not in space.runs:
+    if run_id not in data.runs:
         return Page([], None, 0)
     start = 0 if cursor is None else int(cursor)
-    found = space.runs[run_id].steps[start : start + limit]
-    more = start + limit < len(space.runs[run_id].steps)
-    return Page([space.record(step) for step in found], str(start + limit) if more else None, len(found))
+    found = data.runs[run_id].steps[start : start + limit]
+    more = start + limit < len(data.runs[run_id].steps)
+    return Page([data.record(step) for step in found], str(start + limit) if more else None, len(found))
 
 
-def attributes(space: Space, run_id: str, names: Sequence[str] | None) -> dict[str, str]:
+def attributes(data: Data, run_id: str, names: Sequence[str] | None) -> dict[str, str]:
     """Read attributes of a run."""
-    has = space.runs[run_id].attributes if run_id in space.runs else {}
+    has = data.runs[run_id].attributes if run_id in data.runs else {}
     return dict(has) if names is None else {name: has[name] for name in names if name in has}
 
 
@@ -126,10 +136,10 @@ Key = list[float]
 """Where a job stands in a listing."""
 
 
-def search(space: Space, search: Search) -> Page:
+def search(data: Data, search: Search) -> Page:
     """List jobs in the order that their state asks for, from the cursor on."""
     key = _ORDERS[search.state]
-    walk = iter(sorted((job for job in space.jobs.values() if _listed(job, search)), key=key))
+    walk = iter(sorted((job for job in data.jobs.values() if _listed(job, search)), key=key))
     if search.cursor is not None:
         last_seen = msgspec.json.decode(search.cursor, type=Key)
         walk = (job for job in walk if key(job) > last_seen)
@@ -144,7 +154,7 @@ def search(space: Space, search: Search) -> Page:
             if len(found) == search.limit:
                 break
     more = next(walk, None) is not None
-    return Page([space.record(job) for job in found], cursor if more else None, looked_at)
+    return Page([data.record(job) for job in found], cursor if more else None, looked_at)
 
 
 def _listed(job: StoredJob, search: Search) -> bool:

@@ -12,19 +12,19 @@ import msgspec
 
 from tenure.core.job import NewJob
 from tenure.errors import InvalidOption
-from tenure.stores.callers import Query
+from tenure.stores.callers import PostgresWork
 from tenure.stores.postgres import settling
 from tenure.stores.postgres.records import check_starts, dumps, enqueued, is_special, new_fields
 from tenure.stores.values import Enqueued, Settlement, Verdict
 
-__all__ = ["Errands"]
+__all__ = ["CallerWork"]
 
 T = TypeVar("T")
 
 _loads = msgspec.json.Decoder().decode
 
 
-class Errands:
+class CallerWork:
     """The errands of a store whose schema has this identity."""
 
     def __init__(self, schema: str, identity: str, now: Callable[[], float | None]) -> None:
@@ -32,7 +32,7 @@ class Errands:
         self._identity = identity
         self._now = now
 
-    def enqueueing(self, jobs: Sequence[NewJob]) -> Query[list[Enqueued]]:
+    def enqueueing(self, jobs: Sequence[NewJob]) -> PostgresWork[list[Enqueued]]:
         """Enqueue these jobs; reading the answer raises what `Store.enqueue` would."""
         check_starts(jobs)
 
@@ -50,7 +50,7 @@ class Errands:
         }
         return self._query("enqueue_inside", call, read)
 
-    def settling(self, settlement: Settlement) -> Query[Verdict]:
+    def settling(self, settlement: Settlement) -> PostgresWork[Verdict]:
         """Settle a lease."""
 
         def read(told: str | None) -> Verdict:
@@ -72,7 +72,7 @@ class Errands:
         }
         return self._query("settle_inside", call, read)
 
-    def _query(self, step: str, call: dict[str, Any], read: Callable[[str | None], T]) -> Query[T]:
+    def _query(self, step: str, call: dict[str, Any], read: Callable[[str | None], T]) -> PostgresWork[T]:
         def answered(told: str | None) -> T:
             if told == "elsewhere":
                 raise InvalidOption(
@@ -81,4 +81,4 @@ class Errands:
             return read(told)
 
         value = dumps({"identity": self._identity, "now": self._now(), **call})
-        return Query(f"SELECT {self._schema}.{step}({{}})", value, answered)
+        return PostgresWork(f"SELECT {self._schema}.{step}({{}})", value, answered)

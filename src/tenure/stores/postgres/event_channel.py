@@ -14,7 +14,7 @@ from contextvars import Context
 from typing import Any
 
 from tenure.errors import StoreError
-from tenure.stores.postgres.subscription import Ear
+from tenure.stores.postgres.subscription import Subscription
 
 __all__ = ["KIND", "Notes", "packed", "unpacked"]
 
@@ -37,8 +37,8 @@ MOST = 10_000
 class Notes:
     """What a store object publishes and hears. `step` does a step by its name and with its values."""
 
-    def __init__(self, ear: Ear, channel: str, step: Callable[..., Awaitable[Any]]) -> None:
-        self._ear = ear
+    def __init__(self, subscription: Subscription, channel: str, step: Callable[..., Awaitable[Any]]) -> None:
+        self._subscription = subscription
         self._channel = channel
         self._step = step
         self._watches: set[_Watch] = set()
@@ -55,7 +55,7 @@ class Notes:
     @asynccontextmanager
     async def watch(self) -> AsyncIterator[AsyncIterator[str]]:
         """Hear whatever is published."""
-        await self._ear.open(HEARD_WITHIN)
+        await self._subscription.open(HEARD_WITHIN)
         watch = _Watch()
         self._watches.add(watch)
         try:

@@ -22,12 +22,12 @@ from tenure.core.lifecycle import Finish, kept_reason
 from tenure.core.options import Retention
 from tenure.core.patterns import literal_prefix
 from tenure.errors import HasDependents, StoreError, StoreUnavailable
-from tenure.stores.base import AHEAD, MOST, STEP, OwnTransaction, Store, tended
-from tenure.stores.callers import Errand
+from tenure.stores.base import AHEAD, BATCH, MOST, OwnTransaction, Store, tended
+from tenure.stores.callers import Work
 from tenure.stores.joining import Joiner
 from tenure.stores.postgres import health, reading, runs, schema, settling, single
 from tenure.stores.postgres.address import Address
-from tenure.stores.postgres.caller_work import Errands
+from tenure.stores.postgres.caller_work import CallerWork
 from tenure.stores.postgres.cleaning import Cleaning
 from tenure.stores.postgres.event_channel import KIND, Notes
 from tenure.stores.postgres.expressions import expression, expressions
@@ -45,19 +45,21 @@ from tenure.stores.postgres.records import (
     text_of,
     whole,
 )
-from tenure.stores.postgres.subscription import Ear
+from tenure.stores.postgres.subscription import Subscription
 from tenure.stores.postgres.transaction import JobsTransaction
 from tenure.stores.postgres.wakeup import WORK, Wakeup
 from tenure.stores.values import (
     UNCHANGED,
+    Announcement,
+    AnnouncementKind,
     Change,
     Consequence,
     Enqueued,
     Fact,
-    Holding,
     Layout,
     Leased,
     LeaseRequest,
+    LeaseStatus,
     Page,
     Pulse,
     QueueInfo,
@@ -68,8 +70,6 @@ from tenure.stores.values import (
     RunSearch,
     Search,
     Settlement,
-    Signal,
-    SignalKind,
     Tended,
     Unchanged,
     Verdict,
@@ -118,7 +118,7 @@ class PostgresStore(Store):
         """For jobs' own transactions: however many are open, nobody else waits for a connection."""
 
         self._clock = clock
-        self._errands: Errands | None = None
+        self._caller_work: CallerWork | None = None
         """What is known once it is open."""
 
         self._closed = False
@@ -127,11 +127,11 @@ class PostgresStore(Store):
 
         self._joiner = Joiner(self._enqueue)
         self._channel = f"tenure_{secrets.token_hex(8)}"
-        self._ear = Ear(self._link, self._channel, self._heard)
-        self._wakeup = Wakeup(self._ear, self._channel, self._value)
-        self._notes = Notes(self._ear, self._channel, self._value)
+        self._subscription = Subscription(self._link, self._channel, self._heard)
+        self._wakeup = Wakeup(self._subscription, self._channel, self._value)
+        self._notes = Notes(self._subscription, self._channel, self._value)
         self._link.on_notes = self._happened
-        self._signals: deque[Signal] = deque(maxlen=10_000)
+        self._signals: deque[Announcement] = deque(maxlen=10_000)
         self._signalled = asyncio.Event()
 
     @classmethod
@@ -154,7 +154,7 @@ class PostgresStore(Store):
             await schema.migrate(connection, self._address, may_change=may_change)
             return await schema.identity(connection, self._address)
 
-        self._errands = Errands(self._schema, await self._link.use(migrate, schema.PATIENCE), self._now)
+        self._caller_work = CallerWork(self._schema, await self._link.use(migrate, schema.PATIENCE), self._now)
 
     async def migration(self) -> str:
         self._check_open()
@@ -167,7 +167,7 @@ class PostgresStore(Store):
         self._closed = True
         self._signalled.set()
         self._wakeup.stop()
-        await self._ear.close()
+        await self._subscription.close()
         await self._wakeup.close()
         await self._jobs.close()
         await self._link.close()
@@ -177,11 +177,11 @@ class PostgresStore(Store):
         found = await self._link.use(lambda connection: schema.found(connection, self._address), schema.PATIENCE)
         return Layout(found, schema.KNOWN)
 
-    async def facts(self) -> list[Fact]:
-        await self._ear.open()
+    async def examine(self) -> list[Fact]:
+        await self._subscription.open()
         await self._ready()
         [[beats, leases]] = await self._step("ahead", self._now())
-        return [*await health.examine(self._link, hears=self._ear.hears), clock_fact(beats, leases)]
+        return [*await health.examine(self._link, hears=self._subscription.hears), clock_fact(beats, leases)]
 
     # Producers.
 
@@ -224,7 +224,7 @@ class PostgresStore(Store):
     async def take_in(
         self,
         queues: Sequence[str],
-        limit: int = STEP,
+        limit: int = BATCH,
         *,
         entry_limit: int = ENTRY_LIMIT,
         raw: Mapping[str, NewJob] = NO_RAW,
@@ -248,21 +248,21 @@ class PostgresStore(Store):
 
     transactional = True
 
-    def enqueueing(self, jobs: Sequence[NewJob]) -> Errand[list[Enqueued]]:
-        assert self._errands is not None, "not open"
-        return self._errands.enqueueing(jobs)
+    def enqueueing(self, jobs: Sequence[NewJob]) -> Work[list[Enqueued]]:
+        assert self._caller_work is not None, "not open"
+        return self._caller_work.enqueueing(jobs)
 
-    def settling(self, settlement: Settlement) -> Errand[Verdict]:
-        assert self._errands is not None, "not open"
-        return self._errands.settling(settlement)
+    def settling(self, settlement: Settlement) -> Work[Verdict]:
+        assert self._caller_work is not None, "not open"
+        return self._caller_work.settling(settlement)
 
     async def begin(self, *, writes: bool = True, timeout: float | None = None) -> OwnTransaction:  # noqa: ARG002
         await self._ready()
         return await JobsTransaction.begin(self._jobs, writes=writes)
 
-    async def holding(self, lease: Lease) -> Holding:
+    async def lease_status(self, lease: Lease) -> LeaseStatus:
         token = lease.token
-        return Holding(await self._value("holding", lease.job.id, token.fence, token.nonce))
+        return LeaseStatus(await self._value("holding", lease.job.id, token.fence, token.nonce))
 
     # Workers.
 
@@ -314,7 +314,7 @@ class PostgresStore(Store):
         tasks = (request.isolated or None, request.skip_tasks or None)
         return self._now(), queues, request.limit, *who, *tasks, request.at_most
 
-    async def held(self, request: LeaseRequest) -> list[Lease]:
+    async def leases_of(self, request: LeaseRequest) -> list[Lease]:
         rows = await self._fetch(reading.HELD, self._now(), request.nonce)
         return [request.given(record(row, row["now"]), row["n"]) for row in rows]
 
@@ -342,7 +342,7 @@ class PostgresStore(Store):
         )
         return [None] * len(renewals) if told is None else told
 
-    async def reap(self, queues: Sequence[str], limit: int = STEP) -> list[Reaped]:
+    async def reap(self, queues: Sequence[str], limit: int = BATCH) -> list[Reaped]:
         return _reaped(await self._step("reap", self._now(), list(dict.fromkeys(queues)), limit))
 
     async def tend(self, patterns: Sequence[str]) -> Tended:
@@ -357,7 +357,7 @@ class PostgresStore(Store):
 
     async def wait_for_work(self, patterns: Sequence[str], timeout: float, *, skip_tasks: tuple[str, ...] = ()) -> None:
         self._check_open()
-        await self._ear.open()
+        await self._subscription.open()
         await self._wakeup.wait(patterns, timeout, skip_tasks)
 
     # The registry.
@@ -384,14 +384,14 @@ class PostgresStore(Store):
     async def leave(self, worker_id: str) -> None:
         await self._value("leave", worker_id)
 
-    async def retire(self, worker_id: str, limit: int = STEP, reason: str | None = None) -> list[Reaped]:
+    async def retire(self, worker_id: str, limit: int = BATCH, reason: str | None = None) -> list[Reaped]:
         return _reaped(await self._step("retire", self._now(), worker_id, limit, kept_reason(reason)))
 
     async def forget(self, silences: Mapping[str, float]) -> list[str]:
         gone: list[str] = await self._value("forget", self._now(), list(silences), list(silences.values()))
         return gone
 
-    async def turn(self, chore: str, interval: float) -> bool:
+    async def claim_chore(self, chore: str, interval: float) -> bool:
         return bool(await self._value("turn", self._now(), chore, interval))
 
     async def workers(self) -> list[WorkerInfo]:
@@ -430,16 +430,16 @@ class PostgresStore(Store):
     async def resume(self, queue: str) -> bool:
         return bool(await self._value("resume", queue))
 
-    async def purge(self, queue: str, limit: int = STEP) -> int:
+    async def purge(self, queue: str, limit: int = BATCH) -> int:
         purged: int = await self._value("purge", self._now(), queue, limit)
         return purged
 
-    async def prune(self, default: Retention, queues: Mapping[str, Retention], limit: int = STEP) -> int:
+    async def prune(self, default: Retention, queues: Mapping[str, Retention], limit: int = BATCH) -> int:
         own = [value for retention in queues.values() for value in _retention(retention)]
         await self._value("fold_counters")
         pruned = 0
         for _ in range(PAGES):
-            values = (_retention(default), list(queues), own, self._pruned_to, STEP)
+            values = (_retention(default), list(queues), own, self._pruned_to, BATCH)
             [(went, after)] = await self._step("prune_from", self._now(), limit - pruned, *values)
             pruned += went
             self._pruned_to = after or ""
@@ -495,10 +495,10 @@ class PostgresStore(Store):
         return {id_: found.get(id_) for id_ in ids if id_ not in found or found[id_] is not None}
 
     @property
-    def hearing(self) -> int:
-        return self._ear.times if self._ear.hears else 0
+    def announcement_epoch(self) -> int:
+        return self._subscription.times if self._subscription.hears else 0
 
-    async def signals(self) -> AsyncIterator[Signal]:
+    async def announcements(self) -> AsyncIterator[Announcement]:
         await self._listen()
         while not self._closed:
             while self._signals:
@@ -509,7 +509,7 @@ class PostgresStore(Store):
     async def _listen(self) -> None:
         """Let this object's channel be open, so that what happens from now on is heard."""
         await self._ready()
-        await self._ear.open()
+        await self._subscription.open()
 
     async def watched(self) -> bool:
         return bool(await self._value("is_watched"))
@@ -540,7 +540,7 @@ class PostgresStore(Store):
         elif kind == WORK and rest != "-1":
             self._wakeup.heard(rest)
         else:
-            self._signals.append(Signal(SignalKind(kind), "" if kind == WORK else rest))
+            self._signals.append(Announcement(AnnouncementKind(kind), "" if kind == WORK else rest))
             self._signalled.set()
 
     # Statements.
@@ -555,7 +555,7 @@ class PostgresStore(Store):
         return value
 
     async def _fetch(self, statement: str, *values: object) -> list[Any]:
-        if self._errands is None or self._closed:
+        if self._caller_work is None or self._closed:
             await self._ready()
         text = self._statements.get(statement)
         if text is None:
@@ -564,7 +564,7 @@ class PostgresStore(Store):
 
     async def _ready(self) -> None:
         self._check_open()
-        if self._errands is None:
+        if self._caller_work is None:
             await self.open()
 
     def _now(self) -> float | None:

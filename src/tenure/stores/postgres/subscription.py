@@ -11,7 +11,7 @@ from typing import Any
 from tenure.errors import StoreError
 from tenure.stores.postgres.link import BROKEN, Connection, Link
 
-__all__ = ["Ear"]
+__all__ = ["Subscription"]
 
 SILENCE = 15.0
 """Seconds after which a silent connection is asked whether it still lives."""
@@ -22,7 +22,7 @@ PROBE_WITHIN = 1.0
 PROBE = "probe"
 
 
-class Ear:
+class Subscription:
     """Listens on a channel with a connection of its own; whatever is said there is given to `heard`. Hints may be lost.
 
     A probe tells whether notifications come through at all: some poolers drop them, silently.

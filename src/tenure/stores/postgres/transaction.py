@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from tenure.errors import OutcomeUnknown
 from tenure.stores.base import OwnTransaction
-from tenure.stores.callers import Errand, Guest, guest
+from tenure.stores.callers import CallerConnection, Work, caller_connection
 from tenure.stores.postgres.link import ISOLATION, Connection, Link, Refusal, unsent
 
 __all__ = ["IDLE", "JobsTransaction"]
@@ -25,7 +25,7 @@ class JobsTransaction(OwnTransaction):
 
     def __init__(self, link: Link, connection: Connection, transaction: Any) -> None:
         self.connection = connection
-        self.guest = _OwnGuest(self)
+        self.caller = _OwnCaller(self)
         self._link = link
         self._transaction = transaction
 
@@ -96,17 +96,17 @@ class JobsTransaction(OwnTransaction):
             raise lost from error
 
 
-class _OwnGuest(Guest):
+class _OwnCaller(CallerConnection):
     awaited: ClassVar[bool] = True
 
     def __init__(self, own: JobsTransaction) -> None:
         self._own = own
-        self._guest = guest(own.connection)
+        self._caller = caller_connection(own.connection)
 
-    async def arun(self, errand: Errand[T]) -> T:
-        return await self._own.asked(self._arun(errand))
+    async def arun(self, work: Work[T]) -> T:
+        return await self._own.asked(self._arun(work))
 
-    async def _arun(self, errand: Errand[T]) -> T:
+    async def _arun(self, work: Work[T]) -> T:
         # Ours, and bounded like every step; how long the user's own statements take is the user's business.
         async with asyncio.timeout(self._own.timeout):
-            return await self._guest.arun(errand)
+            return await self._caller.arun(work)

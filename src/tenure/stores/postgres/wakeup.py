@@ -15,7 +15,7 @@ from typing import Any
 
 from tenure.errors import StoreError
 from tenure.stores.postgres.expressions import expressions
-from tenure.stores.postgres.subscription import Ear
+from tenure.stores.postgres.subscription import Subscription
 
 __all__ = ["WORK", "Wakeup"]
 
@@ -33,8 +33,8 @@ LATE = 1.0
 class Wakeup:
     """The callers of a store object that wait for work. `step` does a step by its name and with its values."""
 
-    def __init__(self, ear: Ear, channel: str, step: Callable[..., Coroutine[Any, Any, Any]]) -> None:
-        self._ear = ear
+    def __init__(self, subscription: Subscription, channel: str, step: Callable[..., Coroutine[Any, Any, Any]]) -> None:
+        self._subscription = subscription
         self._channel = channel
         self._step = step
         self._closed = False
@@ -52,7 +52,7 @@ class Wakeup:
         listed = False
         try:
             while (left := deadline - asyncio.get_running_loop().time()) > 0 and not self._closed:
-                hears = self._ear.hears
+                hears = self._subscription.hears
                 pause = LOOK_SOON if begins else LOOK_EVERY
                 stays = pause + LATE if hears else None
                 listed = True

@@ -11,7 +11,7 @@ import msgspec
 from tenure.core.job import ErrorInfo, NewJob, RunStep, State, Writes, in_brief
 from tenure.core.lease import Lease, Token
 from tenure.core.lifecycle import Finish, Park, Requeue, Transition
-from tenure.stores.redis.records import NUMBERS, READS, SPECIAL, STEP, Options, as_text, error_word, ref_of
+from tenure.stores.redis.records import BATCH, NUMBERS, READS, SPECIAL, Options, as_text, error_word, ref_of
 
 __all__ = ["Word", "lua_expressions", "new_words", "nonce_word", "ref_of_lease", "step_words", "token_word"]
 
@@ -92,7 +92,7 @@ def _step_shape(
     job: NewJob, step: RunStep, needs: tuple[str, ...], names: list[str] | None, begins: bool
 ) -> tuple[bytes, bytes, bytes]:
     """What is stored of a step before its run and behind it (all of that before, if it begins one), and its head."""
-    kind = STEP | _special(job) | (READS if step.reads else 0)
+    kind = BATCH | _special(job) | (READS if step.reads else 0)
     options = _options(job)
     options.flow, options.reads = step.flow, step.reads
     before = b"".join(map(_pack, (kind, job.task, job.queue, job.priority)))

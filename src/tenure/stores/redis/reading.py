@@ -12,6 +12,8 @@ from tenure.errors import InvalidOption
 from tenure.stores.redis.encoding import Word
 from tenure.stores.redis.records import NUMBERS, described, id_of, ref_of
 from tenure.stores.values import (
+    Announcement,
+    AnnouncementKind,
     Change,
     Consequence,
     Page,
@@ -21,8 +23,6 @@ from tenure.stores.values import (
     RunRecord,
     RunSearch,
     Search,
-    Signal,
-    SignalKind,
     Totals,
     WorkerInfo,
 )
@@ -60,10 +60,12 @@ def answer(told: Any) -> tuple[Any, Sequence[Consequence]]:
     ]
 
 
-def signals(message: bytes) -> list[Signal]:
+def signals(message: bytes) -> list[Announcement]:
     """What a message on the channel of a store object says."""
     kind, _, ref = message.partition(b" ")
-    return [Signal(SignalKind(kind.decode()), id_of(ref)) if ref else Signal(SignalKind.WORK, "")]
+    return [
+        Announcement(AnnouncementKind(kind.decode()), id_of(ref)) if ref else Announcement(AnnouncementKind.WORK, "")
+    ]
 
 
 def search_words(search: Search) -> list[Word]:

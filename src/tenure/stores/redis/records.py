@@ -41,11 +41,11 @@ from tenure.core.lifecycle import EXPIRED, WAIT_TIMEOUT, blocker_failed, failure
 from tenure.stores.values import LeaseRequest
 
 __all__ = [
+    "BATCH",
     "NUMBERS",
     "READS",
     "SPECIAL",
     "STATES",
-    "STEP",
     "Options",
     "as_text",
     "described",
@@ -69,7 +69,7 @@ STATES = (
 """By the number that they are stored as."""
 
 NUMBERS = {state: number for number, state in enumerate(STATES)}
-SPECIAL, _SOLO, _UNEXPIRING, STEP = 1, 8, 16, 64
+SPECIAL, _SOLO, _UNEXPIRING, BATCH = 1, 8, 16, 64
 """Flags of a record. The first and the last of them are also what the `kind` of a job consists of, with `READS`, and what a script
 has put there: that others wait for it which have come with it."""
 

@@ -20,7 +20,7 @@ from tenure.core.lifecycle import Finish, kept_reason
 from tenure.core.options import Retention
 from tenure.core.patterns import expand, has_patterns, literal_prefix, serves
 from tenure.errors import HasDependents, LayoutTooNew, StoreError, StoreUnavailable
-from tenure.stores.base import MOST, STEP, Store, tended
+from tenure.stores.base import BATCH, MOST, Store, tended
 from tenure.stores.joining import Joiner
 from tenure.stores.redis import enqueueing, event_channel, health, reading, settling
 from tenure.stores.redis.address import Address
@@ -30,8 +30,9 @@ from tenure.stores.redis.link import Link
 from tenure.stores.redis.pool import FORBIDDEN, Forbidden
 from tenure.stores.redis.records import described, error_word, id_of, leased, ref_of, ref_patterns, whole
 from tenure.stores.redis.scripts import scripts
-from tenure.stores.redis.subscription import Ear
+from tenure.stores.redis.subscription import Subscription
 from tenure.stores.values import (
+    Announcement,
     Enqueued,
     Fact,
     Layout,
@@ -47,7 +48,6 @@ from tenure.stores.values import (
     RunSearch,
     Search,
     Settlement,
-    Signal,
     Tended,
     Verdict,
     WorkerInfo,
@@ -87,8 +87,8 @@ class RedisStore(Store):
 
         self._joiner = Joiner(self._enqueue)
         self._channel = secrets.token_hex(8)
-        self._ear = Ear(self._link, self._keys.channel(self._channel), reading.signals)
-        self._watching: set[Ear[str]] = set()
+        self._subscription = Subscription(self._link, self._keys.channel(self._channel), reading.signals)
+        self._watching: set[Subscription[str]] = set()
 
     @classmethod
     def from_url(cls, url: str) -> RedisStore:
@@ -122,9 +122,9 @@ class RedisStore(Store):
         if self._closed:
             return
         self._closed = True
-        await self._ear.close()
-        for ear in tuple(self._watching):
-            await ear.close()
+        await self._subscription.close()
+        for subscription in tuple(self._watching):
+            await subscription.close()
         await self._link.close()
 
     async def layout(self) -> Layout:
@@ -132,7 +132,7 @@ class RedisStore(Store):
         found = await self._link.command("HGET", self._keys.meta, "layout")
         return Layout(None if found is None else int(found), LAYOUT)
 
-    async def facts(self) -> list[Fact]:
+    async def examine(self) -> list[Fact]:
         beats, leases = await self._run("ahead", ())
         return [*await health.examine(self._link), clock_fact(beats, leases)]
 
@@ -178,7 +178,7 @@ class RedisStore(Store):
     async def take_in(
         self,
         queues: Sequence[str],
-        limit: int = STEP,
+        limit: int = BATCH,
         *,
         entry_limit: int = ENTRY_LIMIT,
         raw: Mapping[str, NewJob] = NO_RAW,
@@ -222,7 +222,7 @@ class RedisStore(Store):
         verdicts, told = await self._run("settle_and_lease", words)
         return settling.verdicts(settlements, verdicts), _leased(request, told)
 
-    async def held(self, request: LeaseRequest) -> list[Lease]:
+    async def leases_of(self, request: LeaseRequest) -> list[Lease]:
         found = await self._run("held", (nonce_word(request.nonce),))
         return [request.given(job) for told in found if (job := described(told)) is not None]
 
@@ -235,15 +235,15 @@ class RedisStore(Store):
         states = await self._run("renew", words)
         return [None if state is None else REASONS.get(state, AbortReason.TAKEN) for state in states]
 
-    async def reap(self, queues: Sequence[str], limit: int = STEP) -> list[Reaped]:
+    async def reap(self, queues: Sequence[str], limit: int = BATCH) -> list[Reaped]:
         return _reaped(await self._run("reap", (limit, *dict.fromkeys(queues))))
 
     async def tend(self, patterns: Sequence[str]) -> Tended:
-        ready, soon, overdue, turn = await self._run("tend", (STEP,))
+        ready, soon, overdue, turn = await self._run("tend", (BATCH,))
         if turn:
             await self._run("survey", ())
         names = _decoded(soon)
-        if len(ready) < STEP:
+        if len(ready) < BATCH:
             names += _decoded(ready)
         else:
             for pattern in patterns:
@@ -257,9 +257,9 @@ class RedisStore(Store):
         found: list[str] = []
         after, last = f"[{prefix}", f"[{prefix}\xff".encode("latin-1")
         while len(found) < MOST:
-            page = _decoded(await self._link.command("ZRANGEBYLEX", self._keys.ready, after, last, "LIMIT", 0, STEP))
+            page = _decoded(await self._link.command("ZRANGEBYLEX", self._keys.ready, after, last, "LIMIT", 0, BATCH))
             found += [name for name in page if fnmatchcase(name, pattern) and serves(patterns, name)]
-            if len(page) < STEP:
+            if len(page) < BATCH:
                 break
             after = f"({page[-1]}"
         return found
@@ -297,14 +297,14 @@ class RedisStore(Store):
     async def leave(self, worker_id: str) -> None:
         await self._run("leave", (worker_id,))
 
-    async def retire(self, worker_id: str, limit: int = STEP, reason: str | None = None) -> list[Reaped]:
+    async def retire(self, worker_id: str, limit: int = BATCH, reason: str | None = None) -> list[Reaped]:
         return _reaped(await self._run("retire", (worker_id, limit, kept_reason(reason))))
 
     async def forget(self, silences: Mapping[str, float]) -> list[str]:
         words: list[Word] = [word for worker, silence in silences.items() for word in (worker, repr(silence))]
         return [worker.decode() for worker in await self._run("forget", words)]
 
-    async def turn(self, chore: str, interval: float) -> bool:
+    async def claim_chore(self, chore: str, interval: float) -> bool:
         return bool(await self._run("turn", (chore, repr(interval))))
 
     async def workers(self) -> list[WorkerInfo]:
@@ -340,11 +340,11 @@ class RedisStore(Store):
     async def resume(self, queue: str) -> bool:
         return bool(await self._run("resume", (queue,)))
 
-    async def purge(self, queue: str, limit: int = STEP) -> int:
+    async def purge(self, queue: str, limit: int = BATCH) -> int:
         purged: int = await self._run("purge", (queue, limit))
         return purged
 
-    async def prune(self, default: Retention, queues: Mapping[str, Retention], limit: int = STEP) -> int:
+    async def prune(self, default: Retention, queues: Mapping[str, Retention], limit: int = BATCH) -> int:
         words: list[Word] = [*_retention(default)]
         for queue, retention in queues.items():
             words += (queue, *_retention(retention))
@@ -414,18 +414,18 @@ class RedisStore(Store):
         return {id_: described(each) for id_, each in zip(ids, told, strict=True) if each != 0}
 
     @property
-    def hearing(self) -> int:
-        return self._ear.begun
+    def announcement_epoch(self) -> int:
+        return self._subscription.begun
 
-    async def signals(self) -> AsyncIterator[Signal]:
+    async def announcements(self) -> AsyncIterator[Announcement]:
         await self._listen()
-        async for signal in self._ear.heard():
+        async for signal in self._subscription.heard():
             yield signal
 
     async def _listen(self) -> None:
         """Let this object's channel be open, so that what happens from now on is heard."""
         self._check_open()
-        await self._ear.listen()
+        await self._subscription.listen()
 
     # Telling others.
 
@@ -440,14 +440,14 @@ class RedisStore(Store):
     @asynccontextmanager
     async def watch(self) -> AsyncIterator[AsyncIterator[str]]:
         self._check_open()
-        ear = Ear(self._link, self._keys.notes, event_channel.read)
-        self._watching.add(ear)
+        subscription = Subscription(self._link, self._keys.notes, event_channel.read)
+        self._watching.add(subscription)
         try:
-            await ear.listen()
-            yield ear.heard()
+            await subscription.listen()
+            yield subscription.heard()
         finally:
-            self._watching.discard(ear)
-            await ear.close()
+            self._watching.discard(subscription)
+            await subscription.close()
 
     # Scripts.
 

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from tenure.stores.redis.link import Link
 
-__all__ = ["Ear"]
+__all__ = ["Subscription"]
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ LISTENING_WITHIN = 1.0
 """Seconds that `listen` waits for the channel to be open. Without it the caller goes on, and hints are lost until it is."""
 
 
-class Ear(Generic[T]):
+class Subscription(Generic[T]):
     """Hears what is said on a channel from `listen` on, connecting again by itself, until it is closed."""
 
     def __init__(self, link: Link, channel: str, read: Callable[[bytes], Iterable[T]]) -> None:

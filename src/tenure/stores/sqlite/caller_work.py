@@ -6,22 +6,22 @@ import contextlib
 from typing import TypeVar
 
 from tenure.core.clock import Clock
-from tenure.stores.callers import Script
-from tenure.stores.callers.connection import LiteGuest
+from tenure.stores.callers import SqliteWork
+from tenure.stores.callers.connection import LiteCaller
 from tenure.stores.sqlite.calls import Action
 from tenure.stores.sqlite.engine import Engine
 from tenure.stores.sqlite.library import Library
 from tenure.stores.sqlite.transaction import NotPlain, Transaction
 
-__all__ = ["errand"]
+__all__ = ["work"]
 
 T = TypeVar("T")
 
 
-def errand(engine: Engine, action: Action[T]) -> Script[T]:
+def work(engine: Engine, action: Action[T]) -> SqliteWork[T]:
     """What does this in any transaction on the file; if it raises, it leaves that as it was."""
 
-    def run(connection: LiteGuest) -> T:
+    def run(connection: LiteCaller) -> T:
         connection.execute("SAVEPOINT tenure")
         try:
             # For writing from the first: a transaction that has read cannot write any more once somebody else has.
@@ -40,10 +40,10 @@ def errand(engine: Engine, action: Action[T]) -> Script[T]:
         connection.after_commit(lambda: engine.bells.ring(transaction))
         return result
 
-    return Script(engine.path, lambda library: engine.choose(Library(library)), run)
+    return SqliteWork(engine.path, lambda library: engine.choose(Library(library)), run)
 
 
-def _perform(connection: LiteGuest, clock: Clock, action: Action[T], *, plainly: bool) -> tuple[T, Transaction]:
+def _perform(connection: LiteCaller, clock: Clock, action: Action[T], *, plainly: bool) -> tuple[T, Transaction]:
     transaction = Transaction(connection, clock, plainly=plainly)
     result = action(transaction)
     transaction.flush()

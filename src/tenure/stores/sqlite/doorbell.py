@@ -26,12 +26,12 @@ import msgspec
 
 from tenure.core.patterns import serves
 from tenure.stores.sqlite.transaction import Transaction
-from tenure.stores.values import Signal
+from tenure.stores.values import Announcement
 
 __all__ = ["Delivery", "Doorbell", "Doorbells"]
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(list[Signal]).decode
+_decode = msgspec.json.Decoder(list[Announcement]).decode
 
 SIGNALS_EACH = 500
 """Signals in one datagram: well below the smallest limit of a Unix socket (200 kB)."""
@@ -108,7 +108,7 @@ class Doorbells:
         with self._ringing:
             for queue, number in transaction.work.items():
                 self._wake(queue, number)
-            told: dict[str, list[Signal]] = {}
+            told: dict[str, list[Announcement]] = {}
             for bell, signal in transaction.signals:
                 told.setdefault(bell, []).append(signal)
             for bell, signals in told.items():
@@ -211,7 +211,7 @@ class Doorbells:
 class Doorbell:
     """The doorbell of one store object, on its event loop. Where none can be made it is silent, and its owner polls."""
 
-    def __init__(self, bells: Doorbells, on_signals: Callable[[Iterable[Signal]], None]) -> None:
+    def __init__(self, bells: Doorbells, on_signals: Callable[[Iterable[Announcement]], None]) -> None:
         self.name = secrets.token_hex(8)
         self._bells = bells
         self._on_signals = on_signals

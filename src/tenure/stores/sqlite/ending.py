@@ -9,7 +9,7 @@ from tenure.core.job import BlockerPolicy, ErrorInfo, State
 from tenure.core.lifecycle import blocker_failed, failure_value
 from tenure.stores.sqlite.rows import Facts, dumps, error_of, facts, whole
 from tenure.stores.sqlite.transaction import Transaction
-from tenure.stores.values import Change, SignalKind
+from tenure.stores.values import AnnouncementKind, Change
 
 __all__ = [
     "HANDED_OVER",
@@ -107,7 +107,7 @@ def _finish(
         if each.unique is not None:
             tx.run("free_unique", each.task, each.unique, each.id, state is State.CANCELLED)
         if each.waited:
-            tx.tell_waiters(each.id, SignalKind.DONE)
+            tx.tell_waiters(each.id, AnnouncementKind.DONE)
     return ended
 
 
@@ -213,7 +213,7 @@ def delete(tx: Transaction, jobs: Sequence[Facts]) -> None:
     """Take jobs out of the store, whatever their state, telling whoever has to do with them."""
     for job in jobs:
         if job.state == State.RUNNING:
-            tx.tell_holder(job.worker, SignalKind.DELETED, job.id)
+            tx.tell_holder(job.worker, AnnouncementKind.DELETED, job.id)
     remove(tx, jobs)
     for job in sorted(jobs, key=lambda job: job.number):
         if job.blocks:
@@ -237,4 +237,4 @@ def remove(tx: Transaction, jobs: Sequence[Facts]) -> None:
         if job.unique is not None:
             tx.run("free_unique", job.task, job.unique, job.id, True)
         if job.waited:
-            tx.tell_waiters(job.id, SignalKind.DELETED)
+            tx.tell_waiters(job.id, AnnouncementKind.DELETED)

@@ -158,23 +158,23 @@ class Watcher:
             self._bells.take_down(self._name)
 
     def _put_up(self) -> socket.socket:
-        ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        subscription = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
-            self._bells.put_up(ear, self._name)
+            self._bells.put_up(subscription, self._name)
         except OSError:
-            ear.close()
+            subscription.close()
             raise
-        self._loop.add_reader(ear, self._receive)
-        return ear
+        self._loop.add_reader(subscription, self._receive)
+        return subscription
 
     def _be_found(self) -> None:
         """Be there again if somebody has deleted the folder."""
         if os.path.lexists(self._bells.folder / self._name):
             return
         with contextlib.suppress(OSError):  # the next look tries again
-            ear, self._socket = self._socket, self._put_up()
-            self._loop.remove_reader(ear)
-            ear.close()
+            subscription, self._socket = self._socket, self._put_up()
+            self._loop.remove_reader(subscription)
+            subscription.close()
 
     def _receive(self) -> None:
         with contextlib.suppress(BlockingIOError):

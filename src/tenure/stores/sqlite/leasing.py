@@ -16,7 +16,7 @@ from tenure.stores.sqlite.attempts import remember
 from tenure.stores.sqlite.ending import end
 from tenure.stores.sqlite.rows import Facts, dumps, facts, loads, records
 from tenure.stores.sqlite.transaction import Transaction
-from tenure.stores.values import Change, Leased, LeaseRequest, Reaped, Renewal, SignalKind
+from tenure.stores.values import AnnouncementKind, Change, Leased, LeaseRequest, Reaped, Renewal
 
 __all__ = ["held", "lease", "reap", "renew", "retire"]
 
@@ -262,7 +262,7 @@ def _lose(tx: Transaction, job: Facts, reason: str = "") -> Reaped:
     """Take a running job from its holder, who is silent or gone."""
     loss = after_loss(job.losses, job.max_losses, bool(job.solo))
     tx.total("lost", job.queue, job.worker)
-    tx.tell_holder(job.worker, SignalKind.TAKEN, job.id)
+    tx.tell_holder(job.worker, AnnouncementKind.TAKEN, job.id)
     error = lost(loss.losses, reason)
     remember(tx, [(job.number, job.fence, AttemptEnd.LOST, error)])
     if loss.failed:

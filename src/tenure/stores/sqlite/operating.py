@@ -16,10 +16,11 @@ from tenure.stores.sqlite.attempts import remember
 from tenure.stores.sqlite.ending import end
 from tenure.stores.sqlite.rows import Facts, dumps, facts, meant, whole
 from tenure.stores.sqlite.transaction import Transaction
-from tenure.stores.values import NOT_FOUND, OK, SignalKind, Verdict, refused
+from tenure.stores.values import NOT_FOUND, OK, AnnouncementKind, Verdict, refused
 
 __all__ = [
     "cancel",
+    "claim_chore",
     "complete",
     "delete",
     "forget",
@@ -30,7 +31,6 @@ __all__ = [
     "resume",
     "retry",
     "trigger",
-    "turn",
 ]
 
 
@@ -53,7 +53,7 @@ def _cancel(tx: Transaction, job: Facts) -> Verdict:
         return refused("it is final already", state=state)
     if state is State.RUNNING:
         remember(tx, [(job.number, job.fence, AttemptEnd.CANCELLED, None)])
-        tx.tell_holder(job.worker, SignalKind.CANCELLED, job.id)
+        tx.tell_holder(job.worker, AnnouncementKind.CANCELLED, job.id)
     end(tx, job, State.CANCELLED)
     return OK
 
@@ -125,7 +125,7 @@ def release(tx: Transaction, ids: Sequence[str]) -> list[Verdict]:
 def _release(tx: Transaction, job: Facts) -> Verdict:
     if job.state != State.RUNNING:
         return refused("it is not running", state=State(job.state))
-    tx.tell_holder(job.worker, SignalKind.TAKEN, job.id)
+    tx.tell_holder(job.worker, AnnouncementKind.TAKEN, job.id)
     tx.run("release_job", job.id)
     tx.moved(job.queue, "running", "waiting")
     tx.came_in_line(job.queue)
@@ -203,7 +203,7 @@ def forget(tx: Transaction, silences: Mapping[str, float]) -> list[str]:
     return [id_ for id_, silence in silences.items() if tx.run("forget_worker", id_, tx.boot - silence)]
 
 
-def turn(tx: Transaction, chore: str, interval: float) -> bool:
+def claim_chore(tx: Transaction, chore: str, interval: float) -> bool:
     """Take the turn at a chore, if it is time."""
     return tx.run("take_turn", chore, tx.boot, interval) > 0
 

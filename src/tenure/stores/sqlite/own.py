@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from tenure.errors import InvalidOption, OutcomeUnknown, StoreError, StoreUnavailable
 from tenure.stores.base import OwnTransaction
-from tenure.stores.callers import Errand, Guest
+from tenure.stores.callers import CallerConnection, Work
 from tenure.stores.callers.sqlite import LiteRows, script
 from tenure.stores.sqlite.connection import translated
 from tenure.stores.sqlite.library import INTERRUPTED, Connection, bare, code_of, drop
@@ -50,7 +50,7 @@ class LiteTransaction(OwnTransaction):
         timeout: float | None,
     ) -> None:
         self.path = path
-        self.guest = _OwnGuest(self)
+        self.caller = _OwnCaller(self)
         self._connect = connect
         self._on_end = on_end
         self._writes = writes
@@ -214,20 +214,20 @@ class _Inside:
         self._own.after_commit.append(action)
 
 
-class _OwnGuest(Guest):
+class _OwnCaller(CallerConnection):
     """For scripts of the store; they may be run on any thread."""
 
     def __init__(self, own: LiteTransaction) -> None:
         self._own = own
 
-    def run(self, errand: Errand[T]) -> T:
-        return self._own.in_turn(lambda: self._run(errand))
+    def run(self, work: Work[T]) -> T:
+        return self._own.in_turn(lambda: self._run(work))
 
-    async def arun(self, errand: Errand[T]) -> T:
-        return await self._own.do(lambda: self._run(errand))
+    async def arun(self, work: Work[T]) -> T:
+        return await self._own.do(lambda: self._run(work))
 
-    def _run(self, errand: Errand[T]) -> T:
-        wanted = script(errand, "SQLite")
+    def _run(self, work: Work[T]) -> T:
+        wanted = script(work, "SQLite")
         if wanted.path != self._own.path:
             raise InvalidOption(
                 f"connection= must be to the store's own file, {wanted.path}: this one is to {self._own.path}"

@@ -17,9 +17,9 @@ from tenure.stores.sqlite.ending import close_for_all, conclude, drop_unkept
 from tenure.stores.sqlite.enqueueing import enqueue
 from tenure.stores.sqlite.rows import Facts, dumps, facts
 from tenure.stores.sqlite.transaction import NotPlain, Transaction
-from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, Holding, Settlement, SignalKind, Verdict, refused
+from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, AnnouncementKind, LeaseStatus, Settlement, Verdict, refused
 
-__all__ = ["complete", "holding", "settle", "settle_held"]
+__all__ = ["complete", "lease_status", "settle", "settle_held"]
 
 
 def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[Verdict]:
@@ -178,23 +178,23 @@ def _item(lease: Lease, step: Transition) -> tuple[object, ...]:
 
 def settle_held(tx: Transaction, settlement: Settlement) -> Verdict:
     """Apply a step under its token, which must not have settled the job before."""
-    if holding(tx, settlement[0]) is Holding.SETTLED:
+    if lease_status(tx, settlement[0]) is LeaseStatus.SETTLED:
         return LEASE_LOST
     [verdict] = _act_on_all(tx, None, [settlement])
     return verdict
 
 
-def holding(tx: Transaction, lease: Lease) -> Holding:
+def lease_status(tx: Transaction, lease: Lease) -> LeaseStatus:
     """What this lease is worth."""
     return _worth(lease, facts(tx, [lease.job.id]).get(lease.job.id))
 
 
-def _worth(lease: Lease, job: Facts | None) -> Holding:
+def _worth(lease: Lease, job: Facts | None) -> LeaseStatus:
     if job is None:
-        return Holding.GONE
+        return LeaseStatus.GONE
     if (job.fence, job.nonce) != (lease.token.fence, lease.token.nonce):
-        return Holding.LOST
-    return Holding.HELD if job.state == State.RUNNING else Holding.SETTLED
+        return LeaseStatus.LOST
+    return LeaseStatus.HELD if job.state == State.RUNNING else LeaseStatus.SETTLED
 
 
 def _settle_one(tx: Transaction, settlement: Settlement, retried: list[Ended]) -> Verdict:
@@ -202,11 +202,11 @@ def _settle_one(tx: Transaction, settlement: Settlement, retried: list[Ended]) -
     lease, step = settlement
     job = facts(tx, [lease.job.id]).get(lease.job.id)
     match _worth(lease, job):
-        case Holding.GONE:
+        case LeaseStatus.GONE:
             return NOT_FOUND
-        case Holding.LOST:
+        case LeaseStatus.LOST:
             return LEASE_LOST
-        case Holding.SETTLED:
+        case LeaseStatus.SETTLED:
             return OK
     assert job is not None
     match step:
@@ -239,7 +239,7 @@ def complete(tx: Transaction, job: Facts, step: Finish) -> Verdict:
     def complete() -> None:
         if job.state == State.RUNNING:
             remember(tx, [(job.number, job.fence, AttemptEnd.COMPLETED, None)])
-            tx.tell_holder(job.worker, SignalKind.COMPLETED, job.id)
+            tx.tell_holder(job.worker, AnnouncementKind.COMPLETED, job.id)
         _carry_out(tx, job, step, settled=False)
 
     return _unless_refused(tx, step, complete)

@@ -18,10 +18,10 @@ from tenure.core.lifecycle import Finish
 from tenure.core.options import Retention
 from tenure.core.patterns import serves
 from tenure.errors import StoreUnavailable
-from tenure.stores.base import LOOK_AHEAD, STEP, SUSPECTS, Store, tended
-from tenure.stores.callers import Script
+from tenure.stores.base import BATCH, LOOK_AHEAD, SUSPECTS, Store, tended
+from tenure.stores.callers import SqliteWork
 from tenure.stores.sqlite import enqueueing, health, inbox, leasing, operating, reading, runs, schema, settling
-from tenure.stores.sqlite.caller_work import errand
+from tenure.stores.sqlite.caller_work import work
 from tenure.stores.sqlite.connection import connect
 from tenure.stores.sqlite.doorbell import Doorbell
 from tenure.stores.sqlite.engine import Engine
@@ -35,12 +35,14 @@ from tenure.stores.sqlite.single import Single
 from tenure.stores.sqlite.transaction import Transaction
 from tenure.stores.url import parsed, refuse_unless
 from tenure.stores.values import (
+    Announcement,
+    AnnouncementKind,
     Enqueued,
     Fact,
-    Holding,
     Layout,
     Leased,
     LeaseRequest,
+    LeaseStatus,
     Page,
     Pulse,
     QueueInfo,
@@ -51,8 +53,6 @@ from tenure.stores.values import (
     RunSearch,
     Search,
     Settlement,
-    Signal,
-    SignalKind,
     Tended,
     Verdict,
     WorkerInfo,
@@ -78,7 +78,7 @@ class SqliteStore(Store):
         self._closed = False
         self._bell: Doorbell | None = None
         self._waiting: set[Callable[[], None]] = set()
-        self._signals: deque[Signal] = deque()
+        self._signals: deque[Announcement] = deque()
         self._signalled = asyncio.Event()
         self._publisher = Publisher(self._engine.path)
         self._watchers: set[Watcher] = set()
@@ -118,7 +118,7 @@ class SqliteStore(Store):
         finally:
             connection.close()
 
-    async def facts(self) -> list[Fact]:
+    async def examine(self) -> list[Fact]:
         self._check_open()
         return await health.facts(self._engine)
 
@@ -140,20 +140,20 @@ class SqliteStore(Store):
     transactional = True
     one_writer = True
 
-    def enqueueing(self, jobs: Sequence[NewJob]) -> Script[list[Enqueued]]:
-        return errand(self._engine, lambda tx: enqueueing.enqueue(tx, jobs))
+    def enqueueing(self, jobs: Sequence[NewJob]) -> SqliteWork[list[Enqueued]]:
+        return work(self._engine, lambda tx: enqueueing.enqueue(tx, jobs))
 
-    def settling(self, settlement: Settlement) -> Script[Verdict]:
-        return errand(self._engine, lambda tx: settling.settle_held(tx, settlement))
+    def settling(self, settlement: Settlement) -> SqliteWork[Verdict]:
+        return work(self._engine, lambda tx: settling.settle_held(tx, settlement))
 
     async def begin(self, *, writes: bool = True, timeout: float | None = None) -> LiteTransaction:
         self._check_open()
         return await self._engine.begin(writes=writes, timeout=timeout)
 
-    async def holding(self, lease: Lease) -> Holding:
+    async def lease_status(self, lease: Lease) -> LeaseStatus:
         self._check_open()
         # As a write, though it writes nothing: that waits for whoever is writing.
-        return await self._engine.write(lambda tx: settling.holding(tx, lease), durable=False)
+        return await self._engine.write(lambda tx: settling.lease_status(tx, lease), durable=False)
 
     async def lease(self, request: LeaseRequest) -> Leased:
         answer = await self._write(lambda tx: leasing.lease(tx, request))
@@ -174,13 +174,13 @@ class SqliteStore(Store):
         verdicts, answer = await self._write(settle_and_lease)
         return verdicts, answer()
 
-    async def held(self, request: LeaseRequest) -> list[Lease]:
+    async def leases_of(self, request: LeaseRequest) -> list[Lease]:
         return await self._read(lambda tx: leasing.held(tx, request))
 
     async def renew(self, renewals: Sequence[Renewal]) -> list[AbortReason | None]:
         return await self._write(lambda tx: leasing.renew(tx, renewals))
 
-    async def reap(self, queues: Sequence[str], limit: int = STEP) -> list[Reaped]:
+    async def reap(self, queues: Sequence[str], limit: int = BATCH) -> list[Reaped]:
         return await self._write(lambda tx: leasing.reap(tx, queues, limit))
 
     async def tend(self, patterns: Sequence[str]) -> Tended:
@@ -190,14 +190,14 @@ class SqliteStore(Store):
     async def nudge(self, workers: Sequence[str]) -> None:
         def nudge(tx: Transaction) -> None:
             for worker in workers:
-                tx.tell_holder(worker, SignalKind.WORK, "")
+                tx.tell_holder(worker, AnnouncementKind.WORK, "")
 
         await self._write(nudge)
 
     async def take_in(
         self,
         queues: Sequence[str],
-        limit: int = STEP,
+        limit: int = BATCH,
         *,
         entry_limit: int = ENTRY_LIMIT,
         raw: Mapping[str, NewJob] = NO_RAW,
@@ -231,14 +231,14 @@ class SqliteStore(Store):
     async def leave(self, worker_id: str) -> None:
         await self._write(lambda tx: tx.run("remove_worker", worker_id))
 
-    async def retire(self, worker_id: str, limit: int = STEP, reason: str | None = None) -> list[Reaped]:
+    async def retire(self, worker_id: str, limit: int = BATCH, reason: str | None = None) -> list[Reaped]:
         return await self._write(lambda tx: leasing.retire(tx, worker_id, limit, reason), durable=True)
 
     async def forget(self, silences: Mapping[str, float]) -> list[str]:
         return await self._write(lambda tx: operating.forget(tx, silences))
 
-    async def turn(self, chore: str, interval: float) -> bool:
-        return await self._write(lambda tx: operating.turn(tx, chore, interval))
+    async def claim_chore(self, chore: str, interval: float) -> bool:
+        return await self._write(lambda tx: operating.claim_chore(tx, chore, interval))
 
     async def workers(self) -> list[WorkerInfo]:
         return await self._read(reading.workers)
@@ -267,10 +267,10 @@ class SqliteStore(Store):
     async def resume(self, queue: str) -> bool:
         return await self._write(lambda tx: operating.resume(tx, queue), durable=True)
 
-    async def purge(self, queue: str, limit: int = STEP) -> int:
+    async def purge(self, queue: str, limit: int = BATCH) -> int:
         return await self._write(lambda tx: operating.purge(tx, queue, limit), durable=True)
 
-    async def prune(self, default: Retention, queues: Mapping[str, Retention], limit: int = STEP) -> int:
+    async def prune(self, default: Retention, queues: Mapping[str, Retention], limit: int = BATCH) -> int:
         return await self._write(lambda tx: operating.prune(tx, default, queues, limit))
 
     async def get(self, ids: Sequence[str]) -> list[JobRecord | None]:
@@ -305,10 +305,10 @@ class SqliteStore(Store):
         return await self._write(lambda tx: reading.wait(tx, ids, bell))
 
     @property
-    def hearing(self) -> int:
+    def announcement_epoch(self) -> int:
         return int(self._bell is not None and self._bell.works)
 
-    async def signals(self) -> AsyncIterator[Signal]:
+    async def announcements(self) -> AsyncIterator[Announcement]:
         self._open_bell()
         while not self._closed:
             if self._signals:
@@ -400,7 +400,7 @@ class SqliteStore(Store):
             self._bell = Doorbell(self._engine.bells, self._heard)
         return self._bell
 
-    def _heard(self, signals: Iterable[Signal]) -> None:
+    def _heard(self, signals: Iterable[Announcement]) -> None:
         self._signals.extend(signals)
         self._signalled.set()
 

@@ -15,7 +15,7 @@ from tenure.core.clock import Clock
 from tenure.errors import TenureError
 from tenure.stores.callers.connection import LiteConnection
 from tenure.stores.sqlite.queries import sql
-from tenure.stores.values import Change, Consequence, Signal, SignalKind
+from tenure.stores.values import Announcement, AnnouncementKind, Change, Consequence
 
 __all__ = ["NotPlain", "Row", "Transaction"]
 
@@ -64,7 +64,7 @@ class Transaction:
         self.edges = False
         """Whether any edge was open when a seq was last drawn."""
 
-        self.signals: list[tuple[str, Signal]] = []
+        self.signals: list[tuple[str, Announcement]] = []
         """Doorbells to ring after the commit, and what to tell them."""
 
         self.consequences: list[Consequence] = []
@@ -180,12 +180,12 @@ class Transaction:
         """Wake as many idle workers of this queue after the commit."""
         self.work[queue] = self.work.get(queue, 0) + number
 
-    def tell_holder(self, worker: str | None, kind: SignalKind, job_id: str) -> None:
+    def tell_holder(self, worker: str | None, kind: AnnouncementKind, job_id: str) -> None:
         """Tell the worker that holds a job what has become of it."""
         if worker is not None and (row := self.one("bell_of_worker", worker)):
-            self.signals.append((row[0], Signal(kind, job_id)))
+            self.signals.append((row[0], Announcement(kind, job_id)))
 
-    def tell_waiters(self, job_id: str, kind: SignalKind) -> None:
+    def tell_waiters(self, job_id: str, kind: AnnouncementKind) -> None:
         """Tell whoever waits for a job that it is final or gone."""
         for (bell,) in self.all("take_waiters", job_id):
-            self.signals.append((bell, Signal(kind, job_id)))
+            self.signals.append((bell, Announcement(kind, job_id)))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from tenure.errors import InvalidOption, OutcomeUnknown, StoreUnavailable
 from tenure.hooks.calling import awaiting, waiting
 from tenure.stores.base import OwnTransaction
-from tenure.stores.callers import Errand, guest
+from tenure.stores.callers import Work, caller_connection
 from tenure.stores.values import Enqueued, Verdict, VerdictKind
 from tenure.sync import refuse_on_loop
 from tenure.tasks.completion.completion import Completion, Stage, to_the_end
@@ -124,9 +124,9 @@ class Completing(_Own):
         completion = self._completion
         try:
             try:
-                errand = completion.settling(self._tx.result)
+                work = completion.settling(self._tx.result)
                 await awaiting(completion.allowed())
-                completion.judge(await own.guest.arun(errand))
+                completion.judge(await own.caller.arun(work))
             except BaseException:
                 await own.rollback()
                 raise
@@ -152,7 +152,7 @@ class Completing(_Own):
 class _WithConnection(Block[Joined, Joined]):
     def __init__(self, completion: Completion, ctx: Context, connection: Any) -> None:
         super().__init__(completion, ctx)
-        self._guest = guest(connection)
+        self._caller = caller_connection(connection)
         self._tx = Joined(connection)
 
     def _in_thread(self, given: Joined) -> Joined:
@@ -178,7 +178,7 @@ class CompletingJoined(_WithConnection):
     async def _enter(self) -> Joined:
         await self._completion.open()
         with self._reset_if_it_raises():
-            await self._guest.arun(self._nothing())
+            await self._caller.arun(self._nothing())
         return self._tx
 
     async def _exit(self, error: BaseException | None) -> None:
@@ -186,19 +186,19 @@ class CompletingJoined(_WithConnection):
             self._completion.stage = Stage.RUNNING
         else:
             with self._reset_if_it_raises():
-                errand = self._completion.settling(self._tx.result)
+                work = self._completion.settling(self._tx.result)
                 await awaiting(self._completion.allowed())
-            self._judge(await self._guest.arun(self._joined(errand)))
+            self._judge(await self._caller.arun(self._joined(work)))
 
     def __enter__(self) -> Joined:
         refuse_on_loop(self._name, "use async with")
-        if self._guest.awaited:
+        if self._caller.awaited:
             raise InvalidOption(
                 "connection= is one whose calls are awaited: use async with, in a task that is an async def"
             )
         self._wait(self._completion.open())
         with self._reset_if_it_raises():
-            self._guest.run(self._nothing())
+            self._caller.run(self._nothing())
         return self._tx
 
     def __exit__(
@@ -208,18 +208,18 @@ class CompletingJoined(_WithConnection):
             self._completion.stage = Stage.RUNNING
         else:
             with self._reset_if_it_raises():
-                errand = self._completion.settling(self._tx.result)
+                work = self._completion.settling(self._tx.result)
                 waiting(self._completion.allowed())
-            self._judge(self._guest.run(self._joined(errand)))
+            self._judge(self._caller.run(self._joined(work)))
 
-    def _nothing(self) -> Errand[list[Enqueued]]:
+    def _nothing(self) -> Work[list[Enqueued]]:
         """An errand that does nothing, and tells whether the connection will do before the caller has written there."""
         return self._transactions.store.enqueueing(())
 
-    def _joined(self, errand: Errand[Verdict]) -> Errand[Verdict]:
+    def _joined(self, work: Work[Verdict]) -> Work[Verdict]:
         # Before it is sent: should it be cut off there, only the store can tell what came of it.
         self._completion.stage = Stage.JOINED
-        return errand
+        return work
 
     def _judge(self, verdict: Verdict) -> None:
         if verdict.kind is not VerdictKind.OK:

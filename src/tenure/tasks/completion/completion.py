@@ -15,11 +15,11 @@ from tenure.core.job import State
 from tenure.core.lease import AbortReason, Lease
 from tenure.core.lifecycle import Finish
 from tenure.errors import Aborted, JobError, LeaseLost, MissingAttribute, StoreError, WrongState
-from tenure.hooks.calling import Steps
+from tenure.hooks.calling import HookCalls
 from tenure.jobs.enqueue_hooks import allowed
 from tenure.stores.base import OwnTransaction, Store
-from tenure.stores.callers import Errand
-from tenure.stores.values import Holding, Verdict, VerdictKind
+from tenure.stores.callers import Work
+from tenure.stores.values import LeaseStatus, Verdict, VerdictKind
 
 if TYPE_CHECKING:
     from tenure.tasks.context import Context
@@ -65,12 +65,12 @@ class Transactions:
         """Open one."""
         return await self.store.begin(writes=writes, timeout=self._timeout)
 
-    async def holding(self, lease: Lease) -> Holding | None:
+    async def lease_status(self, lease: Lease) -> LeaseStatus | None:
         """What a lease is worth, asked again and again while nobody can tell; None if that takes too long."""
         deadline = monotonic() + PATIENCE
         for tries in itertools.count():
             with suppress(StoreError):
-                return await self.store.holding(lease)
+                return await self.store.lease_status(lease)
             if monotonic() > deadline:
                 break
             await asyncio.sleep(random.uniform(0, min(0.1 * 2.0**tries, 2.0)))  # noqa: S311
@@ -135,9 +135,9 @@ class Completion:
         self.check()
         [job] = await self.transactions.store.get([self.lease.job.id])
         if job is None:
-            raise self._lost(Holding.GONE)
+            raise self._lost(LeaseStatus.GONE)
         if job.state is not State.RUNNING or job.fence != self.lease.token.fence:
-            raise self._lost(Holding.LOST)
+            raise self._lost(LeaseStatus.LOST)
 
     async def open(self) -> None:
         """Begin a block, unless there is nothing left to complete."""
@@ -151,13 +151,13 @@ class Completion:
             raise WrongState(job_id, "in ctx.complete() already", "in no other")
         self.stage = Stage.OPEN
 
-    def settling(self, result: Any) -> Errand[Verdict]:
+    def settling(self, result: Any) -> Work[Verdict]:
         """What makes the job final with this result, or value of a step, and its children exist; from now on the token alone decides."""
         self.check()
         self.step = self._task.finish(self.lease.job, result, self._ctx.children)
         return self.transactions.store.settling((self.lease, self.step))
 
-    def allowed(self) -> Steps[None]:
+    def allowed(self) -> HookCalls[None]:
         """Ask the hooks about jobs that come to exist because the next step is to wait for them; `EnqueueRefused` if one says no."""
         if self._task.app.hooks.enqueues:
             yield from allowed(self._task.app, self.step.children[len(self._ctx.children) :])
@@ -175,7 +175,7 @@ class Completion:
                     raise MissingAttribute(successor.task, missing)
                 raise JobError(f"the jobs that job {self.lease.job.id} enqueues are refused: {verdict.reason}")
             case kind:
-                raise self._lost(Holding.GONE if kind is VerdictKind.NOT_FOUND else Holding.LOST)
+                raise self._lost(LeaseStatus.GONE if kind is VerdictKind.NOT_FOUND else LeaseStatus.LOST)
 
     async def resolve(self) -> None:
         """Find out whether the job is final, as far as that is not known yet."""
@@ -186,17 +186,17 @@ class Completion:
 
     async def find_out(self) -> None:
         """Ask the store whether the transaction was committed."""
-        holding = await self.transactions.holding(self.lease)
-        if holding is Holding.SETTLED or (holding is Holding.GONE and self.lease.job.keep == 0):
+        holding = await self.transactions.lease_status(self.lease)
+        if holding is LeaseStatus.SETTLED or (holding is LeaseStatus.GONE and self.lease.job.keep == 0):
             self.stage = Stage.FINAL
             return
         self.stage = Stage.UNKNOWN if holding is None else Stage.RUNNING
-        if holding is not Holding.HELD:
+        if holding is not LeaseStatus.HELD:
             self._lost(holding)
 
-    def _lost(self, holding: Holding | None) -> LeaseLost:
+    def _lost(self, holding: LeaseStatus | None) -> LeaseLost:
         """Let the worker know that the job is no longer its own; what to raise."""
-        reason = {Holding.GONE: AbortReason.NOT_FOUND, None: AbortReason.ERROR}.get(holding, AbortReason.TAKEN)
+        reason = {LeaseStatus.GONE: AbortReason.NOT_FOUND, None: AbortReason.ERROR}.get(holding, AbortReason.TAKEN)
         self._ctx.signal.abort(reason)
         return LeaseLost(self.lease.job.id, self._ctx.signal.reason or reason)
 

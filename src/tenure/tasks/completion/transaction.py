@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tenure.core.lease import AbortReason
 from tenure.errors import Aborted
 from tenure.stores.base import OwnTransaction
-from tenure.stores.callers import Errand, Guest
+from tenure.stores.callers import CallerConnection, Work
 from tenure.tasks.completion.completion import Completion
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ class AsyncTransaction:
         return self.own.connection
 
     @property
-    def guest(self) -> Guest:
-        return self.own.guest
+    def caller(self) -> CallerConnection:
+        return self.own.caller
 
     @property
     def own(self) -> OwnTransaction:
@@ -91,7 +91,7 @@ class Transaction:
         self._completion = completion
         self._signal = ctx.signal
         self._asked: concurrent.futures.Future[Any] | None = None
-        self.guest: Guest = _GuestInThread(tx, self._ask)
+        self.caller: CallerConnection = _GuestInThread(tx, self._ask)
         ctx.signal.call_when_aborted(self._interrupt)
 
     @property
@@ -138,11 +138,11 @@ class Transaction:
             asked.cancel()
 
 
-class _GuestInThread(Guest):
+class _GuestInThread(CallerConnection):
     def __init__(self, tx: AsyncTransaction, ask: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
         self._tx = tx
         self._ask = ask
 
-    def run(self, errand: Errand[T]) -> T:
-        answer: T = self._ask(self._tx.guest.arun(errand))
+    def run(self, work: Work[T]) -> T:
+        answer: T = self._ask(self._tx.caller.arun(work))
         return answer

@@ -9,7 +9,7 @@ import pytest
 from tenure.core.job import State, Writes
 from tenure.core.lifecycle import Park
 from tenure.stores.base import Store
-from tenure.stores.values import NOT_FOUND, OK, SignalKind, VerdictKind
+from tenure.stores.values import NOT_FOUND, OK, AnnouncementKind, VerdictKind
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.run_scene import (
     a_run,
@@ -303,8 +303,8 @@ class HandingOver:
         assert (await run_record(store, run_id)).step.state is State.FAILED
         assert await state(store, dependent) is State.FAILED
         async with asyncio.timeout(LONG):
-            async for signal in store.signals():
-                assert (signal.kind, signal.job_id) == (SignalKind.DONE, run_id)
+            async for signal in store.announcements():
+                assert (signal.kind, signal.job_id) == (AnnouncementKind.DONE, run_id)
                 break
         [answer] = await store.enqueue([a_start(unique="k")])
         assert not answer.duplicate
@@ -341,8 +341,8 @@ class HandingOver:
         assert await store.complete(second, success('"by hand"')) == OK
 
         async with asyncio.timeout(LONG):
-            async for signal in store.signals():
-                assert (signal.kind, signal.job_id) == (SignalKind.COMPLETED, second)
+            async for signal in store.announcements():
+                assert (signal.kind, signal.job_id) == (AnnouncementKind.COMPLETED, second)
                 break
         assert (await settle(store, leased, success())).kind is VerdictKind.LEASE_LOST
         assert (await run_record(store, run_id)).step.result == '"by hand"'

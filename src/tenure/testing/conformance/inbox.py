@@ -297,7 +297,7 @@ class Inbox:
             await store.take_in(["q"])
 
     async def test_a_store_has_facts_to_tell(self, store: Store) -> None:
-        found = await store.facts()
+        found = await store.examine()
 
         assert found
         assert len({fact.name for fact in found}) == len(found)

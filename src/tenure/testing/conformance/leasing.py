@@ -9,7 +9,7 @@ import pytest
 from tenure.core.job import JobRecord, State
 from tenure.core.lease import Token, new_nonce
 from tenure.core.lifecycle import Requeue
-from tenure.stores.base import LOOK_AHEAD, STEP, Store
+from tenure.stores.base import BATCH, LOOK_AHEAD, Store
 from tenure.stores.values import LeaseRequest, Renewal
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
@@ -200,13 +200,13 @@ class Leasing:
     async def test_at_most_a_step_of_due_jobs_is_promoted_at_once(
         self, store: Store, clock: ManualClock
     ) -> None:  # F24
-        await enqueue(store, *[a_job(delay=1.0) for _ in range(STEP + 5)])
+        await enqueue(store, *[a_job(delay=1.0) for _ in range(BATCH + 5)])
         clock.advance(1)
 
         await ask(store, limit=0)
 
-        assert ((await counts(store)).waiting, (await counts(store)).scheduled) == (STEP, 5)
-        assert len(await lease(store, limit=STEP + 5)) == STEP + 5
+        assert ((await counts(store)).waiting, (await counts(store)).scheduled) == (BATCH, 5)
+        assert len(await lease(store, limit=BATCH + 5)) == BATCH + 5
 
     async def test_an_empty_answer_says_when_the_next_job_is_due(self, store: Store, clock: ManualClock) -> None:  # Q10
         await enqueue(store, a_job(delay=20.0), a_job(queue="other", delay=5.0), a_job(queue="third", delay=1.0))
@@ -273,12 +273,12 @@ class Leasing:
     async def test_more_expired_jobs_than_a_step_are_not_handed_out_either(
         self, store: Store, clock: ManualClock
     ) -> None:
-        await enqueue(store, *[a_job(expires=1.0) for _ in range(STEP + 5)])
+        await enqueue(store, *[a_job(expires=1.0) for _ in range(BATCH + 5)])
         clock.advance(1)
 
         assert await lease(store) == []
         assert await lease(store) == []
-        assert (await counts(store)).cancelled == STEP + 5
+        assert (await counts(store)).cancelled == BATCH + 5
 
     # Pauses.
 
@@ -566,7 +566,7 @@ class Leasing:
         answer = await store.lease(request)
         await lease_one(store)
 
-        held = sorted(await store.held(request), key=lambda lease: lease.job.seq)
+        held = sorted(await store.leases_of(request), key=lambda lease: lease.job.seq)
 
         assert [(each.job.id, each.token, each.ttl) for each in held] == [
             (first, Token(1, 99), 30.0),
@@ -593,5 +593,5 @@ class Leasing:
         assert [each.id for each in await store.reap(["q"])] == [lost]
         await lease_one(store)  # the lost one, under another nonce
 
-        assert [each.job.id for each in await store.held(request)] == [renewed]
-        assert await store.held(LeaseRequest(queues=("q",), limit=1, worker="w1", ttl=30.0, nonce=98)) == []
+        assert [each.job.id for each in await store.leases_of(request)] == [renewed]
+        assert await store.leases_of(LeaseRequest(queues=("q",), limit=1, worker="w1", ttl=30.0, nonce=98)) == []

@@ -202,14 +202,14 @@ class Registry:
         self, store: Store, clock: ManualClock, make_store: MakeStore
     ) -> None:  # R18
         other = make_store()
-        assert await store.turn("registry", 60)
+        assert await store.claim_chore("registry", 60)
         clock.advance(59)
-        assert not await other.turn("registry", 60)
-        assert await other.turn("another", 60)
-        assert await other.turn("registry", 59)
+        assert not await other.claim_chore("registry", 60)
+        assert await other.claim_chore("another", 60)
+        assert await other.claim_chore("registry", 59)
         clock.advance(59)
-        assert not await store.turn("registry", 60)
+        assert not await store.claim_chore("registry", 60)
         clock.advance(1)
 
-        answers = await asyncio.gather(*[each.turn("registry", 60) for each in (store, other) * 5])
+        answers = await asyncio.gather(*[each.claim_chore("registry", 60) for each in (store, other) * 5])
         assert sorted(answers) == [False] * 9 + [True]

@@ -10,7 +10,7 @@ from tenure.core.job import NewJob, State, Writes
 from tenure.core.lease import Lease
 from tenure.core.lifecycle import Finish
 from tenure.stores.base import OwnTransaction, Store
-from tenure.stores.values import OK, Holding, RunSearch, Verdict, VerdictKind
+from tenure.stores.values import OK, LeaseStatus, RunSearch, Verdict, VerdictKind
 from tenure.testing.conformance.run_scene import a_start, a_successor
 from tenure.testing.conformance.scene import (
     LONG,
@@ -32,11 +32,11 @@ __all__ = ["RunsInTransactions", "enqueue_in", "settle_in"]
 
 
 async def enqueue_in(own: OwnTransaction, store: Store, *jobs: NewJob) -> list[str]:
-    return [answer.id for answer in await own.guest.arun(store.enqueueing(jobs or (a_job(),)))]
+    return [answer.id for answer in await own.caller.arun(store.enqueueing(jobs or (a_job(),)))]
 
 
 async def settle_in(own: OwnTransaction, store: Store, leased: Lease, step: Finish = SUCCEED) -> Verdict:
-    return await own.guest.arun(store.settling((leased, step)))
+    return await own.caller.arun(store.settling((leased, step)))
 
 
 class RunsInTransactions:
@@ -82,7 +82,7 @@ class RunsInTransactions:
         assert [step.id for step in (await other.steps(run_id)).jobs] == ([run_id, second.id] if commits else [run_id])
         assert await other.attributes(run_id) == ({"a": "1", "b": "2"} if commits else {"a": "1"})
         assert len((await other.runs(RunSearch(flow="f", lookup=("b", "2")))).runs) == int(commits)
-        assert await database.holding(leased) is (Holding.SETTLED if commits else Holding.HELD)
+        assert await database.lease_status(leased) is (LeaseStatus.SETTLED if commits else LeaseStatus.HELD)
         if not commits:
             assert await settle(database, leased, step) == OK
         assert (await lease_one(other)).job.attributes == {"a": "1", "b": "2"}
@@ -97,7 +97,7 @@ class RunsInTransactions:
         await settle(database, await lease_one(database), success("null", successor=a_successor(run_id)))
         assert await waiter.wait([run_id]) == {}
         await listening(waiter)
-        told = asyncio.ensure_future(anext(aiter(waiter.signals())))
+        told = asyncio.ensure_future(anext(aiter(waiter.announcements())))
         last = await lease_one(database)
         own = await database.begin()
         await settle_in(own, database, last, success('"end"'))
@@ -120,6 +120,6 @@ class RunsInTransactions:
         await own.commit()
 
         assert (verdict.kind, verdict.other) == (VerdictKind.REFUSED, None)
-        assert await database.holding(leased) is Holding.HELD
+        assert await database.lease_status(leased) is LeaseStatus.HELD
         assert await database.attributes(run_id) == {}
         assert await line(database) == [job_id]

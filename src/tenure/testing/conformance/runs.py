@@ -10,7 +10,7 @@ from tenure.core.job import BlockerPolicy, State
 from tenure.core.lifecycle import blocker_failed
 from tenure.errors import BlockerNotFound, UniqueConflict
 from tenure.stores.base import Store
-from tenure.stores.values import LEASE_LOST, OK, SignalKind, VerdictKind
+from tenure.stores.values import LEASE_LOST, OK, AnnouncementKind, VerdictKind
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.run_scene import (
     a_run,
@@ -217,8 +217,8 @@ class Runs:
         await settle(store, await lease_one(store), success("5"))
 
         async with asyncio.timeout(LONG):
-            async for signal in store.signals():
-                assert (signal.kind, signal.job_id) == (SignalKind.DONE, run_id)
+            async for signal in store.announcements():
+                assert (signal.kind, signal.job_id) == (AnnouncementKind.DONE, run_id)
                 break
         final = await store.wait([run_id])
         last = final[run_id]
@@ -236,7 +236,7 @@ class Runs:
 
         heard: list[str] = []
         async with asyncio.timeout(LONG):
-            async for signal in store.signals():
+            async for signal in store.announcements():
                 heard += [signal.job_id] if signal.job_id not in heard else []
                 if len(heard) == 2:
                     break
@@ -260,7 +260,7 @@ class Runs:
                 await lose(store, clock, await lease_one(store))
 
         async with asyncio.timeout(LONG):
-            async for signal in store.signals():
+            async for signal in store.announcements():
                 assert signal.job_id == run_id
                 break
         last = (await store.wait([run_id]))[run_id]

@@ -139,7 +139,7 @@ async def lose(store: Store, clock: ManualClock, leased: Lease) -> None:
 async def listening(store: Store) -> None:
     """Come back when signals come through to a store object that waits or has registered: what happens before may not be heard."""
     async with asyncio.timeout(LONG):
-        while not store.hearing:  # noqa: ASYNC110  (nothing tells)
+        while not store.announcement_epoch:  # noqa: ASYNC110  (nothing tells)
             await asyncio.sleep(0.01)
 
 

@@ -10,7 +10,7 @@ import pytest
 from tenure.core.job import BlockerPolicy, RunStep, State, new_id
 from tenure.core.lease import new_nonce
 from tenure.core.lifecycle import Park
-from tenure.stores.base import NOTE, Store
+from tenure.stores.base import MESSAGE_BYTES, Store
 from tenure.stores.values import OK, Change, Consequence, LeaseRequest
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
@@ -220,7 +220,7 @@ class Telling:
             assert await hear(notes, 2) == ["a", "b"]
 
     async def test_notes_may_be_long_and_of_any_text(self, store: Store, make_store: MakeStore) -> None:
-        long: Sequence[str] = ["x" * NOTE, "ü" * (NOTE // 2), '{"a": "\\"\'\n\t"}', ""] * 5
+        long: Sequence[str] = ["x" * MESSAGE_BYTES, "ü" * (MESSAGE_BYTES // 2), '{"a": "\\"\'\n\t"}', ""] * 5
         async with make_store().watch() as notes:
             await store.publish(long)
             assert await hear(notes, 20) == long

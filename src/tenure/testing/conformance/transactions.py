@@ -11,7 +11,7 @@ from tenure.core.lease import Lease, Token
 from tenure.core.lifecycle import Finish
 from tenure.errors import TenureError, UniqueConflict
 from tenure.stores.base import Store
-from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, UNCHANGED, Holding, Renewal, VerdictKind
+from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, UNCHANGED, LeaseStatus, Renewal, VerdictKind
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.run_transactions import RunsInTransactions, enqueue_in, settle_in
 from tenure.testing.conformance.scene import (
@@ -134,7 +134,7 @@ class Transactions(RunsInTransactions):
 
         await own.rollback()
 
-        assert await database.holding(leased) is Holding.HELD
+        assert await database.lease_status(leased) is LeaseStatus.HELD
         assert await database.renew([Renewal(leased, 30)]) == [None]
         assert await settle(database, leased, SUCCEED) == OK
         await assert_counters_equal_a_recount(database)
@@ -164,7 +164,7 @@ class Transactions(RunsInTransactions):
         await own.commit()
 
         assert verdict.kind is VerdictKind.REFUSED
-        assert await database.holding(leased) is Holding.HELD
+        assert await database.lease_status(leased) is LeaseStatus.HELD
         assert len(await line(database)) == 2
 
     async def test_a_stale_token_settles_nothing_in_a_transaction(
@@ -212,7 +212,7 @@ class Transactions(RunsInTransactions):
         leased = await lease_one(database)
         assert await waiter.wait([job_id]) == {}
         await listening(waiter)
-        told = asyncio.ensure_future(anext(aiter(waiter.signals())))
+        told = asyncio.ensure_future(anext(aiter(waiter.announcements())))
         own = await database.begin()
         await settle_in(own, database, leased)
         await asyncio.wait([told], timeout=A_MOMENT)
@@ -252,11 +252,11 @@ class Transactions(RunsInTransactions):
         await database.settle([(ended, SUCCEED), (requeued, RETRY)])
         await database.delete([deleted.job.id])
 
-        assert [await database.holding(each) for each in (held, ended, requeued, deleted)] == [
-            Holding.HELD,
-            Holding.SETTLED,
-            Holding.SETTLED,
-            Holding.GONE,
+        assert [await database.lease_status(each) for each in (held, ended, requeued, deleted)] == [
+            LeaseStatus.HELD,
+            LeaseStatus.SETTLED,
+            LeaseStatus.SETTLED,
+            LeaseStatus.GONE,
         ]
 
     @pytest.mark.parametrize("how", ["cancelled", "completed", "reaped", "leased again", "ended and tried again"])
@@ -277,7 +277,7 @@ class Transactions(RunsInTransactions):
                 await settle(database, leased, SUCCEED)
                 await database.retry([leased.job.id])
 
-        assert await database.holding(leased) is Holding.LOST
+        assert await database.lease_status(leased) is LeaseStatus.LOST
 
     @pytest.mark.parametrize("commits", [True, False])
     async def test_a_transaction_under_way_is_waited_for_before_the_worth_is_told(
@@ -287,13 +287,13 @@ class Transactions(RunsInTransactions):
         leased = await lease_one(database)
         own = await database.begin()
         await settle_in(own, database, leased)
-        asked = asyncio.create_task(make_store().holding(leased))
+        asked = asyncio.create_task(make_store().lease_status(leased))
         await asyncio.wait([asked], timeout=A_MOMENT)
         told_before = asked.done()
 
         await (own.commit() if commits else own.rollback())
 
-        assert await asked is (Holding.SETTLED if commits else Holding.HELD)
+        assert await asked is (LeaseStatus.SETTLED if commits else LeaseStatus.HELD)
         assert not told_before
 
     async def test_a_job_that_is_not_kept_is_gone_with_the_commit(self, database: Store) -> None:
@@ -304,7 +304,7 @@ class Transactions(RunsInTransactions):
 
         await own.commit()
 
-        assert await database.holding(leased) is Holding.GONE
+        assert await database.lease_status(leased) is LeaseStatus.GONE
 
     # Transactions of its own.
 
@@ -340,7 +340,7 @@ class Transactions(RunsInTransactions):
             await settle_in(own, database, leased)
         await own.rollback()
 
-        assert await database.holding(leased) is Holding.HELD
+        assert await database.lease_status(leased) is LeaseStatus.HELD
 
     async def test_a_transaction_for_reading_alone_keeps_nobody_from_writing(self, database: Store) -> None:
         own = await database.begin(writes=False)

@@ -12,7 +12,7 @@ from tenure.core.job import State
 from tenure.core.lifecycle import Finish, Requeue
 from tenure.errors import StoreUnavailable
 from tenure.stores.base import Store
-from tenure.stores.values import Layout, Signal, SignalKind
+from tenure.stores.values import Announcement, AnnouncementKind, Layout
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
     FAIL,
@@ -37,11 +37,11 @@ SETTLED = 0.2
 """Seconds after which a caller surely waits, and one who was not woken surely was not."""
 
 
-async def heard(store: Store, *expected: Signal) -> None:
+async def heard(store: Store, *expected: Announcement) -> None:
     """Listen until all of these signals have come, whatever else does."""
     missing = set(expected)
     async with asyncio.timeout(LONG):
-        async for signal in store.signals():
+        async for signal in store.announcements():
             missing.discard(signal)
             if not missing:
                 return
@@ -101,7 +101,7 @@ class Waiting:
         assert record
         assert (record.state, record.result) == (State.SUCCEEDED, "42")
         await settle(store, await lease_one(store), SUCCEED)
-        await heard(waiting, Signal(SignalKind.DONE, pending))
+        await heard(waiting, Announcement(AnnouncementKind.DONE, pending))
         assert (await waiting.wait([pending])).keys() == {pending}
 
     @pytest.mark.parametrize("end", ["settled", "cancelled", "completed", "expired", "lost", "blocker failed"])
@@ -133,7 +133,7 @@ class Waiting:
             case "blocker failed":
                 await store.cancel([blocker])
 
-        await heard(waiting, Signal(SignalKind.DONE, job_id))
+        await heard(waiting, Announcement(AnnouncementKind.DONE, job_id))
 
     async def test_whoever_waits_for_a_job_hears_that_it_was_deleted(self, store: Store, make_store: MakeStore) -> None:
         [job_id] = await enqueue(store)
@@ -143,8 +143,11 @@ class Waiting:
         await store.delete([job_id])
 
         async with asyncio.timeout(LONG):
-            async for signal in waiting.signals():
-                if signal in {Signal(SignalKind.DELETED, job_id), Signal(SignalKind.DONE, job_id)}:
+            async for signal in waiting.announcements():
+                if signal in {
+                    Announcement(AnnouncementKind.DELETED, job_id),
+                    Announcement(AnnouncementKind.DONE, job_id),
+                }:
                     break
 
     async def test_a_listener_hears_of_what_happens_while_it_listens(self, store: Store, make_store: MakeStore) -> None:
@@ -152,7 +155,7 @@ class Waiting:
         waiting = make_store()
         await waiting.wait([job_id])
         await listening(waiting)
-        listener = asyncio.create_task(heard(waiting, Signal(SignalKind.DONE, job_id)))
+        listener = asyncio.create_task(heard(waiting, Announcement(AnnouncementKind.DONE, job_id)))
         await asyncio.sleep(0)
 
         await settle(store, await lease_one(store), SUCCEED)
@@ -164,16 +167,16 @@ class Waiting:
     @pytest.mark.parametrize(
         ("event", "kind"),
         [
-            ("cancel", SignalKind.CANCELLED),
-            ("complete", SignalKind.COMPLETED),
-            ("delete", SignalKind.DELETED),
-            ("reap", SignalKind.TAKEN),
-            ("retire", SignalKind.TAKEN),
-            ("release", SignalKind.TAKEN),
+            ("cancel", AnnouncementKind.CANCELLED),
+            ("complete", AnnouncementKind.COMPLETED),
+            ("delete", AnnouncementKind.DELETED),
+            ("reap", AnnouncementKind.TAKEN),
+            ("retire", AnnouncementKind.TAKEN),
+            ("release", AnnouncementKind.TAKEN),
         ],
     )
     async def test_a_holder_is_told_of_what_takes_its_job_away(
-        self, store: Store, clock: ManualClock, make_store: MakeStore, event: str, kind: SignalKind
+        self, store: Store, clock: ManualClock, make_store: MakeStore, event: str, kind: AnnouncementKind
     ) -> None:  # T14, Q20, Q21; the keeper registers, the worker leases
         keeper = make_store()
         await keeper.register(a_worker("w"))
@@ -196,7 +199,7 @@ class Waiting:
             case "release":
                 await other.release([leased.job.id])
 
-        await heard(keeper, Signal(kind, leased.job.id))
+        await heard(keeper, Announcement(kind, leased.job.id))
 
     # Work.
 
@@ -356,11 +359,11 @@ class Waiting:
         await listening(other)
 
         await store.nudge(["able", "gone"])
-        await heard(registered, Signal(SignalKind.WORK, ""))
+        await heard(registered, Announcement(AnnouncementKind.WORK, ""))
         await other.nudge(["other"])
         async with asyncio.timeout(LONG):
-            async for signal in other.signals():
-                assert signal == Signal(SignalKind.WORK, "")
+            async for signal in other.announcements():
+                assert signal == Announcement(AnnouncementKind.WORK, "")
                 break
 
     async def test_a_wait_for_work_ends_with_its_time(self, store: Store) -> None:
@@ -432,7 +435,7 @@ class Waiting:
         await store.open()
 
         async def listen() -> None:
-            async for _ in store.signals():
+            async for _ in store.announcements():
                 pass
 
         listener = asyncio.create_task(listen())

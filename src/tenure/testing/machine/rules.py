@@ -256,7 +256,7 @@ class StoreMachine(Making):
         request = LeaseRequest(queues=QUEUES, limit=0, worker=WORKERS[0], ttl=30.0, nonce=nonce)
         running = self.model.those(lambda job: job.state is State.RUNNING)
         expected = {(job.new.id, job.token) for job in running if job.token and job.token.nonce == nonce}
-        for name, leases in self.ask_each(lambda _, store: store.held(request)).items():
+        for name, leases in self.ask_each(lambda _, store: store.leases_of(request)).items():
             assert {(lease.job.id, lease.token) for lease in leases} == expected, name
 
     @precondition(lambda self: self.leases)

@@ -24,7 +24,7 @@ from tenure.core.checks import seconds
 from tenure.core.failure import error_info, phrase
 from tenure.core.job import JobRecord, State
 from tenure.core.lease import AbortReason, Lease, Token
-from tenure.core.lifecycle import Finish, Transition, next_step
+from tenure.core.lifecycle import Finish, Transition, next_transition
 from tenure.core.options import WorkerOptions
 from tenure.core.outcome import Outcome, Raised, Released
 from tenure.core.running import running
@@ -36,18 +36,18 @@ from tenure.tasks.completion.completion import Stage
 from tenure.tasks.context import AbortSignal, Context, Middleware
 from tenure.worker.executor import after_completion, perform
 from tenure.worker.isolation.frames import Begin, Ended, Failing, packed
-from tenure.worker.isolation.lazy_store import Reach
+from tenure.worker.isolation.lazy_store import LazyStore
 from tenure.worker.isolation.limits import limited_memory
 from tenure.worker.isolation.link import Link
 from tenure.worker.isolation.records import SendRecords
-from tenure.worker.isolation.reporting import ToldContext, ToldTransactions
+from tenure.worker.isolation.reporting import ReportingContext, ReportingTransactions
 from tenure.worker.isolation.template import NOT_OURS
 from tenure.worker.settings import Settings, SettingsOf, resolve
 
 if TYPE_CHECKING:
     from tenure.app import App
 
-__all__ = ["Children"]
+__all__ = ["ChildMain"]
 
 HANDLED = (*NOT_OURS, signal.SIGIO)
 """Signals that mean something else to a child than to other processes, or nothing."""
@@ -58,7 +58,7 @@ REHEARSALS = 16
 log = logging.getLogger("tenure.worker")
 
 
-class Children:
+class ChildMain:
     """What all children have in common, made in the template: as little as possible is left to each."""
 
     def __init__(
@@ -70,7 +70,7 @@ class Children:
         self._run_atexit = options.run_atexit
         self._timeout = seconds(app.options.complete_timeout, "complete_timeout")
         self._die_with_parent = _dying_with_parent()
-        self._attempt: Run | None = None
+        self._attempt: ChildAttempt | None = None
         # Here, once, and not in each child.
         signal.signal(signal.SIGTERM, self._terminated)
         signal.signal(signal.SIGIO, self._arrived)
@@ -105,7 +105,9 @@ class Children:
             ours, theirs = socket.socketpair()
             ours.sendall(packed(Begin.of(lease)))
             link = Link(theirs)
-            attempt = Run(app, resolve(task, WorkerOptions(), app.options), (), link.begin(), link, self._timeout)
+            attempt = ChildAttempt(
+                app, resolve(task, WorkerOptions(), app.options), (), link.begin(), link, self._timeout
+            )
             link.send(Ended.of(copy_context().run(attempt.step)))
             ours.close()
             theirs.close()
@@ -119,7 +121,7 @@ class Children:
             self._attempt.link.arrived()
 
     def run(self, own: socket.socket, output: int | None) -> NoReturn:
-        """Run the job that comes through this socket, and end; what it writes goes to `output`."""
+        """ChildAttempt the job that comes through this socket, and end; what it writes goes to `output`."""
         code = 1
         try:
             self._die_with_parent()
@@ -131,7 +133,7 @@ class Children:
                     handler.redirect(link.send)
             begin = link.begin()
             settings = self._settings[begin.lease.job.task]
-            self._attempt = attempt = Run(self._app, settings, self._middleware, begin, link, self._timeout)
+            self._attempt = attempt = ChildAttempt(self._app, settings, self._middleware, begin, link, self._timeout)
             link.listen(attempt.abort)
             step = attempt.step()
             if os.getpid() == link.pid:  # else it is a process that the job has forked, and returned from
@@ -150,7 +152,7 @@ class Children:
             os._exit(code)
 
 
-class Run:
+class ChildAttempt:
     """One attempt, here."""
 
     def __init__(
@@ -163,10 +165,10 @@ class Run:
         self._middleware = middleware
         self.link = link
         self._signal = AbortSignal()
-        self._reach = Reach(app.make_store, app.url)
+        self._reach = LazyStore(app.make_store, app.url)
         app.make_store = self._reach.store
-        self._transactions = ToldTransactions(app, timeout, link)
-        self._context = ToldContext(begin.given, begin.worker, self._signal, self._task, self._transactions)
+        self._transactions = ReportingTransactions(app, timeout, link)
+        self._context = ReportingContext(begin.given, begin.worker, self._signal, self._task, self._transactions)
         self._context.link = link
         self.main = MainThread(self._signal, self._context, link)
         self._cancel: Callable[[], object] | None = None
@@ -174,7 +176,7 @@ class Run:
         self._outcome: Outcome = Released()
 
     def step(self) -> Transition:
-        """Run it; what becomes of the job."""
+        """ChildAttempt it; what becomes of the job."""
         job = self._context.job
         try:
             running.set(self._context)
@@ -185,7 +187,7 @@ class Run:
                     job.id, job.task, phrase(self._outcome.error),
                 )  # fmt: skip
                 self._outcome = Released()
-            step = next_step(job, self._outcome, self._settings.policy)
+            step = next_transition(job, self._outcome, self._settings.policy)
             if self._settings.failing and has_failed(step) and not self._complete_already:
                 self._tell(step)
             return step

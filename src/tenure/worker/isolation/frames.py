@@ -152,7 +152,7 @@ class Kill(msgspec.Struct, tag=2):
 
 
 class Prepare(msgspec.Struct, tag=3):
-    """Run the hooks that come before the first fork."""
+    """ChildAttempt the hooks that come before the first fork."""
 
 
 # From the template.

@@ -40,7 +40,7 @@ from tenure.tasks.completion.completion import Stage, to_the_end
 from tenure.tasks.context import Middleware
 from tenure.worker.attempt import Attempt
 from tenure.worker.isolation import template
-from tenure.worker.isolation.child import Children
+from tenure.worker.isolation.child import ChildMain
 from tenure.worker.isolation.frames import (
     FROM_TEMPLATE,
     Exited,
@@ -131,7 +131,7 @@ class Isolation:
             self._have_template()
 
     async def prepare(self) -> None:
-        """Run the hooks `before_first_fork`; `RuntimeError` if one of them raises.
+        """ChildAttempt the hooks `before_first_fork`; `RuntimeError` if one of them raises.
 
         They run in the template. A worker that has no template runs them itself, in a thread, because they may block for long.
         """
@@ -166,7 +166,7 @@ class Isolation:
     # Running.
 
     async def run(self, attempt: Attempt) -> Outcome | Transition:
-        """Run an attempt in a child of its own; what came of it, or what becomes of its job if the child has decided that."""
+        """ChildAttempt an attempt in a child of its own; what came of it, or what becomes of its job if the child has decided that."""
         try:
             outcome = await self._in_child(attempt)
         except asyncio.CancelledError:  # it was told to stop while it waited for a process, or the worker ends
@@ -235,10 +235,10 @@ class Isolation:
 
     # The template.
 
-    def _for_children(self) -> template.Run:
+    def _for_children(self) -> template.ChildAttempt:
         vars(self._app.state).clear()
         vars(self._app.state).update(self._state or {})
-        return Children(self._app, self._options, self._settings, self._middleware()).run
+        return ChildMain(self._app, self._options, self._settings, self._middleware()).run
 
     def _have_template(self) -> socket.socket:
         self.fork_template()

@@ -11,13 +11,13 @@ from tenure.errors import InvalidOption
 from tenure.stores.base import Store
 from tenure.worker.outage import GONE
 
-__all__ = ["Reach"]
+__all__ = ["LazyStore"]
 
 PAUSES = (1.0, 2.0)
 """Seconds between the tries to reach the store: one more than there are pauses."""
 
 
-class Reach:
+class LazyStore:
     """The stores of one child process, and whether any of them could be reached."""
 
     def __init__(self, make: Callable[[], Store], url: str) -> None:
@@ -39,7 +39,7 @@ class Reach:
 class _Reached:
     """Passes everything on; before the first call that waits, it opens the store, in three tries."""
 
-    def __init__(self, store: Store, reach: Reach) -> None:
+    def __init__(self, store: Store, reach: LazyStore) -> None:
         self._store = store
         self._reach = reach
         self._opening = asyncio.Lock()

@@ -16,10 +16,10 @@ from tenure.worker.isolation.link import Link
 if TYPE_CHECKING:
     from tenure.app import App
 
-__all__ = ["ToldContext", "ToldTransactions"]
+__all__ = ["ReportingContext", "ReportingTransactions"]
 
 
-class ToldContext(Context):
+class ReportingContext(Context):
     """A context whose progress is told to the worker."""
 
     link: Link
@@ -30,7 +30,7 @@ class ToldContext(Context):
             self.link.say(self.said)
 
 
-class ToldTransactions(Transactions):
+class ReportingTransactions(Transactions):
     """Transactions in a child's own connection to the store, which the first of them opens."""
 
     def __init__(self, app: App, timeout: float, link: Link) -> None:
@@ -58,13 +58,13 @@ class ToldTransactions(Transactions):
         return self._app.session.store
 
     def completion(self, ctx: Context, task: Task[..., Any]) -> Completion:
-        return ToldCompletion(ctx, task, self, self._link)
+        return ReportingCompletion(ctx, task, self, self._link)
 
     async def make_room(self) -> None:
         """The worker has done so when the block was announced."""
 
 
-class ToldCompletion(Completion):
+class ReportingCompletion(Completion):
     """A completion of which the worker knows how far it is."""
 
     def __init__(self, ctx: Context, task: Task[..., Any], transactions: Transactions, link: Link) -> None:

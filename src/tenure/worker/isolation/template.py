@@ -42,7 +42,7 @@ from tenure.worker.isolation.frames import (
 )
 from tenure.worker.isolation.records import SendRecords
 
-__all__ = ["NOT_OURS", "Run", "first_fork", "fork"]
+__all__ = ["NOT_OURS", "ChildAttempt", "first_fork", "fork"]
 
 NOT_OURS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 """Signals that a terminal or a service manager sends to the whole group of processes: the worker decides what they mean."""
@@ -50,13 +50,13 @@ NOT_OURS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal
 RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 """Bytes in the unit of `ru_maxrss`."""
 
-Run = Callable[[socket.socket, int | None], NoReturn]
+ChildAttempt = Callable[[socket.socket, int | None], NoReturn]
 """What a child does with its socket, and the descriptor that its output goes to."""
 
 log = logging.getLogger("tenure.worker")
 
 
-def fork(hooks: Hooks, prepare: Callable[[], Run], abandon: Callable[[], None]) -> tuple[int, socket.socket]:
+def fork(hooks: Hooks, prepare: Callable[[], ChildAttempt], abandon: Callable[[], None]) -> tuple[int, socket.socket]:
     """Fork a template; its pid, and the socket to speak with it. It ends when that socket does.
 
     There, `abandon` lets go of what belongs to the worker, and `prepare` gives what the children run.
@@ -96,7 +96,7 @@ def fork(hooks: Hooks, prepare: Callable[[], Run], abandon: Callable[[], None]) 
 class Template:
     """Forks on request, and tells of every end."""
 
-    def __init__(self, control: socket.socket, hooks: Hooks, run: Run) -> None:
+    def __init__(self, control: socket.socket, hooks: Hooks, run: ChildAttempt) -> None:
         self._control = control
         self._hooks = hooks
         self._run = run
@@ -149,7 +149,7 @@ class Template:
         return bool(received)
 
     def _prepare(self) -> ErrorInfo | None:
-        """Run the hooks before the first fork, once; what one of them has raised."""
+        """ChildAttempt the hooks before the first fork, once; what one of them has raised."""
         if self._prepared:
             return None
         error = first_fork(self._hooks)
