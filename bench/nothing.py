@@ -62,7 +62,7 @@ async def overhead(number: int, concurrency: int, *, bare: bool = False) -> floa
     """Seconds that a worker spends on one awaited no-op job; `bare`: without a look at who wants to be told of it."""
     app = App(NoStore, log=False)
     if bare:
-        app.new_store = NoStore  # type: ignore[method-assign]
+        app.internals.new_store = NoStore  # type: ignore[method-assign]
     ran = 0
 
     @app.task

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import logging
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -15,39 +13,34 @@ import msgspec
 from tenure.core.backoff import Backoff
 from tenure.core.checks import Duration, named, refused, seconds, several
 from tenure.core.checks import name as checked_name
-from tenure.core.codec import ANY_CALL, RAW_CALL, JsonArguments, RawArguments, ResultCodec
-from tenure.core.job import JobRecord, NewJob, State
+from tenure.core.job import State
 from tenure.core.options import UNSET, AppOptions, Retention, Unset, WorkerOptions, made, retention, unknown_option
 from tenure.errors import InvalidName, InvalidOption, JobNotFound
 from tenure.events import Event, Kind, kind_of
 from tenure.explain import Explanation, explain
 from tenure.hooks.calling import awaiting, waiting
-from tenure.hooks.lifetime import StartStopHooks
 from tenure.hooks.registry import Hooks, JobHooks, WorkerHooks
 from tenure.inline import Inline
+from tenure.internals import Internals
 from tenure.jobs.bulk import JobPage, Stats, cancel, cancel_equal, cancel_found, delete, retry, search_of, state_of
 from tenure.jobs.by_hand import Held
 from tenure.jobs.enqueue import Batch, abring, asubmit, bring, caller_connection_of, pending_of, submit
 from tenure.jobs.enqueue_hooks import cancelled, may_cancel
 from tenure.jobs.handle import Job
 from tenure.jobs.run import FlowRun, RunPage
-from tenure.jobs.session import Session
-from tenure.observe.audience import Audience
 from tenure.observe.listeners import Listener
 from tenure.observe.logs import Logs
-from tenure.observe.observed import observed
 from tenure.observe.watching import Watch
 from tenure.stores import masked, store_maker
 from tenure.stores.base import BATCH, Store
-from tenure.stores.values import Enqueued, QueueInfo, Reaped, RunRecord, RunSearch, Search, WorkerInfo
-from tenure.sync import PerLoop, blocking, refuse_on_loop
+from tenure.stores.values import QueueInfo, Reaped, RunSearch, Search, WorkerInfo
+from tenure.sync import blocking, refuse_on_loop
 from tenure.sync import run as run_blocking
 from tenure.tasks.context import Context, Middleware, checked_middleware
 from tenure.tasks.flow import Flow, NamedFlow, RemoteFlow, Start
 from tenure.tasks.task import AsyncTask, Call, Caller, Nobody, Registrar, Task, registered
 
 if TYPE_CHECKING:
-    from tenure.worker.settings import Settings
     from tenure.worker.worker import Worker
 
 __all__ = ["App"]
@@ -56,8 +49,6 @@ L = TypeVar("L", bound=Listener)
 M = TypeVar("M", bound=Middleware)
 P = ParamSpec("P")
 R = TypeVar("R")
-
-WORKER = WorkerOptions()
 
 
 class App(JobHooks, WorkerHooks):
@@ -118,39 +109,19 @@ class App(JobHooks, WorkerHooks):
         _check_log(log)
         given = os.environ.get("TENURE_URL") or "sqlite:///tenure.db" if store is None else store
         self.url = given if isinstance(given, str) else f"made by {getattr(given, '__qualname__', repr(given))}"
-        self._in_memory = self.url.startswith("memory:")
-        self.included: list[str] = []
-        """Modules that are imported before a worker of this app starts; for the other parts of Tenure."""
-
-        self.middlewares: list[Middleware] = []
-        """What wraps every attempt, the outermost first."""
-
-        self.hooks = Hooks()
         self.state = SimpleNamespace()
-        """Whatever `on_start` opens for the jobs of a worker process, and `on_stop` closes."""
+        """What `on_start` opens for the jobs of a worker process, and `on_stop` closes."""
 
-        self.resources = StartStopHooks(self.hooks)
-        self.audience = Audience()
-        """Who wants to know what happens; for the other parts of Tenure."""
+        make_store = store_maker(given) if isinstance(given, str) else given
+        self.internals = Internals(self, make_store, stand_in=lambda: App("memory://stand-in"))
+        """For the other parts of Tenure; its members may change in any release."""
 
+        self._hooks = self.internals.hooks
+        audience = self.internals.audience
         if log is not False:
-            self.audience.listeners.add_batched(Logs(log, self.audience.failures))
+            audience.listeners.add_batched(Logs(log, audience.failures))
         for listener in several(listeners, "App: listeners"):
             self.listen(listener)
-        self.make_store: Callable[[], Store] = store_maker(given) if isinstance(given, str) else given
-        """Makes every store object of this app; for the other parts of Tenure."""
-
-        self._tasks: dict[str, Task[..., Any]] = {}
-        self.raw_inboxes: dict[str, NewJob] = {}
-        """For workers: the queues whose inboxes are raw, each with a job like those that its entries become."""
-
-        self._flows: dict[str, Flow] = {}
-        self._any_call = JsonArguments(ANY_CALL, {}, payload_limit), RawArguments(RAW_CALL, payload_limit)
-        self._any_result = ResultCodec(Any, payload_limit)
-        self.sessions = PerLoop(lambda: Session(self.new_store(), self.options, self.raw_inboxes))
-        """What this app has on each event loop; for the other parts of Tenure."""
-
-        self.inlines: list[Inline] = []
 
     def __repr__(self) -> str:
         return f"<App {masked(self.url)}>"
@@ -201,7 +172,7 @@ class App(JobHooks, WorkerHooks):
     @property
     def tasks(self) -> Mapping[str, Task[..., Any]]:
         """The registered tasks by name, and by each name that they had before."""
-        return MappingProxyType(self._tasks)
+        return MappingProxyType(self.internals.tasks)
 
     def include(self, *modules: str) -> None:
         """Have these modules imported when a worker of this app starts, and when the command line loads it: `app.include("shop.tasks")`.
@@ -211,11 +182,11 @@ class App(JobHooks, WorkerHooks):
         for module in modules:
             if not isinstance(module, str) or not all(part.isidentifier() for part in module.split(".")):
                 raise InvalidOption(f"include takes full names of modules, such as 'shop.tasks', got {module!r:.80}")
-        self.included += modules
+        self.internals.included += modules
 
     def middleware(self, layer: M) -> M:
         """Wrap every attempt in this function, which gets the context and what to call next; the first registered is outermost."""
-        self.middlewares.append(checked_middleware(layer))
+        self.internals.middlewares.append(checked_middleware(layer))
         return layer
 
     @overload
@@ -238,8 +209,8 @@ class App(JobHooks, WorkerHooks):
         return lambda listener: self._listen(listener, kinds)
 
     def _listen(self, listener: L, kinds: Sequence[Kind]) -> L:
-        self.audience.listeners.add(listener, kinds)
-        self.audience.refresh()
+        self.internals.audience.listeners.add(listener, kinds)
+        self.internals.audience.refresh()
         return listener
 
     def watch(
@@ -256,8 +227,8 @@ class App(JobHooks, WorkerHooks):
         `async for event in app.watch():`, or `for` in blocking code, until the loop is left. They are hints; see `Watch`.
         """
         return Watch(
-            lambda: self.session.store,
-            lambda: self.audience.answered(watched=True),
+            lambda: self.internals.session.store,
+            lambda: self.internals.audience.answered(watched=True),
             queue=None if queue is None else checked_name("queue", queue),
             task=task if isinstance(task, str) or task is None else task.name,
             job=job if isinstance(job, str) or job is None else job.id,
@@ -268,9 +239,9 @@ class App(JobHooks, WorkerHooks):
     def flow(self, name: str, *, lookup: Iterable[str] = ()) -> Flow:
         """A flow of this name, whose steps are declared with `@flow.step(...)`; `lookup` names attributes that its runs are found by."""
         flow = Flow(self, name, lookup)
-        if name in self._flows:
+        if name in self.internals.flows:
             raise InvalidOption(f"there is a flow named {name!r} already: give one of them another name")
-        self._flows[name] = flow
+        self.internals.flows[name] = flow
         return flow
 
     def remote(self, name: str, *, queue: str | None = None, raw: bool = False) -> Caller[..., Any]:
@@ -279,7 +250,7 @@ class App(JobHooks, WorkerHooks):
         if queue is None:
             raise InvalidOption(f"remote task {name!r} names no queue, and this app has no default_queue")
         fields = {"queue": checked_name("queue", queue), "raw": raw}
-        return Caller(self, checked_name("task", name), self._any_call[raw], self._any_result, fields)
+        return Caller(self, checked_name("task", name), self.internals.any_call[raw], self.internals.any_result, fields)
 
     def remote_flow(self, name: str, *, first: str, queue: str | None = None, lookup: Iterable[str] = ()) -> RemoteFlow:
         """A flow whose code is elsewhere: starts and finds its runs by its name, that of its first step, and the queue of that step.
@@ -315,7 +286,9 @@ class App(JobHooks, WorkerHooks):
         `EnqueueRefused`, and nothing is stored, if a `before_enqueue` hook refuses one of them.
         """
         handles, pending, coming = pending_of(calls)
-        caller = None if self.inlines or self._in_memory else caller_connection_of(coming, connection)
+        caller = (
+            None if self.internals.inlines or self.internals.in_memory else caller_connection_of(coming, connection)
+        )
         if caller is None:
             submit(self, pending)
         elif pending:
@@ -331,7 +304,9 @@ class App(JobHooks, WorkerHooks):
     async def aenqueue(self, *calls: Call[Any] | Start, connection: object = None) -> Sequence[Job[Any] | FlowRun]:
         """The async twin of `enqueue`; a blocking connection blocks here as its own calls do."""
         handles, pending, coming = pending_of(calls)
-        caller = None if self.inlines or self._in_memory else caller_connection_of(coming, connection)
+        caller = (
+            None if self.internals.inlines or self.internals.in_memory else caller_connection_of(coming, connection)
+        )
         if caller is None:
             await asubmit(self, pending)
         elif pending:
@@ -351,16 +326,16 @@ class App(JobHooks, WorkerHooks):
 
     async def areset(self) -> None:
         """Remove everything from the app's store, which must be `memory://`; for tests."""
-        await self.session.store.reset()
+        await self.internals.session.store.reset()
 
     # Looking.
 
     async def ajob(self, job_id: str) -> Job[Any]:
         """The job with this id; `JobNotFound` if there is none."""
-        [record] = await self.session.store.get([job_id])
+        [record] = await self.internals.session.store.get([job_id])
         if record is None:
             raise JobNotFound(job_id)
-        return self._handle(record)
+        return self.internals.job_of(record)
 
     async def ajobs(
         self,
@@ -376,17 +351,17 @@ class App(JobHooks, WorkerHooks):
         if not 1 <= limit <= BATCH:
             raise InvalidOption(f"limit must be between 1 and {BATCH}, got {limit}")
         search = search_of(state, queue, task, tag)
-        found = await self.session.store.search(msgspec.structs.replace(search, limit=limit, cursor=cursor))
-        page = JobPage(self._handle(record) for record in found.jobs)
+        found = await self.internals.session.store.search(msgspec.structs.replace(search, limit=limit, cursor=cursor))
+        page = JobPage(self.internals.job_of(record) for record in found.jobs)
         page.cursor = found.cursor
         return page
 
     async def arun(self, run_id: str) -> FlowRun:
         """The run with this id, which is its first job's; `JobNotFound` if there is none."""
-        found = await self.session.store.run(run_id)
+        found = await self.internals.session.store.run(run_id)
         if found is None:
             raise JobNotFound(run_id, "run")
-        return self.run_of(found)
+        return self.internals.run_of(found)
 
     async def aflows(
         self,
@@ -398,7 +373,7 @@ class App(JobHooks, WorkerHooks):
     ) -> RunPage:
         """List runs, a page at a time, the newest first: of this flow, in this state. (`flow.find` has those with an attribute.)"""
         name = flow if isinstance(flow, str) or flow is None else flow.name
-        return await self.runs_found(
+        return await self.internals.runs_found(
             RunSearch(
                 flow=None if name is None else checked_name("flow", name),
                 state=None if state is None else state_of(state),
@@ -413,15 +388,15 @@ class App(JobHooks, WorkerHooks):
 
     async def aqueues(self) -> list[QueueInfo]:
         """Every queue that has ever had a job or was paused, with its counts."""
-        return await self.session.store.queues()
+        return await self.internals.session.store.queues()
 
     async def aworkers(self) -> list[WorkerInfo]:
         """Every worker in the registry."""
-        return await self.session.store.workers()
+        return await self.internals.session.store.workers()
 
     async def astats(self) -> Stats:
         """What has happened so far: in all, in each queue, on each worker."""
-        store = self.session.store
+        store = self.internals.session.store
         return Stats.of(await store.queues(), await store.workers())
 
     # Operating.
@@ -475,7 +450,7 @@ class App(JobHooks, WorkerHooks):
         search: Search,
     ) -> tuple[int, list[tuple[Call[Any], int]]]:
         """How many were cancelled, and how many of them of each bound call."""
-        store = self.session.store
+        store = self.internals.session.store
         if not targets and search != Search():
             return await cancel_found(store, search), []
         named = [target if isinstance(target, str) else target.id for target in targets if not isinstance(target, Call)]
@@ -499,9 +474,9 @@ class App(JobHooks, WorkerHooks):
         failed or are broken. One that ends again while this goes on is not retried again.
         """
         ids, search = [_id(target) for target in targets], search_of(state, queue, task, tag)
-        retried = await retry(self.session.store, ids, search, error)
-        if self.inlines:
-            await self.inlines[-1].work_off([target for target in targets if not isinstance(target, str)])
+        retried = await retry(self.internals.session.store, ids, search, error)
+        if self.internals.inlines:
+            await self.internals.inlines[-1].work_off([target for target in targets if not isinstance(target, str)])
         return retried
 
     async def adelete(
@@ -521,23 +496,23 @@ class App(JobHooks, WorkerHooks):
         unless `cascade`.
         """
         ids, search = [_id(target) for target in targets], search_of(state, queue, task, tag)
-        return await delete(self.session.store, ids, search, error, cascade=cascade)
+        return await delete(self.internals.session.store, ids, search, error, cascade=cascade)
 
     async def apause(self, queue: str) -> bool:
         """Let no worker take jobs of this queue, which need not exist yet; False if it was paused already."""
         checked_name("queue", queue)
-        return await self.session.store.pause(queue)
+        return await self.internals.session.store.pause(queue)
 
     async def aresume(self, queue: str) -> bool:
         """Let workers take jobs of this queue again; False if it was not paused."""
         checked_name("queue", queue)
-        return await self.session.store.resume(queue)
+        return await self.internals.session.store.resume(queue)
 
     async def apurge(self, queue: str) -> int:
         """Delete every job of this queue that has not started; how many went."""
         checked_name("queue", queue)
         purged = 0
-        while step := await self.session.store.purge(queue):
+        while step := await self.internals.session.store.purge(queue):
             purged += step
         return purged
 
@@ -549,7 +524,7 @@ class App(JobHooks, WorkerHooks):
         checked_name("worker", worker_id)
         reaped: list[Reaped] = []
         while True:
-            step = await self.session.store.retire(worker_id, reason=reason)
+            step = await self.internals.session.store.retire(worker_id, reason=reason)
             reaped += step
             # No further: one that lives, and has not heard yet, would lose again what it has just been given.
             if len(step) < BATCH:
@@ -569,7 +544,7 @@ class App(JobHooks, WorkerHooks):
             raise InvalidOption(f"limit must be between 1 and {BATCH}, got {limit}")
         names = tuple(checked_name("queue", queue) for queue in queues)
         ttl, patience = seconds(self.options.lease, "lease"), seconds(wait, "wait")
-        holder = self.session.holder
+        holder = self.internals.session.holder
         leases = await holder.lease(names, limit, ttl, patience, wakeup=self.options.wakeup)
         held = [Held(self, holder, lease, names) for lease in leases]
         try:
@@ -654,8 +629,8 @@ class App(JobHooks, WorkerHooks):
         Listeners are called with what has happened before, if they do not take more than two seconds. An app that is dropped
         lets go of them by itself, unless one of its listeners refers to it.
         """
-        await self.sessions.close()
-        await self.audience.listeners.aflush()
+        await self.internals.sessions.close()
+        await self.internals.audience.listeners.aflush()
 
     job = blocking(ajob)
     jobs = blocking(ajobs)
@@ -687,95 +662,6 @@ class App(JobHooks, WorkerHooks):
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    # For the other parts of Tenure.
-
-    @property
-    def session(self) -> Session:
-        """What this app has on the running event loop."""
-        return (self.inlines[-1].sessions if self.inlines else self.sessions).here()
-
-    def new_store(self) -> Store:
-        """Make a store object of one's own, for the running event loop, and to be closed by whoever asked for it."""
-        return observed(self.make_store(), self.audience)
-
-    def stand_in(self) -> App:
-        """An app without a store on disk, for what is tried before the first job."""
-        return App("memory://rehearsal")
-
-    def handle_of(self, job: NewJob, answer: Enqueued) -> Job[Any] | FlowRun:
-        """The handle of a job that was stored, or of the run that it has started."""
-        handle: Job[Any] | FlowRun
-        if job.step is None:
-            handle = Job(self, answer.id, job.task, job.queue, self.caller_of(job).results)
-        else:
-            handle = FlowRun(self, answer.id, job.step.flow)
-        handle.enqueued(answer)
-        return handle
-
-    def import_included(self) -> None:
-        """Import the modules that were named with `include`, unless they have been."""
-        for module in self.included:  # which may grow meanwhile
-            importlib.import_module(module)
-
-    def check_flows(self) -> None:
-        """Raise `InvalidOption` if the steps of a flow do not fit together."""
-        for flow in self._flows.values():
-            flow.check()
-
-    def register(self, task: Task[..., Any]) -> None:
-        """Add a task; two of the same name, or alias, are an error."""
-        names = dict.fromkeys((task.name, *task.aliases))
-        for name in names:
-            if (other := self._tasks.get(name)) is None:
-                continue
-            if name == task.name == other.name:
-                raise InvalidOption(_taken(other, task))
-            raise InvalidOption(
-                f"tasks {other.name!r} and {task.name!r} would both run jobs of {name!r}: take it out of the aliases= of one of them"
-            )
-        if task.options.inbox == "raw":
-            if (other_job := self.raw_inboxes.get(task.options.queue)) is not None:
-                raise InvalidOption(
-                    f"tasks {other_job.task!r} and {task.name!r} would both be called for what lies in the inbox of queue "
-                    f"{task.options.queue!r}: give one of them another queue="
-                )
-            self.raw_inboxes[task.options.queue] = task.template
-        self._tasks |= dict.fromkeys(names, task)
-
-    def caller_of(self, record: JobRecord | NewJob) -> Caller[..., Any]:
-        """What reads and writes the payloads and results of this job's task, which need not be registered."""
-        task = self._tasks.get(record.task)
-        if task is not None:
-            return task
-        fields = {"queue": record.queue, "raw": record.raw}
-        return Caller(self, record.task, self._any_call[record.raw], self._any_result, fields)
-
-    def settings(self, task: str) -> Settings:
-        """What holds for jobs of this task outside of a worker."""
-        from tenure.worker.settings import resolve
-
-        return resolve(self._tasks.get(task), WORKER, self.options)
-
-    def run_of(self, record: RunRecord) -> FlowRun:
-        """The handle of this run."""
-        run = FlowRun(self, record.id, record.flow)
-        run.read(record)
-        return run
-
-    async def runs_found(self, search: RunSearch) -> RunPage:
-        """The runs that a search finds; `InvalidOption`, before any I/O, if it asks for too many."""
-        if not 1 <= search.limit <= BATCH:
-            raise InvalidOption(f"limit must be between 1 and {BATCH}, got {search.limit}")
-        found = await self.session.store.runs(search)
-        page = RunPage(self.run_of(record) for record in found.runs)
-        page.cursor = found.cursor
-        return page
-
-    def _handle(self, record: JobRecord) -> Job[Any]:
-        job: Job[Any] = Job(self, record.id, record.task, record.queue, self.caller_of(record).results)
-        job.note(record)
-        return job
-
 
 def _check_store(store: object) -> None:
     if store is None or isinstance(store, str) or callable(store):
@@ -800,23 +686,6 @@ def _calls_of(targets: Sequence[Job[Any] | FlowRun | Call[Any] | str], search: S
             "only a bound call takes one of these as well, the queue"
         )
     return calls
-
-
-def _taken(other: Task[..., Any], task: Task[..., Any]) -> str:
-    """What to say of two tasks that have the same name."""
-    place = _place(other)
-    if place == _place(task) and other.function.__module__ != task.function.__module__:
-        return (
-            f"there is a task named {task.name!r} already, defined in the same place, {place}: its module was imported "
-            f"twice, as {other.function.__module__} and as {task.function.__module__}; import it under one name only"
-        )
-    return f"there is a task named {task.name!r} already, defined in {place}: give one of them another name="
-
-
-def _place(task: Task[..., Any]) -> str:
-    """Where the function of a task is defined."""
-    code = getattr(inspect.unwrap(task.function), "__code__", None)
-    return f"module {task.function.__module__}" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
 
 def _id(target: Job[Any] | FlowRun | str) -> str:

@@ -204,7 +204,7 @@ def _limit(case: Case) -> int | None:
 
 async def explain(app: App, job_id: str) -> Explanation:
     """Read what there is to read about a job, or the current step of a run, and say what follows from it."""
-    store = app.session.store
+    store = app.internals.session.store
     job = await _meant(store, job_id)
     queues, workers = await store.queues(), tuple(await store.workers())
     if job is None:
@@ -219,7 +219,7 @@ async def explain(app: App, job_id: str) -> Explanation:
         workers=workers,
         blockers=await _blockers(store, job) if job.state is State.BLOCKED else (),
         ahead=await _ahead(store, job) if job.state is State.WAITING else 0,
-        policy=app.settings(job.task).policy if job.task in app.tasks else None,
+        policy=app.internals.settings(job.task).policy if job.task in app.tasks else None,
     )
     state = ENDED.get(job.state, f"is {job.label}")
     summary = f"Job {job.id} of task {job.task} {state} in queue {job.queue}."

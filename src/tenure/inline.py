@@ -57,13 +57,13 @@ class Inline:
         space = Data()
         self._raises = raises
         self._failures: list[BaseException] = []
-        self.sessions = PerLoop(lambda: Session(observed(MemoryStore(space), app.audience), app.options))
+        self.sessions = PerLoop(lambda: Session(observed(MemoryStore(space), app.internals.audience), app.options))
         self._app = app
         self._resting: set[str] = set()
 
     def __enter__(self) -> Self:
         refuse_on_loop("with app.inline", "use async with")
-        self._app.inlines.append(self)
+        self._app.internals.inlines.append(self)
         return self
 
     def __exit__(
@@ -72,13 +72,13 @@ class Inline:
         run(self.__aexit__(kind, error, trace))
 
     async def __aenter__(self) -> Self:
-        self._app.inlines.append(self)
+        self._app.internals.inlines.append(self)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._app.inlines.remove(self)
+        self._app.internals.inlines.remove(self)
         await self.sessions.close()
 
     def work_off_here(self, handles: Sequence[Handle]) -> None:
@@ -120,7 +120,7 @@ class Inline:
             outcome = await self._outcome(lease, threads)
             if isinstance(outcome, Reschedule | Unknown):
                 self._resting.add(lease.job.id)
-            settings = self._app.settings(lease.job.task)
+            settings = self._app.internals.settings(lease.job.task)
             step = next_transition(lease.job, outcome, settings.policy)
             if isinstance(step, Requeue) and step.error is not None and not step.missed:
                 step = msgspec.structs.replace(step, delay=0.0)  # it is not waited for, and so not told of in the log
@@ -135,7 +135,7 @@ class Inline:
                 await store.settle([(lease, step)])
                 if settings.failing:
                     await self._tell(settings, lease, failure, step, threads)
-            elif isinstance(step, Finish) and step.children and self._app.hooks.enqueues:
+            elif isinstance(step, Finish) and step.children and self._app.internals.hooks.enqueues:
                 await awaiting(come_to_exist(self._app, step.children))
             if failure is not None and isinstance(step, Finish):
                 self._failures.append(failure)
@@ -172,8 +172,8 @@ class Inline:
         if lease.job.on_timeout is not None:
             return answered(Next(lease.job.on_timeout), task, lease.job)
         context = Context(lease, WORKER, AbortSignal())
-        hooks = self._app.settings(task.name).performing
-        outcome = await perform(task, context, self._app.middlewares, threads, hooks)
+        hooks = self._app.internals.settings(task.name).performing
+        outcome = await perform(task, context, self._app.internals.middlewares, threads, hooks)
         if (caller := asyncio.current_task()) is not None and caller.cancelling():
             raise asyncio.CancelledError  # whoever enqueued has been cancelled, not the job
         return outcome

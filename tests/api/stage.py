@@ -28,7 +28,7 @@ class Stage:
 
     @property
     def store(self) -> Store:
-        return self.app.session.store
+        return self.app.internals.session.store
 
     def job(self, **fields: Any) -> NewJob:
         return NewJob(**{"id": new_id(), "task": f"task.{self.queue}", "queue": self.queue} | fields)
@@ -73,7 +73,7 @@ class Heard:
         async with asyncio.timeout(10):
             while len(found := self._found(kinds)) < number:
                 await asyncio.sleep(0.005)
-        await self._app.audience.listeners.aflush()
+        await self._app.internals.audience.listeners.aflush()
         found = self._found(kinds)
         assert len(found) == number, found
         return found

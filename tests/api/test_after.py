@@ -387,7 +387,7 @@ async def test_what_is_waited_for_goes_through_the_connection_of_any_of_them(tmp
     path = tmp_path / "jobs.db"
     app = App(f"sqlite:///{path}")
     add, join = make_add(app), make_join(app)
-    await app.session.open()
+    await app.internals.session.open()
     with contextlib.closing(sqlite3.connect(path)) as mine, contextlib.closing(sqlite3.connect(path)) as other:
         for connection in (mine, other):
             connection.execute("BEGIN")

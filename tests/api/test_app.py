@@ -106,7 +106,7 @@ def test_middleware_is_kept_in_the_order_of_registration() -> None:
     @app.middleware
     async def inner(ctx: Any, call_next: Any) -> Any: ...
 
-    assert app.middlewares == [outer, inner]
+    assert app.internals.middlewares == [outer, inner]
 
 
 def test_settings_are_looked_up_on_the_task_then_on_the_app() -> None:
@@ -117,9 +117,9 @@ def test_settings_are_looked_up_on_the_task_then_on_the_app() -> None:
     @app.task
     def plain() -> None: ...
 
-    assert (app.settings("own").policy.max_attempts, app.settings("own").lease) == (2, 50.0)
-    assert (app.settings("plain").policy.max_attempts, app.settings("plain").lease) == (7, 20.0)
-    assert app.settings("plain").policy.retry is None
+    assert (app.internals.settings("own").policy.max_attempts, app.internals.settings("own").lease) == (2, 50.0)
+    assert (app.internals.settings("plain").policy.max_attempts, app.internals.settings("plain").lease) == (7, 20.0)
+    assert app.internals.settings("plain").policy.retry is None
     assert own.name in app.tasks
     assert plain.name in app.tasks
 

@@ -56,7 +56,7 @@ async def test_an_enqueued_job_is_in_the_store_with_its_arguments(app: App, do: 
 
     job = await do(send.enqueue, 42, lang="de")
 
-    [record] = await app.session.store.get([job.id])
+    [record] = await app.internals.session.store.get([job.id])
     assert record is not None
     assert (record.task, record.queue, record.state) == ("send", "mail", State.WAITING)
     assert (record.payload, record.priority, record.max_losses) == (b'{"args":[42],"kwargs":{"lang":"de"}}', -1, 0)

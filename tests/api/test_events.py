@@ -242,7 +242,7 @@ async def test_what_a_caller_has_rolled_back_is_never_told(
     async with App(url) as app:
         heard = Heard(app)
         task = app.task(name="t")(lambda: None)
-        await app.session.open()
+        await app.internals.session.open()
         connection = await connect()
         await task.using(connection=connection).aenqueue()
         await end(connection, "ROLLBACK")

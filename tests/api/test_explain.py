@@ -42,14 +42,14 @@ from .conftest import Do, Timed
 async def a_worker(app: App, id_: str = "w", **fields: Any) -> str:
     """Enter a worker in the registry, whoever it is."""
     told = {"queues": ("*",), "tasks": ("t",), "lanes": ("loop",), **fields}
-    await app.session.store.register(WorkerInfo(id=id_, host="h", pid=1, concurrency=1, **told))
+    await app.internals.session.store.register(WorkerInfo(id=id_, host="h", pid=1, concurrency=1, **told))
     return id_
 
 
 async def taken(app: App, worker: str, ttl: float = 60.0, **fields: Any) -> Lease:
     """Have this worker lease the first job in line."""
     request = LeaseRequest(queues=("q",), limit=1, worker=worker, ttl=ttl, nonce=new_nonce(), **fields)
-    [lease] = (await app.session.store.lease(request)).leases
+    [lease] = (await app.internals.session.store.lease(request)).leases
     return lease
 
 
@@ -150,7 +150,7 @@ async def test_a_job_that_waits_for_others_names_them_and_their_states(app: App)
 async def test_a_job_that_waits_to_be_completed(app: App) -> None:
     job = await app.remote("t", queue="q").aenqueue()
     lease = await taken(app, await a_worker(app))
-    await app.session.store.settle([(lease, Park())])
+    await app.internals.session.store.settle([(lease, Park())])
 
     assert await why(app, job) == [AwaitsCompletion(job.id)]
 
@@ -172,7 +172,7 @@ async def test_the_holder_of_a_job_is_missing_or_unknown(timed: Timed) -> None:
 
     assert await why(timed.app, job) == [HolderMissing("w", 40, 20)]
 
-    await timed.app.session.store.leave("w")
+    await timed.app.internals.session.store.leave("w")
     assert await why(timed.app, job) == [HolderMissing("w", 40, None)]
 
 

@@ -44,7 +44,7 @@ async def some_ended(app: App) -> dict[str, Job[Any]]:
         "cancelled": await mail.aenqueue(7),
         "waiting": await mail.aenqueue(8),
     }
-    store = app.session.store
+    store = app.internals.session.store
     await end(store, 2)
     await end(store, 1, error=ErrorInfo("KeyError", "a"))
     await end(store, 1, State.BROKEN)
@@ -97,7 +97,7 @@ async def test_each_attempt_is_remembered_with_its_end(app: App, do: Do) -> None
 async def test_an_attempt_that_runs_is_shown_and_one_that_was_lost_tells_how(app: App, one_way: Do) -> None:
     job = await one_way(app.remote("t", queue="q").enqueue)
     assert await one_way(job.attempts) == []
-    store = app.session.store
+    store = app.internals.session.store
     await store.lease(LeaseRequest(queues=("q",), limit=1, worker="dead", ttl=60, nonce=new_nonce()))
     [running] = await one_way(job.attempts)
     await one_way(app.retire, "dead", "killed by SIGKILL")
@@ -157,7 +157,7 @@ async def test_finished_jobs_are_deleted_by_what_they_have_in_common(app: App, o
 
 
 async def test_what_others_wait_for_is_left_unless_they_go_too(app: App) -> None:
-    store = app.session.store
+    store = app.internals.session.store
     remote = app.remote("t", queue="q")
     jobs = await remote.aenqueue_many([(n,) for n in range(7)])
     await remote.using(queue="r", after=[jobs[3]], if_blocker_fails="wait").aenqueue()
@@ -209,8 +209,8 @@ class Hasty:
 async def test_thousands_are_retried_in_steps_and_what_ends_again_meanwhile_is_left(app: App) -> None:
     await app.remote("t", queue="q").aenqueue_many([(n,) for n in range(2100)])
     for number in (1000, 1000, 100):
-        await end(app.session.store, number)
-    hasty = Hasty(app.session.store)
+        await end(app.internals.session.store, number)
+    hasty = Hasty(app.internals.session.store)
 
     assert await retry(cast("Store", hasty), [], Search(queue="q")) == 2100
 
@@ -232,12 +232,12 @@ async def test_a_run_is_retried_and_deleted_by_the_step_that_it_ended_with(app: 
     run = await flow.astart()
     [held] = await app.alease("q")
     await held.afinish()
-    await end(app.session.store, 1)
+    await end(app.internals.session.store, 1)
 
     assert await app.aretry(state="succeeded") == 0, "its first step has handed over"
     assert await app.aretry(task=second) == 1
     assert (await run.arefresh()).state is State.WAITING
-    await end(app.session.store, 1)
+    await end(app.internals.session.store, 1)
     assert await app.adelete(state="failed") == 2
     with pytest.raises(JobNotFound):
         await run.arefresh()
@@ -271,7 +271,7 @@ async def test_a_broken_job_runs_with_its_bytes_as_they_were_once_its_task_is_me
         return number
 
     stored = NewJob(id=new_id(), task="parse", queue="q", payload=payload, raw=True)
-    await app.session.store.enqueue([stored])
+    await app.internals.session.store.enqueue([stored])
     job = await one_way(app.job, stored.id)
     async with app.worker(poll=0.05):
         with pytest.raises(JobBroken, match="has raw bytes"):

@@ -156,7 +156,7 @@ def test_wrong_use_is_an_error_in_one_sentence(shop: Shop) -> None:
     ):
         shop.add.on_failure(lambda ctx: None)  # type: ignore[type-var]
     with pytest.raises(InvalidOption, match="there is no hook 'before_enqueu': there are before_enqueue, "):
-        shop.app.hooks.add("before_enqueu", print)
+        shop.app.internals.hooks.add("before_enqueu", print)
     with pytest.raises(AttributeError, match="there is no hook 'before_enqueu': there are before_enqueue, "):
         shop.app.before_enqueu  # type: ignore[attr-defined]  # noqa: B018
     with pytest.raises(AttributeError, match="before_fork is about a worker, not about one task"):

@@ -102,7 +102,7 @@ def test_no_delay_is_logged_that_is_not_waited_for(no_store: App, caplog: pytest
 
     with caplog.at_level("DEBUG", "tenure"), no_store.inline(raises=False):
         fails.enqueue()
-        no_store.audience.listeners.flush()
+        no_store.internals.audience.listeners.flush()
 
     told = [record.getMessage() for record in caplog.records if fails.name in record.getMessage()]
     assert told

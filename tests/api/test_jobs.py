@@ -145,7 +145,7 @@ async def test_a_result_that_is_no_longer_kept_is_gone(app: App, do: Do) -> None
 
 async def test_a_result_that_somebody_waits_for_is_kept_for_him(app: App, do: Do) -> None:
     job = await do(make_add(app).using(keep=0).enqueue, 1)
-    assert await app.session.store.wait([job.id]) == {}
+    assert await app.internals.session.store.wait([job.id]) == {}
     [held] = await do(app.lease, "default")
     await do(held.finish, 5)
 
@@ -273,7 +273,7 @@ async def test_records_are_gone_when_retention_ends(timed: Timed) -> None:
     job = await make_add(app).using(keep=10).aenqueue(1)
     await job.acomplete(1)
     clock.advance(11)
-    await app.session.store.prune(app.options.keep, app.options.keep_in)
+    await app.internals.session.store.prune(app.options.keep, app.options.keep_in)
 
     with pytest.raises(JobNotFound):
         await job.arefresh()

@@ -77,7 +77,7 @@ async def test_a_leased_job_is_running_under_a_registered_holder(app: App, do: D
 async def lease_and_die(app: App, queue: str, *, ttl: float = 0.05) -> str:
     """Lease a job as a peer that dies at once."""
     request = LeaseRequest(queues=(queue,), limit=1, worker="dead", ttl=ttl, nonce=new_nonce(), solo=True)
-    [lease] = (await app.session.store.lease(request)).leases
+    [lease] = (await app.internals.session.store.lease(request)).leases
     return lease.job.id
 
 
@@ -115,7 +115,7 @@ async def test_a_holder_that_was_held_up_renews_its_own_jobs_before_it_looks_for
 
     clock.advance(31)  # by the store's clock, and by that of the holder, which has not come round meanwhile
     kept.renewed_at -= 31
-    app.session.holder._reaped_at.clear()
+    app.internals.session.holder._reaped_at.clear()
     assert await app.alease("default") == []
 
     assert (held.lost, (await job.arefresh()).state) == (None, State.RUNNING)
@@ -352,7 +352,7 @@ async def test_renew_holds_the_job_for_another_lease(timed: Timed) -> None:
     await held.arenew()
     clock.advance(25)
 
-    assert await app.session.store.reap(["default"]) == []
+    assert await app.internals.session.store.reap(["default"]) == []
     await held.afinish()
 
 

@@ -75,9 +75,9 @@ async def test_a_listener_that_hangs_slows_nobody_and_loses_only_events(
         for job in jobs:
             await job.aresult(timeout=10)
     assert heard == []
-    assert app.audience.listeners.dropped > 0
+    assert app.internals.audience.listeners.dropped > 0
     hanging.set()
-    await app.audience.listeners.aflush(10)
+    await app.internals.audience.listeners.aflush(10)
     assert 0 < len(heard) <= 100
     assert len([message for message in caplog.messages if "some are dropped" in message]) == 1
 
@@ -103,12 +103,12 @@ async def test_events_are_derived_only_while_somebody_wants_them(
     app = App(f"memory://{new_id()}", log=False)
     await app.remote("t").aenqueue()
     async with asyncio.timeout(10):
-        while app.audience.wants:
+        while app.internals.audience.wants:
             await asyncio.sleep(0.005)
-    assert app.audience.ask_at > 0
-    before = app.audience.ask_at
-    store = app.session.store
+    assert app.internals.audience.ask_at > 0
+    before = app.internals.audience.ask_at
+    store = app.internals.session.store
     assert await lease(store, "default")
-    assert app.audience.ask_at == before
+    assert app.internals.audience.ask_at == before
     assert store.on_consequences is None
     await app.aclose()

@@ -228,7 +228,7 @@ async def test_jobs_are_cancelled_by_queue_task_tag_and_state(app: App, do: Do) 
     await do(app.lease, "q")
     later = await do(mail.using(delay=60).enqueue, 1)
     blocked = NewJob(id=new_id(), task="news", queue="q", after=(running.id,))
-    await app.session.store.enqueue([blocked])
+    await app.internals.session.store.enqueue([blocked])
     await do(news.using(tags=["red", "blue"]).enqueue, 2)
     await do(news.using(tags=["red"], queue="r").enqueue, 3)
     elsewhere = await do(mail.using(queue="r").enqueue, 4)
@@ -279,7 +279,7 @@ class Restless:
 
 async def test_thousands_of_jobs_are_cancelled_in_steps_whatever_becomes_of_them_meanwhile(app: App) -> None:
     await make_add(app).aenqueue_many([(n,) for n in range(2200)])
-    restless = Restless(app.session.store, await app.alease("default", limit=200))
+    restless = Restless(app.internals.session.store, await app.alease("default", limit=200))
 
     assert await cancel_found(cast("Store", restless), Search(task="add")) == 2200
 
@@ -306,7 +306,7 @@ async def test_jobs_are_deleted_in_bulk(app: App, do: Do) -> None:
 async def test_a_job_that_others_wait_for_is_deleted_only_with_them(app: App, do: Do) -> None:
     job = await do(make_add(app).enqueue, 1)
     dependent = NewJob(id=new_id(), task="add", queue="default", after=(job.id,))
-    await app.session.store.enqueue([dependent])
+    await app.internals.session.store.enqueue([dependent])
 
     with pytest.raises(HasDependents):
         await do(app.delete, job)
@@ -338,7 +338,7 @@ async def test_purge_deletes_what_has_not_started(app: App, do: Do) -> None:  # 
 
 
 async def test_a_retired_worker_loses_its_jobs_at_once(app: App, do: Do) -> None:  # W29
-    store = app.session.store
+    store = app.internals.session.store
     await do(make_add(app).enqueue_many, [(1,), (2,)])
     dead = WorkerInfo(id="dead:1", host=socket.gethostname(), pid=1, queues=("*",), tasks=(), concurrency=2)
     await store.register(dead)

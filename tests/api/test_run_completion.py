@@ -204,7 +204,7 @@ class Late:
 
 async def test_a_step_that_hands_over_meanwhile_leaves_the_completion_to_the_next(app: App) -> None:  # I13
     run = await make_order(app).astart(sku="x", approved=True)
-    late = Late(app, app.session.store)
+    late = Late(app, app.internals.session.store)
     other = await app.arun(run.id)
     late.meanwhile = lambda: other.acomplete({"reservation": "other"})
 
@@ -219,7 +219,7 @@ async def test_a_step_that_hands_over_meanwhile_leaves_the_completion_to_the_nex
 
 async def test_with_a_step_named_it_is_refused_then(app: App) -> None:
     run = await make_order(app).astart(sku="x", approved=True)
-    late = Late(app, app.session.store)
+    late = Late(app, app.internals.session.store)
     other = await app.arun(run.id)
     late.meanwhile = lambda: other.acomplete({"reservation": "other"})
 

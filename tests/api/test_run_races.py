@@ -119,4 +119,4 @@ async def test_many_runs_are_waited_for_together(app: App) -> None:
     waiters = [asyncio.create_task(run.aresult(timeout=60)) for run in runs]
     async with app.worker(concurrency=50, poll=0.1):
         assert await asyncio.gather(*waiters) == list(range(500))
-    assert app.session.waiting._waiters == {}
+    assert app.internals.session.waiting._waiters == {}

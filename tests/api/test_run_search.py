@@ -66,7 +66,7 @@ async def test_a_value_with_a_type_finds_its_run(app: App, do: Do) -> None:
 
 async def test_a_step_may_change_what_its_run_is_found_by(app: App, do: Do) -> None:
     run = await waiting_run(app, do)
-    order = app._flows["order"]
+    order = app.internals.flows["order"]
     await do(run.complete, {"approved": True, "customer": "c9"})
     assert [found.id for found in await do(order.find, customer="c9")] == [run.id]
     assert await do(order.find, customer="c1") == []

@@ -243,7 +243,7 @@ async def test_a_run_is_deleted_with_everything_it_had(app: App, do: Do) -> None
     ids = [step.id for step in await do(run.steps)]
     await do(run.delete)
 
-    assert await app.session.store.get(ids) == [None, None]
+    assert await app.internals.session.store.get(ids) == [None, None]
     assert await do(app.flows) == []
 
 

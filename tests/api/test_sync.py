@@ -171,7 +171,7 @@ def test_a_loop_that_ended_without_a_word_is_forgotten(counted_app: App, counted
     loop.close()
 
     assert asyncio.run(counted_app.ajobs()) == []
-    assert len(counted_app.sessions._found) == 0
+    assert len(counted_app.internals.sessions._found) == 0
     assert counted.made == 2
 
 
@@ -204,8 +204,8 @@ def test_a_dropped_app_closes_its_connections(url: str) -> None:
     def listen(event: events.Event) -> None: ...
 
     app.remote("t").enqueue()
-    assert app.sessions.private is not None
-    dropped: list[weakref.ref[Any]] = [weakref.ref(app), weakref.ref(app.sessions.private.store)]
+    assert app.internals.sessions.private is not None
+    dropped: list[weakref.ref[Any]] = [weakref.ref(app), weakref.ref(app.internals.sessions.private.store)]
 
     with warnings.catch_warnings():
         warnings.simplefilter("error", ResourceWarning)  # of connections that are finalized open
@@ -272,7 +272,7 @@ def test_an_interrupt_ends_a_blocking_wait_and_leaves_the_app_usable(app_url: st
 
     def interrupt() -> None:
         """Not before somebody waits: whatever runs then would be interrupted."""
-        while (session := app.sessions.private) is None or not session.waiting._waiters:
+        while (session := app.internals.sessions.private) is None or not session.waiting._waiters:
             time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGINT)
 

@@ -50,7 +50,7 @@ class Sleeper:
 
 @pytest.fixture
 async def sleeper(app: App, sql: Any) -> Sleeper:
-    await app.session.store.open()
+    await app.internals.session.store.open()
     sleeper = Sleeper(sql)
     await sleeper.lie_down()
     return sleeper
@@ -103,7 +103,7 @@ BOTH_FORMS = pytest.mark.parametrize("open_caller", [asyncpg_connection, psycopg
 async def test_a_worker_runs_what_has_come_with_the_callers_own_rows(
     open_caller: OpenCaller, server: str, app: App, add: Add, sql: Any, postgres_url: str
 ) -> None:
-    await app.session.store.open()
+    await app.internals.session.store.open()
     await sql.execute("CREATE TABLE orders (n integer)")
     async with open_caller(server) as caller, app.worker(["sums"]):
         await caller.execute(f'INSERT INTO "{Address.from_url(postgres_url).schema}".orders VALUES (42)')
@@ -150,7 +150,7 @@ async def test_every_byte_arrives(caller: Caller, app: App) -> None:
     )
     await caller.commit()
 
-    [first, second] = await app.session.store.get([job.id for job in jobs])
+    [first, second] = await app.internals.session.store.get([job.id for job in jobs])
     assert first is not None
     assert first.payload == bytes(range(256))
     assert second is not None
@@ -164,12 +164,12 @@ async def test_it_is_the_job_that_would_have_come_without_a_connection(
 ) -> None:
     theirs = add.using(**options)
     alone = await theirs.aenqueue(1, 2)
-    [expected] = await app.session.store.get([alone.id])
+    [expected] = await app.internals.session.store.get([alone.id])
     await app.adelete(alone)
     async with asyncpg_connection(server) as caller:
         [job, *others] = await theirs.using(connection=caller.connection).aenqueue_many([(1, 2)])
         await caller.commit()
-    [found] = await app.session.store.get([job.id])
+    [found] = await app.internals.session.store.get([job.id])
 
     assert (found is None or expected is None, job.state, others) == (False, alone.state, [])
     for field in set(JobRecord.__struct_fields__) - {"id", "seq", "created_at", "run_at", "expires_at"}:
@@ -184,7 +184,7 @@ def _after_enqueue(record: Any, field: str) -> float | None:
 
 
 async def test_a_refusal_leaves_the_transaction_usable(caller: Caller, app: App, add: Add) -> None:
-    await app.session.store.open()
+    await app.internals.session.store.open()
     held = await add.using(unique="k").aenqueue(1, 1)
     mine = add.using(connection=caller.connection)
     before = await caller.call(mine.enqueue, 1, 2)
@@ -192,7 +192,7 @@ async def test_a_refusal_leaves_the_transaction_usable(caller: Caller, app: App,
     with pytest.raises(UniqueConflict) as refused:
         await caller.call(mine.using(unique="k", unique_raises=True).enqueue, 1, 1)
     with pytest.raises(BlockerNotFound):
-        await caller.run(app.session.store.enqueueing([a_job(), a_job(after=("nobody",))]))
+        await caller.run(app.internals.session.store.enqueueing([a_job(), a_job(after=("nobody",))]))
     duplicate = await caller.call(mine.using(unique="k").enqueue, 1, 1)
     after = await caller.call(mine.enqueue, 3, 4)
     await caller.commit()

@@ -25,7 +25,7 @@ Add = Task[..., int]
 @pytest.fixture
 async def app(postgres_url: str) -> AsyncIterator[App]:
     app = App(postgres_url)
-    await app.session.store.open()
+    await app.internals.session.store.open()
     yield app
     await app.aclose()
 
@@ -40,7 +40,7 @@ def add(app: App) -> Add:
 
 
 async def record(app: App, job_id: str) -> JobRecord:
-    [found] = await app.session.store.get([job_id])
+    [found] = await app.internals.session.store.get([job_id])
     assert found is not None
     return found
 

@@ -54,7 +54,7 @@ async def test_another_database_with_a_store_of_the_same_name_is_refused(
     elsewhere: str, postgres_url: str, add: Add
 ) -> None:
     other = App(urlsplit(elsewhere)._replace(query=urlsplit(postgres_url).query).geturl())
-    await other.session.store.open()
+    await other.internals.session.store.open()
     async with asyncpg_connection(elsewhere) as caller:
         with pytest.raises(InvalidOption, match=r"must be to the store's own database: this one has another"):
             await caller.call(add.using(connection=caller.connection).enqueue, 1, 2)

@@ -60,7 +60,7 @@ async def caller(open_caller: OpenCaller, path: str) -> AsyncIterator[Caller]:
 @pytest.fixture
 async def idle(app: App, path: str) -> AsyncIterator[asyncio.Task[None]]:
     """Somebody who waits for work, and has found none."""
-    await app.session.store.open()
+    await app.internals.session.store.open()
     store = SqliteStore(path)
     waiting = asyncio.create_task(store.wait_for_work(["*"], 30))
     await asyncio.sleep(2 * LOOK_EVERY)
@@ -79,7 +79,7 @@ async def exists(job: Job[Any]) -> bool:
 
 async def orders(app: App) -> list[int]:
     """The caller's rows, as everybody sees them."""
-    own = await app.session.store.begin(writes=False)
+    own = await app.internals.session.store.begin(writes=False)
     rows = await own.fetch("SELECT n FROM orders ORDER BY n")
     await own.rollback()
     return [n for (n,) in rows]
@@ -176,7 +176,7 @@ async def test_many_go_at_once_and_every_byte_arrives(caller: Caller, app: App, 
     jobs = await caller.call(app.enqueue, *calls, connection=caller.connection)
     await caller.commit()
 
-    [record] = await app.session.store.get([jobs[-1].id])
+    [record] = await app.internals.session.store.get([jobs[-1].id])
     assert record is not None
     assert record.payload == payload
     assert {queue.name: queue.waiting for queue in await app.aqueues()} == {"sums": 250, "default": 1}
@@ -282,7 +282,7 @@ class StrictConnection(sqlite3.Connection):
 
 
 async def test_values_are_bound_as_every_python_allows(app: App, add: Add, path: str) -> None:
-    await app.session.store.open()
+    await app.internals.session.store.open()
     connection = sqlite3.connect(path, factory=StrictConnection)
 
     job = await add.using(connection=connection, unique="k", delay=60).aenqueue(1, 2)

@@ -50,7 +50,7 @@ def watched_app(wakeup: bool = True) -> App:
 
 
 def store_of(app: App) -> Watched:
-    store: Store = app.make_store()
+    store: Store = app.internals.make_store()
     assert isinstance(store, Watched)
     return store
 
@@ -73,12 +73,12 @@ async def test_thousands_of_waiters_are_joined_in_few_questions() -> None:
     await asked(app)
     for start in range(0, 3000, 500):
         for job in jobs[start : start + 500]:
-            await app.session.store.complete(job.id, Finish(State.SUCCEEDED, "1"))
+            await app.internals.session.store.complete(job.id, Finish(State.SUCCEEDED, "1"))
 
     assert await asyncio.gather(*waiters) == [1] * 3000
     assert len(store_of(app).questions) < 100
     assert max(store_of(app).questions) <= 1000
-    assert app.session.waiting._waiters == {}
+    assert app.internals.session.waiting._waiters == {}
     await app.aclose()
 
 
@@ -95,22 +95,22 @@ async def test_thousands_of_waiters_share_what_one_needs(app: App) -> None:  # Q
     assert threading.active_count() < threads + 10  # not of all: other tests of this process may have left some
     for n in range(3):
         request = LeaseRequest(queues=("q",), limit=1000, worker="w", ttl=60.0, nonce=n)
-        leases = (await app.session.store.lease(request)).leases
-        await app.session.store.settle(
+        leases = (await app.internals.session.store.lease(request)).leases
+        await app.internals.session.store.settle(
             [(one, Finish(State.SUCCEEDED, one.job.payload[9:-2].decode())) for one in leases]
         )
     assert await asyncio.gather(*waiters) == list(range(3000))
-    assert app.session.waiting._waiters == {}
+    assert app.internals.session.waiting._waiters == {}
 
 
 async def registered(app: App, count: int) -> None:
     """Wait until so many wait, and the store has been asked about all of them."""
-    those = app.session.waiting
+    those = app.internals.session.waiting
     async with asyncio.timeout(60):
         while len(those._waiters) < count or those._to_ask:
             await asyncio.sleep(0.01)
         for _ in range(2):  # the last question is under way
-            await app.session.store.queues()
+            await app.internals.session.store.queues()
 
 
 async def test_many_may_wait_for_one_job(app: App, do: Do) -> None:

@@ -159,9 +159,9 @@ async def test_an_idle_worker_does_not_ask_who_watches(app: App, monkeypatch: py
         await app.remote("nobody").aenqueue()
         assert await asyncio.to_thread(offered.wait, WITHIN)
         await asyncio.sleep(0.3)  # what has happened so far is told
-        before = app.audience.ask_at
+        before = app.internals.audience.ask_at
         await asyncio.sleep(0.5)  # ten times as long as it would take to ask
-        assert app.audience.ask_at == before
+        assert app.internals.audience.ask_at == before
 
 
 def test_a_note_is_never_too_long() -> None:

@@ -62,7 +62,7 @@ def app(tmp_path: Path, program: str, url: str) -> App:
 
 def start(app: App, **attributes: Any) -> str:
     with app:
-        return app._flows["order"].start(**attributes).id
+        return app.internals.flows["order"].start(**attributes).id
 
 
 def work(tenure: Tenure, program: str) -> None:
@@ -269,7 +269,7 @@ def test_operators_act_on_runs_by_their_ids(tenure: Tenure, program: str, app: A
 
 def test_a_scheduled_run_is_triggered(tenure: Tenure, program: str, app: App) -> None:  # Q58
     with app:
-        run = app._flows["order"].using(delay=3600).start(sku="x").id
+        run = app.internals.flows["order"].using(delay=3600).start(sku="x").id
     assert document(tenure("flows", "--json"))["runs"][0]["label"] == "scheduled"
 
     assert tenure("trigger", run).stdout == "put in line: 1 job\n"

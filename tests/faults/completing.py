@@ -95,7 +95,7 @@ def make_app(url: str) -> App:
         retry=Backoff(initial=0.01, jitter=0),
         max_attempts=None,
     )
-    effects = Effects(url, app.make_store())
+    effects = Effects(url, app.internals.make_store())
     task = app.task(max_losses=None)
 
     @task

@@ -253,7 +253,7 @@ async def _enqueue_a_join(app: App, chance: random.Random) -> None:
         after=tuple(job.id for job in waited_for),
         if_blocker_fails=BlockerPolicy.PROCEED if proceeds else BlockerPolicy.FAIL,
     )
-    await app.session.enqueue([*waited_for, join])
+    await app.internals.session.enqueue([*waited_for, join])
 
 
 def produce_blocking(url: str, folder: str, seed: str) -> None:

@@ -57,7 +57,7 @@ async def a_dead_holder(ahead: Store) -> str:
 
 async def test_its_jobs_go_to_others_after_one_lease(app: App, ahead: Store) -> None:
     job_id = await a_dead_holder(ahead)
-    store = app.session.store
+    store = app.internals.session.store
     reaped: list[Reaped] = []
     deadline = time.monotonic() + 20
 
@@ -83,14 +83,14 @@ async def test_it_is_shown_as_missing(app: App, ahead: Store) -> None:
 async def test_the_doctor_warns(app: App, ahead: Store) -> None:
     await a_dead_holder(ahead)
 
-    [clock] = [fact for fact in await app.session.store.examine() if fact.name == "clock"]
+    [clock] = [fact for fact in await app.internals.session.store.examine() if fact.name == "clock"]
 
     assert clock.health is Health.WARN
     assert "1 beats of workers and 1 leases" in clock.value
 
 
 async def test_a_clock_that_was_never_set_is_fine(app: App) -> None:
-    store = app.session.store
+    store = app.internals.session.store
     await store.register(a_worker())
     await store.enqueue([a_job()])
     await lease(store)

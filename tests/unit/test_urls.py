@@ -48,7 +48,7 @@ async def used(url: str) -> str:
     """What is seen of an app that is used with this URL."""
     app = App(url)
     try:
-        await app.session.store.layout()
+        await app.internals.session.store.layout()
     except Exception as error:
         return f"{app!r} {shown(error)}"
     finally:
@@ -99,4 +99,4 @@ def test_the_command_line_shows_none_either(url: str) -> None:
 
 async def test_what_must_be_escaped_is_told() -> None:
     with pytest.raises(ValueError, match="has a character in it that must be escaped: # is written %23, / is %2F"):
-        await App("redis://ann:hush#hush@host").session.store.layout()
+        await App("redis://ann:hush#hush@host").internals.session.store.layout()

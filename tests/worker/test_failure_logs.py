@@ -34,7 +34,7 @@ async def run_out(app: App, start: Start, lane: str, function: object = boom, **
     with pytest.raises(JobFailed):
         await job.aresult(timeout=20)
     await worker.stop()  # it may learn later than this test that its settle was done
-    await app.audience.listeners.aflush()
+    await app.internals.audience.listeners.aflush()
     return job.id
 
 
@@ -160,7 +160,7 @@ async def test_an_answer_is_logged_with_what_it_was_raised_from(
 async def test_exceptions_do_not_outlive_their_settlement(single_try_app: App, start: Start) -> None:
     await run_out(single_try_app, start, "loop")
     await run_out(single_try_app, start, "thread", name="other")
-    assert single_try_app.audience.failures == {}
+    assert single_try_app.internals.audience.failures == {}
 
 
 @whatever_the_store
@@ -177,7 +177,7 @@ async def test_a_timeout_says_where_the_function_was(
     job = await sleeps.aenqueue()
     with pytest.raises(JobFailed):
         await job.aresult(timeout=20)
-    await single_try_app.audience.listeners.aflush()
+    await single_try_app.internals.audience.listeners.aflush()
     [record] = of_jobs(caplog)
     assert record.exc_info is not None
     assert record.exc_info[0] is TimeoutError

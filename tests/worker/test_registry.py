@@ -93,7 +93,7 @@ async def test_missing_workers_that_hold_nothing_are_forgotten_at_start_and_whil
     make_app: MakeApp, make_store: Timed, clock: ManualClock, start: Start
 ) -> None:  # R18, R19, R20, R21, T15
     app = make_app(store=make_store)
-    store = app.session.store
+    store = app.internals.session.store
     for worker_id, queue in (("dead", "mine"), ("holding", "mine"), ("elsewhere", "other")):
         await store.register(a_worker(worker_id, queue))
     await store.enqueue([a_job("t", queue="mine", lease=1e6)])
@@ -170,7 +170,7 @@ async def test_a_worker_that_does_not_reap_forgets_nobody(
     make_app: MakeApp, make_store: Timed, clock: ManualClock, start: Start
 ) -> None:
     app = make_app(store=make_store)
-    await app.session.store.register(a_worker("dead"))
+    await app.internals.session.store.register(a_worker("dead"))
     clock.advance(3600)
 
     worker = await start(app, beat=0.02, prune_interval=0.05, reap=False)
@@ -192,7 +192,7 @@ async def test_a_forgotten_worker_that_comes_back_takes_another_name(
 
     worker = await start(app, beat=0.05)
     first = await eventually(lambda: worker.id)
-    assert await app.session.store.forget({first: 0.0}) == [first]
+    assert await app.internals.session.store.forget({first: 0.0}) == [first]
     await eventually(lambda: worker.id not in (None, first))
     assert await (await who.aenqueue()).aresult(timeout=10) == worker.id
 

@@ -49,7 +49,7 @@ async def cancel(
     """
     from tenure.jobs.bulk import count_equal, count_found, search_of
 
-    store = app.session.store
+    store = app.internals.session.store
     given = {name: value for name, value in filters.items() if value is not None}
     if bool(ids) == bool(given):
         raise Refusal("say which jobs to cancel: by their ids, or by --queue, --task, --tag and --state")
@@ -93,7 +93,7 @@ def _call(app: App, task: str, arguments: Any) -> Call[Any]:
 @with_app()
 async def retry(app: App, ids: tuple[str, ...]) -> None:
     """Put finished jobs back in line, as if never tried; a run from the step that it ended with."""
-    await each(app.session.store.retry, await meant(app, ids), "put back")
+    await each(app.internals.session.store.retry, await meant(app, ids), "put back")
 
 
 @click.command()
@@ -101,7 +101,7 @@ async def retry(app: App, ids: tuple[str, ...]) -> None:
 @with_app()
 async def trigger(app: App, ids: tuple[str, ...]) -> None:
     """Put scheduled jobs in line now."""
-    await each(app.session.store.trigger, await meant(app, ids), "put in line")
+    await each(app.internals.session.store.trigger, await meant(app, ids), "put in line")
 
 
 @click.command()
@@ -113,7 +113,7 @@ async def release(app: App, ids: tuple[str, ...], as_json: bool) -> None:
 
     The worker stops the attempt, which does not count. The id of a run means its current step.
     """
-    await each(app.session.store.release, await meant(app, ids), "released", as_json=as_json)
+    await each(app.internals.session.store.release, await meant(app, ids), "released", as_json=as_json)
 
 
 @click.command()
@@ -126,7 +126,7 @@ async def delete(app: App, ids: tuple[str, ...], cascade: bool) -> None:
     A worker that runs one is told to stop.
     """
     ids = await meant(app, ids)
-    gone = await app.session.store.delete(ids, cascade=cascade)
+    gone = await app.internals.session.store.delete(ids, cascade=cascade)
     report("deleted", len(gone), [f"there is no job {job}" for job in ids if job not in gone])
 
 
@@ -168,7 +168,7 @@ def _converted(app: App, job: JobRecord, value: Any) -> Any:
         return value  # a worker that has the code converts it
     if isinstance(task, Step) and isinstance(value, dict):
         return task.flow.converted(value)
-    return app.caller_of(job).results.decode(json.dumps(value))
+    return app.internals.caller_of(job).results.decode(json.dumps(value))
 
 
 async def each(

@@ -40,7 +40,7 @@ def with_app(*, empty: bool = False) -> Callable[[AsyncCommand], Command]:
     def decorate(function: AsyncCommand) -> Command:
         async def run(app: App, arguments: dict[str, Any]) -> None:
             try:
-                if not empty and (await app.session.store.layout()).found is None:
+                if not empty and (await app.internals.session.store.layout()).found is None:
                     raise _nothing_there(app.url)
                 await function(app, **arguments)
             finally:

@@ -33,7 +33,7 @@ async def doctor(app: App, as_json: bool, mend: bool) -> None:
     from tenure.cli.display import show, table, text
     from tenure.stores.values import Health
 
-    store = app.session.store
+    store = app.internals.session.store
     facts = await store.examine()
     half_done = await store.mend(dry_run=not mend)
     if half_done is not None:

@@ -103,7 +103,7 @@ async def retry(app: App, ids: tuple[str, ...], as_json: bool, **given: Any) -> 
     if not await _meant(app, ids, "put {} back in line", **given):
         return _told("retried", "put back", 0, as_json)
     if ids and not as_json:
-        return await each(app.session.store.retry, ids, "put back")
+        return await each(app.internals.session.store.retry, ids, "put back")
     return _told("retried", "put back", await app.aretry(*ids, **_search(ids, given)), as_json)
 
 
@@ -136,7 +136,7 @@ async def _meant(app: App, ids: tuple[str, ...], what: str, everything: bool, ye
             if job.state is not state:
                 raise Refusal(f"job {job.id} is {job.state}, not {state}: nothing was done")
         return len(ids)
-    found = await count(app.session.store, search_of(state, **filters), error)
+    found = await count(app.internals.session.store, search_of(state, **filters), error)
     question = what.format(f"{found:,} {state} {'job' if found == 1 else 'jobs'}")
     if not found:
         note(f"no such {state} job found")

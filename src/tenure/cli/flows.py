@@ -80,7 +80,7 @@ async def _found(
     if flow is None:
         raise Refusal("--find goes with --flow: each flow has lookup attributes of its own")
     name, value = _named_value(find, "--find needs")
-    return await app.runs_found(
+    return await app.internals.runs_found(
         RunSearch(
             flow=checked_name("flow", flow),
             lookup=(name, sought(value)),
@@ -197,7 +197,7 @@ async def run(app: App, run_id: str, limit: int, cursor: str | None, as_json: bo
 async def _run_with(app: App, id_: str) -> FlowRun:
     """The run that has this id, or one of whose steps has."""
     id_ = await meant_by(app, id_)
-    [step] = await app.session.store.get([id_])
+    [step] = await app.internals.session.store.get([id_])
     if step is not None and step.run_id is None:
         raise Refusal(f"job {id_} is no run of a flow: tenure job {id_} shows it")
     return await app.arun((step and step.run_id) or id_)

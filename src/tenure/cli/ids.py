@@ -34,7 +34,7 @@ async def meant_by(app: App, given: str) -> str:
     """The whole id of this one."""
     if not LEAST <= len(given) < WHOLE or not _BEGINNING.fullmatch(given):
         return given
-    store = app.session.store
+    store = app.internals.session.store
     if (await store.get([given]))[0] is not None:
         return given
     found = await store.ids(given, SHOWN + 1)

@@ -28,7 +28,7 @@ async def schema(app: App, action: str, sql: bool, as_json: bool) -> None:
     Whatever uses a store brings it up to date, unless its URL forbids it (auto_schema=false, PostgreSQL); `apply` is for choosing
     the moment and the role.
     """
-    store = app.session.store
+    store = app.internals.session.store
     if sql:
         return await _print(store)
     if action == "apply":

@@ -38,7 +38,7 @@ def load_app(target: str) -> App:
         raise Refusal(f"{where} has no attribute {attribute!r}{_hint(attribute, apps or vars(module))}") from None
     if not isinstance(found, App):
         raise Refusal(f"{target} is of type {type(found).__name__}, not an App")
-    for name in found.included:  # which may grow meanwhile
+    for name in found.internals.included:  # which may grow meanwhile
         _module(name)
     return found
 

@@ -96,7 +96,7 @@ async def _as_they_are(app: App) -> list[WorkerInfo]:
     found = await app.aworkers()
     silent: dict[str, set[str]] = {worker.id: set() for worker in found if worker.missing and worker.held}
     if silent:
-        async for jobs in pages(app.session.store, Search(state=State.RUNNING)):
+        async for jobs in pages(app.internals.session.store, Search(state=State.RUNNING)):
             for job in jobs:
                 if job.worker in silent:
                     silent[job.worker].add(job.id)

@@ -52,9 +52,9 @@ class PerformHooks:
 
     def __init__(self, task: Task[..., Any]) -> None:
         self._task = task
-        self._before = task.hooks.of("before_perform")
-        self._around = [(hook, _is_async(hook)) for hook in reversed(task.hooks.of("around_perform"))]
-        self._after = task.hooks.of("after_perform")
+        self._before = task._hooks.of("before_perform")
+        self._around = [(hook, _is_async(hook)) for hook in reversed(task._hooks.of("around_perform"))]
+        self._after = task._hooks.of("after_perform")
 
     def __bool__(self) -> bool:
         return bool(self._before or self._around or self._after)
@@ -139,7 +139,7 @@ def performing_of(task: Task[..., Any]) -> PerformHooks | None:
 
 def failing_of(task: Task[..., Any]) -> Failing:
     """The hooks for attempts of it that fail."""
-    return tuple(task.hooks.of("on_failure"))
+    return tuple(task._hooks.of("on_failure"))
 
 
 # Failures.

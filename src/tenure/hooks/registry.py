@@ -127,46 +127,46 @@ class JobHooks:
     Those of the app are the outer ones. Register them before the worker starts: it looks them up once.
     """
 
-    hooks: Hooks
+    _hooks: Hooks
 
     def before_enqueue(self, hook: BE, /) -> BE:
         """Call this before a job is enqueued or a run started: `hook(call)`. False, exactly, refuses it: `EnqueueRefused`."""
-        self.hooks.add("before_enqueue", hook)
+        self._hooks.add("before_enqueue", hook)
         return hook
 
     def after_enqueue(self, hook: AE, /) -> AE:
         """Call this with each job, or run, that has been stored."""
-        self.hooks.add("after_enqueue", hook)
+        self._hooks.add("after_enqueue", hook)
         return hook
 
     def before_dequeue(self, hook: BD, /) -> BD:
         """Call this before the jobs of a bound call are cancelled: `hook(call)`. False, exactly, vetoes it: nothing is cancelled."""
-        self.hooks.add("before_dequeue", hook)
+        self._hooks.add("before_dequeue", hook)
         return hook
 
     def after_dequeue(self, hook: AD, /) -> AD:
         """Call this after they were, with how many: `hook(call, cancelled)`."""
-        self.hooks.add("after_dequeue", hook)
+        self._hooks.add("after_dequeue", hook)
         return hook
 
     def before_perform(self, hook: BP, /) -> BP:
         """Call this before each attempt: `hook(ctx)`. False, exactly, skips the function, and the job succeeds without a result."""
-        self.hooks.add("before_perform", hook)
+        self._hooks.add("before_perform", hook)
         return hook
 
     def around_perform(self, hook: RP, /) -> RP:
         """Call this in place of the function: `hook(ctx, call_next)`; what it returns is the result, of `call_next()` or another."""
-        self.hooks.add("around_perform", hook)
+        self._hooks.add("around_perform", hook)
         return hook
 
     def after_perform(self, hook: AP, /) -> AP:
         """Call this after an attempt that has succeeded: `hook(ctx, result)`. What it raises is the attempt's."""
-        self.hooks.add("after_perform", hook)
+        self._hooks.add("after_perform", hook)
         return hook
 
     def on_failure(self, hook: OF, /) -> OF:
         """Call this once for each attempt that has failed: `hook(ctx, error, final)`; `final`: the job has failed for good."""
-        self.hooks.add("on_failure", hook)
+        self._hooks.add("on_failure", hook)
         return hook
 
     if not TYPE_CHECKING:  # a type checker that saw this would believe in any hook
@@ -182,19 +182,19 @@ class JobHooks:
 class WorkerHooks:
     """`@app.on_start` and its like: the hooks about a worker, which only an app has. They are called without arguments."""
 
-    hooks: Hooks
+    _hooks: Hooks
 
     def on_start(self, hook: H, /) -> H:
         """Call this once in each worker process, on the worker's loop, before its first job; an exception ends the worker.
 
         Put what it opens into `app.state`.
         """
-        self.hooks.add("on_start", hook)
+        self._hooks.add("on_start", hook)
         return hook
 
     def on_stop(self, hook: H, /) -> H:
         """Call this there after its last job, the latest registered first; also if an `on_start` has failed."""
-        self.hooks.add("on_stop", hook)
+        self._hooks.add("on_stop", hook)
         return hook
 
     def before_first_fork(self, hook: H, /) -> H:
@@ -202,35 +202,35 @@ class WorkerHooks:
 
         It runs in the process whose memory the children of isolated tasks inherit; if no task is isolated, in the worker's own.
         """
-        self.hooks.add("before_first_fork", hook)
+        self._hooks.add("before_first_fork", hook)
         return hook
 
     def before_fork(self, hook: H, /) -> H:
         """Call this in that process before each child is forked."""
-        self.hooks.add("before_fork", hook)
+        self._hooks.add("before_fork", hook)
         return hook
 
     def after_fork(self, hook: H, /) -> H:
         """Call this in each child, before its task; an exception is the attempt's. `tenure.current()` tells which job it is."""
-        self.hooks.add("after_fork", hook)
+        self._hooks.add("after_fork", hook)
         return hook
 
     def queue_empty(self, hook: H, /) -> H:
         """Call this when a worker that has worked finds nothing more to do; not when it starts."""
-        self.hooks.add("queue_empty", hook)
+        self._hooks.add("queue_empty", hook)
         return hook
 
     def before_pause(self, hook: H, /) -> H:
         """Call this before a worker takes no new jobs: by USR2, or `worker.pause()`."""
-        self.hooks.add("before_pause", hook)
+        self._hooks.add("before_pause", hook)
         return hook
 
     def after_pause(self, hook: H, /) -> H:
         """Call this once it takes jobs again: by CONT, or `worker.resume()`."""
-        self.hooks.add("after_pause", hook)
+        self._hooks.add("after_pause", hook)
         return hook
 
     def worker_exit(self, hook: H, /) -> H:
         """Call this in a worker's process when the worker has ended, or has failed to start."""
-        self.hooks.add("worker_exit", hook)
+        self._hooks.add("worker_exit", hook)
         return hook

@@ -237,7 +237,7 @@ class Held:
         self._app = app
         self._holder = holder
         self._lease = lease
-        self._settings = app.settings(lease.job.task)
+        self._settings = app.internals.settings(lease.job.task)
         self._settled = False
         self._kept = holder.keep(lease, self._settings.renew, queues)
 
@@ -252,7 +252,7 @@ class Held:
     @property
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """What it is to be called with, by annotation if its task is registered here; `PayloadError` if it cannot be read."""
-        return self._app.caller_of(self.job).given(self.job)
+        return self._app.internals.caller_of(self.job).given(self.job)
 
     @property
     def lost(self) -> AbortReason | None:
@@ -263,7 +263,7 @@ class Held:
         """Hold it for the length of its lease from now; `LeaseLost` if it has been taken away."""
         while True:
             asked_at = monotonic()
-            [reason] = await self._app.session.store.renew([Renewal(self._lease, self._lease.ttl)])
+            [reason] = await self._app.internals.session.store.renew([Renewal(self._lease, self._lease.ttl)])
             if reason is None:
                 self._kept.renewed_at = asked_at
                 return
@@ -320,7 +320,7 @@ class Held:
         return isinstance(error, Answer)
 
     def _succeeded(self, value: Any) -> Outcome:
-        return self._app.caller_of(self.job).completed(self.job, value)
+        return self._app.internals.caller_of(self.job).completed(self.job, value)
 
     def _outcome(self, error: BaseException) -> Outcome:
         match error:
@@ -336,16 +336,16 @@ class Held:
     async def _settle(self, outcome: Outcome) -> None:
         step = next_transition(self.job, outcome, self._settings.policy)
         coming = step.children if isinstance(step, Finish) else ()
-        if coming and self._app.hooks.enqueues:
+        if coming and self._app.internals.hooks.enqueues:
             await awaiting(allowed(self._app, coming))
-        [verdict] = await self._app.session.store.settle([(self._lease, step)])
+        [verdict] = await self._app.internals.session.store.settle([(self._lease, step)])
         if verdict.kind is VerdictKind.REFUSED:
             raise JobError(f"job {self.job.id} does not end like this, and is still held: {verdict.reason}")
         self._settled = True
         self.let_go()
         match verdict.kind:
             case VerdictKind.OK:
-                if coming and self._app.hooks.enqueues:
+                if coming and self._app.internals.hooks.enqueues:
                     await awaiting(come_to_exist(self._app, coming))
             case VerdictKind.NOT_FOUND:
                 raise LeaseLost(self.job.id, AbortReason.NOT_FOUND)

@@ -43,26 +43,26 @@ __all__ = [
 def send(app: App, pending: Sequence[Pending]) -> None:
     """Store these jobs together, and let their handles know."""
     refuse_on_loop("enqueue")
-    if app.hooks.enqueues:
+    if app.internals.hooks.enqueues:
         waiting(_allowed(app, pending))
     answers = _send_here(app, pending) or run(_send(app, pending))
     tell(pending, answers)
-    if app.hooks.enqueues:
+    if app.internals.hooks.enqueues:
         waiting(_enqueued(app, pending, answers))
-    if app.inlines:
-        app.inlines[-1].work_off_here(_handles(pending))
+    if app.internals.inlines:
+        app.internals.inlines[-1].work_off_here(_handles(pending))
 
 
 async def asend(app: App, pending: Sequence[Pending]) -> None:
     """The async twin of `send`."""
-    if app.hooks.enqueues:
+    if app.internals.hooks.enqueues:
         await awaiting(_allowed(app, pending))
-    answers = await app.session.enqueue([new for new, _ in pending])
+    answers = await app.internals.session.enqueue([new for new, _ in pending])
     tell(pending, answers)
-    if app.hooks.enqueues:
+    if app.internals.hooks.enqueues:
         await awaiting(_enqueued(app, pending, answers))
-    if app.inlines:
-        await app.inlines[-1].work_off(_handles(pending))
+    if app.internals.inlines:
+        await app.internals.inlines[-1].work_off(_handles(pending))
 
 
 def bring(app: App, pending: Sequence[Pending], caller: CallerConnection) -> None:
@@ -70,24 +70,24 @@ def bring(app: App, pending: Sequence[Pending], caller: CallerConnection) -> Non
     refuse_on_loop("enqueue")
     if caller.awaited:
         raise InvalidOption("this connection= is awaited: await aenqueue() instead")
-    session = app.sessions.private
+    session = app.internals.sessions.private
     store = session.store if session is not None and session.is_open else run(_opened(app))
-    if app.hooks.enqueues:
+    if app.internals.hooks.enqueues:
         waiting(_allowed(app, pending))
     answers = caller.run(store.enqueueing([new for new, _ in pending]))
     tell(pending, answers)
-    if app.hooks.enqueues:
+    if app.internals.hooks.enqueues:
         waiting(_enqueued(app, pending, answers))
 
 
 async def abring(app: App, pending: Sequence[Pending], caller: CallerConnection) -> None:
     """The async twin of `bring`."""
     store = await _opened(app)
-    if app.hooks.enqueues:
+    if app.internals.hooks.enqueues:
         await awaiting(_allowed(app, pending))
     answers = await caller.arun(store.enqueueing([new for new, _ in pending]))
     tell(pending, answers)
-    if app.hooks.enqueues:
+    if app.internals.hooks.enqueues:
         await awaiting(_enqueued(app, pending, answers))
 
 
@@ -101,8 +101,8 @@ def _enqueued(app: App, pending: Sequence[Pending], answers: Sequence[Enqueued])
 
 def _send_here(app: App, pending: Sequence[Pending]) -> Sequence[Enqueued] | None:
     """Store these jobs on this very thread, sparing two hops to others; None if the store cannot."""
-    session = app.sessions.private
-    if session is None or app.inlines:
+    session = app.internals.sessions.private
+    if session is None or app.internals.inlines:
         return None
     jobs, started = [new for new, _ in pending], monotonic()
     try:
@@ -112,7 +112,7 @@ def _send_here(app: App, pending: Sequence[Pending]) -> Sequence[Enqueued] | Non
 
 
 async def _send(app: App, pending: Sequence[Pending]) -> Sequence[Enqueued]:
-    return await app.session.enqueue([new for new, _ in pending])
+    return await app.internals.session.enqueue([new for new, _ in pending])
 
 
 def _handles(pending: Sequence[Pending]) -> list[Handle]:
@@ -121,7 +121,7 @@ def _handles(pending: Sequence[Pending]) -> list[Handle]:
 
 async def _opened(app: App) -> Store:
     """The store of the running loop, whose errands can be had."""
-    return await app.session.open()
+    return await app.internals.session.open()
 
 
 Pending = tuple[NewJob, Handle | None]

@@ -69,11 +69,11 @@ class Enqueueing:
     @cached_property
     def _arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         if self.job.step is None:
-            return self._app.caller_of(self.job).decode(self.job.payload)
+            return self._app.internals.caller_of(self.job).decode(self.job.payload)
         writes = self.job.step.writes
         texts = {} if writes is None else writes.attributes
         plain = {name: msgspec.json.decode(text) for name, text in texts.items()}
-        return (), self._app.caller_of(self.job).converted(plain)
+        return (), self._app.internals.caller_of(self.job).converted(plain)
 
     def __repr__(self) -> str:
         return f"<Enqueueing {self.task} {self.id}>"
@@ -131,7 +131,7 @@ def enqueued(
     for job, handle, answer in zip(jobs, handles, answers, strict=True):
         hooks = () if answer.duplicate else _hooks(app, job.task).of("after_enqueue")
         for hook in hooks:
-            said = hook(handle or app.handle_of(job, answer))
+            said = hook(handle or app.internals.handle_of(job, answer))
             if inspect.isawaitable(said):
                 yield said
 
@@ -182,4 +182,4 @@ def in_job(awaitable: Awaitable[Any]) -> Any:
 
 def _hooks(app: App, task: str) -> Hooks:
     found = app.tasks.get(task)
-    return app.hooks if found is None else found.hooks
+    return app.internals.hooks if found is None else found._hooks

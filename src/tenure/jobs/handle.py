@@ -80,7 +80,7 @@ class Handle:
 
     async def acancel(self) -> None:
         """End it as cancelled, in whatever state it is; its holder is told. `WrongState` if it is final."""
-        [verdict] = await self._app.session.store.cancel([self._id])
+        [verdict] = await self._app.internals.session.store.cancel([self._id])
         self._require(verdict, "not final")
         self._changed(State.CANCELLED)
 
@@ -90,10 +90,10 @@ class Handle:
         `WrongState` if it is not final, `UniqueConflict` if another job holds its unique key, `BlockerNotFound` if something
         that it waited for, and that has not succeeded, is gone.
         """
-        [verdict] = await self._app.session.store.retry([self._id])
+        [verdict] = await self._app.internals.session.store.retry([self._id])
         if verdict.kind is VerdictKind.REFUSED and verdict.other is not None:
             self._changed(verdict.state or self._state)
-            own, other = await self._app.session.store.get([self._id, verdict.other])
+            own, other = await self._app.internals.session.store.get([self._id, verdict.other])
             if other is None:
                 raise BlockerNotFound(verdict.other)
             raise UniqueConflict(other.task, (own and own.unique) or other.unique or "", verdict.other)
@@ -103,7 +103,7 @@ class Handle:
 
     async def atrigger(self) -> None:
         """Put it in line now, instead of when it is due; `WrongState` if it is not scheduled."""
-        [verdict] = await self._app.session.store.trigger([self._id])
+        [verdict] = await self._app.internals.session.store.trigger([self._id])
         self._require(verdict, "scheduled")
         await self._go_on()
 
@@ -114,14 +114,14 @@ class Handle:
         thread sees it in `ctx.signal`, a child process is terminated. The job is in line at once: another worker, or the same one, may lease
         it before the former attempt has stopped.
         """
-        [verdict] = await self._app.session.store.release([self._id])
+        [verdict] = await self._app.internals.session.store.release([self._id])
         self._require(verdict, "running")
         self._changed(State.WAITING)
         await self._go_on()
 
     async def adelete(self, *, cascade: bool = False) -> None:
         """Remove it, a run with all its steps; its holder is told. `HasDependents` if other jobs wait for it, unless `cascade` removes those too."""
-        if not await self._app.session.store.delete([self._id], cascade=cascade):
+        if not await self._app.internals.session.store.delete([self._id], cascade=cascade):
             raise self._not_found()
 
     cancel = blocking(acancel)
@@ -164,8 +164,8 @@ class Handle:
 
     async def _go_on(self) -> None:
         """Run what has come in line, if jobs run here."""
-        if self._app.inlines:
-            await self._app.inlines[-1].work_off([self])
+        if self._app.internals.inlines:
+            await self._app.internals.inlines[-1].work_off([self])
 
     async def _final(self, timeout: Duration | None) -> JobRecord:
         """Wait until it is final, and give what it ended with: the record of the job, or of the last step of a run."""
@@ -177,7 +177,7 @@ class Handle:
         else:
             try:
                 async with asyncio.timeout(limit):
-                    record = await self._app.session.waiting.final(self._id)
+                    record = await self._app.internals.session.waiting.final(self._id)
             except TimeoutError:
                 raise ResultTimeout(self._id, limit or 0.0) from None
         if record is None:
@@ -201,12 +201,12 @@ class Handle:
             why = "it was completed before, and a worker that has its code is to say what follows"
             raise WrongState(self._id, record.state, "", why)
         finish = await self._finish(record, value)
-        if finish.children and self._app.hooks.enqueues:
+        if finish.children and self._app.internals.hooks.enqueues:
             await awaiting(allowed(self._app, finish.children))
-        verdict = await self._app.session.store.complete(record.id, finish)
+        verdict = await self._app.internals.session.store.complete(record.id, finish)
         match verdict.kind:
             case VerdictKind.OK:
-                if finish.children and self._app.hooks.enqueues:
+                if finish.children and self._app.internals.hooks.enqueues:
                     await awaiting(come_to_exist(self._app, finish.children))
                 return finish
             case VerdictKind.NOT_FOUND:
@@ -223,10 +223,10 @@ class Handle:
             if not step.is_step:
                 raise UnknownTask(record.task, self._app.tasks)
             return step.finish(record, value, ())
-        run = await self._app.session.store.run(record.run_id or "")
+        run = await self._app.internals.session.store.run(record.run_id or "")
         if run is None:
             raise self._not_found()
-        return finish_elsewhere(record, run.flow, value, self._app.caller_of(record).results)
+        return finish_elsewhere(record, run.flow, value, self._app.internals.caller_of(record).results)
 
     async def _refusal(self, verdict: Verdict, record: JobRecord, finish: Finish) -> JobError:
         """Why the jobs that come with this end cannot be stored."""
@@ -239,7 +239,7 @@ class Handle:
         if finish.successor is not None and finish.successor.step is not None:
             needs = finish.successor.step.needs
             written = finish.writes.attributes if finish.writes is not None else {}
-            known = await self._app.session.store.attributes(record.run_id or "", needs)
+            known = await self._app.internals.session.store.attributes(record.run_id or "", needs)
             for name in needs:
                 if name not in known and name not in written:
                     return MissingAttribute(finish.successor.task, name)
@@ -276,7 +276,7 @@ class Job(Handle, Generic[R_co]):
 
     async def arefresh(self) -> Self:
         """Read the job again; `JobNotFound` if it is gone."""
-        [record] = await self._app.session.store.get([self._id])
+        [record] = await self._app.internals.session.store.get([self._id])
         if record is None:
             raise self._not_found()
         self.note(record)
@@ -299,7 +299,7 @@ class Job(Handle, Generic[R_co]):
             record = await self._final(timeout)
             if record.id == self._id:
                 self.note(record)
-        results = self._results if record.id == self._id else self._app.caller_of(record).results
+        results = self._results if record.id == self._id else self._app.internals.caller_of(record).results
         return self._value(record, results)  # type: ignore[no-any-return]
 
     async def acomplete(self, value: Any = None) -> None:
@@ -317,7 +317,7 @@ class Job(Handle, Generic[R_co]):
                 raise WrongState(self._id, self._state, "not final")
         else:
             finish = Finish(State.SUCCEEDED, self._results.encode_freely(value))
-            self._require(await self._app.session.store.complete(self._id, finish), "not final")
+            self._require(await self._app.internals.session.store.complete(self._id, finish), "not final")
         self._changed(State.SUCCEEDED)
         await self._go_on()
 
@@ -331,9 +331,9 @@ class Job(Handle, Generic[R_co]):
         self._queue = record.queue
 
     async def _look(self) -> JobRecord | None:
-        [record] = await self._app.session.store.get([self._id])
+        [record] = await self._app.internals.session.store.get([self._id])
         if record is not None and _began_a_run(record):
-            run = await self._app.session.store.run(self._id)
+            run = await self._app.internals.session.store.run(self._id)
             return None if run is None else run.step
         return record
 

@@ -122,7 +122,7 @@ class FlowRun(Handle):
 
     async def aattributes(self, *names: str) -> dict[str, Any]:
         """What the run knows now: these of its attributes, as far as it has them, or all; as JSON has them."""
-        found = await self._app.session.store.attributes(self._id, names or None)
+        found = await self._app.internals.session.store.attributes(self._id, names or None)
         if not found:
             await self.arefresh()  # it may have none, or be gone
         return {name: msgspec.json.decode(value) for name, value in found.items()}
@@ -131,7 +131,7 @@ class FlowRun(Handle):
         """The steps that it has made so far, the first one first."""
         if not 1 <= limit <= BATCH:
             raise InvalidOption(f"limit must be between 1 and {BATCH}, got {limit}")
-        found = await self._app.session.store.steps(self._id, limit, cursor)
+        found = await self._app.internals.session.store.steps(self._id, limit, cursor)
         if not found.jobs and cursor is None:
             raise self._not_found()
         page = StepPage(StepInfo.of(job, self._flow) for job in found.jobs)
@@ -147,7 +147,7 @@ class FlowRun(Handle):
         if self._record is None or not self._record.state.final:
             self.note(await self._final(timeout))
         assert self._record is not None
-        return self._value(self._record, self._app.caller_of(self._record).results)
+        return self._value(self._record, self._app.internals.caller_of(self._record).results)
 
     async def acomplete(self, value: Any = None, *, step: str | NamedStep | None = None) -> None:
         """End its current step as if the function of that had given this value, which may be a `Next`, a `Done` or a mapping.
@@ -210,13 +210,13 @@ class FlowRun(Handle):
         return getattr(self._app.tasks.get(step.task), "step_name", None)
 
     async def _run(self) -> RunRecord:
-        run = await self._app.session.store.run(self._id)
+        run = await self._app.internals.session.store.run(self._id)
         if run is None:
             raise self._not_found()
         return run
 
     async def _look(self) -> JobRecord | None:
-        run = await self._app.session.store.run(self._id)
+        run = await self._app.internals.session.store.run(self._id)
         return None if run is None else run.step
 
     def _not_found(self) -> JobNotFound:

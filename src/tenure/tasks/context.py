@@ -177,7 +177,7 @@ class Context:
         """
         coming = Coming()
         jobs = [coming.add(call) for call in calls]
-        if calls and calls[0].caller.app.hooks.enqueues:
+        if calls and calls[0].caller.app.internals.hooks.enqueues:
             waiting(allowed(calls[0].caller.app, coming.jobs), in_job)
         self._adopt(coming.jobs)
         return [call.handle(job) for call, job in zip(calls, jobs, strict=True)]
@@ -192,7 +192,7 @@ class Context:
         """The async twin of `enqueue`, which waits for async hooks."""
         coming = Coming()
         jobs = [coming.add(call) for call in calls]
-        if calls and calls[0].caller.app.hooks.enqueues:
+        if calls and calls[0].caller.app.internals.hooks.enqueues:
             await awaiting(allowed(calls[0].caller.app, coming.jobs))
         self._adopt(coming.jobs)
         return [call.handle(job) for call, job in zip(calls, jobs, strict=True)]

@@ -191,7 +191,7 @@ class NamedFlow(Starter):
         if name not in self.lookup:
             raise InvalidOption(f"runs of flow {self.name!r} are not found by {name!r:.80}: name it in lookup=[…]")
         search = RunSearch(flow=self.name, lookup=(name, sought(value)), limit=limit, cursor=cursor)
-        return await self.app.runs_found(search)
+        return await self.app.internals.runs_found(search)
 
     find = blocking(afind)
 
@@ -359,7 +359,7 @@ class Flow(NamedFlow):
 
     def declare(self, step: Step[..., Any]) -> None:
         """Add a step."""
-        self.app.register(step)
+        self.app.internals.register(step)
         self._steps[step.step_name] = step
         self._former |= dict.fromkeys(step.options.aliases, step.step_name)
         self._checked = False

@@ -250,7 +250,7 @@ class Task(Caller[P, R_co], JobHooks):
         functools.update_wrapper(self, function, updated=())
         self.function = function
         self.options = options
-        self.hooks = Hooks(app.hooks)
+        self._hooks = Hooks(app.internals.hooks)
         self.is_async = inspect.iscoroutinefunction(function)
         limit = app.options.payload_limit
         try:
@@ -381,7 +381,7 @@ def registered(app: App, function: Callable[..., Any], options: Mapping[str, Any
         raise InvalidOption(f"{whose} names no queue, and this app has no default_queue")
     kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
     task: Task[..., Any] = kind(app, name, function, made(TaskOptions, whose, given))
-    app.register(task)
+    app.internals.register(task)
     return task
 
 

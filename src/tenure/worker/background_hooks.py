@@ -37,7 +37,7 @@ class BackgroundHooks:
 
     def enqueued(self, children: Sequence[NewJob]) -> None:
         """A job has succeeded, and these have come to exist with it."""
-        if self._app.hooks.enqueues:
+        if self._app.internals.hooks.enqueues:
             self._begin("after_enqueue", awaiting(come_to_exist(self._app, children)))
 
     def failed(self, attempt: Attempt, error: BaseException, step: Transition) -> None:

@@ -328,7 +328,7 @@ def _call(
 
 async def _allowed(outcome: Outcome, task: Task[..., Any], ctx: Context) -> Outcome:
     """The same, if hooks have nothing against the jobs that come to exist because the next step is to wait for them."""
-    if isinstance(outcome, Succeeded) and task.app.hooks.enqueues:
+    if isinstance(outcome, Succeeded) and task.app.internals.hooks.enqueues:
         try:
             await awaiting(allowed(task.app, outcome.children[len(ctx.children) :]))
         except BaseException as error:  # noqa: BLE001  (the outcome of the job, whatever it is)

@@ -95,7 +95,7 @@ class Loop:
 
         self._wakeup = Wakeup()
         self._stir = Wakeup()
-        self.store = app.new_store()
+        self.store = app.internals.new_store()
         self.queues = Queues(options.queues, self.store, self._wakeup.set)
         self._bell = Bell(self.store, self._wakeup, self.queues.add)
         self.peers = Peers(self.store, settings)
@@ -103,7 +103,7 @@ class Loop:
             self.store,
             lambda: self.queues.names,
             app.options.payload_limit,
-            app.raw_inboxes,
+            app.internals.raw_inboxes,
             taken=self._wakeup.set,
         )
         self._buffer = Buffer()
@@ -118,7 +118,7 @@ class Loop:
         self._health = Health(self.outage, self._poll)
         self._threads = Threads()
         self.keeper = Keeper(
-            app.new_store,
+            app.internals.new_store,
             self._buffer,
             self.outage,
             entry=entry,
@@ -135,11 +135,11 @@ class Loop:
             wake=self._wakeup.set,
         )
         self.background_hooks = BackgroundHooks(app, self._threads)
-        self._queue_empty = app.hooks.of("queue_empty")
+        self._queue_empty = app.internals.hooks.of("queue_empty")
         self._worked = False
         """Whether it has had jobs since it last found nothing to do."""
 
-        self._settler = Settler(self.keeper, self._wakeup, self.background_hooks, app.audience)
+        self._settler = Settler(self.keeper, self._wakeup, self.background_hooks, app.internals.audience)
         executor = Executor(
             self.store,
             settings,
@@ -147,9 +147,9 @@ class Loop:
             self._settler,
             self._threads,
             Transactions(self.store, seconds(app.options.complete_timeout, "complete_timeout"), self.keeper.secure),
-            (*app.middlewares, *middleware),
+            (*app.internals.middlewares, *middleware),
             app.options.payload_limit,
-            app.raw_inboxes,
+            app.internals.raw_inboxes,
             isolation,
         )
         self._slots = Slots(
@@ -422,7 +422,7 @@ class Loop:
     def _gave_up(self, attempt: Attempt) -> None:
         """The keeper has let go of a job that it could not renew in time."""
         job = attempt.lease.job
-        self._app.audience.happened(
+        self._app.internals.audience.happened(
             LeaseLost(time(), job.id, job.task, job.queue, job.run_id, job.attempt, job.worker, AbortReason.ERROR)
         )
 

@@ -66,7 +66,7 @@ class Worker:
         self._middleware = middleware
         self._settings = SettingsOf(app.tasks, options, app.options)
         self._identity = Identity(options.id)
-        self._isolation = Isolation(app, options, self._settings, lambda: (*app.middlewares, *middleware))
+        self._isolation = Isolation(app, options, self._settings, lambda: (*app.internals.middlewares, *middleware))
         self._recycling = Recycling(options, monotonic(), occupied)
         self._clean_up = seconds(options.term_timeout, "term_timeout")
         self._until_empty = False
@@ -76,7 +76,7 @@ class Worker:
         self._work: asyncio.Task[None] | None = None
         self._background: list[asyncio.Task[None]] = []
         self._stops: set[asyncio.Task[None]] = set()
-        self._exit_hooks = ExitHooks(app.hooks, self._identity.stem)
+        self._exit_hooks = ExitHooks(app.internals.hooks, self._identity.stem)
         self._resourceful = False
         self.tether: Tether | None = None
         """To the supervisor that has started this process, if one has: set before the worker runs."""
@@ -112,11 +112,11 @@ class Worker:
         """
         if self.status is not Status.READY:
             raise RuntimeError(f"a worker starts once, and this one is {self.status}: make another with app.worker()")
-        self._app.import_included()
-        self._app.check_flows()
+        self._app.internals.import_included()
+        self._app.internals.check_flows()
         self._say_what_it_runs()
         self._loop = self._assembled()
-        self._pause = Pause(self._loop, self._app.hooks)
+        self._pause = Pause(self._loop, self._app.internals.hooks)
         self.status = Status.RUNNING
         self._life = asyncio.create_task(self._live(), name="tenure-worker")
         opened = asyncio.create_task(self._opened.wait())
@@ -159,7 +159,7 @@ class Worker:
         later do not hold it. `docs/worker.md` has the table of signals; in another thread than the main one it gets none.
         """
         self._until_empty = until_empty
-        self._app.import_included()
+        self._app.internals.import_included()
         try:
             with Caught() as caught:
                 if self._isolation.tasks:
@@ -238,7 +238,7 @@ class Worker:
         """The beginning, in its order, and then the work."""
         loop, keeper = self._loop, self._loop.keeper
         self._isolation.start()
-        await self._app.resources.begin()
+        await self._app.internals.start_stop.begin()
         self._resourceful = True
         try:
             await loop.store.open()
@@ -282,7 +282,7 @@ class Worker:
             self._leave_for_keeper,
             self._close_resources,
             self._loop.store.close,
-            self._app.audience.listeners.aflush,
+            self._app.internals.audience.listeners.aflush,
         ):
             try:
                 await step()
@@ -295,7 +295,7 @@ class Worker:
 
     async def _close_resources(self) -> None:
         if self._resourceful:
-            await self._app.resources.end()
+            await self._app.internals.start_stop.end()
 
     async def _leave_for_keeper(self) -> None:
         """Leave the registry, if the keeper has died and could not."""
@@ -309,7 +309,7 @@ class Worker:
         if self.status is Status.RUNNING:
             self.status = Status.STOPPING
             if self.id is not None:
-                self._app.audience.happened(WorkerStopping(time(), self.id))
+                self._app.internals.audience.happened(WorkerStopping(time(), self.id))
             self._loop.finish()
             if self._beginning and self._work is not None:
                 self._work.cancel()
@@ -392,7 +392,7 @@ class Worker:
             log.warning("worker %s ends without its event loop, which does not move: its jobs are released", self.id)
             self._loop.keeper.abandon(self._loop.unsettled())
         self._exit_hooks.say_here()
-        self._app.audience.listeners.flush()
+        self._app.internals.audience.listeners.flush()
         logging.shutdown()
         os._exit(Exit.STOPPED)
 

@@ -39,7 +39,7 @@ async def run() -> list[Summary]:
 async def _tell(folder: Path) -> list[Summary]:
     """Enqueue, let two workers loose, kill one of them, and ask the store what became of each job."""
     app = App(f"sqlite:///{folder / 'demo.db'}")
-    store = app.session.store
+    store = app.internals.session.store
     try:
         ids = {kind.task: await _enqueue(app, kind) for kind in KINDS}
         with View() as view, WorkerProcesses(app.url, folder) as workers:

@@ -159,7 +159,7 @@ class Completion:
 
     def allowed(self) -> HookCalls[None]:
         """Ask the hooks about jobs that come to exist because the next step is to wait for them; `EnqueueRefused` if one says no."""
-        if self._task.app.hooks.enqueues:
+        if self._task.app.internals.hooks.enqueues:
             yield from allowed(self._task.app, self.step.children[len(self._ctx.children) :])
 
     def judge(self, verdict: Verdict) -> None:

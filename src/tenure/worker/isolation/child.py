@@ -98,7 +98,7 @@ class ChildMain:
 
     def _rehearse(self) -> None:
         """Go through the motions: Python adapts code as it runs, and each child would pay for that with pages of its own."""
-        app = self._app.stand_in()
+        app = self._app.internals.stand_in()
         task = app.task(name="rehearsed")(_nothing)
         lease = Lease(JobRecord("", task.name, "default", State.RUNNING, task.bind().payload), Token(1, 1), 1.0)
         for _ in range(REHEARSALS):
@@ -138,7 +138,7 @@ class ChildMain:
             step = attempt.step()
             if os.getpid() == link.pid:  # else it is a process that the job has forked, and returned from
                 _flush()
-                self._app.audience.listeners.flush()
+                self._app.internals.audience.listeners.flush()
                 link.send(Ended.of(step))
                 attempt.close()
                 if self._run_atexit:
@@ -165,8 +165,8 @@ class ChildAttempt:
         self._middleware = middleware
         self.link = link
         self._signal = AbortSignal()
-        self._reach = LazyStore(app.make_store, app.url)
-        app.make_store = self._reach.store
+        self._reach = LazyStore(app.internals.make_store, app.url)
+        app.internals.make_store = self._reach.store
         self._transactions = ReportingTransactions(app, timeout, link)
         self._context = ReportingContext(begin.given, begin.worker, self._signal, self._task, self._transactions)
         self._context.link = link
@@ -224,11 +224,11 @@ class ChildAttempt:
             self._on_loop(layers)
             return
         try:
-            waiting(moment(self._app.hooks.of("after_fork")))
+            waiting(moment(self._app.internals.hooks.of("after_fork")))
         except BaseException as error:  # noqa: BLE001  (the outcome of the job, whatever it is)
             self._outcome = Raised(error, error_info(error))
             return
-        if self._middleware or (self._task.is_step and self._app.hooks.enqueues):
+        if self._middleware or (self._task.is_step and self._app.internals.hooks.enqueues):
             self._beside_loop(layers)
         else:
             self._without_loop(layers)
@@ -239,7 +239,7 @@ class ChildAttempt:
         async def performed() -> None:
             self._transactions.on_loop(asyncio.get_running_loop())
             try:
-                await awaiting(moment(self._app.hooks.of("after_fork")))
+                await awaiting(moment(self._app.internals.hooks.of("after_fork")))
             except BaseException as error:  # noqa: BLE001  (the outcome of the job, whatever it is)
                 self._outcome = Raised(error, error_info(error))
                 return

@@ -119,7 +119,7 @@ class Isolation:
         if self._control is None:
             if self._state is None:
                 self._state = dict(vars(self._app.state))
-            self._pid, self._control = template.fork(self._app.hooks, self._for_children, _abandon_all)
+            self._pid, self._control = template.fork(self._app.internals.hooks, self._for_children, _abandon_all)
             self._frames = Frames(FROM_TEMPLATE)
             self._known = self._settings.known
             self._heard_from = False
@@ -135,10 +135,10 @@ class Isolation:
 
         They run in the template. A worker that has no template runs them itself, in a thread, because they may block for long.
         """
-        if not self._app.hooks.of("before_first_fork"):
+        if not self._app.internals.hooks.of("before_first_fork"):
             return
         if self._control is None:
-            error = await asyncio.to_thread(template.first_fork, self._app.hooks)
+            error = await asyncio.to_thread(template.first_fork, self._app.internals.hooks)
         else:
             self._prepared = self._loop.create_future()
             self._tell(Prepare())

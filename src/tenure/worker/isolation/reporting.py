@@ -51,11 +51,13 @@ class ReportingTransactions(Transactions):
     @property
     def store(self) -> Store:
         if self._found is None:
-            self._found = self._app.session.store if self._own_loop is not None else run(self._session_store())
+            self._found = (
+                self._app.internals.session.store if self._own_loop is not None else run(self._session_store())
+            )
         return self._found
 
     async def _session_store(self) -> Store:
-        return self._app.session.store
+        return self._app.internals.session.store
 
     def completion(self, ctx: Context, task: Task[..., Any]) -> Completion:
         return ReportingCompletion(ctx, task, self, self._link)

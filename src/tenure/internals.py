@@ -1,0 +1,178 @@
+"""What an app shares with the other parts of Tenure, and shows to no user: tasks by name, sessions, stores, hooks."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tenure.core.codec import ANY_CALL, RAW_CALL, JsonArguments, RawArguments, ResultCodec
+from tenure.core.job import JobRecord, NewJob
+from tenure.core.options import WorkerOptions
+from tenure.errors import InvalidOption
+from tenure.hooks.lifetime import StartStopHooks
+from tenure.hooks.registry import Hooks
+from tenure.jobs.handle import Job
+from tenure.jobs.run import FlowRun, RunPage
+from tenure.jobs.session import Session
+from tenure.observe.audience import Audience
+from tenure.observe.observed import observed
+from tenure.stores.base import BATCH, Store
+from tenure.stores.values import Enqueued, RunRecord, RunSearch
+from tenure.sync import PerLoop
+from tenure.tasks.context import Middleware
+from tenure.tasks.flow import Flow
+from tenure.tasks.task import Caller, Task
+
+if TYPE_CHECKING:
+    from tenure.app import App
+    from tenure.inline import Inline
+    from tenure.worker.settings import Settings
+
+__all__ = ["Internals"]
+
+WORKER = WorkerOptions()
+
+
+class Internals:
+    """The parts of one app. `app.internals` is for Tenure's own modules: its members may change in any release."""
+
+    def __init__(self, app: App, make_store: Callable[[], Store], *, stand_in: Callable[[], App]) -> None:
+        limit = app.options.payload_limit
+        self._app = app
+        self.make_store = make_store
+        """Makes every store object of the app, unobserved."""
+
+        self.stand_in = stand_in
+        """Makes an empty app in memory, to warm up code before the first job."""
+
+        self.in_memory = app.url.startswith("memory:")
+        self.hooks = Hooks()
+        self.start_stop = StartStopHooks(self.hooks)
+        self.audience = Audience()
+        """The listeners and watchers that want events."""
+
+        self.middlewares: list[Middleware] = []
+        """Functions around every attempt, the outermost first."""
+
+        self.included: list[str] = []
+        """Modules that are imported before a worker of the app starts."""
+
+        self.tasks: dict[str, Task[..., Any]] = {}
+        """Tasks by name, and by each of their aliases."""
+
+        self.flows: dict[str, Flow] = {}
+        self.raw_inboxes: dict[str, NewJob] = {}
+        """The queues whose inboxes are raw, each with a template of the jobs that its entries become."""
+
+        self.any_call = JsonArguments(ANY_CALL, {}, limit), RawArguments(RAW_CALL, limit)
+        """Codecs of arguments for tasks whose code is elsewhere: JSON, and raw bytes."""
+
+        self.any_result = ResultCodec(Any, limit)
+        self.sessions = PerLoop(lambda: Session(self.new_store(), app.options, self.raw_inboxes))
+        """The app's session on each event loop."""
+
+        self.inlines: list[Inline] = []
+        """The `app.inline()` blocks that are open, the innermost last."""
+
+    @property
+    def session(self) -> Session:
+        """The app's session on the running event loop."""
+        return (self.inlines[-1].sessions if self.inlines else self.sessions).here()
+
+    def new_store(self) -> Store:
+        """Make a store object for the running event loop, apart from the session's. The caller closes it."""
+        return observed(self.make_store(), self.audience)
+
+    def import_included(self) -> None:
+        """Import the modules that `app.include` has named."""
+        for module in self.included:  # which may grow meanwhile
+            importlib.import_module(module)
+
+    def check_flows(self) -> None:
+        """Raise `InvalidOption` if the steps of a flow do not fit together."""
+        for flow in self.flows.values():
+            flow.check()
+
+    def register(self, task: Task[..., Any]) -> None:
+        """Add a task. `InvalidOption` if its name or one of its aliases is taken."""
+        names = dict.fromkeys((task.name, *task.aliases))
+        for name in names:
+            if (other := self.tasks.get(name)) is None:
+                continue
+            if name == task.name == other.name:
+                raise InvalidOption(_taken(other, task))
+            raise InvalidOption(
+                f"tasks {other.name!r} and {task.name!r} would both run jobs of {name!r}: take it out of the aliases= of one of them"
+            )
+        if task.options.inbox == "raw":
+            if (other_job := self.raw_inboxes.get(task.options.queue)) is not None:
+                raise InvalidOption(
+                    f"tasks {other_job.task!r} and {task.name!r} would both be called for what lies in the inbox of queue "
+                    f"{task.options.queue!r}: give one of them another queue="
+                )
+            self.raw_inboxes[task.options.queue] = task.template
+        self.tasks |= dict.fromkeys(names, task)
+
+    def caller_of(self, record: JobRecord | NewJob) -> Caller[..., Any]:
+        """The codec of this job's arguments and result: its task, or a stand-in if the task is not registered here."""
+        task = self.tasks.get(record.task)
+        if task is not None:
+            return task
+        fields = {"queue": record.queue, "raw": record.raw}
+        return Caller(self._app, record.task, self.any_call[record.raw], self.any_result, fields)
+
+    def settings(self, task: str) -> Settings:
+        """The settings that hold for jobs of this task outside of a worker."""
+        from tenure.worker.settings import resolve
+
+        return resolve(self.tasks.get(task), WORKER, self._app.options)
+
+    def job_of(self, record: JobRecord) -> Job[Any]:
+        """The handle of this job."""
+        job: Job[Any] = Job(self._app, record.id, record.task, record.queue, self.caller_of(record).results)
+        job.note(record)
+        return job
+
+    def run_of(self, record: RunRecord) -> FlowRun:
+        """The handle of this run."""
+        run = FlowRun(self._app, record.id, record.flow)
+        run.read(record)
+        return run
+
+    def handle_of(self, job: NewJob, answer: Enqueued) -> Job[Any] | FlowRun:
+        """The handle of a job that was stored, or of the run that it has started."""
+        handle: Job[Any] | FlowRun
+        if job.step is None:
+            handle = Job(self._app, answer.id, job.task, job.queue, self.caller_of(job).results)
+        else:
+            handle = FlowRun(self._app, answer.id, job.step.flow)
+        handle.enqueued(answer)
+        return handle
+
+    async def runs_found(self, search: RunSearch) -> RunPage:
+        """The runs that a search finds. `InvalidOption`, before any I/O, if its limit is too large."""
+        if not 1 <= search.limit <= BATCH:
+            raise InvalidOption(f"limit must be between 1 and {BATCH}, got {search.limit}")
+        found = await self.session.store.runs(search)
+        page = RunPage(self.run_of(record) for record in found.runs)
+        page.cursor = found.cursor
+        return page
+
+
+def _taken(other: Task[..., Any], task: Task[..., Any]) -> str:
+    """The message about two tasks of the same name."""
+    place = _place(other)
+    if place == _place(task) and other.function.__module__ != task.function.__module__:
+        return (
+            f"there is a task named {task.name!r} already, defined in the same place, {place}: its module was imported "
+            f"twice, as {other.function.__module__} and as {task.function.__module__}; import it under one name only"
+        )
+    return f"there is a task named {task.name!r} already, defined in {place}: give one of them another name="
+
+
+def _place(task: Task[..., Any]) -> str:
+    """Where the function of a task is defined."""
+    code = getattr(inspect.unwrap(task.function), "__code__", None)
+    return f"module {task.function.__module__}" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
