@@ -19,7 +19,7 @@ from tenure.errors import InvalidName, InvalidOption, JobNotFound
 from tenure.events import Event, Kind, kind_of
 from tenure.explain import Explanation, explain
 from tenure.hooks.calling import awaiting, waiting
-from tenure.hooks.registry import Hooks, JobHooks, WorkerHooks
+from tenure.hooks.registry import JobHooks, WorkerHooks
 from tenure.inline import Inline
 from tenure.internals import Internals
 from tenure.jobs.bulk import JobPage, Stats, cancel, cancel_equal, cancel_found, delete, retry, search_of, state_of

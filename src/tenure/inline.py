@@ -142,9 +142,9 @@ class Inline:
         for handle, record in zip(handles, await store.get([handle.id for handle in handles]), strict=True):
             if isinstance(handle, FlowRun):
                 if (found := await store.run(handle.id)) is not None:
-                    handle.read(found)
+                    handle._read(found)
             elif record is not None:
-                handle.note(record)
+                handle._note(record)
 
     async def _next(self, store: Store) -> Lease | None:
         waiting = (await store.search(Search(state=State.WAITING, limit=BATCH))).jobs

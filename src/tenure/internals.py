@@ -93,7 +93,7 @@ class Internals:
     def check_flows(self) -> None:
         """Raise `InvalidOption` if the steps of a flow do not fit together."""
         for flow in self.flows.values():
-            flow.check()
+            flow._check()
 
     def register(self, task: Task[..., Any]) -> None:
         """Add a task. `InvalidOption` if its name or one of its aliases is taken."""
@@ -112,7 +112,7 @@ class Internals:
                     f"tasks {other_job.task!r} and {task.name!r} would both be called for what lies in the inbox of queue "
                     f"{task.options.queue!r}: give one of them another queue="
                 )
-            self.raw_inboxes[task.options.queue] = task.template
+            self.raw_inboxes[task.options.queue] = task._template
         self.tasks |= dict.fromkeys(names, task)
 
     def caller_of(self, record: JobRecord | NewJob) -> Caller[..., Any]:
@@ -131,24 +131,24 @@ class Internals:
 
     def job_of(self, record: JobRecord) -> Job[Any]:
         """The handle of this job."""
-        job: Job[Any] = Job(self._app, record.id, record.task, record.queue, self.caller_of(record).results)
-        job.note(record)
+        job: Job[Any] = Job(self._app, record.id, record.task, record.queue, self.caller_of(record)._results)
+        job._note(record)
         return job
 
     def run_of(self, record: RunRecord) -> FlowRun:
         """The handle of this run."""
         run = FlowRun(self._app, record.id, record.flow)
-        run.read(record)
+        run._read(record)
         return run
 
     def handle_of(self, job: NewJob, answer: Enqueued) -> Job[Any] | FlowRun:
         """The handle of a job that was stored, or of the run that it has started."""
         handle: Job[Any] | FlowRun
         if job.step is None:
-            handle = Job(self._app, answer.id, job.task, job.queue, self.caller_of(job).results)
+            handle = Job(self._app, answer.id, job.task, job.queue, self.caller_of(job)._results)
         else:
             handle = FlowRun(self._app, answer.id, job.step.flow)
-        handle.enqueued(answer)
+        handle._enqueued(answer)
         return handle
 
     async def runs_found(self, search: RunSearch) -> RunPage:

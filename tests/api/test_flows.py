@@ -30,13 +30,13 @@ from .conftest import Do
 
 def test_a_step_is_a_task_that_says_what_it_reads_and_needs(flow: Flow) -> None:  # G18, G37
     assert list(flow.steps) == ["reserve", "charge", "receipt"]
-    assert flow.first is flow.steps["reserve"]
+    assert flow._first is flow.steps["reserve"]
     assert flow.queues == ("stock", "billing", "default")
     charge = flow.steps["charge"]
     assert flow.app.tasks["order.charge"] is charge
     assert isinstance(charge, Task)
-    assert (charge.reads, charge.needs) == (("customer", "voucher"), ("customer",))
-    assert (flow.steps["receipt"].reads, flow.steps["receipt"].needs) == (("amount",), ("amount",))
+    assert (charge._reads, charge._needs) == (("customer", "voucher"), ("customer",))
+    assert (flow.steps["receipt"]._reads, flow.steps["receipt"]._needs) == (("amount",), ("amount",))
 
 
 def test_a_step_is_called_like_its_function(no_store: App) -> None:

@@ -51,7 +51,7 @@ def test_what_a_step_gives_says_what_follows(  # G22, G23, G26, Q43
 ) -> None:
     child = NewJob(id="c", task="t", queue="q")
 
-    finish = flow.steps[step].finish(a_step_of(flow, step), value, (child,))
+    finish = flow.steps[step]._finish(a_step_of(flow, step), value, (child,))
 
     assert (finish.state, finish.result, finish.children) == (State.SUCCEEDED, result, (child,))
     assert (finish.successor and finish.successor.task) == follows
@@ -85,7 +85,7 @@ def test_what_means_nothing_is_an_error_in_one_sentence(
     flow: Flow, value: Any, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message) as raised:
-        flow.steps["reserve"].finish(a_step_of(flow, "reserve"), value)
+        flow.steps["reserve"]._finish(a_step_of(flow, "reserve"), value)
     assert "\n" not in str(raised.value)
 
 
@@ -96,23 +96,23 @@ def test_a_step_may_say_which_it_chooses_from(no_store: App) -> None:
         flow.step(name=name)(lambda: None)
 
     for allowed in ("two", "three"):
-        assert successor(one.finish(a_step_of(flow, "one"), Next(allowed))).task == f"f.{allowed}"
+        assert successor(one._finish(a_step_of(flow, "one"), Next(allowed))).task == f"f.{allowed}"
     with pytest.raises(TypeError, match=r"gave Next\('one'\), which its next= does not name"):
-        one.finish(a_step_of(flow, "one"), Next("one"))
+        one._finish(a_step_of(flow, "one"), Next("one"))
 
 
 def test_a_successor_inherits_priority_tags_and_keep_unless_told_otherwise(flow: Flow) -> None:  # G49
     job = a_step_of(flow, "charge", priority=7, tags=("vip",), keep=9.0)
     charge = flow.steps["charge"]
 
-    plain = successor(charge.finish(job, Next("receipt", amount=1)))
+    plain = successor(charge._finish(job, Next("receipt", amount=1)))
     assert (plain.priority, plain.tags, plain.keep, plain.queue) == (7, ("vip",), 9.0, "default")
-    own = successor(charge.finish(job, Next("charge")))
+    own = successor(charge._finish(job, Next("charge")))
     assert (own.priority, own.tags, own.keep, own.queue) == (-5, ("vip",), 60.0, "billing")
     told = Next(flow.steps["receipt"], amount=1).using(
         priority=1, tags=["t"], keep=0, queue="q", delay=3, max_attempts=2, expires=5
     )
-    other = successor(charge.finish(job, told))
+    other = successor(charge._finish(job, told))
     assert (other.priority, other.tags, other.keep, other.queue) == (1, ("t",), 0.0, "q")
     assert (other.delay, other.max_attempts, other.expires) == (3.0, 2, 5.0)
 
@@ -123,7 +123,7 @@ def test_what_a_successor_waits_for_comes_to_exist_before_it(flow: Flow) -> None
         after=[task.bind(1), "existing", flow.bind(sku="x"), task.bind(2)], if_blocker_fails="proceed"
     )
 
-    finish = flow.steps["charge"].finish(a_step_of(flow, "charge"), chosen)
+    finish = flow.steps["charge"]._finish(a_step_of(flow, "charge"), chosen)
 
     join, children = successor(finish), finish.children
     assert [child.task for child in children] == ["resize", "order.reserve", "resize"]

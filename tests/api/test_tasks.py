@@ -72,7 +72,7 @@ def test_a_task_called_like_a_function_runs_here() -> None:
 
 
 def test_a_task_keeps_the_name_and_the_documentation_of_its_function() -> None:
-    assert (add.name, add.__doc__, add.is_async, send.is_async) == ("add", "Add two numbers.", False, True)
+    assert (add.name, add.__doc__, add._is_async, send._is_async) == ("add", "Add two numbers.", False, True)
     assert (add.__module__, inspect.signature(add)) == (__name__, inspect.signature(add.function))
     assert app.tasks["add"] is add
     assert isinstance(send, Task)
@@ -86,13 +86,13 @@ def test_options_are_those_that_were_given_and_the_queue_is_the_default_one() ->
 def test_the_context_is_filled_in_wherever_it_stands() -> None:
     ctx = a_context()
 
-    assert greet.arguments(greet.bind("Ann").payload, ctx) == ((ctx, "Ann"), {})
-    assert greet.arguments(greet.bind(name="Ann").payload, ctx) == ((ctx,), {"name": "Ann"})
-    assert late_context.arguments(b"{}", ctx) == ((), {"ctx": ctx})
-    assert late_context.arguments(late_context.bind("a").payload, ctx) == (("a", ctx), {})
-    assert named_context.arguments(b'{"args":[1,2,3]}', ctx) == ((1, 2, 3), {"ctx": ctx})
+    assert greet._call_arguments(greet.bind("Ann").payload, ctx) == ((ctx, "Ann"), {})
+    assert greet._call_arguments(greet.bind(name="Ann").payload, ctx) == ((ctx,), {"name": "Ann"})
+    assert late_context._call_arguments(b"{}", ctx) == ((), {"ctx": ctx})
+    assert late_context._call_arguments(late_context.bind("a").payload, ctx) == (("a", ctx), {})
+    assert named_context._call_arguments(b'{"args":[1,2,3]}', ctx) == ((1, 2, 3), {"ctx": ctx})
     raw = a_context(raw=True)
-    assert store_bytes.arguments(b"\0", raw) == ((raw, b"\0"), {})
+    assert store_bytes._call_arguments(b"\0", raw) == ((raw, b"\0"), {})
 
 
 def test_callers_cannot_pass_a_context() -> None:
@@ -106,13 +106,13 @@ def test_a_task_with_a_context_is_called_directly_only_inside_a_job() -> None:
 
 
 def test_an_annotation_that_cannot_be_resolved_means_any_and_spoils_no_other() -> None:
-    assert half_known.arguments(half_known.bind({"a": 1}, 2).payload, None) == (({"a": 1}, 2), {})
+    assert half_known._call_arguments(half_known.bind({"a": 1}, 2).payload, None) == (({"a": 1}, 2), {})
     with pytest.raises(PayloadError, match="'count'"):
         half_known.bind({"a": 1}, "2")
 
 
 def test_answers_are_no_part_of_the_type_of_a_result() -> None:
-    assert answers.results.decode(answers.encode_result({3}, returned=True)) == {3}
+    assert answers._results.decode(answers._encode_result({3}, returned=True)) == {3}
 
 
 def test_a_wrapped_function_keeps_its_signature() -> None:

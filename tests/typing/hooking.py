@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, assert_type
 
 from tenure import App, Context, Dequeueing, Enqueueing, Fail, FlowRun, Job
+from tenure.core.job import NewJob
 
 app = App("memory://")
 
@@ -36,7 +37,7 @@ async def only_open(call: Enqueueing) -> bool | None:
     return None if call.flow is None else "sku" in call.attributes
 
 
-assert_type(only_small(Enqueueing(app, add.template)), bool)
+assert_type(only_small(Enqueueing(app, NewJob(id="", task="add", queue="default", payload=b"{}"))), bool)
 
 
 @app.after_enqueue

@@ -116,7 +116,7 @@ async def test_false_skips_the_function_and_the_hooks_after_it(
     }  # fmt: skip
 
     def asked(ctx: Context) -> Any:
-        [how] = task.decode(ctx.job.payload)[0]
+        [how] = task._decode(ctx.job.payload)[0]
         if how == "raise":
             raise Fail("raised")
         return answers[how]

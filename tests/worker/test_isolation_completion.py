@@ -149,7 +149,7 @@ async def test_whatever_instant_a_child_dies_at_its_effects_happen_once(
     @app.task(isolation="process", max_attempts=None)
     def dies_while_it_commits(ctx: Context, n: int) -> None:
         def die() -> None:
-            while ctx.completion is None or ctx.completion.stage is not Stage.SETTLING:
+            while ctx._completion is None or ctx._completion.stage is not Stage.SETTLING:
                 time.sleep(0)
             time.sleep(0.0005 * n)
             os._exit(1)

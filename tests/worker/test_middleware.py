@@ -110,7 +110,7 @@ async def test_a_job_and_its_log_lines_see_the_context_that_middleware_sets(
 async def test_middleware_may_answer_change_and_catch(app: App, start: Start, notes: Notes, lane: str) -> None:
     @app.middleware
     async def cache(ctx: Context, call_next: Any) -> Any:
-        [how] = task.decode(ctx.job.payload)[0]
+        [how] = task._decode(ctx.job.payload)[0]
         if how == "cached":
             return "from the cache"
         try:

@@ -167,8 +167,8 @@ def _converted(app: App, job: JobRecord, value: Any) -> Any:
     if job.run_id is not None and task is None:
         return value  # a worker that has the code converts it
     if isinstance(task, Step) and isinstance(value, dict):
-        return task.flow.converted(value)
-    return app.internals.caller_of(job).results.decode(json.dumps(value))
+        return task.flow._converted(value)
+    return app.internals.caller_of(job)._results.decode(json.dumps(value))
 
 
 async def each(

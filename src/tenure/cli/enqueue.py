@@ -70,5 +70,5 @@ def _known(app: App, name: str, payload: bytes) -> Caller[..., Any]:
         raise UnknownTask(name, app.tasks)
     if task.options.raw:
         raise Refusal(f"task {name} takes bytes as they are, not JSON: enqueue it from a program")
-    task.arguments(payload, None)
+    task._call_arguments(payload, None)
     return task

@@ -129,7 +129,7 @@ async def start(app: App, flow: str, attributes: tuple[str, ...], as_json: bool,
         if first is not None or lookup:
             raise Refusal("--first and --lookup are in the code that --app names")
         known = _flow_of(app, flow)
-        begun = await known.using(**options).astart(**known.converted(values))
+        begun = await known.using(**options).astart(**known._converted(values))
     elif first is None:
         raise Refusal(f"say which step flow {flow} begins with, by --first, or name its app with --app")
     else:

@@ -124,7 +124,7 @@ class PerformHooks:
             return False
         if isinstance(value, Answer) and not isinstance(value, Next | Done):
             return False
-        self._task.succeeded(ctx.job, value, returned=returned)
+        self._task._succeeded(ctx.job, value, returned=returned)
         return True
 
 
@@ -184,7 +184,7 @@ async def tell_failure(
     outside = running.set(ctx)
     try:
         told = _told(failing, ctx, error, isinstance(step, Finish))
-        if task.is_async:
+        if task._is_async:
             await awaiting(told)
         else:
             wait = functools.partial(_wait_on, asyncio.get_running_loop())

@@ -62,11 +62,11 @@ async def count_equal(store: Store, call: Call[Any], queue: str | None = None) -
 
 def _alike(call: Call[Any], queue: str | None) -> tuple[list[Search], Callable[[JobRecord], bool]]:
     """What finds the jobs of this call's task, under each of its names, and whether one of them has equal arguments."""
-    key = call.caller.key(call.payload)
+    key = call.caller._key(call.payload)
 
     def equal(job: JobRecord) -> bool:
         with contextlib.suppress(PayloadError):  # what cannot be read is equal to nothing
-            return job.payload == call.payload or call.caller.key(job.payload) == key
+            return job.payload == call.payload or call.caller._key(job.payload) == key
         return False
 
     task = call.caller.app.tasks.get(call.caller.name)

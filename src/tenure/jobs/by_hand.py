@@ -252,7 +252,7 @@ class Held:
     @property
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """What it is to be called with, by annotation if its task is registered here; `PayloadError` if it cannot be read."""
-        return self._app.internals.caller_of(self.job).given(self.job)
+        return self._app.internals.caller_of(self.job)._given(self.job)
 
     @property
     def lost(self) -> AbortReason | None:
@@ -320,7 +320,7 @@ class Held:
         return isinstance(error, Answer)
 
     def _succeeded(self, value: Any) -> Outcome:
-        return self._app.internals.caller_of(self.job).completed(self.job, value)
+        return self._app.internals.caller_of(self.job)._completed(self.job, value)
 
     def _outcome(self, error: BaseException) -> Outcome:
         match error:

@@ -145,7 +145,7 @@ def tell(pending: Sequence[Pending], answers: Sequence[Enqueued]) -> None:
     """Let the handles know what became of their jobs."""
     for (_, handle), answer in zip(pending, answers, strict=True):
         if handle is not None:
-            handle.enqueued(answer)
+            handle._enqueued(answer)
 
 
 def caller_connection_of(calls: Sequence[Bound], connection: object) -> CallerConnection | None:

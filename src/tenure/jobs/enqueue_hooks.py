@@ -69,11 +69,11 @@ class Enqueueing:
     @cached_property
     def _arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         if self.job.step is None:
-            return self._app.internals.caller_of(self.job).decode(self.job.payload)
+            return self._app.internals.caller_of(self.job)._decode(self.job.payload)
         writes = self.job.step.writes
         texts = {} if writes is None else writes.attributes
         plain = {name: msgspec.json.decode(text) for name, text in texts.items()}
-        return (), self._app.internals.caller_of(self.job).converted(plain)
+        return (), self._app.internals.caller_of(self.job)._converted(plain)
 
     def __repr__(self) -> str:
         return f"<Enqueueing {self.task} {self.id}>"
@@ -102,7 +102,7 @@ class Dequeueing:
 
     @cached_property
     def _arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return self._call.caller.decode(self._call.payload)
+        return self._call.caller._decode(self._call.payload)
 
     def __repr__(self) -> str:
         return f"<Dequeueing {self.task}>"

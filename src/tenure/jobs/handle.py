@@ -132,13 +132,13 @@ class Handle:
 
     # For those who have heard from the store.
 
-    def enqueued(self, answer: Enqueued) -> None:
+    def _enqueued(self, answer: Enqueued) -> None:
         """Note what became of the enqueue that made this handle."""
         self._id = answer.id
         self._state = answer.state
         self._duplicate = answer.duplicate
 
-    def note(self, record: JobRecord) -> None:
+    def _note(self, record: JobRecord) -> None:
         """Note what the store knows of the job, of a run its current step."""
         self._record = record
         self._state = record.state
@@ -220,13 +220,13 @@ class Handle:
         """The end of a step with this value: by its code, or to be decided by a worker that has it."""
         step = self._app.tasks.get(record.task)
         if step is not None:
-            if not step.is_step:
+            if not step._is_step:
                 raise UnknownTask(record.task, self._app.tasks)
-            return step.finish(record, value, ())
+            return step._finish(record, value, ())
         run = await self._app.internals.session.store.run(record.run_id or "")
         if run is None:
             raise self._not_found()
-        return finish_elsewhere(record, run.flow, value, self._app.internals.caller_of(record).results)
+        return finish_elsewhere(record, run.flow, value, self._app.internals.caller_of(record)._results)
 
     async def _refusal(self, verdict: Verdict, record: JobRecord, finish: Finish) -> JobError:
         """Why the jobs that come with this end cannot be stored."""
@@ -279,7 +279,7 @@ class Job(Handle, Generic[R_co]):
         [record] = await self._app.internals.session.store.get([self._id])
         if record is None:
             raise self._not_found()
-        self.note(record)
+        self._note(record)
         return self
 
     async def aattempts(self) -> list[AttemptRecord]:
@@ -298,8 +298,8 @@ class Job(Handle, Generic[R_co]):
         if record is None or not record.state.final or _began_a_run(record):
             record = await self._final(timeout)
             if record.id == self._id:
-                self.note(record)
-        results = self._results if record.id == self._id else self._app.internals.caller_of(record).results
+                self._note(record)
+        results = self._results if record.id == self._id else self._app.internals.caller_of(record)._results
         return self._value(record, results)  # type: ignore[no-any-return]
 
     async def acomplete(self, value: Any = None) -> None:
@@ -326,8 +326,8 @@ class Job(Handle, Generic[R_co]):
     result = blocking(aresult)
     complete = blocking(acomplete)
 
-    def note(self, record: JobRecord) -> None:
-        super().note(record)
+    def _note(self, record: JobRecord) -> None:
+        super()._note(record)
         self._queue = record.queue
 
     async def _look(self) -> JobRecord | None:

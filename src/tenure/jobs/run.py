@@ -117,7 +117,7 @@ class FlowRun(Handle):
 
     async def arefresh(self) -> Self:
         """Read the run again; `JobNotFound` if it is gone."""
-        self.read(await self._run())
+        self._read(await self._run())
         return self
 
     async def aattributes(self, *names: str) -> dict[str, Any]:
@@ -145,9 +145,9 @@ class FlowRun(Handle):
         `timeout` seconds (0 looks once), `ResultGone` if it is no longer kept.
         """
         if self._record is None or not self._record.state.final:
-            self.note(await self._final(timeout))
+            self._note(await self._final(timeout))
         assert self._record is not None
-        return self._value(self._record, self._app.internals.caller_of(self._record).results)
+        return self._value(self._record, self._app.internals.caller_of(self._record)._results)
 
     async def acomplete(self, value: Any = None, *, step: str | NamedStep | None = None) -> None:
         """End its current step as if the function of that had given this value, which may be a `Next`, a `Done` or a mapping.
@@ -162,7 +162,7 @@ class FlowRun(Handle):
         wanted = getattr(step, "step_name", step)
         while True:
             run = await self._run()
-            self.read(run)
+            self._read(run)
             if wanted is not None and wanted not in (self._step, self._step_now(run.step)):
                 raise WrongState(self._id, self._state, "", f"its current step is {self._step!r}, not {wanted!r:.80}")
             if self.done:
@@ -188,19 +188,19 @@ class FlowRun(Handle):
 
     # For those who have heard from the store.
 
-    def enqueued(self, answer: Enqueued) -> None:
-        super().enqueued(answer)
+    def _enqueued(self, answer: Enqueued) -> None:
+        super()._enqueued(answer)
         if answer.duplicate:
             self._step = None  # it may have gone on long since
 
-    def read(self, run: RunRecord) -> None:
+    def _read(self, run: RunRecord) -> None:
         """Note what the store knows of the run."""
-        self.note(run.step)
+        self._note(run.step)
         self._completed_queue = run.completed_queue
         self._created_at = run.created_at
 
-    def note(self, record: JobRecord) -> None:
-        super().note(record)
+    def _note(self, record: JobRecord) -> None:
+        super()._note(record)
         self._step = step_name(record.task, self._flow)
         if record.state is State.SUCCEEDED:
             self._completed_queue = record.queue

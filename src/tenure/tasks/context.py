@@ -112,7 +112,7 @@ def _resolve(told: asyncio.Future[None]) -> None:
 class Context:
     """One attempt, as the function that runs it sees it: injected by annotation, or found with `current()`."""
 
-    __slots__ = ("_children", "_task", "_transactions", "completion", "job", "lease", "said", "signal", "worker_id")
+    __slots__ = ("_completion", "_lease", "_new_jobs", "_said", "_task", "_transactions", "job", "signal", "worker_id")
 
     def __init__(
         self,
@@ -127,18 +127,18 @@ class Context:
         self.signal = signal
         """Whether, and why, the job must stop."""
 
-        self.lease = lease
+        self._lease = lease
         """For the worker."""
 
-        self.completion: Completion | None = None
+        self._completion: Completion | None = None
         """Once the job has asked for a transaction; for the worker."""
 
         self._task = task
         self._transactions = transactions
-        self.said: Progress | None = None
+        self._said: Progress | None = None
         """What the job said of its progress last, until it is written; for the worker."""
 
-        self._children: list[NewJob] | None = None
+        self._new_jobs: list[NewJob] | None = None
 
     @property
     def attempt(self) -> int:
@@ -148,7 +148,7 @@ class Context:
     @property
     def token(self) -> Token:
         """Proof of the lease: grows with every lease of the job, so that a stale holder can be told from a current one."""
-        return self.lease.token
+        return self._lease.token
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
@@ -162,7 +162,7 @@ class Context:
 
     def progress(self, done: float, total: float | None = None, note: str | None = None) -> None:
         """Say how far the job is. Costs nothing: what is said is joined to one write a second, the latest wins."""
-        self.said = Progress(done, total, note)
+        self._said = Progress(done, total, note)
 
     @overload
     def enqueue(self, *calls: Call[R]) -> list[Job[R]]: ...
@@ -198,9 +198,9 @@ class Context:
         return [call.handle(job) for call, job in zip(calls, jobs, strict=True)]
 
     def _adopt(self, jobs: list[NewJob]) -> None:
-        if self._children is None:
-            self._children = []
-        self._children += jobs
+        if self._new_jobs is None:
+            self._new_jobs = []
+        self._new_jobs += jobs
 
     @overload
     def prepare(self) -> Preparing: ...
@@ -213,8 +213,8 @@ class Context:
         `connection` that transaction is the caller's.
         """
         if connection is None:
-            return Preparing(self._completion("prepare"), self)
-        return PreparingJoined(self._completion("prepare"), self, connection)
+            return Preparing(self._completion_for("prepare"), self)
+        return PreparingJoined(self._completion_for("prepare"), self, connection)
 
     @overload
     def complete(self) -> Completing: ...
@@ -230,31 +230,31 @@ class Context:
         With `connection` the job is settled in the caller's transaction, which the caller commits before the function returns.
         """
         if connection is None:
-            return Completing(self._completion("complete"), self)
-        return CompletingJoined(self._completion("complete"), self, connection)
+            return Completing(self._completion_for("complete"), self)
+        return CompletingJoined(self._completion_for("complete"), self, connection)
 
-    def _completion(self, method: str) -> Completion:
-        if self.completion is None:
+    def _completion_for(self, method: str) -> Completion:
+        if self._completion is None:
             if self._transactions is None or self._task is None or not self._transactions.store.transactional:
                 raise InvalidOption(
                     f"ctx.{method}() needs a worker whose jobs are in a SQL database, sqlite:/// or postgresql://: "
                     "this job's store has no transactions"
                 )
-            self.completion = self._transactions.completion(self, self._task)
-        return self.completion
+            self._completion = self._transactions.completion(self, self._task)
+        return self._completion
 
-    def begin_completion(self) -> Completion:
+    def _begin_completion(self) -> Completion:
         """The way to an end in a transaction, which goes on elsewhere; for the worker."""
         assert self._transactions is not None
         assert self._task is not None
-        if self.completion is None:
-            self.completion = self._transactions.completion(self, self._task)
-        return self.completion
+        if self._completion is None:
+            self._completion = self._transactions.completion(self, self._task)
+        return self._completion
 
     @property
-    def children(self) -> tuple[NewJob, ...]:
+    def _children(self) -> tuple[NewJob, ...]:
         """What was enqueued here, to be settled with the success; for the worker."""
-        return tuple(self._children) if self._children else ()
+        return tuple(self._new_jobs) if self._new_jobs else ()
 
 
 class _JobLog(logging.LoggerAdapter[logging.Logger]):

@@ -52,42 +52,42 @@ class Start(Bound):
 
     def new_job(self) -> NewJob:
         """The first step of a run that no store knows yet."""
-        return self.caller.new_job(self.writes)
+        return self.caller._new_job(self.writes)
 
     @property
     def after(self) -> Sequence[Any]:
-        return self.caller.after
+        return self.caller._after
 
     @property
     def connection(self) -> object:
         """That of whoever starts the runs."""
-        return self.caller.connection
+        return self.caller._connection
 
     def handle(self, new: NewJob | Enqueued) -> FlowRun:
         """The handle of a run that this has led to."""
         from tenure.jobs.run import FlowRun
 
-        run = FlowRun(self.caller.app, new.id, self.caller.flow.name, self.caller.flow.first_name)
+        run = FlowRun(self.caller.app, new.id, self.caller._flow.name, self.caller._flow._first_name)
         if isinstance(new, Enqueued):
-            run.enqueued(new)
+            run._enqueued(new)
         return run
 
 
 class Starter:
     """Starts runs of one flow, with certain options for their first step; `using` gives another with others."""
 
-    flow: NamedFlow
+    _flow: NamedFlow
     app: App
 
     def __init__(
         self, flow: NamedFlow, fields: Mapping[str, Any], connection: object = None, after: tuple[Any, ...] = ()
     ) -> None:
-        self.flow = flow
+        self._flow = flow
         self.app = flow.app
-        self.connection = connection
+        self._connection = connection
         """The caller's own, in whose transaction runs are started; None: in one of the store's."""
 
-        self.after = after
+        self._after = after
         """What their first steps wait for."""
 
         self._said = fields
@@ -115,7 +115,7 @@ class Starter:
 
     def bind(self, /, **attributes: Any) -> Start:
         """Check and encode a start, to be enqueued together with others, or waited for by one."""
-        return Start(self, self.flow.opening(attributes))
+        return Start(self, self._flow._opening(attributes))
 
     def using(
         self,
@@ -144,20 +144,20 @@ class Starter:
         given = {name: value for name, value in locals().items() if not isinstance(value, Unset)}
         del given["self"], given["unknown"]
         if unknown:
-            raise unknown_option(f"flow {self.flow.name!r}", "using", unknown)
-        connection = given.pop("connection", self.connection)
+            raise unknown_option(f"flow {self._flow.name!r}", "using", unknown)
+        connection = given.pop("connection", self._connection)
         try:
-            after = checked_after(given.pop("after")) if "after" in given else self.after
+            after = checked_after(given.pop("after")) if "after" in given else self._after
             fields = {**self._said, **job_options(given, self._said)}
         except (InvalidOption, InvalidName) as error:
-            raise named(error, f"flow {self.flow.name!r}") from None
-        return Starter(self.flow, fields, connection, after)
+            raise named(error, f"flow {self._flow.name!r}") from None
+        return Starter(self._flow, fields, connection, after)
 
     # For those who enqueue.
 
-    def new_job(self, writes: Writes | None) -> NewJob:
+    def _new_job(self, writes: Writes | None) -> NewJob:
         """The first step of a run with these attributes."""
-        new = self.flow.first_job(new_id(), writes)
+        new = self._flow._first_job(new_id(), writes)
         if not self._said:
             return new
         new = replace(new, **self._said)
@@ -198,15 +198,15 @@ class NamedFlow(Starter):
     # For those who start runs.
 
     @property
-    def first_name(self) -> str:
+    def _first_name(self) -> str:
         """The name of the step that runs begin with."""
         raise NotImplementedError
 
-    def opening(self, attributes: Mapping[str, Any]) -> Writes | None:
+    def _opening(self, attributes: Mapping[str, Any]) -> Writes | None:
         """What a run that begins with these attributes is given, once they are checked."""
         raise NotImplementedError
 
-    def first_job(self, run_id: str, writes: Writes | None) -> NewJob:
+    def _first_job(self, run_id: str, writes: Writes | None) -> NewJob:
         """The first step of a run that begins with these attributes."""
         raise NotImplementedError
 
@@ -228,13 +228,13 @@ class RemoteFlow(NamedFlow):
         return f"<RemoteFlow {self.name}>"
 
     @property
-    def first_name(self) -> str:
+    def _first_name(self) -> str:
         return self._first
 
-    def opening(self, attributes: Mapping[str, Any]) -> Writes | None:
+    def _opening(self, attributes: Mapping[str, Any]) -> Writes | None:
         return write(attributes, {}, self.lookup, self.app.options.payload_limit)
 
-    def first_job(self, run_id: str, writes: Writes | None) -> NewJob:
+    def _first_job(self, run_id: str, writes: Writes | None) -> NewJob:
         # Whatever it reads, there is nothing else that a run can have given to its first step.
         reads = () if writes is None else tuple(writes.attributes)
         step = RunStep(run_id=run_id, flow=self.name, reads=reads, writes=writes)
@@ -307,7 +307,7 @@ class Flow(NamedFlow):
         return MappingProxyType(self._steps)
 
     @property
-    def first(self) -> Step[..., Any]:
+    def _first(self) -> Step[..., Any]:
         """Where runs start."""
         self._must_have_steps()
         return next(iter(self._steps.values()))
@@ -321,7 +321,7 @@ class Flow(NamedFlow):
 
     def worker(self, **options: Any) -> Worker:
         """A worker for the queues of its steps, and whatever else is in them, not yet started; options are those of `App.worker`."""
-        self.check()
+        self._check()
         return self.app.worker(self.queues, **options)
 
     def workers(self, /, **slots: int) -> FlowWorkers:
@@ -329,9 +329,9 @@ class Flow(NamedFlow):
 
         Each queue has one, with as many slots as its steps are given here, in all; a step that is not named has 1.
         """
-        self.check()
+        self._check()
         for name, count in slots.items():
-            self.step_named(name)
+            self._step_named(name)
             integer(1)(count, name)
         total: dict[str, int] = dict.fromkeys(self.queues, 0)
         for name, step in self._steps.items():
@@ -341,66 +341,66 @@ class Flow(NamedFlow):
     # For the other parts of Tenure.
 
     @property
-    def first_name(self) -> str:
-        return self.first.step_name
+    def _first_name(self) -> str:
+        return self._first.step_name
 
-    def opening(self, attributes: Mapping[str, Any]) -> Writes | None:
-        self.check()
-        writes = self.writes(attributes)
-        for needed in self.first.needs:
+    def _opening(self, attributes: Mapping[str, Any]) -> Writes | None:
+        self._check()
+        writes = self._writes(attributes)
+        for needed in self._first._needs:
             if needed not in attributes:
-                raise MissingAttribute(self.first.name, needed)
+                raise MissingAttribute(self._first.name, needed)
         return writes
 
-    def first_job(self, run_id: str, writes: Writes | None) -> NewJob:
-        first = self.first
-        step = RunStep(run_id=run_id, flow=self.name, reads=first.reads, needs=first.needs, writes=writes)
-        return replace(first.template, id=run_id, step=step)
+    def _first_job(self, run_id: str, writes: Writes | None) -> NewJob:
+        first = self._first
+        step = RunStep(run_id=run_id, flow=self.name, reads=first._reads, needs=first._needs, writes=writes)
+        return replace(first._template, id=run_id, step=step)
 
-    def declare(self, step: Step[..., Any]) -> None:
+    def _declare(self, step: Step[..., Any]) -> None:
         """Add a step."""
         self.app.internals.register(step)
         self._steps[step.step_name] = step
         self._former |= dict.fromkeys(step.options.aliases, step.step_name)
         self._checked = False
-        for name, hint in step.hints.items():
+        for name, hint in step._hints.items():
             hints = self._hints.setdefault(name, [])
             if hint not in hints:
                 hints.append(hint)
                 self._decoders.setdefault(name, []).append(decoder_of(hint))
 
-    def step_named(self, name: str) -> Step[..., Any]:
+    def _step_named(self, name: str) -> Step[..., Any]:
         """The step that has this name, or had it before; `InvalidOption` if there is none."""
         step = self._steps.get(self._former.get(name, name))
         if step is None:
             raise InvalidOption(f"flow {self.name!r} has no step {name!r:.80}{_meant(name, self._steps)}")
         return step
 
-    def writes(self, attributes: Mapping[str, Any]) -> Writes | None:
+    def _writes(self, attributes: Mapping[str, Any]) -> Writes | None:
         """What it takes to give a run these attributes; each must come back by an annotation that a step has for it."""
         return write(attributes, self._decoders, self.lookup, self.app.options.payload_limit)
 
-    def converted(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
+    def _converted(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """Attributes as JSON has them, by the annotations that steps have for them; `PayloadError` if one does not fit."""
         return {
             name: decoded(name, msgspec.json.encode(value), self._decoders.get(name, ()))
             for name, value in attributes.items()
         }
 
-    def check(self) -> None:
+    def _check(self) -> None:
         """Raise `InvalidOption` if its steps do not fit together; once it has found nothing, it does not look again."""
         if self._checked:
             return
         self._must_have_steps()
         for step in self._steps.values():
-            for option, names in (("then", (step.then,)), ("next", step.leads_to or ())):
+            for option, names in (("then", (step._then,)), ("next", step._leads_to or ())):
                 for name in names:
                     if name is not None and name not in self._steps:
                         raise InvalidOption(
                             f"step {step.step_name!r} of flow {self.name!r} says {option}={name!r:.80}, "
                             f"and there is no such step{_meant(name, self._steps)}"
                         )
-        if lost := unreached(self.first, self._steps):
+        if lost := unreached(self._first, self._steps):
             raise InvalidOption(
                 f"nothing leads to step {lost[0]!r} of flow {self.name!r}: name it in the then= or next= of another, or take it out"
             )

@@ -36,9 +36,9 @@ def unreached(first: Step[..., Any], steps: Mapping[str, Step[..., Any]]) -> lis
             continue
         reached.add(name)
         step = steps[name]
-        if step.leads_to is None and _may_choose(step.function):
+        if step._leads_to is None and _may_choose(step.function):
             return []
-        ahead += [each for each in (step.then, *(step.leads_to or ())) if each is not None]
+        ahead += [each for each in (step._then, *(step._leads_to or ())) if each is not None]
     return [name for name in steps if name not in reached]
 
 

@@ -39,7 +39,7 @@ class Step(Task[P, R_co]):
     whatever `then` says.
     """
 
-    is_step = True
+    _is_step = True
 
     def __init__(
         self,
@@ -56,13 +56,13 @@ class Step(Task[P, R_co]):
         super().__init__(flow.app, name, function, options)
         self.flow = flow
         self.step_name = step_name
-        self.then = then
+        self._then = then
         """The name of the step that follows unless this one says otherwise."""
 
-        self.leads_to = leads_to
+        self._leads_to = leads_to
         """The names of the only steps that it may choose with `Next`; None: any."""
 
-        self.hints: dict[str, Any] = {}
+        self._hints: dict[str, Any] = {}
         needs = []
         for parameter in self._signature.taken.parameters.values():
             if parameter.kind not in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}:
@@ -70,17 +70,17 @@ class Step(Task[P, R_co]):
                     f"step {name!r} takes {parameter}: its parameters name attributes, so each must be one that can be passed by name"
                 )
             if parameter.name != "results":
-                self.hints[parameter.name] = self._signature.hints.get(parameter.name, Any)
+                self._hints[parameter.name] = self._signature.hints.get(parameter.name, Any)
                 if parameter.default is parameter.empty:
                     needs.append(parameter.name)
-        self.reads = tuple(self.hints)
+        self._reads = tuple(self._hints)
         """Names of the attributes that it is given."""
 
-        self.needs = tuple(needs)
+        self._needs = tuple(needs)
         """Those of them without which it cannot begin."""
 
         self._needed = frozenset(needs)
-        self._decoders = [(each, decoder_of(hint), f"attribute {each!r}") for each, hint in self.hints.items()]
+        self._decoders = [(each, decoder_of(hint), f"attribute {each!r}") for each, hint in self._hints.items()]
         self._inherits_priority = "priority" not in own
         self._inherits_keep = "keep" not in own
 
@@ -105,15 +105,15 @@ class Step(Task[P, R_co]):
     def aliases(self) -> tuple[str, ...]:
         return tuple(f"{self.flow.name}.{alias}" for alias in super().aliases)
 
-    def arguments(self, payload: bytes, ctx: Context | None) -> tuple[tuple[Any, ...], dict[str, Any]]:  # noqa: ARG002
+    def _call_arguments(self, payload: bytes, ctx: Context | None) -> tuple[tuple[Any, ...], dict[str, Any]]:  # noqa: ARG002
         """The attributes that it reads, converted by annotation; the context and the results of what it waited for, if it takes them."""
         assert ctx is not None
-        args, kwargs = self.given(ctx.job)
+        args, kwargs = self._given(ctx.job)
         if self._signature.context is not None:
             return self._signature.with_context(args, kwargs, ctx), kwargs
         return args, kwargs
 
-    def given(self, job: JobRecord) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _given(self, job: JobRecord) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The same without the context."""
         given = job.attributes
         if given is None:
@@ -123,13 +123,13 @@ class Step(Task[P, R_co]):
         kwargs = {}
         if self._decoders:
             kwargs = {name: read(decode, given[name], what) for name, decode, what in self._decoders if name in given}
-        if len(kwargs) < len(self.reads) and not self._needed <= kwargs.keys():
-            raise MissingAttribute(self.name, next(name for name in self.needs if name not in kwargs))
+        if len(kwargs) < len(self._reads) and not self._needed <= kwargs.keys():
+            raise MissingAttribute(self.name, next(name for name in self._needs if name not in kwargs))
         if self._joins is not None:
             self._joins.fill_in((), kwargs, job.results)
         return (), kwargs
 
-    def succeeded(
+    def _succeeded(
         self, job: JobRecord, value: Any, children: tuple[NewJob, ...] = (), *, returned: bool = True
     ) -> Succeeded:
         """What it means that this step, of this job, has given this value; `TypeError` or `PayloadError` if it means nothing."""
@@ -138,39 +138,39 @@ class Step(Task[P, R_co]):
             if isinstance(value, Next):
                 return self._chosen(job, value, children)
             if isinstance(value, Done):
-                return Succeeded(self.encode_result(value.value, returned=False), children)
+                return Succeeded(self._encode_result(value.value, returned=False), children)
             if isinstance(value, Mapping):
-                writes = self.flow.writes(value)
-            elif self.then is not None:
+                writes = self.flow._writes(value)
+            elif self._then is not None:
                 raise TypeError(
-                    f"step {self.name!r}, which {self.then!r} follows, gave {_a(value)}: "
+                    f"step {self.name!r}, which {self._then!r} follows, gave {_a(value)}: "
                     "give a mapping of attributes, None, Next(step) or Done(value)"
                 )
-        if self.then is None:
-            return Succeeded(self.encode_result(value, returned=returned), children, None, writes)
-        return Succeeded("null", children, self.flow.step_named(self.then).following(job), writes)
+        if self._then is None:
+            return Succeeded(self._encode_result(value, returned=returned), children, None, writes)
+        return Succeeded("null", children, self.flow._step_named(self._then)._following(job), writes)
 
-    def converted(self, attributes: dict[str, Any]) -> dict[str, Any]:
-        return self.flow.converted(attributes)
+    def _converted(self, attributes: dict[str, Any]) -> dict[str, Any]:
+        return self.flow._converted(attributes)
 
-    def completed(self, job: JobRecord, value: Any) -> Succeeded:
+    def _completed(self, job: JobRecord, value: Any) -> Succeeded:
         # A value that another program has completed the step with counts, not the one given here.
-        return self.decided(job) if is_decision(job) else super().completed(job, value)
+        return self._decided(job) if is_decision(job) else super()._completed(job, value)
 
-    def decided(self, job: JobRecord) -> Succeeded:
+    def _decided(self, job: JobRecord) -> Succeeded:
         """What it means that this step was completed where its code is not; `TypeError` or `PayloadError` if it means nothing."""
         following, value = decision_of(job)
         if following is not None:
-            return self.succeeded(job, Next(following, **self.flow.converted(value)))
+            return self._succeeded(job, Next(following, **self.flow._converted(value)))
         if isinstance(value, dict):
-            value = self.flow.converted(value)
+            value = self.flow._converted(value)
         elif value is not None:
-            value = self.results.decode(msgspec.json.encode(value).decode())
-        return self.succeeded(job, value)
+            value = self._results.decode(msgspec.json.encode(value).decode())
+        return self._succeeded(job, value)
 
     def _chosen(self, job: JobRecord, chosen: Next, children: tuple[NewJob, ...]) -> Succeeded:
-        step = self.flow.step_named(chosen.step)
-        if self.leads_to is not None and step.step_name not in (*self.leads_to, self.then):
+        step = self.flow._step_named(chosen.step)
+        if self._leads_to is not None and step.step_name not in (*self._leads_to, self._then):
             raise TypeError(f"step {self.name!r} gave Next({chosen.step!r}), which its next= does not name")
         fields = dict(chosen.fields)
         if chosen.after:
@@ -178,25 +178,25 @@ class Step(Task[P, R_co]):
             if job.run_id in fields["after"]:
                 raise InvalidOption(f"a step of run {job.run_id} cannot wait for that very run")
             children = (*children, *coming)
-        return Succeeded("null", children, step.following(job, fields), self.flow.writes(chosen.attributes))
+        return Succeeded("null", children, step._following(job, fields), self.flow._writes(chosen.attributes))
 
-    def following(self, job: JobRecord, fields: Mapping[str, Any] | None = None) -> NewJob:
+    def _following(self, job: JobRecord, fields: Mapping[str, Any] | None = None) -> NewJob:
         """The job of this step that comes after that one, which saying nothing else inherits its priority, keep and tags."""
         assert job.run_id is not None
-        template = self.template
+        template = self._template
         new = replace(
             template,
             id=new_id(),
-            step=RunStep(run_id=job.run_id, flow=self.flow.name, reads=self.reads, needs=self.needs),
+            step=RunStep(run_id=job.run_id, flow=self.flow.name, reads=self._reads, needs=self._needs),
             priority=job.priority if self._inherits_priority else template.priority,
             keep=job.keep if self._inherits_keep else template.keep,
             tags=job.tags,
         )
         return replace(new, **fields) if fields else new
 
-    def check_answer(self, on_timeout: str | None) -> None:
+    def _check_answer(self, on_timeout: str | None) -> None:
         if on_timeout is not None:
-            self.flow.step_named(on_timeout)
+            self.flow._step_named(on_timeout)
 
 
 class AsyncStep(Step[P, R_co], AsyncTask[P, R_co]):
@@ -250,7 +250,7 @@ def declared(flow: Flow, function: Callable[..., Any], options: Mapping[str, Any
         then=None if then is None else _named(then, whose),
         leads_to=None if leads_to is None else tuple(_named(each, whose) for each in _steps(leads_to, whose)),
     )
-    flow.declare(step)
+    flow._declare(step)
     return step
 
 

@@ -61,22 +61,22 @@ class Call(Bound, Generic[R_co]):
 
     @property
     def after(self) -> Sequence[Any]:
-        return self.caller.after
+        return self.caller._after
 
     @property
     def connection(self) -> object:
         """That of whoever makes the jobs."""
-        return self.caller.connection
+        return self.caller._connection
 
     def new_job(self) -> NewJob:
-        return self.caller.new_job(self.payload)
+        return self.caller._new_job(self.payload)
 
     def handle(self, new: NewJob | Enqueued) -> Job[R_co]:
         """The handle of a job that this call has led to."""
         caller = self.caller
-        job: Job[R_co] = Job(caller.app, new.id, caller.name, caller.queue, caller.results)
+        job: Job[R_co] = Job(caller.app, new.id, caller.name, caller.queue, caller._results)
         if isinstance(new, Enqueued):
-            job.enqueued(new)
+            job._enqueued(new)
         return job
 
 
@@ -95,17 +95,17 @@ class Caller(Generic[P, R_co]):
     ) -> None:
         self.app = app
         self.name = name
-        self.results = results
-        self.connection = connection
+        self._results = results
+        self._connection = connection
         """The caller's own, in whose transaction the jobs are enqueued; None: in one of the store's."""
 
-        self.after = after
+        self._after = after
         """What the jobs wait for."""
 
         self.queue: str = fields["queue"]
         self._arguments = arguments
         self._fields = fields
-        self.template = NewJob(id="", task=name, **fields)
+        self._template = NewJob(id="", task=name, **fields)
         """Copied for each job: many times faster than to make it of its fields."""
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
@@ -189,43 +189,43 @@ class Caller(Generic[P, R_co]):
         may `proceed` (in the place of the result stands `{"$failure": …}`) or `wait` until the other succeeds after a retry.
         """
         given = {name: value for name, value in options.items() if not isinstance(value, Unset)}
-        connection = given.pop("connection", self.connection)
+        connection = given.pop("connection", self._connection)
         if unknown := given.keys() - JOB_OPTIONS.keys() - {"after"}:
             raise unknown_option(f"task {self.name!r}", "using", {name: given[name] for name in sorted(unknown)})
         try:
-            after = checked_after(given.pop("after")) if "after" in given else self.after
+            after = checked_after(given.pop("after")) if "after" in given else self._after
             fields = {**self._fields, **job_options(given, self._fields)}
         except (InvalidOption, InvalidName) as error:
             raise named(error, f"task {self.name!r}") from None
-        return Caller(self.app, self.name, self._arguments, self.results, fields, connection, after)
+        return Caller(self.app, self.name, self._arguments, self._results, fields, connection, after)
 
     # For those who enqueue, compare and read calls.
 
-    def decode(self, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _decode(self, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of this payload; `PayloadError` if it is no call of the task."""
         return self._arguments.decode(payload)
 
-    def given(self, job: JobRecord) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _given(self, job: JobRecord) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments that this job is called with, without the context; `PayloadError` if they cannot be read."""
-        return self.decode(job.payload)
+        return self._decode(job.payload)
 
-    def converted(self, attributes: dict[str, Any]) -> dict[str, Any]:
+    def _converted(self, attributes: dict[str, Any]) -> dict[str, Any]:
         """Attributes of a run, decoded from JSON, converted by the annotations of its flow if the flow is known here."""
         return attributes
 
-    def completed(self, job: JobRecord, value: Any) -> Succeeded:
+    def _completed(self, job: JobRecord, value: Any) -> Succeeded:
         """The outcome of a job that is completed by hand with `value`; `UnknownTask` if only code elsewhere knows it."""
         if job.run_id is not None:
             raise UnknownTask(job.task, self.app.tasks)
-        return Succeeded(self.results.encode(value))
+        return Succeeded(self._results.encode(value))
 
-    def new_job(self, payload: bytes) -> NewJob:
+    def _new_job(self, payload: bytes) -> NewJob:
         """A job of this payload that no store knows yet."""
         if self._fields.get("unique") is True:
-            return replace(self.template, id=new_id(), payload=payload, unique=self.key(payload))
-        return replace(self.template, id=new_id(), payload=payload)
+            return replace(self._template, id=new_id(), payload=payload, unique=self._key(payload))
+        return replace(self._template, id=new_id(), payload=payload)
 
-    def key(self, payload: bytes) -> str:
+    def _key(self, payload: bytes) -> str:
         """The same for payloads of equal arguments; `PayloadError` if this one is no call of the task."""
         return self._arguments.key(payload)
 
@@ -240,10 +240,10 @@ class Caller(Generic[P, R_co]):
 class Task(Caller[P, R_co], JobHooks):
     """A function that jobs call. Called like a function it runs here and now, as a function does."""
 
-    is_step: ClassVar[bool] = False
+    _is_step: ClassVar[bool] = False
     """Whether it is a step of a flow."""
 
-    reads: tuple[str, ...] = ()
+    _reads: tuple[str, ...] = ()
     """Names of the attributes that it is given, if it is one."""
 
     def __init__(self, app: App, name: str, function: Callable[..., Any], options: TaskOptions) -> None:
@@ -251,7 +251,7 @@ class Task(Caller[P, R_co], JobHooks):
         self.function = function
         self.options = options
         self._hooks = Hooks(app.internals.hooks)
-        self.is_async = inspect.iscoroutinefunction(function)
+        self._is_async = inspect.iscoroutinefunction(function)
         limit = app.options.payload_limit
         try:
             self._signature = Signature(function)
@@ -278,7 +278,7 @@ class Task(Caller[P, R_co], JobHooks):
         """Names of tasks whose jobs it runs beside its own: those that it had before."""
         return tuple(self.options.aliases)
 
-    def arguments(self, payload: bytes, ctx: Context | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _call_arguments(self, payload: bytes, ctx: Context | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """What to call the function with: the payload decoded and converted by annotation, and the context if it takes one.
 
         A parameter `results` that was not passed gets the results of what the job waited for.
@@ -297,11 +297,11 @@ class Task(Caller[P, R_co], JobHooks):
             return self._signature.with_context(args, kwargs, ctx), kwargs
         return args, kwargs
 
-    def encode_result(self, value: Any, *, returned: bool) -> str:
+    def _encode_result(self, value: Any, *, returned: bool) -> str:
         """The result as JSON text; `InvalidResult` if its function returned it and it does not fit the annotation."""
-        return self.results.encode(value) if returned else self.results.encode_freely(value)
+        return self._results.encode(value) if returned else self._results.encode_freely(value)
 
-    def succeeded(
+    def _succeeded(
         self,
         job: JobRecord,  # noqa: ARG002
         value: Any,
@@ -315,17 +315,17 @@ class Task(Caller[P, R_co], JobHooks):
         """
         if isinstance(value, Answer):
             raise TypeError(f"task {self.name!r} gave {type(value).__name__}, which is an answer of steps of a flow")
-        return Succeeded(self.encode_result(value, returned=returned), children)
+        return Succeeded(self._encode_result(value, returned=returned), children)
 
-    def completed(self, job: JobRecord, value: Any) -> Succeeded:
-        return self.succeeded(job, value, returned=False)
+    def _completed(self, job: JobRecord, value: Any) -> Succeeded:
+        return self._succeeded(job, value, returned=False)
 
-    def finish(self, job: JobRecord, value: Any, children: tuple[NewJob, ...] = ()) -> Finish:
+    def _finish(self, job: JobRecord, value: Any, children: tuple[NewJob, ...] = ()) -> Finish:
         """The end of a job of this task with this value, which its function has set or which was given from outside."""
-        made = self.succeeded(job, value, children, returned=False)
+        made = self._succeeded(job, value, children, returned=False)
         return Finish(State.SUCCEEDED, made.result, None, made.children, made.successor, made.writes)
 
-    def check_answer(self, on_timeout: str | None) -> None:
+    def _check_answer(self, on_timeout: str | None) -> None:
         """Raise `InvalidOption` if `Wait` cannot hand over to this."""
         if on_timeout is not None:
             raise InvalidOption(

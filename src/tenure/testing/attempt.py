@@ -9,12 +9,26 @@ from typing import Any
 
 import msgspec
 
-from tenure.core.job import JobRecord, State, new_id
+from tenure.core.job import JobRecord, NewJob, Progress, State, new_id
 from tenure.core.lease import Lease, Token, new_nonce
 from tenure.core.running import running
 from tenure.tasks.context import AbortSignal, Context
 
-__all__ = ["context"]
+__all__ = ["AttemptContext", "context"]
+
+
+class AttemptContext(Context):
+    """A context that belongs to no job in a store, and shows what the function did with it."""
+
+    @property
+    def said(self) -> Progress | None:
+        """What the function said last of its progress."""
+        return self._said
+
+    @property
+    def children(self) -> tuple[NewJob, ...]:
+        """The jobs that the function gave to `ctx.enqueue`."""
+        return self._children
 
 
 @contextmanager
@@ -27,7 +41,7 @@ def context(
     tags: Sequence[str] = (),
     results: Sequence[Any] = (),
     attributes: Mapping[str, Any] | None = None,
-) -> Iterator[Context]:
+) -> Iterator[AttemptContext]:
     """Make a context current for a block of a test, so that a task which takes one can be called there.
 
     `with context(attempt=2) as ctx: resize("a.png")`. The context belongs to a job that is in no store: what `ctx.enqueue` is
@@ -40,7 +54,7 @@ def context(
         tags=tuple(tags), results=tuple(msgspec.json.encode(result).decode() for result in results),
         attributes=None if attributes is None else {n: msgspec.json.encode(v).decode() for n, v in attributes.items()},
     )  # fmt: skip
-    ctx = Context(Lease(job, Token(attempt, new_nonce()), 30.0), "test", AbortSignal())
+    ctx = AttemptContext(Lease(job, Token(attempt, new_nonce()), 30.0), "test", AbortSignal())
     outside = running.set(ctx)
     try:
         yield ctx

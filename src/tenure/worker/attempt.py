@@ -81,7 +81,7 @@ class Attempt:
     @property
     def completion(self) -> Completion | None:
         """How far it is on its way to an end in a transaction of its own, if it has begun one."""
-        return None if self.context is None else self.context.completion
+        return None if self.context is None else self.context._completion
 
     @property
     def completing(self) -> bool:
@@ -175,7 +175,7 @@ class Attempt:
             return
         if self.child is not None:
             self.child.stop()
-        elif self.context is not None and task is not None and (task.is_async or self.settings.isolated):
+        elif self.context is not None and task is not None and (task._is_async or self.settings.isolated):
             self.give_up()
 
     def give_up(self) -> None:

@@ -145,8 +145,8 @@ class Executor:
         if len(job.payload) > self._payload_limit:
             too_large = PayloadTooLarge(len(job.payload), self._payload_limit)
             return Undecodable(error_info(too_large), too_large)
-        if settings.task.is_step and (
-            job.on_timeout is not None or job.reads != settings.task.reads or is_decision(job)
+        if settings.task._is_step and (
+            job.on_timeout is not None or job.reads != settings.task._reads or is_decision(job)
         ):
             outcome = await self._before_step(attempt)
             if outcome is not None:
@@ -170,7 +170,7 @@ class Executor:
         if job.on_timeout is not None:
             return answered(Next(job.on_timeout), step, job)
         # Whoever enqueued it may have had other code, whose function took others.
-        missing = [name for name in step.reads if name not in job.reads]
+        missing = [name for name in step._reads if name not in job.reads]
         if missing and job.attributes is not None and job.run_id is not None:
             try:
                 job.attributes.update(await self._store.attributes(job.run_id, missing))
@@ -266,14 +266,14 @@ async def perform(
     A cancellation that nobody has announced by the signal is the job's own doing: it may cancel the task that it runs in.
     """
     try:
-        args, kwargs = task.arguments(ctx.job.payload, ctx)
+        args, kwargs = task._call_arguments(ctx.job.payload, ctx)
     except Exception as error:  # noqa: BLE001  (a PayloadError, or whatever a converter of the user's raises)
         return Undecodable(error_info(error), error)
     outside = running.set(ctx)
     function, returned = task.function, None
     try:
         if middleware or hooks is not None:
-            returned = Returned(function, is_async=task.is_async)
+            returned = Returned(function, is_async=task._is_async)
             function = returned.function
         if middleware:
             call = functools.partial(_call, task, function, args, kwargs, threads, ctx, hooks)
@@ -284,7 +284,7 @@ async def perform(
             return await _allowed(_answer(value, task, ctx), task, ctx)
         if ctx.signal.reason is AbortReason.TIMEOUT:
             return timed_out(task)
-        return task.succeeded(ctx.job, value, ctx.children, returned=returned is None or returned.value is value)
+        return task._succeeded(ctx.job, value, ctx._children, returned=returned is None or returned.value is value)
     except BaseException as error:  # noqa: BLE001  (nothing that a job raises may end the worker)
         outcome = _outcome_of(error, task, ctx)
         return await _allowed(outcome, task, ctx) if isinstance(error, Answer) else outcome
@@ -319,18 +319,18 @@ def _call(
     hooks: PerformHooks | None,
 ) -> Awaitable[Any]:
     if hooks is None:
-        return function(*args, **kwargs) if task.is_async else threads.run(function, args, kwargs)
+        return function(*args, **kwargs) if task._is_async else threads.run(function, args, kwargs)
     bound = functools.partial(function, *args, **kwargs)
-    if task.is_async:
+    if task._is_async:
         return hooks.on_loop(ctx, bound)
-    return threads.run(hooks.in_thread, (ctx, bound, asyncio._get_running_loop()), {})  # noqa: SLF001
+    return threads.run(hooks.in_thread, (ctx, bound, asyncio._get_running_loop()), {})
 
 
 async def _allowed(outcome: Outcome, task: Task[..., Any], ctx: Context) -> Outcome:
     """The same, if hooks have nothing against the jobs that come to exist because the next step is to wait for them."""
     if isinstance(outcome, Succeeded) and task.app.internals.hooks.enqueues:
         try:
-            await awaiting(allowed(task.app, outcome.children[len(ctx.children) :]))
+            await awaiting(allowed(task.app, outcome.children[len(ctx._children) :]))
         except BaseException as error:  # noqa: BLE001  (the outcome of the job, whatever it is)
             return _outcome_of(error, task, ctx)
     return outcome
@@ -371,14 +371,14 @@ def timed_out(task: Task[..., Any], where: str | None = None, how: str = "") -> 
 def _answer(answer: Answer, task: Task[..., Any], ctx: Context) -> Outcome:
     if ctx.signal.reason is AbortReason.TIMEOUT and isinstance(answer, Next | Done):
         return timed_out(task)  # they are values
-    return answered(answer, task, ctx.job, ctx.children)
+    return answered(answer, task, ctx.job, ctx._children)
 
 
 def decided(task: Task[..., Any], job: JobRecord) -> Outcome:
     """What becomes of a step that was completed by a program without its code."""
     assert isinstance(task, Step)
     try:
-        return task.decided(job)
+        return task._decided(job)
     except Exception as error:  # noqa: BLE001  (whatever makes no sense of the value, another attempt would not either)
         return Undecodable(error_info(error), error)
 
@@ -388,11 +388,11 @@ def answered(answer: Answer, task: Task[..., Any], job: JobRecord, children: tup
     try:
         match answer:
             case Next() | Done():
-                return task.succeeded(job, answer, children)
+                return task._succeeded(job, answer, children)
             case Retry() | Fail():
                 answer.why = bounded(str(answer.why))
             case Wait():
-                task.check_answer(answer.on_timeout)
+                task._check_answer(answer.on_timeout)
     except Exception as error:  # noqa: BLE001  (the outcome of the job, whatever it is)
         return Raised(error, error_info(error))
     return answer  # type: ignore[return-value]  # every other Answer is an Outcome

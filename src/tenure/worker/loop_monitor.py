@@ -58,7 +58,7 @@ class LoopMonitor:
                 self._loop.call_soon_threadsafe(self._moved)
         elif self.blocked(now) and not self._warned:
             self._warned = True
-            frame = sys._current_frames().get(self._thread)  # noqa: SLF001
+            frame = sys._current_frames().get(self._thread)
             log.warning(
                 "worker %s: %s has blocked the event loop for over a second, now at %s: "
                 "make it a plain def, or await something that does not block",

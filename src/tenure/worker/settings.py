@@ -76,7 +76,7 @@ class SettingsOf(dict[str, Settings]):
         options = self._tasks[name].options
         if (self._worker.isolation if isinstance(options.isolation, Unset) else options.isolation) == "process":
             return "process"
-        return "loop" if self._tasks[name].is_async else "thread"
+        return "loop" if self._tasks[name]._is_async else "thread"
 
     def __missing__(self, name: str) -> Settings:
         task = self._served(name)

@@ -314,13 +314,13 @@ class Engine:
         """
         cls._registry.acquire()
         for engine in cls._engines.values():
-            engine._own_lock.acquire()  # noqa: SLF001
-            engine._end_all(StoreError("the transaction was taken back: the process has forked"))  # noqa: SLF001
+            engine._own_lock.acquire()
+            engine._end_all(StoreError("the transaction was taken back: the process has forked"))
         for guarded in cls._all_guarded():
             guarded.lock.acquire()
             guarded.close()
         for engine in cls._engines.values():
-            engine._files.forget_log()  # noqa: SLF001
+            engine._files.forget_log()
 
     @classmethod
     def _after_fork(cls) -> None:
@@ -328,7 +328,7 @@ class Engine:
         for guarded in cls._all_guarded():
             guarded.lock.release()
         for engine in cls._engines.values():
-            engine._own_lock.release()  # noqa: SLF001
+            engine._own_lock.release()
         cls._registry.release()
 
     @classmethod
@@ -342,11 +342,11 @@ class Engine:
     @classmethod
     def _all_guarded(cls) -> list[Guarded]:
         # The writer's last: who opens one of the others may need it, with the lock of its own in hand.
-        return [guarded for engine in cls._engines.values() for guarded in engine._guarded]  # noqa: SLF001
+        return [guarded for engine in cls._engines.values() for guarded in engine._guarded]
 
 
 os.register_at_fork(
-    before=Engine._before_fork,  # noqa: SLF001
-    after_in_parent=Engine._after_fork,  # noqa: SLF001
-    after_in_child=Engine._forget_all,  # noqa: SLF001
+    before=Engine._before_fork,
+    after_in_parent=Engine._after_fork,
+    after_in_child=Engine._forget_all,
 )

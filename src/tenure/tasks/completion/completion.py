@@ -113,7 +113,7 @@ class Completion:
 
     @property
     def lease(self) -> Lease:
-        return self._ctx.lease
+        return self._ctx._lease
 
     @property
     def under_way(self) -> bool:
@@ -154,13 +154,13 @@ class Completion:
     def settling(self, result: Any) -> Work[Verdict]:
         """What makes the job final with this result, or value of a step, and its children exist; from now on the token alone decides."""
         self.check()
-        self.step = self._task.finish(self.lease.job, result, self._ctx.children)
+        self.step = self._task._finish(self.lease.job, result, self._ctx._children)
         return self.transactions.store.settling((self.lease, self.step))
 
     def allowed(self) -> HookCalls[None]:
         """Ask the hooks about jobs that come to exist because the next step is to wait for them; `EnqueueRefused` if one says no."""
         if self._task.app.internals.hooks.enqueues:
-            yield from allowed(self._task.app, self.step.children[len(self._ctx.children) :])
+            yield from allowed(self._task.app, self.step.children[len(self._ctx._children) :])
 
     def judge(self, verdict: Verdict) -> None:
         """Raise unless the settle was accepted."""

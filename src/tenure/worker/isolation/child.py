@@ -142,8 +142,8 @@ class ChildMain:
                 link.send(Ended.of(step))
                 attempt.close()
                 if self._run_atexit:
-                    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001
-                    atexit._run_exitfuncs()  # noqa: SLF001
+                    threading._shutdown()  # type: ignore[attr-defined]
+                    atexit._run_exitfuncs()
                     _flush()
             code = 0
         except BaseException:
@@ -203,7 +203,7 @@ class ChildAttempt:
 
     @property
     def _complete_already(self) -> bool:
-        completion = self._context.completion
+        completion = self._context._completion
         return completion is not None and completion.stage is Stage.FINAL
 
     def _tell(self, step: Transition) -> None:
@@ -220,7 +220,7 @@ class ChildAttempt:
         layers = self._middleware
         if self._settings.memory_limit is not None:
             layers = (*layers, limited_memory(self._settings.memory_limit))
-        if self._task.is_async:
+        if self._task._is_async:
             self._on_loop(layers)
             return
         try:
@@ -228,7 +228,7 @@ class ChildAttempt:
         except BaseException as error:  # noqa: BLE001  (the outcome of the job, whatever it is)
             self._outcome = Raised(error, error_info(error))
             return
-        if self._middleware or (self._task.is_step and self._app.internals.hooks.enqueues):
+        if self._middleware or (self._task._is_step and self._app.internals.hooks.enqueues):
             self._beside_loop(layers)
         else:
             self._without_loop(layers)
@@ -262,7 +262,7 @@ class ChildAttempt:
         ended = asyncio.run_coroutine_threadsafe(performing, private_loop())
         self.main.serve(ended)
         self._outcome = ended.result()
-        if self._context.completion is not None:
+        if self._context._completion is not None:
             run(self._complete())
 
     def _without_loop(self, layers: Sequence[Middleware]) -> None:
@@ -274,17 +274,17 @@ class ChildAttempt:
             self._outcome = ended.value
         else:
             raise RuntimeError("the function of a plain def has waited for something")
-        if self._context.completion is not None:
+        if self._context._completion is not None:
             run(self._complete())
 
     async def _complete(self) -> None:
-        if self._context.completion is not None:
-            self._outcome = await after_completion(self._context.completion, self._outcome)
+        if self._context._completion is not None:
+            self._outcome = await after_completion(self._context._completion, self._outcome)
 
     def abort(self, reason: AbortReason) -> None:
         """The worker says that the job must stop; on the thread of the link."""
         if self._signal.abort(reason):
-            if self._task.is_async:
+            if self._task._is_async:
                 if (cancel := self._cancel) is not None:
                     cancel()
             else:
@@ -339,7 +339,7 @@ class MainThread:
         reason = self._signal.reason
         if reason is None or self._interrupted or not self._in_function or threading.get_ident() != self.ident:
             return
-        if self._ctx.completion is not None and self._ctx.completion.under_way:
+        if self._ctx._completion is not None and self._ctx._completion.under_way:
             return  # it is about to end well
         if self._link.sending:
             self._link.interrupted()

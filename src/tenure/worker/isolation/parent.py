@@ -247,13 +247,13 @@ class Child:
             case Failing(ended):
                 self._failed = ended.step
             case Said(progress):
-                context.said = progress
+                context._said = progress
             case Logged():
                 log_here(frame)
             case Opening():
-                self._granting = self._loop.create_task(self._grant(context.begin_completion()))
+                self._granting = self._loop.create_task(self._grant(context._begin_completion()))
             case Staged(stage, step):
-                completion = context.begin_completion()
+                completion = context._begin_completion()
                 completion.stage = Stage[stage]
                 if step is not None:
                     completion.step = step

@@ -26,8 +26,8 @@ class ReportingContext(Context):
 
     def progress(self, done: float, total: float | None = None, note: str | None = None) -> None:
         super().progress(done, total, note)
-        if self.said is not None:
-            self.link.say(self.said)
+        if self._said is not None:
+            self.link.say(self._said)
 
 
 class ReportingTransactions(Transactions):

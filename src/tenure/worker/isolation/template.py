@@ -229,8 +229,8 @@ def _settle_down() -> None:
         # A handler that does nothing, which the children inherit; what is ignored would be so in programs that jobs start.
         signal.signal(signum, _nothing)
     # What was to happen at the end of the worker must not happen at the end of every child.
-    atexit._clear()  # noqa: SLF001
-    asyncio._set_running_loop(None)  # noqa: SLF001
+    atexit._clear()
+    asyncio._set_running_loop(None)
     asyncio.set_event_loop(None)
     nowhere = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, 0)
