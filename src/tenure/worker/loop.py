@@ -289,7 +289,7 @@ class Loop:
             self._on_limit()
         if leased.inbox:
             self.inbox.notice()
-        elif idle and room and not leased.leases and (self._worked or self._on_empty):
+        elif idle and room and not leased.leases and self._reports_empty:
             # Held nothing when it asked, and got nothing: whatever its own last jobs have enqueued was there to be leased.
             if await self._queues_changed():
                 return 0.0
@@ -299,6 +299,11 @@ class Loop:
             if self._on_empty:
                 self._on_empty()
         return await self._rest(leased, room)
+
+    @property
+    def _reports_empty(self) -> bool:
+        """Whether to report that there is no work. Making sure costs a round trip, for which the next job might have to wait."""
+        return self._on_empty is not None or (self._worked and bool(self._queue_empty))
 
     def _room(self) -> int:
         """How many jobs to lease now: for the free slots, and ahead of them while jobs are short."""
