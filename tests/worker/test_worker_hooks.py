@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from tenure import App
 from tenure.worker.worker import Status
 
 from . import hooked
-from .conftest import MakeApp, Start, eventually, whatever_the_store
+from .conftest import MakeApp, Start, Wire, eventually, whatever_the_store
 from .hooked import Notes
 from .hosting import CallerConnection, Host, host
 
@@ -230,6 +231,23 @@ async def test_a_worker_tells_when_it_has_become_idle_and_not_when_it_starts(
     await asyncio.sleep(0.2)
     await job.aenqueue()
     await eventually(lambda: notes()[5:] == ["job", *idle])
+
+
+async def test_without_such_a_hook_an_idle_worker_does_not_look_for_queues_after_each_job(
+    make_app: MakeApp, wire: Wire, start: Start
+) -> None:
+    app = make_app(store=wire.open)
+
+    @app.task
+    async def job() -> None: ...
+
+    await start(app, "*")
+    began = time.monotonic()
+    for _ in range(40):
+        await (await job.aenqueue()).aresult(timeout=10)
+        await asyncio.sleep(0.005)  # it becomes idle
+    # The reaper looks once a second, and the worker after a ring that brought no job.
+    assert len(wire.calls["tend"]) < 20 + 2 * (time.monotonic() - began)
 
 
 @whatever_the_store
