@@ -270,6 +270,28 @@ def totals_forget_what_is_removed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ending, "remove", remove)
 
 
+@mutant("test_a_queue_that_stays_empty_is_forgotten", machine="long")
+def queues_are_never_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(operating, "_forget_quiet", lambda *_: None)
+
+
+@mutant("test_totals_survive_retention", machine="long")
+def queues_are_forgotten_with_their_last_job(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(operating, "_forget_quiet", lambda data, queue: data.queues.pop(queue.name))
+
+
+@mutant("test_a_queue_is_not_forgotten_if_a_job_came_and_went", machine="never")
+def queues_are_forgotten_although_jobs_came_and_went(patch: pytest.MonkeyPatch) -> None:
+    original = operating._forget_quiet
+
+    def forget_quiet(data: Data, queue: Queue) -> None:
+        if queue.quiet is not None:
+            queue.quiet = queue.quiet[0], queue.totals.total()
+        original(data, queue)
+
+    patch.setattr(operating, "_forget_quiet", forget_quiet)
+
+
 @mutant("test_an_id_makes_a_push_that_is_repeated_one_job")
 def an_entry_is_a_new_job_whatever_its_id(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(inbox, "read", lambda *entry: (replace(read(*entry)[0], id=new_id()), read(*entry)[1]))
