@@ -22,7 +22,7 @@ from tenure.core.lifecycle import Finish, kept_reason
 from tenure.core.options import Retention
 from tenure.core.patterns import literal_prefix
 from tenure.errors import HasDependents, StoreError, StoreUnavailable
-from tenure.stores.base import AHEAD, BATCH, MOST, OwnTransaction, Store, tended
+from tenure.stores.base import AHEAD, BATCH, MOST, QUIET, OwnTransaction, Store, tended
 from tenure.stores.callers import Work
 from tenure.stores.joining import Joiner
 from tenure.stores.postgres import health, reading, runs, schema, settling, single
@@ -439,8 +439,10 @@ class PostgresStore(Store):
         await self._value("fold_counters")
         pruned = 0
         for _ in range(PAGES):
-            values = (_retention(default), list(queues), own, self._pruned_to, BATCH)
+            begun_at = self._pruned_to
+            values = (_retention(default), list(queues), own, begun_at, BATCH)
             [(went, after)] = await self._step("prune_from", self._now(), limit - pruned, *values)
+            await self._value("forget_queues", self._now(), begun_at, after, QUIET)
             pruned += went
             self._pruned_to = after or ""
             if after is None or pruned >= limit:

@@ -20,7 +20,7 @@ from tenure.core.lifecycle import Finish, kept_reason
 from tenure.core.options import Retention
 from tenure.core.patterns import expand, has_patterns, literal_prefix, serves
 from tenure.errors import HasDependents, LayoutTooNew, StoreError, StoreUnavailable
-from tenure.stores.base import BATCH, MOST, Store, tended
+from tenure.stores.base import BATCH, MOST, QUIET, Store, tended
 from tenure.stores.joining import Joiner
 from tenure.stores.redis import enqueueing, event_channel, health, reading, settling
 from tenure.stores.redis.address import Address
@@ -352,7 +352,7 @@ class RedisStore(Store):
         for _ in range(PAGES):
             more = 1
             while more and pruned < limit:
-                went, more, at = await self._run("prune", (self._pruned_to, limit - pruned, *words))
+                went, more, at = await self._run("prune", (self._pruned_to, limit - pruned, repr(QUIET), *words))
                 pruned += went
                 self._pruned_to = at.decode()
             if pruned >= limit or self._pruned_to == "0":

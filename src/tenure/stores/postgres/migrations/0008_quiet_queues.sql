@@ -1,0 +1,3 @@
+-- Layout 8: queues that have long been empty are forgotten, by `forget_queues`. Programs of the layout before go on working.
+-- Two kinds of rows in `counters` are no counters: `quiet_since`, the second at which pruning first found a queue empty, and
+-- `quiet_totals`, the sum of its totals then.
