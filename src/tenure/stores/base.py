@@ -149,7 +149,7 @@ __all__ = [
     "BATCH",
     "LOOK_AHEAD",
     "MESSAGE_BYTES",
-    "MOST",
+    "NAMED",
     "QUIET",
     "SUSPECTS",
     "OwnTransaction",
@@ -175,13 +175,13 @@ QUIET = 7 * 86400.0
 AHEAD = 1.0
 """Seconds before its time that `tend` names a queue, so that its workers lease from it when that comes, and not a look later."""
 
-MOST = 50
-"""Queues that `tend` names at most, and that a worker with patterns asks for in one lease."""
+NAMED = 500
+"""Queues that `tend` names at most."""
 
 
 def tended(patterns: Sequence[str], busy: Iterable[str], overdue: Iterable[str]) -> Tended:
     """What `tend` answers, from the queues that have something to do, whichever list serves them."""
-    return Tended(expand(patterns, busy)[:MOST], tuple(queue for queue in overdue if serves(patterns, queue)))
+    return Tended(expand(patterns, busy)[:NAMED], tuple(queue for queue in overdue if serves(patterns, queue)))
 
 
 class OwnTransaction(ABC):

@@ -218,7 +218,7 @@ class Tended(NamedTuple):
     """The queues that have something to do, of those that a list of patterns serves."""
 
     queues: tuple[str, ...]
-    """In the order in which they are served, the first `MOST`. Those that the list names are among them, whether they have something
+    """In the order in which they are served, the first `NAMED`. Those that the list names are among them, whether they have something
     to do or not."""
 
     overdue: tuple[str, ...]

@@ -380,7 +380,7 @@ class Loop:
         if not leased.leases and self._bell.rang and await self._queues_changed():
             return 0.0
         # Those that were asked for have no more; the next ones may.
-        if self.queues.cut and await self._queues_changed():
+        if self.queues.cut and (self.queues.pass_on() or await self._queues_changed()):
             return 0.0
         if leased.passed_over and self._bell.rang:
             await self._pass_on(leased.passed_over)
@@ -399,14 +399,14 @@ class Loop:
         """Look for queues that have something to do; whether the list is another now, or may be."""
         if not self.queues.changing:
             return False
-        before = self.queues.names
+        before = self.queues.found
         try:
             await self.queues.refresh()
         except StoreError as error:
             await self._stir.wait(self.outage.gone("worker", error))
             return True
         self.outage.answered("worker")
-        return self.queues.names != before
+        return self.queues.found != before
 
     # Giving back.
 

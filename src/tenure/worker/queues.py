@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 
 from tenure.core.patterns import checked, expand, has_patterns, joined, without
 from tenure.errors import InvalidName
-from tenure.stores.base import MOST, Store
+from tenure.stores.base import Store
 
 __all__ = ["Queues"]
 
 INTERVAL = 1.0
 """Seconds between looks for queues that have something to do."""
 
+MOST = 50
+"""Queues with something to do that one lease asks for: so no lease takes long, however many there are."""
 
 RECENT = 10
 """Queues that it asks for although they had nothing to do at the last look: those that it last had jobs of."""
@@ -25,6 +27,11 @@ class Queues:
         self._store = store
         self._changed = changed
         self._busy: tuple[str, ...] = ()
+        """Those with something to do that it has not passed on from since the last look."""
+
+        self.found: tuple[str, ...] = ()
+        """Those with something to do at the last look."""
+
         self._recent: dict[str, None] = {}
         self.names: tuple[str, ...] = ()
         """In the order in which they are served."""
@@ -49,10 +56,9 @@ class Queues:
         if not self.changing:
             return self.names
         busy, overdue = await self._store.tend(self.patterns)
-        self._busy = busy
-        names = self._expanded()
-        more = not set(names).issubset(self.names)
-        self.names = names
+        more = not set(busy).issubset({*self.names, *self.found})
+        self._busy = self.found = busy
+        self.names = self._expanded()
         if more:
             self._changed()
         return overdue
@@ -60,7 +66,7 @@ class Queues:
     def add(self, queue: str) -> None:
         """Ask for jobs of this queue too, until the next refresh: it has work."""
         if queue not in self.names:
-            self._busy += (queue,)
+            self._busy = (queue, *self._busy)
             self.names = self._expanded()
 
     def leased_from(self, queue: str) -> None:
@@ -73,7 +79,15 @@ class Queues:
     @property
     def cut(self) -> bool:
         """Whether more queues may have something to do than are asked for at a time."""
-        return self.changing and len(self.names) >= MOST
+        return self.changing and len(self.found) >= MOST
+
+    def pass_on(self) -> bool:
+        """Ask for the next queues instead of these, which have no more jobs; False if the last look found no others."""
+        if len(self._busy) <= MOST:
+            return False
+        self._busy = self._busy[MOST:]
+        self.names = self._expanded()
+        return True
 
     def _set(self, patterns: tuple[str, ...]) -> None:
         self.patterns = patterns
@@ -83,7 +97,7 @@ class Queues:
         self.names = self._expanded()
 
     def _expanded(self) -> tuple[str, ...]:
-        return expand(self.patterns, (*self._busy, *self._recent))
+        return expand(self.patterns, (*self._busy[:MOST], *self._recent))
 
 
 def _entry(queue: str) -> str:

@@ -22,7 +22,7 @@ from tenure.core.lifecycle import Finish, kept_reason
 from tenure.core.options import Retention
 from tenure.core.patterns import literal_prefix
 from tenure.errors import HasDependents, StoreError, StoreUnavailable
-from tenure.stores.base import AHEAD, BATCH, MOST, QUIET, OwnTransaction, Store, tended
+from tenure.stores.base import AHEAD, BATCH, NAMED, QUIET, OwnTransaction, Store, tended
 from tenure.stores.callers import Work
 from tenure.stores.joining import Joiner
 from tenure.stores.postgres import health, reading, runs, schema, settling, single
@@ -349,7 +349,7 @@ class PostgresStore(Store):
         served = [entry for entry in patterns if not entry.startswith("!")]
         prefixes, regular = [*map(literal_prefix, served)], [*map(expression, served)]
         excluded = expressions(patterns)[1]
-        rows = await self._step("busy_queues", self._now(), prefixes, regular, excluded, MOST, AHEAD) if served else ()
+        rows = await self._step("busy_queues", self._now(), prefixes, regular, excluded, NAMED, AHEAD) if served else ()
         return tended(patterns, [row["queue"] for row in rows], [row["queue"] for row in rows if row["overdue"]])
 
     async def nudge(self, workers: Sequence[str]) -> None:

@@ -20,7 +20,7 @@ from tenure.core.lifecycle import Finish, kept_reason
 from tenure.core.options import Retention
 from tenure.core.patterns import expand, has_patterns, literal_prefix, serves
 from tenure.errors import HasDependents, LayoutTooNew, StoreError, StoreUnavailable
-from tenure.stores.base import BATCH, MOST, QUIET, Store, tended
+from tenure.stores.base import BATCH, NAMED, QUIET, Store, tended
 from tenure.stores.joining import Joiner
 from tenure.stores.redis import enqueueing, event_channel, health, reading, settling
 from tenure.stores.redis.address import Address
@@ -239,30 +239,35 @@ class RedisStore(Store):
         return _reaped(await self._run("reap", (limit, *dict.fromkeys(queues))))
 
     async def tend(self, patterns: Sequence[str]) -> Tended:
-        ready, soon, overdue, turn = await self._run("tend", (BATCH,))
+        told, soon, overdue, turn = await self._run("tend", (NAMED,))
         if turn:
             await self._run("survey", ())
-        names = _decoded(soon)
-        if len(ready) < BATCH:
-            names += _decoded(ready)
+        ready, names = _decoded(told), _decoded(soon)
+        if len(ready) < NAMED:
+            names += ready
         else:
             for pattern in patterns:
                 if has_patterns([pattern]) and not pattern.startswith("!"):
-                    names += await self._ready(pattern, patterns)
+                    names += await self._ready(pattern, patterns, ready)
         return tended(patterns, names, _decoded(overdue))
 
-    async def _ready(self, pattern: str, patterns: Sequence[str]) -> list[str]:
-        """The first of the queues in the index of those that are ready that one pattern of a list serves, page by page."""
+    async def _ready(self, pattern: str, patterns: Sequence[str], first: list[str]) -> list[str]:
+        """The first of the queues in the index of those that are ready that one pattern of a list serves, page by page.
+
+        `first` is the first page of the index, which need not be asked for again.
+        """
         prefix = literal_prefix(pattern)
         found: list[str] = []
-        after, last = f"[{prefix}", f"[{prefix}\xff".encode("latin-1")
-        while len(found) < MOST:
-            page = _decoded(await self._link.command("ZRANGEBYLEX", self._keys.ready, after, last, "LIMIT", 0, BATCH))
+        page = first if not prefix else await self._page(f"[{prefix}", prefix)
+        while True:
             found += [name for name in page if fnmatchcase(name, pattern) and serves(patterns, name)]
-            if len(page) < BATCH:
-                break
-            after = f"({page[-1]}"
-        return found
+            if len(found) >= NAMED or len(page) < NAMED:
+                return found
+            page = await self._page(f"({page[-1]}", prefix)
+
+    async def _page(self, after: str, prefix: str) -> list[str]:
+        last = f"[{prefix}\xff".encode("latin-1")
+        return _decoded(await self._link.command("ZRANGEBYLEX", self._keys.ready, after, last, "LIMIT", 0, NAMED))
 
     async def nudge(self, workers: Sequence[str]) -> None:
         await self._run("nudge", workers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tenure.core.lifecycle import Park
-from tenure.stores.base import MOST, Store
+from tenure.stores.base import NAMED, Store
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
     SUCCEED,
@@ -125,13 +125,13 @@ class Tending:
         await store.resume("q")
         assert await named(store) == ["q"]
 
-    async def test_no_more_are_named_than_one_lease_asks_for_and_the_others_follow(self, store: Store) -> None:
-        queues = [f"q{number:04}" for number in range(2 * MOST + 10)]
+    async def test_a_bounded_number_is_named_and_the_others_follow(self, store: Store) -> None:
+        queues = [f"q{number:04}" for number in range(2 * NAMED + 10)]
         await store.enqueue([a_job(queue=queue) for queue in queues])
 
         found: list[str] = []
         while names := await named(store, "q*"):
-            assert len(names) <= MOST
+            assert len(names) <= NAMED
             found += [each.job.queue for each in await lease(store, *names, limit=1000)]
 
         assert found == queues
