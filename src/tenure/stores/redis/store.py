@@ -62,8 +62,14 @@ LAYOUT = 3
 REASONS = {-1: AbortReason.NOT_FOUND, 5: AbortReason.CANCELLED, 3: AbortReason.COMPLETED, 4: AbortReason.COMPLETED, 6: AbortReason.COMPLETED}  # fmt: skip
 """Why a holder must let its job go, by the state that the job is in now; in any other it is taken."""
 
-PAGES = 50
-"""Pages of a hundred queues that one call prunes."""
+PAGES = 100
+"""Pages of fifty queues that one call prunes."""
+
+LOOKS = 40
+"""Times that one call of `tend` goes on to look at a hundred queues more whose time has come, at most."""
+
+OVERDUE = 100
+"""Overdue queues after which `tend` looks no further: first they are reaped."""
 
 PEEK = 100
 """Entries of an inbox that are looked at together."""
@@ -133,7 +139,13 @@ class RedisStore(Store):
         return Layout(None if found is None else int(found), LAYOUT)
 
     async def examine(self) -> list[Fact]:
-        beats, leases = await self._run("ahead", ())
+        at: Word = "0"
+        beats = leases = 0
+        while True:
+            more_beats, more_leases, at = await self._run("ahead", (at,))
+            beats, leases = beats + more_beats, leases + more_leases
+            if at == b"0":
+                break
         return [*await health.examine(self._link), clock_fact(beats, leases)]
 
     async def mend(self, *, dry_run: bool = False) -> int:
@@ -239,7 +251,13 @@ class RedisStore(Store):
         return _reaped(await self._run("reap", (limit, *dict.fromkeys(queues))))
 
     async def tend(self, patterns: Sequence[str]) -> Tended:
-        told, soon, overdue, turn = await self._run("tend", (NAMED,))
+        told, soon, overdue, turn, passed, before = await self._run("tend", (NAMED, 0, ""))
+        # Leases that have ended long ago are in the index until it is looked at: thousands, after a burst over as many queues.
+        for _ in range(LOOKS):
+            if passed is None or len(overdue) >= OVERDUE:
+                break
+            _, more_soon, more_overdue, more_turn, passed, _ = await self._run("tend", (0, passed, before))
+            soon, overdue, turn = soon + more_soon, overdue + more_overdue, turn or more_turn
         if turn:
             await self._run("survey", ())
         ready, names = _decoded(told), _decoded(soon)

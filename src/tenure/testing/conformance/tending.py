@@ -142,6 +142,19 @@ class Tending:
         assert (await named(store, "b*", "*"))[:2] == ["b", "a0000"]
         assert await named(store, "b*") == ["b"]
 
+    async def test_a_job_is_found_when_it_is_due_however_many_other_queues_had_leases(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        queues = [f"q{number:04}" for number in range(2000)]
+        await store.enqueue([a_job(queue=queue) for queue in queues])
+        await store.settle([(each, SUCCEED) for each in await lease(store, *queues, limit=2000, ttl=30)])
+        later = [f"s{number}" for number in range(300)]
+        await store.enqueue([a_job(queue="z", delay=31), *(a_job(queue=queue, delay=31.5) for queue in later)])
+        assert await lease(store, "z", *later) == []
+
+        clock.advance(31)
+        assert "z" in await named(store)
+
     @pytest.mark.parametrize("patterns", [("*",), ("q", "x*")])
     async def test_whoever_waits_for_work_may_be_told_the_queue(
         self, store: Store, make_store: MakeStore, patterns: tuple[str, ...]

@@ -1,11 +1,11 @@
 -- prune: delete up to so many finished jobs that retention does not keep; how many went, a run counting once, and 1 if it stopped
--- only because it had removed enough jobs for one step; and where to go on among the queues, of which it looks at a hundred.
+-- only because it had removed enough jobs for one step; and where to go on among the queues, of which it looks at about fifty.
 -- Also drops unique keys past their window, and forgets queues that have long been empty.
 -- Arguments: where to go on, limit, seconds for which a queue must have been empty; the default retention (seconds for succeeded and cancelled, for failed and broken, count); then for
 -- each queue that has its own: name and retention.
 -- include: step, draining, totals, jobs, flows, runs, unique, edges, ending, removing, recent, done
 
-local QUEUES = 100  -- that one step looks at, about
+local QUEUES = 50  -- that one step looks at, about
 
 local at, limit, quiet = Step.arg(), tonumber(Step.arg()), tonumber(Step.arg())
 local function read_retention()
