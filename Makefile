@@ -6,6 +6,9 @@ STAMPS := $(VENV)/stamps
 # Two test processes more than there are cores: most tests wait for processes and servers.
 JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 2)
 
+# Tests start hundreds of programs. Compiled once, each starts in two thirds of the time, even where the environment forbids bytecode.
+BYTECODE = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(abspath $(VENV))/bytecode
+
 # The first interpreter that runs and is new enough; PYTHON=... overrides it.
 VERSIONS := 3.11 3.12 3.13 3.14
 PYTHON ?= $(shell for python in python3 $(VERSIONS:%=python%); do \
@@ -29,7 +32,7 @@ demo: $(STAMPS)/run ## Watch jobs run, fail, retry and survive a kill -9
 	@$(BIN)/tenure demo
 
 test: $(STAMPS)/dev ## Run the whole test suite
-	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(TESTS)
+	@$(BYTECODE) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(TESTS)
 
 test-all: $(STAMPS)/dev ## Run the suite at full length, and the short one on every other server and every other Python that is here
 	@set -e; found=; for version in 15 18; do \
