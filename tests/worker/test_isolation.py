@@ -23,6 +23,7 @@ from tenure.sync import private_loop
 from tenure.tasks.context import AbortSignal
 from tenure.worker.isolation.child import MainThread
 from tenure.worker.isolation.link import Link
+from tests.faults.scale import on
 
 from .conftest import Lines, MakeApp, Start, eventually, record_of, single_try_app, whatever_the_store
 
@@ -32,6 +33,7 @@ app = single_try_app
 # What passes through.
 
 
+@on("memory", "postgres")
 async def test_arguments_results_progress_log_lines_and_children_pass_between_worker_and_child(
     app: App, store: Store, start: Start, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:

@@ -26,6 +26,7 @@ from tenure.stores.base import Store
 from tenure.worker import executor
 from tenure.worker.isolation import lane as process_lane
 from tenure.worker.isolation import parent
+from tests.faults.scale import on
 
 from .conftest import Start, eventually, record_of, single_try_app, whatever_the_store
 
@@ -256,6 +257,7 @@ async def test_a_stray_thread_does_not_cost_its_slot(app: App, start: Start, soo
 # Being told to stop.
 
 
+@on("memory", "postgres")
 async def test_a_cancelled_child_is_gone_within_a_second_with_all_that_it_has_started(
     app: App, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
