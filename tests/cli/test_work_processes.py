@@ -231,7 +231,7 @@ def test_code_that_does_not_start_replaces_nothing(service: Service) -> None:
     program.path.write_text("raise ValueError('not yet')")
     supervisor.send(signal.SIGHUP)
 
-    eventually(lambda: supervisor.log.read_text().count("not yet") == 2, "both refused")
+    eventually(lambda: supervisor.log.read_text().count("the new code does not start") == 2, "both refused")
     assert program.version() == 1
     assert {worker.id for worker in service.workers(2)} == {worker.id for worker in old}
     program.write(2)
