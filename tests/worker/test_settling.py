@@ -204,7 +204,7 @@ EVERYTHING = (
     "beat",
     "register",
     "reap",
-    "tend",
+    "busy_queues",
     "prune",
     "queues",
     "wait_for_work",

@@ -247,7 +247,7 @@ async def test_without_such_a_hook_an_idle_worker_does_not_look_for_queues_after
         await (await job.aenqueue()).aresult(timeout=10)
         await asyncio.sleep(0.005)  # it becomes idle
     # The reaper looks once a second, and the worker after a ring that brought no job.
-    assert len(wire.calls["tend"]) < 20 + 2 * (time.monotonic() - began)
+    assert len(wire.calls["busy_queues"]) < 20 + 2 * (time.monotonic() - began)
 
 
 @whatever_the_store

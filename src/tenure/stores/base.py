@@ -121,6 +121,7 @@ from tenure.errors import StoreError
 from tenure.stores.callers import CallerConnection, Work
 from tenure.stores.values import (
     Announcement,
+    BusyQueues,
     Consequence,
     Enqueued,
     Fact,
@@ -138,7 +139,6 @@ from tenure.stores.values import (
     RunSearch,
     Search,
     Settlement,
-    Tended,
     Unchanged,
     Verdict,
     WorkerInfo,
@@ -154,7 +154,7 @@ __all__ = [
     "SUSPECTS",
     "OwnTransaction",
     "Store",
-    "tended",
+    "busy_queues_of",
 ]
 
 BATCH = 1000
@@ -173,15 +173,15 @@ QUIET = 7 * 86400.0
 """Seconds for which a queue must have been empty, with nothing counted in it, before `prune` forgets it."""
 
 AHEAD = 1.0
-"""Seconds before its time that `tend` names a queue, so that its workers lease from it when that comes, and not a look later."""
+"""Seconds before its time that `busy_queues` names a queue, so that its workers lease from it when that comes, and not a look later."""
 
 NAMED = 500
-"""Queues that `tend` names at most."""
+"""Queues that `busy_queues` names at most."""
 
 
-def tended(patterns: Sequence[str], busy: Iterable[str], overdue: Iterable[str]) -> Tended:
-    """What `tend` answers, from the queues that have something to do, whichever list serves them."""
-    return Tended(expand(patterns, busy)[:NAMED], tuple(queue for queue in overdue if serves(patterns, queue)))
+def busy_queues_of(patterns: Sequence[str], busy: Iterable[str], overdue: Iterable[str]) -> BusyQueues:
+    """What `busy_queues` answers, from the queues that have something to do, whichever list serves them."""
+    return BusyQueues(expand(patterns, busy)[:NAMED], tuple(queue for queue in overdue if serves(patterns, queue)))
 
 
 class OwnTransaction(ABC):
@@ -375,7 +375,7 @@ class Store(ABC):
         workers as jobs went back.
         """
 
-    async def tend(self, patterns: Sequence[str]) -> Tended:
+    async def busy_queues(self, patterns: Sequence[str]) -> BusyQueues:
         """Name the queues with something to do that these names and patterns serve. Workers with patterns call it once a second.
 
         Something to do is a job in line, a job that is due or expires within about a second, a lease or a parking that ends as
@@ -384,7 +384,7 @@ class Store(ABC):
         """
         queues = await self.queues()
         busy = [each.name for each in queues if each.waiting + each.scheduled + each.blocked + each.running]
-        return tended(patterns, busy, [each.name for each in queues if each.running + each.blocked])
+        return busy_queues_of(patterns, busy, [each.name for each in queues if each.running + each.blocked])
 
     @abstractmethod
     async def wait_for_work(

@@ -20,6 +20,7 @@ __all__ = [
     "UNCHANGED",
     "Announcement",
     "AnnouncementKind",
+    "BusyQueues",
     "Change",
     "Consequence",
     "Enqueued",
@@ -39,7 +40,6 @@ __all__ = [
     "RunSearch",
     "Search",
     "Settlement",
-    "Tended",
     "Totals",
     "Unchanged",
     "Verdict",
@@ -214,7 +214,7 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     totals: Totals = Totals()
 
 
-class Tended(NamedTuple):
+class BusyQueues(NamedTuple):
     """The queues that have something to do, of those that a list of patterns serves."""
 
     queues: tuple[str, ...]

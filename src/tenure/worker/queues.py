@@ -48,14 +48,14 @@ class Queues:
 
     async def refresh(self) -> float:
         """Ask which queues have something to do; seconds until that is worth doing again."""
-        await self.tend()
+        await self.find_busy()
         return INTERVAL
 
-    async def tend(self) -> tuple[str, ...]:
+    async def find_busy(self) -> tuple[str, ...]:
         """As `refresh`; those whose jobs are to be reaped. Without patterns that may be all of them."""
         if not self.changing:
             return self.names
-        busy, overdue = await self._store.tend(self.patterns)
+        busy, overdue = await self._store.busy_queues(self.patterns)
         more = not set(busy).issubset({*self.names, *self.found})
         self._busy = self.found = busy
         self.names = self._expanded()

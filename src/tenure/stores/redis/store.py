@@ -20,7 +20,7 @@ from tenure.core.lifecycle import Finish, kept_reason
 from tenure.core.options import Retention
 from tenure.core.patterns import expand, has_patterns, literal_prefix, serves
 from tenure.errors import HasDependents, LayoutTooNew, StoreError, StoreUnavailable
-from tenure.stores.base import BATCH, NAMED, QUIET, Store, tended
+from tenure.stores.base import BATCH, NAMED, QUIET, Store, busy_queues_of
 from tenure.stores.joining import Joiner
 from tenure.stores.redis import enqueueing, event_channel, health, reading, settling
 from tenure.stores.redis.address import Address
@@ -33,6 +33,7 @@ from tenure.stores.redis.scripts import scripts
 from tenure.stores.redis.subscription import Subscription
 from tenure.stores.values import (
     Announcement,
+    BusyQueues,
     Enqueued,
     Fact,
     Layout,
@@ -48,7 +49,6 @@ from tenure.stores.values import (
     RunSearch,
     Search,
     Settlement,
-    Tended,
     Verdict,
     WorkerInfo,
     clock_fact,
@@ -66,10 +66,10 @@ PAGES = 100
 """Pages of fifty queues that one call prunes."""
 
 LOOKS = 40
-"""Times that one call of `tend` goes on to look at a hundred queues more whose time has come, at most."""
+"""Times that one call of `busy_queues` goes on to look at a hundred queues more whose time has come, at most."""
 
 OVERDUE = 100
-"""Overdue queues after which `tend` looks no further: first they are reaped."""
+"""Overdue queues after which `busy_queues` looks no further: first they are reaped."""
 
 PEEK = 100
 """Entries of an inbox that are looked at together."""
@@ -250,13 +250,13 @@ class RedisStore(Store):
     async def reap(self, queues: Sequence[str], limit: int = BATCH) -> list[Reaped]:
         return _reaped(await self._run("reap", (limit, *dict.fromkeys(queues))))
 
-    async def tend(self, patterns: Sequence[str]) -> Tended:
-        told, soon, overdue, turn, passed, before = await self._run("tend", (NAMED, 0, ""))
+    async def busy_queues(self, patterns: Sequence[str]) -> BusyQueues:
+        told, soon, overdue, turn, passed, before = await self._run("busy_queues", (NAMED, 0, ""))
         # Leases that have ended long ago are in the index until it is looked at: thousands, after a burst over as many queues.
         for _ in range(LOOKS):
             if passed is None or len(overdue) >= OVERDUE:
                 break
-            _, more_soon, more_overdue, more_turn, passed, _ = await self._run("tend", (0, passed, before))
+            _, more_soon, more_overdue, more_turn, passed, _ = await self._run("busy_queues", (0, passed, before))
             soon, overdue, turn = soon + more_soon, overdue + more_overdue, turn or more_turn
         if turn:
             await self._run("survey", ())
@@ -267,7 +267,7 @@ class RedisStore(Store):
             for pattern in patterns:
                 if has_patterns([pattern]) and not pattern.startswith("!"):
                     names += await self._ready(pattern, patterns, ready)
-        return tended(patterns, names, _decoded(overdue))
+        return busy_queues_of(patterns, names, _decoded(overdue))
 
     async def _ready(self, pattern: str, patterns: Sequence[str], first: list[str]) -> list[str]:
         """The first of the queues in the index of those that are ready that one pattern of a list serves, page by page.

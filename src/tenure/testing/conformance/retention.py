@@ -198,7 +198,7 @@ class Keeping:
         [job_id] = await enqueue(store)
 
         assert await queues(store) == {"q"}
-        assert (await store.tend(("*",))).queues == ("q",)
+        assert (await store.busy_queues(("*",))).queues == ("q",)
         leased = await lease_one(store)
         assert leased.job.id == job_id
         await settle(store, leased, FAIL)
@@ -301,7 +301,7 @@ class Keeping:
 
             assert await queues(store) == set(names)
             await assert_counters_equal_a_recount(store)
-            leases = await lease(store, *(await store.tend(("*",))).queues, limit=20)
+            leases = await lease(store, *(await store.busy_queues(("*",))).queues, limit=20)
             assert {each.job.id for each in leases} == {job_id for [job_id] in ids}
             await store.settle([(each, SUCCEED) for each in leases])
 

@@ -18,20 +18,20 @@ from tenure.testing.conformance.scene import (
     settle,
 )
 
-__all__ = ["Tending"]
+__all__ = ["FindingBusyQueues"]
 
 
 async def named(store: Store, *patterns: str) -> list[str]:
     """The queues with something to do that these patterns, or any, serve."""
-    return list((await store.tend(patterns or ("*",))).queues)
+    return list((await store.busy_queues(patterns or ("*",))).queues)
 
 
 async def overdue(store: Store) -> list[str]:
     """The queues that are to be reaped."""
-    return list((await store.tend(("*",))).overdue)
+    return list((await store.busy_queues(("*",))).overdue)
 
 
-class Tending:
+class FindingBusyQueues:
     async def test_a_queue_is_named_while_it_has_a_job_in_line(self, store: Store) -> None:
         assert await named(store) == []
         await enqueue(store, a_job(queue="b"), a_job(queue="a"), a_job(queue="a"))
@@ -49,7 +49,7 @@ class Tending:
 
         assert await named(store, "none", "b*", "a", "!b1") == ["none", "b2", "a"]
         assert await named(store, "[!ab]*", "?") == ["c", "a"]
-        assert await store.tend(()) == ((), ())
+        assert await store.busy_queues(()) == ((), ())
 
     async def test_a_queue_is_named_shortly_before_a_job_of_it_is_due(self, store: Store, clock: ManualClock) -> None:
         await enqueue(store, a_job(delay=10), a_job(queue="later", delay=1000))

@@ -1,4 +1,4 @@
--- tend: the first queues by name that may have something to do, those that will soon, those whose leases or parkings are over, 1
+-- busy_queues: the first queues by name that may have something to do, those that will soon, those whose leases or parkings are over, 1
 -- if it is the caller's turn to `survey`; and, if `timed` may have more that is to be looked at now, how many of it to pass over then,
 -- and the score before which it stands.
 -- Arguments: how many names at most; the last two answers of the call before, or 0 and nothing.
