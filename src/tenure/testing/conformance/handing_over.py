@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tenure.core.job import State, Writes
+from tenure.core.job import BlockerPolicy, State, Writes
 from tenure.core.lifecycle import Park
 from tenure.stores.base import Store
 from tenure.stores.values import NOT_FOUND, OK, AnnouncementKind, VerdictKind
@@ -308,6 +308,33 @@ class HandingOver:
                 break
         [answer] = await store.enqueue([a_start(unique="k")])
         assert not answer.duplicate
+        await assert_counters_equal_a_recount(store)
+
+    @pytest.mark.parametrize(
+        ("policy", "expected"),
+        [
+            (BlockerPolicy.FAIL, State.FAILED),
+            (BlockerPolicy.PROCEED, State.WAITING),
+            (BlockerPolicy.WAIT, State.BLOCKED),
+        ],
+    )
+    async def test_a_child_learns_that_its_sibling_has_ended_the_run(
+        self, store: Store, policy: BlockerPolicy, expected: State
+    ) -> None:  # F25
+        # The join fails as soon as it comes. That ends the run, fails `older`, and so reaches the child that came before the join.
+        [failed] = await enqueue(store, a_job(queue="c"))
+        await settle(store, await lease_one(store, "c"), FAIL)
+        run_id = await start(store)
+        [older] = await enqueue(store, a_job(queue="d", after=(run_id,)))
+        child = a_job(queue="e", after=(older,), if_blocker_fails=policy)
+        grandchild = a_job(queue="e", after=(child.id,), if_blocker_fails=policy)
+        join = a_successor(run_id, after=(failed,))
+
+        await settle(store, await lease_one(store), handing_over(join, children=(child, grandchild)))
+
+        assert [await state(store, id_) for id_ in (join.id, older)] == [State.FAILED, State.FAILED]
+        assert await state(store, child.id) is expected
+        assert await state(store, grandchild.id) is (State.FAILED if expected is State.FAILED else State.BLOCKED)
         await assert_counters_equal_a_recount(store)
 
     async def test_an_unknown_blocker_refuses_the_hand_over(self, store: Store) -> None:
