@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from enum import StrEnum
 from typing import Final, Literal, NamedTuple
 
@@ -9,7 +10,7 @@ import msgspec
 
 from tenure.core.job import JobRecord, Progress, State
 from tenure.core.lease import Lease, Token
-from tenure.core.lifecycle import Transition
+from tenure.core.lifecycle import Finish, Transition
 
 __all__ = [
     "JOBS_SHOWN",
@@ -45,6 +46,7 @@ __all__ = [
     "Verdict",
     "VerdictKind",
     "WorkerInfo",
+    "awaited_inside",
     "clock_fact",
     "refused",
 ]
@@ -57,6 +59,24 @@ JOBS_SHOWN = 20
 """Jobs that a worker names with a beat, at most."""
 
 Settlement = tuple[Lease, Transition]
+
+
+def awaited_inside(settlements: Sequence[Settlement]) -> Collection[str]:
+    """Ids that children and successors of these settlements wait for.
+
+    A store must not settle a job of this id, or a step of the run of this id, ahead of the other settlements of the call: the
+    dependent exists before it ends, or comes when it may be removed already.
+    """
+    if len(settlements) < 2:
+        return ()
+    found: set[str] = set()
+    for _, step in settlements:
+        if isinstance(step, Finish):
+            for child in step.children:
+                found.update(child.after)
+            if step.successor is not None:
+                found.update(step.successor.after)
+    return found
 
 
 class VerdictKind(StrEnum):
