@@ -299,6 +299,26 @@ class HandingOver:
         assert (await lease_one(store)).job.results == ('"at last"',)
         await assert_counters_equal_a_recount(store)
 
+    @pytest.mark.parametrize("end", ["job", "run", "dependent"])
+    async def test_a_join_cannot_wait_for_what_was_removed_before_it_in_the_same_call(
+        self, store: Store, end: str
+    ) -> None:  # I13, I17
+        joining, other = await enqueue(store, a_start(), (a_start if end == "run" else a_job)(keep=0.0))
+        joins, ends = await lease(store)
+        if end == "run":
+            await hand_over(store, ends, keep=0.0)
+            ends = await lease_one(store)
+        [dependent] = await enqueue(store, a_job(queue="d", after=(other,), keep=0.0))
+        blocker = dependent if end == "dependent" else other
+        join = a_successor(joining, after=(blocker,), if_blocker_fails=BlockerPolicy.WAIT)
+
+        done, verdict = await store.settle([(ends, FAIL), (joins, handing_over(join))])
+
+        assert (done, verdict.kind, verdict.other) == (OK, VerdictKind.REFUSED, blocker)
+        assert await state(store, joining) is State.RUNNING
+        assert await store.get([other, dependent, join.id]) == [None, None, None]
+        await assert_counters_equal_a_recount(store)
+
     @pytest.mark.parametrize("keep", [None, 0.0])
     async def test_a_join_comes_in_line_when_a_later_item_of_the_call_unblocks_it(
         self, store: Store, keep: float | None
