@@ -8,13 +8,11 @@ DECLARE
     _gone text[];
 BEGIN
     _now := clock(_now);
-    INSERT INTO counters (queue, worker, what, number)
-    SELECT q.queue, 0, note.what, note.number
-    FROM quiet_queues(_after, _until) AS q,
-         LATERAL (VALUES ('quiet_since', floor(_now)::bigint), ('quiet_totals', q.totals)) AS note (what, number)
+    INSERT INTO quiet (queue, since, totals)
+    SELECT q.queue, _now, q.totals FROM quiet_queues(_after, _until) AS q
     WHERE q.since IS NULL OR q.since > _now OR q.seen <> q.totals
-    ORDER BY 1, 2, 3  -- in one order, as `fold` does
-    ON CONFLICT (queue, worker, what) DO UPDATE SET number = excluded.number;
+    ORDER BY q.queue  -- in one order, for two that do so at once
+    ON CONFLICT (queue) DO UPDATE SET since = excluded.since, totals = excluded.totals;
     _due := ARRAY(SELECT q.queue FROM quiet_queues(_after, _until) AS q WHERE q.since <= _now - _quiet AND q.seen = q.totals);
     IF cardinality(_due) = 0 THEN
         RETURN 0;
@@ -26,8 +24,9 @@ BEGIN
         SELECT q.queue FROM quiet_queues(_after, _until) AS q
         WHERE q.queue = ANY (_due) AND q.seen = q.totals AND q.queue <> ALL (ARRAY(SELECT t.queue FROM tallies t))
     );
-    DELETE FROM counters
-    WHERE queue = ANY (_gone) AND worker = 0 AND (number = 0 OR starts_with(what, 'total_') OR starts_with(what, 'quiet_'));
+    DELETE FROM counters WHERE queue = ANY (_gone) AND worker = 0 AND (number = 0 OR starts_with(what, 'total_'));
+    -- A note that another call is writing stays, and does no harm: to wait for that call, which may wait for the rows above, would.
+    DELETE FROM quiet WHERE queue = ANY (ARRAY(SELECT n.queue FROM quiet n WHERE n.queue = ANY (_gone) FOR UPDATE SKIP LOCKED));
     RETURN cardinality(_gone);
 END
 $$;
