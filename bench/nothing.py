@@ -43,7 +43,7 @@ class NoStore(MemoryStore):
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         # Those that were leased ahead and not started in time: the keeper gives them back, from its thread.
-        if given_back := sum(isinstance(step, Requeue) for _, step in settlements):
+        if given_back := sum(isinstance(transition, Requeue) for _, transition in settlements):
             with LOCK:
                 NoStore.left += given_back
         return [OK] * len(settlements)

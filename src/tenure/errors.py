@@ -39,6 +39,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterable
+from typing import Final
 
 __all__ = [
     "Aborted",
@@ -321,3 +322,7 @@ class LayoutTooNew(StoreError):
         self.found = found
         self.known = known
         super().__init__(f"{where} has layout {found} and this Tenure knows up to {known}: upgrade tenure here")
+
+
+STORE_OUTAGE: Final = (StoreUnavailable, OutcomeUnknown, StoreFull)
+"""What a store raises while it is out of order: the caller tries again later. For Tenure itself, so not in `__all__`."""

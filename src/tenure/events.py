@@ -85,11 +85,11 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag_field
 
     def fields(self) -> dict[str, Any]:
         """What it says, by name, as far as it says anything; without the time, and with the kind as `event`."""
-        said: dict[str, Any] = {"event": self.kind}
+        fields: dict[str, Any] = {"event": self.kind}
         for name in self.__struct_fields__:
             if name != "at" and (value := getattr(self, name)) not in (None, ""):
-                said[name] = {"type": value.type, "message": value.message} if isinstance(value, ErrorInfo) else value
-        return said
+                fields[name] = {"type": value.type, "message": value.message} if isinstance(value, ErrorInfo) else value
+        return fields
 
 
 # Jobs.
@@ -208,7 +208,7 @@ class Overdue(JobEvent, frozen=True, tag="overdue"):
 
 
 class Triggered(JobEvent, frozen=True, tag="triggered"):
-    """It was scheduled, and is in line now, because somebody said so."""
+    """It was scheduled, and is in line now, because somebody fields so."""
 
 
 class Cancelled(JobEvent, frozen=True, tag="cancelled"):

@@ -13,12 +13,12 @@ import click
 import pytest
 
 from tenure.cli.demo import conclude
-from tenure.cli.demo.kinds import JOBS, KINDS, Kind, summarize
+from tenure.cli.demo.kinds import JOBS, KINDS, JobKind, summarize
 from tenure.core.job import JobRecord, State
 
 from .conftest import run_process
 
-KIND = Kind(task="task", about="", jobs=2, delay=3.0, attempts=2, losses=1)
+KIND = JobKind(task="task", about="", jobs=2, delay=3.0, attempts=2, losses=1)
 
 
 def a_job(

@@ -9,7 +9,7 @@ import importlib
 
 import click
 
-from tenure.cli.refusal import Refusal
+from tenure.cli.messages import CommandError
 from tenure.errors import TenureError
 
 __all__ = ["main"]
@@ -57,7 +57,7 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             close = difflib.get_close_matches(cmd_name, COMMANDS, n=1)
             hint = f"did you mean {close[0]!r}?" if close else "tenure --help lists them all."
-            raise Refusal(f"there is no command {cmd_name!r}: {hint}")
+            raise CommandError(f"there is no command {cmd_name!r}: {hint}")
         module = importlib.import_module(f"tenure.cli.{COMMANDS[cmd_name][0]}")
         command: click.Command = getattr(module, cmd_name)
         return command
@@ -70,7 +70,7 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except TenureError as error:
-            raise Refusal(str(error)) from error
+            raise CommandError(str(error)) from error
 
 
 @click.group(

@@ -10,8 +10,8 @@ import click
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, json_option
 from tenure.cli.enqueue import Json
-from tenure.cli.ids import meant, meant_by
-from tenure.cli.refusal import Refusal, note
+from tenure.cli.ids import resolve_id, resolve_ids
+from tenure.cli.messages import CommandError, print_message
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tenure.stores.values import Verdict
     from tenure.tasks.task import Call
 
-__all__ = ["cancel", "complete", "delete", "each", "release", "report", "retry", "trigger"]
+__all__ = ["apply_to_each", "cancel", "complete", "delete", "release", "report", "retry", "trigger"]
 
 _ids = click.argument("ids", metavar="ID...", nargs=-1, required=True)
 
@@ -52,28 +52,28 @@ async def cancel(
     store = app.internals.session.store
     given = {name: value for name, value in filters.items() if value is not None}
     if bool(ids) == bool(given):
-        raise Refusal("say which jobs to cancel: by their ids, or by --queue, --task, --tag and --state")
-    ids = await meant(app, ids)
+        raise CommandError("say which jobs to cancel: by their ids, or by --queue, --task, --tag and --state")
+    ids = await resolve_ids(app, ids)
     if ids and not as_json:
-        return await each(store.cancel, ids, "cancelled")
+        return await apply_to_each(store.cancel, ids, "cancelled")
     if arguments is not None:
         if given.keys() - {"queue"} != {"task"}:
-            raise Refusal("--arguments goes with --task, and besides with --queue alone")
+            raise CommandError("--arguments goes with --task, and besides with --queue alone")
         call, queue = _call(app, given["task"], arguments), given.get("queue")
-        sure = _sure(await count_equal(store, call, queue), yes)
-        cancelled = await app.acancel(call, queue=queue) if sure else 0
+        confirmed = _confirmed(await count_equal(store, call, queue), yes)
+        cancelled = await app.acancel(call, queue=queue) if confirmed else 0
     elif ids:
         cancelled = await app.acancel(*ids)
     else:
         search = search_of(**{"state": None, "queue": None, "task": None, "tag": None, **given})
-        cancelled = await app.acancel(**given) if _sure(await count_found(store, search), yes) else 0
+        cancelled = await app.acancel(**given) if _confirmed(await count_found(store, search), yes) else 0
     return emit({"cancelled": cancelled}) if as_json else report("cancelled", cancelled, ())
 
 
-def _sure(count: int, yes: bool) -> bool:
+def _confirmed(count: int, yes: bool) -> bool:
     """Whether so many jobs are to be cancelled; ends the command if the user says no."""
     if not count:
-        note("no such unfinished job found")
+        print_message("no such unfinished job found")
     elif not yes:
         click.confirm(f"Cancel {count:,} unfinished {'job' if count == 1 else 'jobs'}?", abort=True, err=True)
     return count > 0
@@ -83,7 +83,7 @@ def _call(app: App, task: str, arguments: Any) -> Call[Any]:
     """A call of the task, by its own code if that is here: then what is given by position equals what is given by name."""
     args, kwargs = ((), arguments) if isinstance(arguments, dict) else (arguments, {})
     if not isinstance(args, list | tuple):
-        raise Refusal('--arguments must be a JSON array, such as [42], or an object, such as {"user": 42}')
+        raise CommandError('--arguments must be a JSON array, such as [42], or an object, such as {"user": 42}')
     caller = app.tasks.get(task) or app.remote(task)
     return caller.bind(*args, **kwargs)
 
@@ -93,7 +93,7 @@ def _call(app: App, task: str, arguments: Any) -> Call[Any]:
 @with_app()
 async def retry(app: App, ids: tuple[str, ...]) -> None:
     """Put finished jobs back in line, as if never tried; a run from the step that it ended with."""
-    await each(app.internals.session.store.retry, await meant(app, ids), "put back")
+    await apply_to_each(app.internals.session.store.retry, await resolve_ids(app, ids), "put back")
 
 
 @click.command()
@@ -101,7 +101,7 @@ async def retry(app: App, ids: tuple[str, ...]) -> None:
 @with_app()
 async def trigger(app: App, ids: tuple[str, ...]) -> None:
     """Put scheduled jobs in line now."""
-    await each(app.internals.session.store.trigger, await meant(app, ids), "put in line")
+    await apply_to_each(app.internals.session.store.trigger, await resolve_ids(app, ids), "put in line")
 
 
 @click.command()
@@ -113,7 +113,7 @@ async def release(app: App, ids: tuple[str, ...], as_json: bool) -> None:
 
     The worker stops the attempt, which does not count. The id of a run means its current step.
     """
-    await each(app.internals.session.store.release, await meant(app, ids), "released", as_json=as_json)
+    await apply_to_each(app.internals.session.store.release, await resolve_ids(app, ids), "released", as_json=as_json)
 
 
 @click.command()
@@ -125,7 +125,7 @@ async def delete(app: App, ids: tuple[str, ...], cascade: bool) -> None:
 
     A worker that runs one is told to stop.
     """
-    ids = await meant(app, ids)
+    ids = await resolve_ids(app, ids)
     gone = await app.internals.session.store.delete(ids, cascade=cascade)
     report("deleted", len(gone), [f"there is no job {job}" for job in ids if job not in gone])
 
@@ -141,12 +141,12 @@ async def complete(app: App, job_id: str, value: Any, step: str | None) -> None:
     A worker that runs it stops the attempt. What follows a step is in the code of its flow: with --app it follows at once, without it as
     soon as a worker that has the code takes the value.
     """
-    job_id = await meant_by(app, job_id)
+    job_id = await resolve_id(app, job_id)
     job = await app.ajob(job_id)
     record = job.record
     assert record is not None
     if step is not None and record.run_id != job_id:
-        raise Refusal(f"--step goes with the id of a run, and {job_id} is none")
+        raise CommandError(f"--step goes with the id of a run, and {job_id} is none")
     if record.run_id != job_id:
         await job.acomplete(_converted(app, record, value))
         return click.echo("completed: 1 job")
@@ -171,7 +171,7 @@ def _converted(app: App, job: JobRecord, value: Any) -> Any:
     return app.internals.caller_of(job)._results.decode(json.dumps(value))
 
 
-async def each(
+async def apply_to_each(
     act: Callable[[Sequence[str]], Awaitable[list[Verdict]]], ids: Sequence[str], done: str, *, as_json: bool = False
 ) -> None:
     """Do this to each of these jobs, and say how many it was done to."""
@@ -181,8 +181,8 @@ async def each(
 
     refused: list[str] = []
     for start in range(0, len(ids), BATCH):
-        step = ids[start : start + BATCH]
-        for job, verdict in zip(step, await act(step), strict=True):
+        batch = ids[start : start + BATCH]
+        for job, verdict in zip(batch, await act(batch), strict=True):
             match verdict.kind:
                 case VerdictKind.OK:
                     pass
@@ -200,6 +200,6 @@ def report(done: str, count: int, refused: Sequence[str], *, as_json: bool = Fal
     elif count or not refused:
         click.echo(f"{done}: {count:,} {'job' if count == 1 else 'jobs'}")
     for reason in refused:
-        note(reason)
+        print_message(reason)
     if refused:
         raise click.exceptions.Exit(2)

@@ -9,7 +9,7 @@ from typing import NoReturn, Self
 
 import click
 
-from tenure.cli.refusal import Refusal, note
+from tenure.cli.messages import CommandError, print_message
 from tenure.errors import TenureError
 
 __all__ = ["Background"]
@@ -23,14 +23,14 @@ class Background:
     """
 
     def __init__(self) -> None:
-        heard, self._told = os.pipe()
+        reader, self._pipe = os.pipe()
         if os.fork():
-            os.close(self._told)
-            _report(heard)
+            os.close(self._pipe)
+            _report(reader)
         os.setsid()
         if os.fork():  # no leader of a session, no terminal ever again
             os._exit(0)
-        os.close(heard)
+        os.close(reader)
         self._stderr = os.dup(2)
         sys.stderr = os.fdopen(self._stderr, "w", buffering=1)
         nowhere = os.open(os.devnull, os.O_RDWR)
@@ -49,29 +49,29 @@ class Background:
             case click.ClickException() | click.exceptions.Exit():
                 code = error.exit_code
             case TenureError():
-                code = Refusal.exit_code
+                code = CommandError.exit_code
             case SystemExit():
                 code = error.code if isinstance(error.code, int) else 1
             case _:
                 code = 0 if error is None else 1
-        self._tell(str(code))
+        self._send(str(code))
 
-    def begun(self) -> None:
+    def report_started(self) -> None:
         """Let the one who waits go."""
-        self._tell(f"0 {os.getpid()}")
+        self._send(f"0 {os.getpid()}")
         os.dup2(2, self._stderr)
-        os.close(self._told)
-        self._told = -1
+        os.close(self._pipe)
+        self._pipe = -1
 
-    def _tell(self, word: str) -> None:
-        if self._told >= 0:
-            os.write(self._told, word.encode())
+    def _send(self, message: str) -> None:
+        if self._pipe >= 0:
+            os.write(self._pipe, message.encode())
 
 
-def _report(heard: int) -> NoReturn:
+def _report(reader: int) -> NoReturn:
     """Wait until the process in the background has begun or ended, and end as it did."""
-    with os.fdopen(heard) as words:
-        code, *pid = words.read().split() or ["1"]
+    with os.fdopen(reader) as stream:
+        code, *pid = stream.read().split() or ["1"]
     if pid:
-        note(f"process {pid[0]} goes on in the background")
+        print_message(f"process {pid[0]} goes on in the background")
     sys.exit(int(code))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tenure.cli.refusal import Refusal
+from tenure.cli.messages import CommandError
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -41,7 +41,7 @@ def with_app(*, empty: bool = False) -> Callable[[AsyncCommand], Command]:
         async def run(app: App, arguments: dict[str, Any]) -> None:
             try:
                 if not empty and (await app.internals.session.store.layout()).found is None:
-                    raise _nothing_there(app.url)
+                    raise _empty_store(app.url)
                 await function(app, **arguments)
             finally:
                 await app.aclose()
@@ -55,23 +55,23 @@ def with_app(*, empty: bool = False) -> Callable[[AsyncCommand], Command]:
 
             # What a command does it says itself; without a handler, warnings would be written beside that.
             logging.getLogger("tenure.jobs").addHandler(logging.NullHandler())
-            asyncio.run(run(_chosen(url, target), arguments))
+            asyncio.run(run(_choose_app(url, target), arguments))
 
         return command
 
     return decorate
 
 
-def _chosen(url: str | None, target: str | None) -> App:
+def _choose_app(url: str | None, target: str | None) -> App:
     from tenure.app import App
     from tenure.cli.target import load_app
 
     return load_app(target) if target is not None and url is None else App(url)
 
 
-def _nothing_there(url: str) -> Refusal:
+def _empty_store(url: str) -> CommandError:
     from tenure.stores import masked
 
-    return Refusal(
+    return CommandError(
         f"{masked(url)} holds no jobs yet: enqueue one, or name another store with --url, --app or TENURE_URL"
     )

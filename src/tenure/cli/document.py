@@ -96,9 +96,9 @@ def explanation_document(explanation: Explanation) -> dict[str, Any]:
     import msgspec
 
     document: dict[str, Any] = msgspec.to_builtins(explanation)
-    for reason, told in zip(explanation.reasons, document["reasons"], strict=True):
-        told |= {instant: _instant(told[instant]) for instant in ("at", "started_at") if instant in told}
-        told |= {"sentence": reason.sentence, "advice": reason.advice}
+    for reason, entry in zip(explanation.reasons, document["reasons"], strict=True):
+        entry |= {instant: _instant(entry[instant]) for instant in ("at", "started_at") if instant in entry}
+        entry |= {"sentence": reason.sentence, "advice": reason.advice}
     return document
 
 

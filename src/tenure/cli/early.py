@@ -1,6 +1,6 @@
 """Keeps USR1 and USR2 from ending `tenure work` before it has handlers of its own. Imported before anything that takes time.
 
-What comes meanwhile is remembered in `told`, and sent again once there are handlers. It is not ignored by the system, because that
+What comes meanwhile is remembered in `received`, and sent again once there are handlers. It is not ignored by the system, because that
 would be inherited by the processes that are started. Signals that come while the interpreter itself starts still end the process,
 unless a supervisor has started it: then they wait (`tenure.worker.supervision.process`), and are let in here.
 """
@@ -10,14 +10,14 @@ from __future__ import annotations
 import signal
 import sys
 
-__all__ = ["told"]
+__all__ = ["received"]
 
-told: list[int] = []
+received: list[int] = []
 """The signals that came before there were handlers, in their order."""
 
 
 def _remember(signum: int, frame: object) -> None:  # noqa: ARG001
-    told.append(signum)
+    received.append(signum)
 
 
 if sys.argv[1:2] == ["work"]:

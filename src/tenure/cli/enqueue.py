@@ -8,7 +8,7 @@ import click
 
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, json_option, json_value
-from tenure.cli.refusal import Refusal, note
+from tenure.cli.messages import CommandError, print_message
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -49,7 +49,7 @@ async def enqueue(app: App, task: str, args: tuple[Any, ...], kwargs: Any, as_js
     from tenure.tasks.task import Call
 
     if not isinstance(kwargs, dict):
-        raise Refusal('--kwargs must be a JSON object, such as {"copies": 2}')
+        raise CommandError('--kwargs must be a JSON object, such as {"copies": 2}')
     given = {name: value for name, value in options.items() if value not in (None, ())}
     payload = app.remote(task).bind(*args, **kwargs).payload
     caller = _known(app, task, payload) if app.tasks else app.remote(task)
@@ -57,7 +57,7 @@ async def enqueue(app: App, task: str, args: tuple[Any, ...], kwargs: Any, as_js
     if as_json:
         return emit({"id": job.id, "state": job.state, "duplicate": job.duplicate})
     if job.duplicate:
-        note(f"job {job.id} has this unique key already")
+        print_message(f"job {job.id} has this unique key already")
     return click.echo(job.id)
 
 
@@ -69,6 +69,6 @@ def _known(app: App, name: str, payload: bytes) -> Caller[..., Any]:
     if task is None:
         raise UnknownTask(name, app.tasks)
     if task.options.raw:
-        raise Refusal(f"task {name} takes bytes as they are, not JSON: enqueue it from a program")
+        raise CommandError(f"task {name} takes bytes as they are, not JSON: enqueue it from a program")
     task._call_arguments(payload, None)
     return task

@@ -8,7 +8,7 @@ import click
 
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, explanation_document, json_option
-from tenure.cli.ids import meant_by
+from tenure.cli.ids import resolve_id
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -27,7 +27,7 @@ async def explain(app: App, job_id: str, as_json: bool) -> None:
     """
     from tenure.cli.display import console, text
 
-    found = await app.aexplain(await meant_by(app, job_id))
+    found = await app.aexplain(await resolve_id(app, job_id))
     if as_json:
         emit(explanation_document(found))
     else:

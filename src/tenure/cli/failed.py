@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from tenure.cli.actions import each, report
+from tenure.cli.actions import apply_to_each, report
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, json_option
-from tenure.cli.ids import meant, meant_by
+from tenure.cli.ids import resolve_id, resolve_ids
 from tenure.cli.jobs import filters, list_jobs, paging, show_job
-from tenure.cli.refusal import Refusal, note
+from tenure.cli.messages import CommandError, print_message
 from tenure.core.job import State
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def listing(**given: Any) -> None:
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_, **given)
     elif any(ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in given):
-        raise Refusal(f"put the options behind {ctx.invoked_subcommand}: here they are of the listing")
+        raise CommandError(f"put the options behind {ctx.invoked_subcommand}: here they are of the listing")
 
 
 listing_options = list_.params
@@ -82,11 +82,11 @@ listing_options = list_.params
 @with_app()
 async def show(app: App, job_id: str, as_json: bool) -> None:
     """Show one of them, and its timeline."""
-    job_id = await meant_by(app, job_id)
+    job_id = await resolve_id(app, job_id)
     found = (await app.ajob(job_id)).record
     assert found is not None
     if found.state is not _state():
-        raise Refusal(f"job {job_id} is {found.state}, not {_state()}: tenure job {job_id} shows it")
+        raise CommandError(f"job {job_id} is {found.state}, not {_state()}: tenure job {job_id} shows it")
     show_job(found, as_json)
 
 
@@ -99,12 +99,12 @@ async def retry(app: App, ids: tuple[str, ...], as_json: bool, **given: Any) -> 
     Their arguments are byte for byte what they were. How many jobs are meant is told before anything happens; those that cannot be
     retried are left.
     """
-    ids = await meant(app, ids)
-    if not await _meant(app, ids, "put {} back in line", **given):
-        return _told("retried", "put back", 0, as_json)
+    ids = await resolve_ids(app, ids)
+    if not await _confirmed_count(app, ids, "put {} back in line", **given):
+        return _print_count("retried", "put back", 0, as_json)
     if ids and not as_json:
-        return await each(app.internals.session.store.retry, ids, "put back")
-    return _told("retried", "put back", await app.aretry(*ids, **_search(ids, given)), as_json)
+        return await apply_to_each(app.internals.session.store.retry, ids, "put back")
+    return _print_count("retried", "put back", await app.aretry(*ids, **_search(ids, given)), as_json)
 
 
 @click.command()
@@ -118,28 +118,32 @@ async def delete(app: App, ids: tuple[str, ...], cascade: bool, as_json: bool, *
 
     How many jobs are meant is told before anything happens.
     """
-    ids = await meant(app, ids)
-    if not await _meant(app, ids, "delete {}", **given):
-        return _told("deleted", "deleted", 0, as_json)
-    return _told("deleted", "deleted", await app.adelete(*ids, cascade=cascade, **_search(ids, given)), as_json)
+    ids = await resolve_ids(app, ids)
+    if not await _confirmed_count(app, ids, "delete {}", **given):
+        return _print_count("deleted", "deleted", 0, as_json)
+    return _print_count("deleted", "deleted", await app.adelete(*ids, cascade=cascade, **_search(ids, given)), as_json)
 
 
-async def _meant(app: App, ids: tuple[str, ...], what: str, everything: bool, yes: bool, **filters: Any) -> int:
+async def _confirmed_count(
+    app: App, ids: tuple[str, ...], what: str, everything: bool, yes: bool, **filters: Any
+) -> int:
     """How many jobs are meant, once whoever asks has said yes to that number; refuses ids of jobs in another state."""
     from tenure.jobs.bulk import count, search_of
 
     error, state = filters.pop("error"), _state()
     if bool(ids) == bool(everything or error or any(filters.values())):
-        raise Refusal(f"say which {state} jobs are meant: by their ids, or by --queue, --task, --tag, --error or --all")
+        raise CommandError(
+            f"say which {state} jobs are meant: by their ids, or by --queue, --task, --tag, --error or --all"
+        )
     if ids:
         for job in [await app.ajob(job_id) for job_id in ids]:
             if job.state is not state:
-                raise Refusal(f"job {job.id} is {job.state}, not {state}: nothing was done")
+                raise CommandError(f"job {job.id} is {job.state}, not {state}: nothing was done")
         return len(ids)
     found = await count(app.internals.session.store, search_of(state, **filters), error)
     question = what.format(f"{found:,} {state} {'job' if found == 1 else 'jobs'}")
     if not found:
-        note(f"no such {state} job found")
+        print_message(f"no such {state} job found")
     elif not yes:
         click.confirm(f"{question[0].upper()}{question[1:]}?", abort=True, err=True)
     return found
@@ -152,7 +156,7 @@ def _search(ids: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any]:
     return {"state": _state(), **{name: given[name] for name in ("queue", "task", "tag", "error")}}
 
 
-def _told(key: str, done: str, count: int, as_json: bool) -> None:
+def _print_count(key: str, done: str, count: int, as_json: bool) -> None:
     return emit({key: count}) if as_json else report(done, count, ())
 
 

@@ -9,9 +9,9 @@ import click
 
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, json_option, json_value, run_document, step_document
-from tenure.cli.ids import meant_by
+from tenure.cli.ids import resolve_id
 from tenure.cli.jobs import awaited
-from tenure.cli.refusal import Refusal, note
+from tenure.cli.messages import CommandError, print_message
 from tenure.core.job import State
 
 if TYPE_CHECKING:
@@ -62,28 +62,28 @@ async def flows(app: App, find: str | None, as_json: bool, **search: Any) -> Non
             )
         display.show(listing)
     else:
-        note("no such run found")
+        print_message("no such run found")
     if page.cursor is not None:
-        note(f"there are more: --cursor {page.cursor}")
+        print_message(f"there are more: --cursor {page.cursor}")
     return None
 
 
 async def _found(
     app: App, find: str | None, flow: str | None, state: str | None, limit: int, cursor: str | None
 ) -> Any:
-    from tenure.core.attributes import sought
+    from tenure.core.attributes import lookup_for
     from tenure.core.checks import name as checked_name
     from tenure.stores.values import RunSearch
 
     if find is None:
         return await app.aflows(flow=flow, state=state, limit=limit, cursor=cursor)
     if flow is None:
-        raise Refusal("--find goes with --flow: each flow has lookup attributes of its own")
+        raise CommandError("--find goes with --flow: each flow has lookup attributes of its own")
     name, value = _named_value(find, "--find needs")
     return await app.internals.runs_found(
         RunSearch(
             flow=checked_name("flow", flow),
-            lookup=(name, sought(value)),
+            lookup=(name, lookup_for(value)),
             state=None if state is None else State(state),
             limit=limit,
             cursor=cursor,
@@ -95,7 +95,7 @@ def _named_value(given: str, who: str) -> tuple[str, Any]:
     """A name and a value, as in customer=c1; what is no JSON is a text."""
     name, equals, text = given.partition("=")
     if not equals or not name:
-        raise Refusal(f"{who} a name and a value, such as customer=c1, got {given!r:.80}")
+        raise CommandError(f"{who} a name and a value, such as customer=c1, got {given!r:.80}")
     readable, value = json_value(text)
     return name, value if readable else text
 
@@ -127,17 +127,17 @@ async def start(app: App, flow: str, attributes: tuple[str, ...], as_json: bool,
     options = {name: value for name, value in given.items() if value not in (None, ())}
     if app.tasks:
         if first is not None or lookup:
-            raise Refusal("--first and --lookup are in the code that --app names")
+            raise CommandError("--first and --lookup are in the code that --app names")
         known = _flow_of(app, flow)
         begun = await known.using(**options).astart(**known._converted(values))
     elif first is None:
-        raise Refusal(f"say which step flow {flow} begins with, by --first, or name its app with --app")
+        raise CommandError(f"say which step flow {flow} begins with, by --first, or name its app with --app")
     else:
         begun = await app.remote_flow(flow, first=first, lookup=lookup).using(**options).astart(**values)
     if as_json:
         return emit({"id": begun.id, "state": begun.state, "duplicate": begun.duplicate})
     if begun.duplicate:
-        note(f"run {begun.id} has this unique key already")
+        print_message(f"run {begun.id} has this unique key already")
     return click.echo(begun.id)
 
 
@@ -146,7 +146,7 @@ def _flow_of(app: App, name: str) -> Flow:
 
     flows = {task.flow.name: task.flow for task in app.tasks.values() if isinstance(task, Step)}
     if name not in flows:
-        raise Refusal(f"the app has no flow {name!r:.80}: it has {', '.join(sorted(flows)) or 'none'}")
+        raise CommandError(f"the app has no flow {name!r:.80}: it has {', '.join(sorted(flows)) or 'none'}")
     return flows[name]
 
 
@@ -190,16 +190,16 @@ async def run(app: App, run_id: str, limit: int, cursor: str | None, as_json: bo
     click.echo()
     display.show(_history(steps))
     if steps.cursor is not None:
-        note(f"there are more steps: --cursor {steps.cursor}")
+        print_message(f"there are more steps: --cursor {steps.cursor}")
     return None
 
 
 async def _run_with(app: App, id_: str) -> FlowRun:
     """The run that has this id, or one of whose steps has."""
-    id_ = await meant_by(app, id_)
+    id_ = await resolve_id(app, id_)
     [step] = await app.internals.session.store.get([id_])
     if step is not None and step.run_id is None:
-        raise Refusal(f"job {id_} is no run of a flow: tenure job {id_} shows it")
+        raise CommandError(f"job {id_} is no run of a flow: tenure job {id_} shows it")
     return await app.arun((step and step.run_id) or id_)
 
 

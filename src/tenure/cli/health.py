@@ -8,7 +8,7 @@ import click
 
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, json_option
-from tenure.cli.refusal import note
+from tenure.cli.messages import print_message
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -48,9 +48,9 @@ async def health(app: App, queues: tuple[str, ...], here: bool, as_json: bool) -
         emit({"status": "stuck" if troubles else "ok", "troubles": troubles, "missing": missing, "workers": workers})
     else:
         for worker_id in missing:
-            note(f"worker {worker_id} is missing")
+            print_message(f"worker {worker_id} is missing")
         for trouble in troubles:
-            note(trouble)
+            print_message(trouble)
         if not troubles:
             click.echo(f"ok: {len(found) - len(missing):,} at work")
     if troubles:

@@ -9,8 +9,8 @@ import click
 
 from tenure.cli.connection import with_app
 from tenure.cli.document import attempt_document, emit, job_document, json_option
-from tenure.cli.ids import meant_by
-from tenure.cli.refusal import note
+from tenure.cli.ids import resolve_id
+from tenure.cli.messages import print_message
 from tenure.core.job import State, attempts_of
 
 if TYPE_CHECKING:
@@ -80,9 +80,9 @@ async def list_jobs(app: App, as_json: bool, **search: Any) -> None:
             )
         display.show(listing)
     else:
-        note(_none(**search))
+        print_message(_none(**search))
     if page.cursor is not None:
-        note(f"there are more: --cursor {page.cursor}")
+        print_message(f"there are more: --cursor {page.cursor}")
     return None
 
 
@@ -92,7 +92,7 @@ async def list_jobs(app: App, as_json: bool, **search: Any) -> None:
 @with_app()
 async def job(app: App, job_id: str, as_json: bool) -> None:
     """Show everything about one job: what is known of it, and its timeline."""
-    found = (await app.ajob(await meant_by(app, job_id))).record
+    found = (await app.ajob(await resolve_id(app, job_id))).record
     assert found is not None
     show_job(found, as_json)
 
@@ -118,21 +118,23 @@ def _timeline(job: JobRecord, *, narrow: bool) -> Table:
     else:
         listing = display.table("when", ("", "right"), "", ("took", "right"), ("worker", "gives"), ("", "gives"))
 
-    def add(at: float, what: str, took: float | None = None, worker: str = "", said: str = "") -> None:
+    def add(at: float, what: str, took: float | None = None, worker: str = "", remark: str = "") -> None:
         spent = "" if took is None else display.duration(max(took, 0.0))
         when = display.text(display.instant(at)), display.text(display.distance(at))
         if narrow:
             listing.add_row(*when, display.text(what + (f" after {spent}" if spent else "")))
-            for below in filter(None, (f"on {worker}" if worker else "", said)):
+            for below in filter(None, (f"on {worker}" if worker else "", remark)):
                 listing.add_row("", "", display.remark(below))
         else:
-            listing.add_row(*when, display.text(what), display.text(spent), display.text(worker), display.remark(said))
+            listing.add_row(
+                *when, display.text(what), display.text(spent), display.text(worker), display.remark(remark)
+            )
 
     add(job.created_at, "enqueued")
     for each in attempts_of(job):
         took = None if each.ended_at is None else each.ended_at - each.started_at
         outcome = "running" if each.outcome is None else each.outcome.value
-        add(each.started_at, f"attempt {each.number}: {outcome}", took, each.worker or "", _said(each))
+        add(each.started_at, f"attempt {each.number}: {outcome}", took, each.worker or "", _attempt_remark(each))
     if job.run_at is not None:
         add(job.run_at, "due")
     if job.expires_at is not None and not job.state.final and job.attempt == 0:
@@ -142,7 +144,7 @@ def _timeline(job: JobRecord, *, narrow: bool) -> Table:
     return listing
 
 
-def _said(attempt: AttemptRecord) -> str:
+def _attempt_remark(attempt: AttemptRecord) -> str:
     """What an attempt failed of, or the last line that it wrote."""
     if attempt.error is not None:
         return f"{attempt.error.type}: {attempt.error.message}"

@@ -9,7 +9,7 @@ import os
 import stat
 from collections.abc import Iterator
 
-from tenure.cli.refusal import Refusal
+from tenure.cli.messages import CommandError
 
 __all__ = ["pidfile"]
 
@@ -43,8 +43,10 @@ def _locked(path: str) -> int:
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
         except OSError as error:
             if error.errno == errno.ELOOP:
-                raise Refusal(f"the pidfile {path} is a symbolic link: remove it, or name the file itself") from None
-            raise Refusal(f"the pidfile {path} cannot be written: {error.strerror}") from None
+                raise CommandError(
+                    f"the pidfile {path} is a symbolic link: remove it, or name the file itself"
+                ) from None
+            raise CommandError(f"the pidfile {path} cannot be written: {error.strerror}") from None
         _refuse_others(file, path)
         try:
             # Not flock: a process that jobs have forked would keep that.
@@ -54,7 +56,7 @@ def _locked(path: str) -> int:
         except OSError:
             running = os.read(file, 20).decode(errors="replace").strip()
             os.close(file)
-            raise Refusal(f"process {running} runs already, says the pidfile {path}") from None
+            raise CommandError(f"process {running} runs already, says the pidfile {path}") from None
         os.close(file)
 
 
@@ -63,4 +65,4 @@ def _refuse_others(file: int, path: str) -> None:
     found = os.fstat(file)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
         os.close(file)
-        raise Refusal(f"the pidfile {path} is no plain file of that name alone: remove it, or name another")
+        raise CommandError(f"the pidfile {path} is no plain file of that name alone: remove it, or name another")

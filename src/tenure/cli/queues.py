@@ -8,7 +8,7 @@ import click
 
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, json_option
-from tenure.cli.refusal import note
+from tenure.cli.messages import print_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tenure.app import App
     from tenure.stores.values import QueueInfo
 
-__all__ = ["pause", "purge", "queues", "resume", "say_what_differs"]
+__all__ = ["explain_counts", "pause", "purge", "queues", "resume"]
 
 STATES = ("waiting", "scheduled", "blocked", "running", "succeeded", "failed", "cancelled", "broken")
 ALWAYS = {"waiting", "running", "succeeded", "failed"}
@@ -36,7 +36,7 @@ async def queues(app: App, as_json: bool) -> None:
         return emit({"queues": msgspec.to_builtins(found)})
     # Eight counts fill a terminal: those that are nought everywhere give their place to the others, most of the time.
     shown = [state for state in STATES if state in ALWAYS or any(getattr(queue, state) for queue in found)]
-    say_what_differs(found)
+    explain_counts(found)
     listing = table("queue", *((state, "right") for state in shown), "")
     for queue in found:
         counts = (number(getattr(queue, state), STATE_STYLES[state]) for state in shown)
@@ -44,14 +44,14 @@ async def queues(app: App, as_json: bool) -> None:
     return show(listing)
 
 
-def say_what_differs(queues: Sequence[QueueInfo]) -> None:
+def explain_counts(queues: Sequence[QueueInfo]) -> None:
     """Say what `queues` and `stats` count, if they do not show the same number of finished jobs."""
     ended = sum(
         queue.totals.succeeded + queue.totals.failed + queue.totals.cancelled + queue.totals.broken for queue in queues
     )
     there = sum(queue.succeeded + queue.failed + queue.cancelled + queue.broken for queue in queues)
     if ended != there:
-        note(
+        print_message(
             f"tenure queues counts the jobs that are in the store now, {there:,} finished ones; tenure stats counts every end since "
             f"the store was made, {ended:,} of them: also of jobs that retention or somebody has removed, or that were retried"
         )
@@ -93,4 +93,4 @@ async def _expect(app: App, queue: str) -> None:
 
     name("queue", queue)
     if queue not in {known.name for known in await app.aqueues()}:
-        note(f"no job has been in queue {queue} yet")
+        print_message(f"no job has been in queue {queue} yet")

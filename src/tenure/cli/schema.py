@@ -8,7 +8,7 @@ import click
 
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, json_option
-from tenure.cli.refusal import Refusal
+from tenure.cli.messages import CommandError
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -43,5 +43,5 @@ async def schema(app: App, action: str, sql: bool, as_json: bool) -> None:
 async def _print(store: Store) -> None:
     statements = await store.migration()
     if statements is None:
-        raise Refusal("this store has no SQL to print: leave out --sql")
+        raise CommandError("this store has no SQL to print: leave out --sql")
     click.echo(statements or "-- Nothing to do: the layout is up to date.")

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tenure.cli import early
 from tenure.cli.background import Background
 from tenure.cli.logs import log_to_stderr
+from tenure.cli.messages import CommandError, print_message
 from tenure.cli.pidfile import pidfile
-from tenure.cli.refusal import Refusal, note
 from tenure.core.options import WorkerOptions
 from tenure.errors import TenureError, UnknownTask
 from tenure.worker.health import listener
@@ -55,9 +55,9 @@ def serve(given: Given, arguments: Sequence[str], supervised: int | None) -> NoR
 def _work_alone(given: Given, options: WorkerOptions) -> NoReturn:
     with pidfile(given["pidfile"]), _stopped_by_hang_up():
         app = _app(given)
-        note(_at_work(app.url, _tasks(app, options), given))
+        print_message(_at_work(app.url, _tasks(app, options), given))
         worker = _worker(app, options)
-        worker.told_early = early.told
+        worker.told_early = early.received
         sys.exit(worker.run(until_empty=given["until_empty"]))
 
 
@@ -69,9 +69,9 @@ def _supervise(given: Given, options: WorkerOptions, arguments: Sequence[str]) -
         log_to_stderr(_level(given), given["log_format"])
 
         def begun(url: str, tasks: str) -> None:
-            note(_at_work(url, tasks, given))
+            print_message(_at_work(url, tasks, given))
             if background is not None:
-                background.begun()
+                background.report_started()
 
         # -B: of a module that was written twice within a second the cache may hold the first.
         flags = ["-B"] if given["reload"] else []
@@ -82,9 +82,9 @@ def _supervise(given: Given, options: WorkerOptions, arguments: Sequence[str]) -
             until_empty=given["until_empty"],
             watches=given["reload"],
             health=None if options.health_port is None else listener(options.health_host, options.health_port),
-            say=note,
+            say=print_message,
             begun=begun,
-            told_early=early.told,
+            told_early=early.received,
         )
         sys.exit(supervisor.run())
 
@@ -92,11 +92,11 @@ def _supervise(given: Given, options: WorkerOptions, arguments: Sequence[str]) -
 def _work_supervised(given: Given, options: WorkerOptions, fd: int) -> NoReturn:
     """Work, and tell the supervisor what it must know."""
     tether = Tether(fd, files=given["reload"], health=options.health_port is not None)
-    tether.hello(early.told)
+    tether.hello(early.received)
     try:
         app = _app(given)
         if given["processes"] > 1 and app.url.startswith("memory:"):
-            raise Refusal(
+            raise CommandError(
                 "memory:// is of one process, and -p asks for several: use sqlite:///, redis:// or postgresql://"
             )
         # The names of all begin with the one given, and no two processes have the same, at no time. Nor can they have one
@@ -107,7 +107,7 @@ def _work_supervised(given: Given, options: WorkerOptions, fd: int) -> NoReturn:
         tether.tell_files()
         tether.tell(ready=True, url=app.url, tasks=_tasks(app, options))
         sys.exit(worker.run(until_empty=given["until_empty"]))
-    except (Refusal, TenureError) as error:
+    except (CommandError, TenureError) as error:
         tether.tell_files(*_files_of(error, given["target"]))
         tether.tell(refused=str(error))
         sys.exit(Exit.REFUSED)
@@ -154,10 +154,10 @@ def _app(given: Given) -> App:
 
     try:
         app = load_app(given["target"])
-    except Refusal as refusal:
+    except CommandError as refusal:
         if refusal.__cause__ is not None:
             if not given["verbose"]:
-                raise Refusal(f"{refusal.message}; -v shows the traceback") from refusal.__cause__
+                raise CommandError(f"{refusal.message}; -v shows the traceback") from refusal.__cause__
             show_traceback(refusal.__cause__)
         raise
     for task in given["tasks"]:

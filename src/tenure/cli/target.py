@@ -15,7 +15,7 @@ from types import ModuleType
 import click
 
 from tenure.app import App
-from tenure.cli.refusal import Refusal
+from tenure.cli.messages import CommandError
 from tenure.core.escape import escaped
 from tenure.worker.supervision.sources import own
 
@@ -25,7 +25,7 @@ __all__ = ["load_app", "show_traceback"]
 def load_app(target: str) -> App:
     """Import the module or file and give the App that the target names; `app` if it names none. Modules that it includes are imported.
 
-    Raises `Refusal` with one sentence, and with the closest name there is.
+    Raises `CommandError` with one sentence, and with the closest name there is.
     """
     where, colon, attribute = target.rpartition(":")
     if not colon:
@@ -35,9 +35,9 @@ def load_app(target: str) -> App:
         found = getattr(module, attribute)
     except AttributeError:
         apps = [name for name, value in vars(module).items() if isinstance(value, App)]
-        raise Refusal(f"{where} has no attribute {attribute!r}{_hint(attribute, apps or vars(module))}") from None
+        raise CommandError(f"{where} has no attribute {attribute!r}{_hint(attribute, apps or vars(module))}") from None
     if not isinstance(found, App):
-        raise Refusal(f"{target} is of type {type(found).__name__}, not an App")
+        raise CommandError(f"{target} is of type {type(found).__name__}, not an App")
     for name in found.internals.included:  # which may grow meanwhile
         _module(name)
     return found
@@ -49,21 +49,23 @@ def _module(name: str) -> ModuleType:
     if here not in sys.path:
         sys.path.insert(0, here)
     if not all(part.isidentifier() for part in name.split(".")):
-        raise Refusal(f"{name!r} is no module name: say module:app or path/to/file.py:app")
+        raise CommandError(f"{name!r} is no module name: say module:app or path/to/file.py:app")
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
-            raise Refusal(f"there is no module {error.name!r}{_hint(error.name, _siblings(error.name))}") from None
-        raise _failed(name, error) from error
+            raise CommandError(f"there is no module {error.name!r}{_hint(error.name, _siblings(error.name))}") from None
+        raise _import_error(name, error) from error
     except (Exception, SystemExit) as error:  # whatever the user's module does when it is imported
-        raise _failed(name, error) from error
+        raise _import_error(name, error) from error
 
 
 def _file(where: str) -> ModuleType:
     path = Path(where).resolve()
     if not path.is_file():
-        raise Refusal(f"there is no file {where}{_hint(path.name, (other.name for other in path.parent.glob('*.py')))}")
+        raise CommandError(
+            f"there is no file {where}{_hint(path.name, (other.name for other in path.parent.glob('*.py')))}"
+        )
     # A file may be called like a module that is already there (queue.py), which must stay what it is.
     name = path.stem if path.stem not in sys.modules else f"{path.stem}_py"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -75,7 +77,7 @@ def _file(where: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # whatever the user's module does when it is imported
-        raise _failed(where, error) from error
+        raise _import_error(where, error) from error
     return module
 
 
@@ -91,7 +93,7 @@ def _hint(name: str, known: Iterable[str]) -> str:
     return f": did you mean {close[0]!r}?" if close else ""
 
 
-def _failed(where: str, error: BaseException) -> Refusal:
+def _import_error(where: str, error: BaseException) -> CommandError:
     """Say where in the user's code an import went wrong: its last line there, which may have called into a library."""
     place, line = "", None
     if isinstance(error, SyntaxError):
@@ -101,7 +103,7 @@ def _failed(where: str, error: BaseException) -> Refusal:
         last = next((frame for frame in reversed(frames) if str(Path(frame.filename).resolve()) in theirs), frames[-1])
         place, line = f" in {last.filename}, line {last.lineno}", last.line
     says = f" (the line is: {line.strip():.200})" if line and line.strip() else ""
-    return Refusal(f"importing {where} failed{place}: {type(error).__name__}: {error!s:.500}{says}")
+    return CommandError(f"importing {where} failed{place}: {type(error).__name__}: {error!s:.500}{says}")
 
 
 def _frames(error: BaseException) -> list[traceback.FrameSummary]:

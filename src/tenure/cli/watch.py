@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tenure.cli.connection import with_app
-from tenure.cli.refusal import note
+from tenure.cli.messages import print_message
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -72,16 +72,16 @@ async def watch(
     Events are hints: a process that is busy notices a new watcher within two seconds, and what is lost on the way is not sent again.
     Ends with Ctrl-C.
     """
-    from tenure.cli.ids import meant_by
+    from tenure.cli.ids import resolve_id
     from tenure.stores import masked
 
-    job, run = [given and await meant_by(app, given) for given in (job, run)]
+    job, run = [given and await resolve_id(app, given) for given in (job, run)]
     here = asyncio.current_task()
     assert here is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, here.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         async with app.watch(queue=queue, task=task, job=job, run=run, kinds=kinds) as events:
-            note(f"watching {masked(app.url)}, Ctrl-C ends it")
+            print_message(f"watching {masked(app.url)}, Ctrl-C ends it")
             shown = 0
             async for event in events:
                 _show(event, as_json)
@@ -107,24 +107,26 @@ def _line(event: Event) -> Text:
     from tenure.cli.display import text
     from tenure.events import WorkerEvent
 
-    said = event.fields()
-    subject = said.get("task") or said.get("flow") or said.get("queue", "")
-    place = said.get("queue", "") if said.get("task") else ""
+    fields = event.fields()
+    subject = fields.get("task") or fields.get("flow") or fields.get("queue", "")
+    place = fields.get("queue", "") if fields.get("task") else ""
     line = Text(f"{datetime.fromtimestamp(event.at).astimezone():%H:%M:%S.%f}"[:-3], style="dim", overflow="fold")
     line.append("  ")
     line.append(text(f"{event.kind.replace('_', ' '):<15}", STYLES.get(event.kind, "")))
-    for part in (subject, place, said.get("job_id") or said.get("run_id") or said.get("worker", "")):
+    for part in (subject, place, fields.get("job_id") or fields.get("run_id") or fields.get("worker", "")):
         if part:
             line.append(" ")
             line.append(text(part))
     own = (*SHOWN, "worker") if isinstance(event, WorkerEvent) else SHOWN
-    if rest := ", ".join(_said(name, value) for name, value in said.items() if name not in own and value != "waiting"):
+    if rest := ", ".join(
+        _field_text(name, value) for name, value in fields.items() if name not in own and value != "waiting"
+    ):
         line.append("  ")
         line.append(text(rest, "dim"))
     return line
 
 
-def _said(name: str, value: Any) -> str:
+def _field_text(name: str, value: Any) -> str:
     from tenure.cli.display import duration
 
     match name, value:

@@ -9,7 +9,7 @@ import click
 
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, json_option, worker_document
-from tenure.cli.refusal import Refusal, note
+from tenure.cli.messages import CommandError, print_message
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -25,11 +25,11 @@ async def workers(app: App, as_json: bool) -> None:
     """List the workers, what they serve and what they run."""
     from tenure.cli.display import console, duration, number, remark, show, size, table, text
 
-    found = await _as_they_are(app)
+    found = await _current_workers(app)
     if as_json:
         return emit({"workers": [worker_document(worker) for worker in found]})
     if not found:
-        return note("no worker is registered")
+        return print_message("no worker is registered")
     listing = table(
         "worker", ("queues", "gives"), ("busy", "right"), ("memory", "right"), ("up", "right"), ("heard", "right"),
         ("done", "right"), ("failed", "right"),
@@ -50,8 +50,8 @@ async def workers(app: App, as_json: bool) -> None:
     for worker in found:
         out.print()
         out.print(text(f"{worker.id} on {worker.host}, pid {worker.pid}, lanes: {', '.join(worker.lanes) or 'none'}"))
-        if said := _said(worker):
-            out.print(text(f"  {said}", "bold red"))
+        if trouble := _trouble(worker):
+            out.print(text(f"  {trouble}", "bold red"))
         if worker.jobs:
             out.print(remark(f"  at {' '.join(worker.jobs)}"))
     return None
@@ -78,14 +78,14 @@ async def retire(app: App, worker_ids: tuple[str, ...], reason: str | None, as_j
         for worker_id, jobs in taken.items():
             if worker_id not in unknown:
                 failed = sum(job.failed for job in jobs)
-                note(
+                print_message(
                     f"retired {worker_id}: {len(jobs) - failed:,} of its jobs went back to the front, {failed:,} failed as lost"
                 )
     if unknown:
-        raise Refusal(f"there is no worker {', '.join(unknown)}: tenure workers lists them")
+        raise CommandError(f"there is no worker {', '.join(unknown)}: tenure workers lists them")
 
 
-async def _as_they_are(app: App) -> list[WorkerInfo]:
+async def _current_workers(app: App) -> list[WorkerInfo]:
     """The workers of the registry. What a missing one said it holds may have gone to others since: only what it still does is shown."""
     from msgspec.structs import replace
 
@@ -108,7 +108,7 @@ async def _as_they_are(app: App) -> list[WorkerInfo]:
     ]
 
 
-def _said(worker: WorkerInfo) -> str:
+def _trouble(worker: WorkerInfo) -> str:
     """What is wrong with a worker."""
     if worker.missing:
         return f"missing: silent for {worker.silent_for:.0f} s"

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from tenure.core.job import BlockerPolicy, NewJob
 from tenure.errors import InvalidOption
 
-__all__ = ["Bound", "Coming", "blocker_policy", "blockers", "checked_after"]
+__all__ = ["BoundCall", "NewJobs", "blocker_policy", "blockers", "checked_after"]
 
 
-class Bound:
+class BoundCall:
     """What becomes a job when it is enqueued, a new one each time: the call of a task, the start of a flow."""
 
     __slots__ = ()
@@ -34,12 +34,12 @@ class Bound:
 
     def new_jobs(self) -> list[NewJob]:
         """The job, which comes last, and before it those that come to exist because it waits for them."""
-        coming = Coming()
-        coming.add(self)
-        return coming.jobs
+        new = NewJobs()
+        new.add(self)
+        return new.jobs
 
 
-class Coming:
+class NewJobs:
     """Jobs on their way into one step of the store, those that are waited for before those that wait for them.
 
     In it one bound call is one job, however many wait for it, and also if it was added itself, before or after.
@@ -47,17 +47,17 @@ class Coming:
 
     def __init__(self) -> None:
         self.jobs: list[NewJob] = []
-        self._made: dict[int, tuple[Bound, NewJob]] = {}
+        self._made: dict[int, tuple[BoundCall, NewJob]] = {}
         """By identity; with the call, so that no other can have its number."""
 
         self._added: set[int] = set()
 
     @property
-    def calls(self) -> list[Bound]:
+    def calls(self) -> list[BoundCall]:
         """What has become jobs here."""
         return [call for call, _ in self._made.values()]
 
-    def add(self, call: Bound) -> NewJob:
+    def add(self, call: BoundCall) -> NewJob:
         """Let a call become a job; one that is added twice becomes two."""
         if id(call) in self._added:
             return self._make(call)
@@ -66,15 +66,15 @@ class Coming:
 
     def ids(self, after: Iterable[Any]) -> tuple[str, ...]:
         """What these are or become, by id, in order."""
-        return tuple(self._shared(each).id if isinstance(each, Bound) else _id(each) for each in after)
+        return tuple(self._shared(each).id if isinstance(each, BoundCall) else _id(each) for each in after)
 
-    def _shared(self, call: Bound) -> NewJob:
+    def _shared(self, call: BoundCall) -> NewJob:
         """The one job of this call. Calls that wait for calls that wait … may nest deeper than Python calls can."""
         ahead = [call]
         while ahead:
             nearest = ahead[-1]
             if id(nearest) not in self._made:
-                missing = [each for each in nearest.after if isinstance(each, Bound) and id(each) not in self._made]
+                missing = [each for each in nearest.after if isinstance(each, BoundCall) and id(each) not in self._made]
                 if missing:
                     ahead.extend(reversed(missing))
                     continue
@@ -82,7 +82,7 @@ class Coming:
             ahead.pop()
         return self._made[id(call)][1]
 
-    def _make(self, call: Bound) -> NewJob:
+    def _make(self, call: BoundCall) -> NewJob:
         new = call.new_job()
         if call.after:
             new = replace(new, after=self.ids(call.after))
@@ -95,18 +95,18 @@ def blockers(after: Iterable[Any]) -> tuple[tuple[str, ...], tuple[NewJob, ...]]
 
     A handle (`Job`, `FlowRun`) or an id stands for what there is; a bound call or start becomes a new one.
     """
-    coming = Coming()
-    ids = coming.ids(after)
-    return ids, tuple(coming.jobs)
+    new = NewJobs()
+    ids = new.ids(after)
+    return ids, tuple(new.jobs)
 
 
 def checked_after(after: object) -> tuple[Any, ...]:
     """What `after` says, if all of it can be waited for; else `InvalidOption`."""
-    if isinstance(after, str | Bound) or not isinstance(after, Iterable):
+    if isinstance(after, str | BoundCall) or not isinstance(after, Iterable):
         raise InvalidOption(f"after must be several, got {after!r:.80}: write after=[…]")
     several = tuple(after)
     for each in several:
-        if not isinstance(each, Bound):
+        if not isinstance(each, BoundCall):
             _id(each)
     return several
 

@@ -25,13 +25,13 @@ import msgspec
 
 from tenure.errors import InvalidOption
 
-__all__ = ["ANYTHING", "Decode", "add_type", "decoder_of", "encode_other", "followed", "lost", "reason"]
+__all__ = ["ANY_DECODER", "Decode", "add_type", "decoder_of", "encode_hook", "lost_path", "reason", "to_msgspec"]
 
 T = TypeVar("T")
 
 Decode = Callable[[bytes | str | msgspec.Raw], Any]
 
-ANYTHING: Decode = msgspec.json.Decoder().decode
+ANY_DECODER: Decode = msgspec.json.Decoder().decode
 
 _ADDED: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {}
 
@@ -51,7 +51,7 @@ def add_type(kind: type[T], *, encode: Callable[[T], Any], decode: Callable[[Any
     _ADDED[kind] = encode, decode
 
 
-def encode_other(value: Any) -> Any:
+def encode_hook(value: Any) -> Any:
     """A value that msgspec does not know, in terms that it does."""
     for kind in type(value).__mro__:
         if kind in _ADDED:
@@ -63,7 +63,7 @@ def encode_other(value: Any) -> Any:
     raise NotImplementedError(f"objects of type {type(value).__qualname__} have no JSON form")
 
 
-def decode_other(kind: type, value: Any) -> Any:
+def decode_hook(kind: type, value: Any) -> Any:
     """A value of a class that msgspec does not know, made from what JSON has for it."""
     if issubclass(kind, Choice):
         return kind.read(value)
@@ -76,46 +76,46 @@ def decode_other(kind: type, value: Any) -> Any:
     raise NotImplementedError(f"{kind.__qualname__} cannot be made from JSON: tenure.add_type says how")
 
 
-class Anything:
+class UntypedDecoder:
     """The decoder of an annotation that cannot be followed."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
 
     def __call__(self, data: bytes | str | msgspec.Raw) -> Any:
-        return ANYTHING(data)
+        return ANY_DECODER(data)
 
 
 def decoder_of(annotation: Any) -> Decode:
     """The decoder of one annotation; `InvalidOption` about a constraint in it that cannot be checked."""
     if annotation is Any or annotation is object:
-        return ANYTHING
+        return ANY_DECODER
     try:
-        return msgspec.json.Decoder(followed(annotation), dec_hook=decode_other).decode
+        return msgspec.json.Decoder(to_msgspec(annotation), dec_hook=decode_hook).decode
     except InvalidOption:
         raise
     except Exception as error:  # noqa: BLE001 - a TypeError of msgspec, or a name that only type checkers know
-        return Anything(reason(error))
+        return UntypedDecoder(reason(error))
 
 
-def followed(annotation: Any) -> Any:
+def to_msgspec(annotation: Any) -> Any:
     """The same annotation in terms that msgspec follows, as far as there are any."""
     if annotation is object:
         return Any
     origin, given = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
-        return _constrained(followed(given[0]), given[1:])
+        return _constrained(to_msgspec(given[0]), given[1:])
     if origin in _NO_VALUES:
         raise TypeError(f"{_name(annotation)} is no type of values")
     if annotation in _LISTS or origin in _LISTS:
-        return list[tuple(map(followed, given)) or Any]  # type: ignore[misc]
+        return list[tuple(map(to_msgspec, given)) or Any]  # type: ignore[misc]
     if origin is None or origin is typing.Literal or not given:
         return annotation
     if origin in {types.UnionType, typing.Union}:
-        members = tuple(map(followed, given))
+        members = tuple(map(to_msgspec, given))
         union: Any = typing.Union.__getitem__(members)
         return Choice.of(members) if any(map(_has_fields, members)) and _misfit(union) else union
-    inner = tuple(followed(each) if each is not ... and not isinstance(each, list) else each for each in given)
+    inner = tuple(to_msgspec(each) if each is not ... and not isinstance(each, list) else each for each in given)
     return annotation if inner == given else origin[inner]
 
 
@@ -150,11 +150,11 @@ class Choice(metaclass=_AnyInstance):
         misfits, found = [], []
         for member in cls.members:
             try:
-                made = msgspec.convert(value, member, dec_hook=decode_other, str_keys=True)
+                made = msgspec.convert(value, member, dec_hook=decode_hook, str_keys=True)
             except Exception as error:  # noqa: BLE001 - whatever a class of the user raises about a value of another
                 misfits.append(f"{_name(member)}: {reason(error)}")
                 continue
-            if lost(made, value) is None:
+            if lost_path(made, value) is None:
                 return made
             found.append(made)
         if found:
@@ -162,7 +162,7 @@ class Choice(metaclass=_AnyInstance):
         raise ValueError("it fits none of the union: " + "; ".join(misfits))
 
 
-def lost(made: Any, value: Any, path: str = "$") -> str | None:
+def lost_path(made: Any, value: Any, path: str = "$") -> str | None:
     """Where `value` says something that `made`, which was read from it by annotation, does not; None: nowhere.
 
     A mapping may have become an object, a text a date or whatever else its annotation says, and a list a set.
@@ -173,7 +173,7 @@ def lost(made: Any, value: Any, path: str = "$") -> str | None:
             found = _member(made, key)
             if found is _MISSING:
                 return at
-            if (inner := lost(found, item, at)) is not None:
+            if (inner := lost_path(found, item, at)) is not None:
                 return inner
         return None if not isinstance(made, str | int | float | None) else path
     try:
@@ -185,7 +185,7 @@ def lost(made: Any, value: Any, path: str = "$") -> str | None:
         if isinstance(made, set | frozenset):
             return None
         if isinstance(made, list | tuple) and len(made) == len(value):
-            each = (lost(*pair, f"{path}[{n}]") for n, pair in enumerate(zip(made, value, strict=True)))
+            each = (lost_path(*pair, f"{path}[{n}]") for n, pair in enumerate(zip(made, value, strict=True)))
             return next((where for where in each if where is not None), None)
     return path
 
@@ -219,7 +219,7 @@ def reason(error: Exception) -> str:
 def _misfit(annotation: Any) -> str:
     """Why msgspec does not follow an annotation; empty if it does."""
     try:
-        msgspec.json.Decoder(annotation, dec_hook=decode_other)
+        msgspec.json.Decoder(annotation, dec_hook=decode_hook)
     except Exception as error:  # noqa: BLE001 - as in `decoder_of`
         return reason(error)
     return ""

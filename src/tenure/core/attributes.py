@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tenure.core.codec import ANYTHING, Decode, read, written
+from tenure.core.codec import ANY_DECODER, Decode, read, written
 from tenure.core.job import Writes
 from tenure.errors import InvalidOption, PayloadError, PayloadTooLarge
 
-__all__ = ["decoded", "encoded", "lookups_of", "sought", "write"]
+__all__ = ["decoded", "encoded", "lookup_for", "lookups_of", "write"]
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ def lookups_of(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_lookup(each) for each in values if isinstance(each, str | int | float)))
 
 
-def sought(value: object) -> str:
+def lookup_for(value: object) -> str:
     """What runs with this value of an attribute, or with it in a list, are found by; `InvalidOption` if none could be."""
     try:
         text = msgspec.json.encode(value)
@@ -72,7 +72,7 @@ def sought(value: object) -> str:
 
 def _first_that_fits(attempt: Callable[[Decode], T], decoders: Sequence[Decode]) -> T:
     misfits: list[PayloadError] = []
-    for decode in decoders or (ANYTHING,):
+    for decode in decoders or (ANY_DECODER,):
         try:
             return attempt(decode)
         except PayloadError as misfit:

@@ -28,22 +28,22 @@ from typing import Any, Protocol
 import msgspec
 
 from tenure.core.annotations import (
-    ANYTHING,
-    Anything,
+    ANY_DECODER,
     Decode,
-    decode_other,
+    UntypedDecoder,
+    decode_hook,
     decoder_of,
-    encode_other,
-    followed,
-    lost,
+    encode_hook,
+    lost_path,
     reason,
+    to_msgspec,
 )
 from tenure.core.checks import named
 from tenure.errors import InvalidOption, InvalidResult, PayloadError, PayloadTooLarge
 
 __all__ = [
-    "ANYTHING",
     "ANY_CALL",
+    "ANY_DECODER",
     "RAW_CALL",
     "Arguments",
     "Decode",
@@ -63,7 +63,7 @@ MAX_DEPTH = 64
 MAX_INTEGER = 2**63 - 1
 MIN_INTEGER = -(2**63)
 
-Bound = tuple[tuple[Any, ...], dict[str, Any]]
+ArgsKwargs = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class Arguments(Protocol):
@@ -73,7 +73,7 @@ class Arguments(Protocol):
         """Write a call; `TypeError` if it does not fit the signature, `PayloadError` if it cannot be stored exactly."""
         ...
 
-    def decode(self, payload: bytes) -> Bound:
+    def decode(self, payload: bytes) -> ArgsKwargs:
         """Read a call, converted by annotation; `PayloadError` if it cannot be made."""
         ...
 
@@ -129,7 +129,7 @@ class JsonArguments:
                 raise refusal
         return data
 
-    def decode(self, payload: bytes) -> Bound:
+    def decode(self, payload: bytes) -> ArgsKwargs:
         if len(payload) > self._limit:
             raise PayloadTooLarge(len(payload), self._limit)
         if payload == b"{}" and self._may_be_empty:
@@ -145,19 +145,19 @@ class JsonArguments:
     def key(self, payload: bytes) -> str:
         args, kwargs = self.decode(payload)
         bound = self._signature.bind(*args, **kwargs)
-        return digest(msgspec.json.encode(bound.arguments, enc_hook=encode_other, order="deterministic"))
+        return digest(msgspec.json.encode(bound.arguments, enc_hook=encode_hook, order="deterministic"))
 
     def _plain_decoder(self, hints: Mapping[str, Any]) -> Callable[[bytes], tuple[Any, ...]] | None:
         """A decoder for calls with positional arguments only, which are most: 0.4 µs, where one by one takes 4."""
         if not self._positional or self._misfit(self._positional, {}) is not None:
             return None
         try:
-            kinds = [followed(hints.get(p.name, Any)) for p in self._positional]
+            kinds = [to_msgspec(hints.get(p.name, Any)) for p in self._positional]
             given = [(f"p{n}", kinds[n], p.default is p.empty) for n, p in enumerate(self._positional)]
             fields = [(name, kind) if required else (name, kind, msgspec.UNSET) for name, kind, required in given]
             args = msgspec.defstruct("Args", fields, array_like=True, forbid_unknown_fields=True)
             call = msgspec.defstruct("Call", [("args", args)], forbid_unknown_fields=True)
-            decode: Callable[[bytes], Any] = msgspec.json.Decoder(call, dec_hook=decode_other).decode
+            decode: Callable[[bytes], Any] = msgspec.json.Decoder(call, dec_hook=decode_hook).decode
         except Exception:  # noqa: BLE001 - as in `decoder_of`
             return None  # an annotation that msgspec cannot follow
         values = msgspec.structs.astuple
@@ -168,7 +168,7 @@ class JsonArguments:
 
         return plain
 
-    def _decode_each(self, payload: bytes) -> Bound:
+    def _decode_each(self, payload: bytes) -> ArgsKwargs:
         try:
             call = _PAYLOAD.decode(payload)
         except Exception as error:
@@ -234,7 +234,7 @@ class JoinArguments:
             except TypeError:
                 raise misfit from None
 
-    def decode(self, payload: bytes) -> Bound:
+    def decode(self, payload: bytes) -> ArgsKwargs:
         try:
             return self._all.decode(payload)
         except PayloadError as misfit:
@@ -267,7 +267,7 @@ class RawArguments:
         self._check_size(len(data := bytes(payload)))
         return data
 
-    def decode(self, payload: bytes) -> Bound:
+    def decode(self, payload: bytes) -> ArgsKwargs:
         self._check_size(len(payload))
         return (payload,), {}
 
@@ -311,7 +311,7 @@ class ResultCodec:
         try:
             return self.encode(value)
         except InvalidResult:
-            data = written(value, ANYTHING, "the result")
+            data = written(value, ANY_DECODER, "the result")
             if len(data) > self._limit:
                 raise PayloadTooLarge(len(data), self._limit) from None
             return data.decode()
@@ -321,7 +321,7 @@ class ResultCodec:
         try:
             return self._decoder(text)
         except Exception:  # noqa: BLE001 - whatever a class of the user raises about a value that is none of its own
-            return ANYTHING(text)
+            return ANY_DECODER(text)
 
     def _reads_none(self) -> bool:
         try:
@@ -331,8 +331,8 @@ class ResultCodec:
 
     def _check_fit(self, value: Any, made: Any) -> None:
         """Raise `InvalidResult` unless the value is one in other terms: a mapping for an object, a text for a date, a list for a set."""
-        plain = self._decoder is ANYTHING or isinstance(self._decoder, Anything)
-        if not plain and isinstance(value, Mapping | list | tuple | str) and (where := lost(made, value)) is None:
+        plain = self._decoder is ANY_DECODER or isinstance(self._decoder, UntypedDecoder)
+        if not plain and isinstance(value, Mapping | list | tuple | str) and (where := lost_path(made, value)) is None:
             return
         if not plain and isinstance(value, Mapping | list | tuple):
             raise InvalidResult(f"the result does not fit {self._shown()}: what it has at `{where}` would be lost")
@@ -376,9 +376,9 @@ def written(value: Any, decode: Decode, what: str) -> bytes:
 def _changed(what: str, value: Any, made: Any, decode: Decode) -> str:
     """The sentence about a value that would come back as another."""
     kind, other = type(value).__name__, type(made).__name__
-    if isinstance(decode, Anything):
+    if isinstance(decode, UntypedDecoder):
         return f"{what}: this {kind} would come back as {other}, because its annotation cannot be followed: {decode.reason}"
-    if decode is not ANYTHING and kind != other:
+    if decode is not ANY_DECODER and kind != other:
         return f"{what}: this {kind} would come back as {other}, which its annotation says, or says first: pass one of those"
     return (
         f"{what}: this {kind} would not come back as it is (NaN, an infinity, a set, keys that are "
@@ -436,7 +436,7 @@ def digest(data: bytes) -> str:
 
 
 _LONG_NUMBER = re.compile(rb"\d{19}")
-_ENCODER = msgspec.json.Encoder(enc_hook=encode_other)
+_ENCODER = msgspec.json.Encoder(enc_hook=encode_hook)
 _PAYLOAD = msgspec.json.Decoder(Payload)
 ANY_CALL = inspect.Signature(
     [

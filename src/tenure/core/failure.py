@@ -11,7 +11,15 @@ from tenure.core.escape import escaped
 from tenure.core.job import ErrorInfo
 from tenure.core.lifecycle import Finish, Park, Transition
 
-__all__ = ["Failure", "bounded", "error_info", "failure_of", "phrase", "raised_elsewhere", "storable"]
+__all__ = [
+    "AttemptFailure",
+    "attempt_failure",
+    "bounded",
+    "describe_exception",
+    "error_summary",
+    "remote_exception",
+    "storable",
+]
 
 MESSAGE = 2_000
 """Characters of a message that are kept: its beginning."""
@@ -27,7 +35,7 @@ _OURS = str(_TENURE / "worker"), str(_TENURE / "hooks")
 """Where the frames between the worker and the function of a job are."""
 
 
-class Failure(NamedTuple):
+class AttemptFailure(NamedTuple):
     """The exception that an attempt has failed with, as a log record carries it."""
 
     error: BaseException
@@ -38,7 +46,7 @@ class Failure(NamedTuple):
     """Its traceback as text."""
 
 
-def error_info(error: BaseException) -> ErrorInfo:
+def describe_exception(error: BaseException) -> ErrorInfo:
     """Describe an exception, however ill it behaves: one whose `__str__` raises, a message of 50 MB, no memory left."""
     message = _message(error)
     try:
@@ -50,7 +58,7 @@ def error_info(error: BaseException) -> ErrorInfo:
     return ErrorInfo(type(error).__name__, bounded(message), _end_of(trace))
 
 
-def phrase(error: BaseException | ErrorInfo) -> str:
+def error_summary(error: BaseException | ErrorInfo) -> str:
     """The type and the beginning of the message, on one line, for the log."""
     kind, message = (
         (error.type, error.message) if isinstance(error, ErrorInfo) else (type(error).__name__, _message(error))
@@ -73,7 +81,7 @@ class RemoteTraceback(Exception):
     """The cause of a `RemoteError`: the traceback, as the child process has written it."""
 
 
-def raised_elsewhere(error: ErrorInfo | None) -> BaseException | None:
+def remote_exception(error: ErrorInfo | None) -> BaseException | None:
     """An exception for what a child process tells of one; None if it tells nothing."""
     if error is None:
         return None
@@ -83,13 +91,13 @@ def raised_elsewhere(error: ErrorInfo | None) -> BaseException | None:
     return raised
 
 
-def failure_of(error: BaseException, step: Transition) -> Failure | None:
+def attempt_failure(error: BaseException, transition: Transition) -> AttemptFailure | None:
     """What the log says of an exception that an attempt has failed with; None if it has no traceback."""
-    told = None if isinstance(step, Park) else step.error
-    trace = None if told is None else told.traceback
-    if trace is None and isinstance(step, Finish) and error.__traceback__ is not None:
-        trace = error_info(error).traceback  # of an answer, whose record has none
-    return Failure(error, _since_the_job(error.__traceback__), trace) if trace else None
+    info = None if isinstance(transition, Park) else transition.error
+    trace = None if info is None else info.traceback
+    if trace is None and isinstance(transition, Finish) and error.__traceback__ is not None:
+        trace = describe_exception(error).traceback  # of an answer, whose record has none
+    return AttemptFailure(error, _since_the_job(error.__traceback__), trace) if trace else None
 
 
 def bounded(message: str) -> str:

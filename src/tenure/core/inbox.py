@@ -73,7 +73,7 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True):
 OPTIONS = Entry.__struct_fields__[4:]
 
 
-class Arguments(msgspec.Struct):
+class EntryArguments(msgspec.Struct):
     """The arguments of an entry as they are written there: a number may have more digits than ours would."""
 
     args: msgspec.Raw = msgspec.Raw()
@@ -81,7 +81,7 @@ class Arguments(msgspec.Struct):
 
 
 _entry = msgspec.json.Decoder(Entry).decode
-_arguments = msgspec.json.Decoder(Arguments).decode
+_arguments = msgspec.json.Decoder(EntryArguments).decode
 
 
 def read(

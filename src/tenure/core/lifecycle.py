@@ -9,15 +9,15 @@ import msgspec
 from tenure.core.backoff import Backoff
 from tenure.core.job import ErrorInfo, JobRecord, NewJob, State, Writes
 from tenure.core.outcome import (
+    Abandoned,
     Collided,
     Fail,
     Interrupted,
     Outcome,
     Raised,
-    Released,
     Reschedule,
     Retry,
-    Succeeded,
+    Success,
     Undecodable,
     Unknown,
     Wait,
@@ -128,7 +128,7 @@ AFTER_COLLISION = Backoff(initial=0.05, maximum=1.0, jitter=1.0)
 def next_transition(job: JobRecord, outcome: Outcome, policy: Policy) -> Transition:
     """Say what becomes of a job once an attempt has ended."""
     match outcome:
-        case Succeeded(result, children, successor, writes):
+        case Success(result, children, successor, writes):
             return Finish(State.SUCCEEDED, result, None, children, successor, writes)
         case Raised(exception, error):
             # A wrong result is a mistake in the code: another attempt would do the work again, and give the same.
@@ -161,7 +161,7 @@ def next_transition(job: JobRecord, outcome: Outcome, policy: Policy) -> Transit
             return Requeue(_unknown_delay(job.misses), counts=False, missed=True, error=error)
         case Undecodable(error):
             return Finish(State.BROKEN, error=error)
-        case Released():
+        case Abandoned():
             return RELEASE
         case Interrupted():
             return Finish(State.FAILED, error=INTERRUPTED) if policy.fail_interrupted else RELEASE

@@ -16,6 +16,7 @@ from tenure.core.options import UNSET, Unset, unknown_option
 from tenure.errors import InvalidName, InvalidOption
 
 __all__ = [
+    "Abandoned",
     "Answer",
     "Done",
     "Fail",
@@ -24,10 +25,9 @@ __all__ = [
     "Next",
     "Outcome",
     "Raised",
-    "Released",
     "Reschedule",
     "Retry",
-    "Succeeded",
+    "Success",
     "Undecodable",
     "Unknown",
     "Wait",
@@ -159,7 +159,7 @@ def _step_name(step: object, where: str) -> str:
     return name
 
 
-class Succeeded(msgspec.Struct, frozen=True, gc=False):  # made for every job, and a dataclass takes four times as long
+class Success(msgspec.Struct, frozen=True, gc=False):  # made for every job, and a dataclass takes four times as long
     """The function returned; `children` are the jobs that it enqueued to exist if and only if it succeeds."""
 
     result: str | None
@@ -203,7 +203,7 @@ class Undecodable:
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
+class Abandoned:
     """The attempt did not start, or its job is no longer the worker's."""
 
 
@@ -213,5 +213,5 @@ class Interrupted:
 
 
 Outcome = (
-    Succeeded | Raised | Collided | Retry | Fail | Reschedule | Wait | Unknown | Undecodable | Released | Interrupted
+    Success | Raised | Collided | Retry | Fail | Reschedule | Wait | Unknown | Undecodable | Abandoned | Interrupted
 )

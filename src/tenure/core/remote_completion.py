@@ -39,16 +39,16 @@ def finish_elsewhere(job: JobRecord, flow: str, value: Any, results: ResultCodec
                 f"Next({value.step!r:.80}).using(…) needs the code of flow {flow!r}, which is not here: "
                 "give Next(step, **attributes), or complete it where the code is"
             )
-        said: dict[str, Any] = {"next": value.step, "attributes": dict(value.attributes)}
+        content: dict[str, Any] = {"next": value.step, "attributes": dict(value.attributes)}
     elif isinstance(value, Answer):
         raise TypeError(f"a step is not completed with {type(value).__name__}: give a value, Next(step) or Done(value)")
     else:
-        said = {"value": value}
+        content = {"value": value}
     decision = NewJob(
         id=new_id(),
         task=job.task,
         queue=job.queue,
-        payload=results.encode({KEY: said}).encode(),
+        payload=results.encode({KEY: content}).encode(),
         priority=job.priority,
         tags=job.tags,
         keep=job.keep,
@@ -61,5 +61,5 @@ def finish_elsewhere(job: JobRecord, flow: str, value: Any, results: ResultCodec
 
 def decision_of(job: JobRecord) -> tuple[str | None, Any]:
     """What a decision is about: the name of the step that is to be next and the attributes for it, or None and the value."""
-    said = msgspec.json.decode(job.payload)[KEY]
-    return (said["next"], said["attributes"]) if "next" in said else (None, said["value"])
+    content = msgspec.json.decode(job.payload)[KEY]
+    return (content["next"], content["attributes"]) if "next" in content else (None, content["value"])

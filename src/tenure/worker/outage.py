@@ -10,12 +10,9 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final, NoReturn
 
-from tenure.errors import OutcomeUnknown, StoreError, StoreFull, StoreUnavailable
+from tenure.errors import StoreError
 
-__all__ = ["GONE", "Outage"]
-
-GONE: Final = (StoreUnavailable, OutcomeUnknown, StoreFull)
-"""Errors that are the store's and pass by themselves; what was asked is asked again."""
+__all__ = ["Outage"]
 
 FIRST, LONGEST = 0.1, 5.0
 """Seconds that the pause before another try is at most: the first one, and in the end."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from tenure.core.job import JobRecord, State
 from tenure.stores.values import QueueInfo
 
-__all__ = ["JOBS", "KINDS", "Kind", "Summary", "finished", "summarize"]
+__all__ = ["JOBS", "KINDS", "JobKind", "Summary", "finished", "summarize"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class JobKind:
     """One task of the demo, how many jobs of it there are, and how each of them must end."""
 
     task: str
@@ -31,12 +31,12 @@ class Kind:
 
 
 KINDS = (
-    Kind(task="victim", about="its worker is killed with kill -9", jobs=1, losses=1),
-    Kind(task="flaky", about="fails twice, then works", jobs=24, attempts=3),
-    Kind(task="hopeless", about="fails for good after 2 attempts", jobs=6, ends=State.FAILED, attempts=2),
-    Kind(task="slow", about="blocks a thread for half a second", jobs=24),
-    Kind(task="later", about="enqueued to run after 3 s", jobs=5, delay=3.0),
-    Kind(task="quick", about="waits 30 ms", jobs=240),
+    JobKind(task="victim", about="its worker is killed with kill -9", jobs=1, losses=1),
+    JobKind(task="flaky", about="fails twice, then works", jobs=24, attempts=3),
+    JobKind(task="hopeless", about="fails for good after 2 attempts", jobs=6, ends=State.FAILED, attempts=2),
+    JobKind(task="slow", about="blocks a thread for half a second", jobs=24),
+    JobKind(task="later", about="enqueued to run after 3 s", jobs=5, delay=3.0),
+    JobKind(task="quick", about="waits 30 ms", jobs=240),
 )
 """In the order in which the workers serve their queues: the victim is in somebody's hands at once."""
 
@@ -53,7 +53,7 @@ def finished(queue: QueueInfo) -> int:
 class Summary:
     """What became of the jobs of one kind."""
 
-    kind: Kind
+    kind: JobKind
     ended: Counter[str]
     """Jobs by state; `gone` are those that the store does not know any more."""
 
@@ -63,15 +63,15 @@ class Summary:
     """Jobs that did not end as they should have."""
 
 
-def summarize(kind: Kind, jobs: Sequence[JobRecord | None]) -> Summary:
+def summarize(kind: JobKind, jobs: Sequence[JobRecord | None]) -> Summary:
     """Hold what the store knows of the jobs of one kind against what should have become of them."""
     found = [job for job in jobs if job is not None]
     ended = Counter("gone" if job is None else job.label for job in jobs)
-    right = sum(_as_it_should(kind, job) for job in found)
+    right = sum(_ended_as_expected(kind, job) for job in found)
     return Summary(kind, ended, sum(job.attempt for job in found), sum(job.losses for job in found), kind.jobs - right)
 
 
-def _as_it_should(kind: Kind, job: JobRecord) -> bool:
+def _ended_as_expected(kind: JobKind, job: JobRecord) -> bool:
     return (
         job.state is kind.ends
         and job.attempt - job.losses == kind.attempts

@@ -29,7 +29,7 @@ class WorkerProcesses:
         self._environment = {**os.environ, "TENURE_URL": url}
         self._folder = folder
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._started = 0
 
     def __enter__(self) -> Self:
@@ -67,9 +67,9 @@ class WorkerProcesses:
     def ended(self) -> list[tuple[str, str]]:
         """The workers that have ended although nobody asked them to, each told once, with their last words."""
         names = [
-            name for name, process in self._running.items() if process.poll() is not None and name not in self._told
+            name for name, process in self._running.items() if process.poll() is not None and name not in self._reported
         ]
-        self._told.update(names)
+        self._reported.update(names)
         return [(name, self._log(name).read_text(errors="replace").strip().rpartition("\n")[2]) for name in names]
 
     def _log(self, name: str) -> Path:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tenure.app import App
-from tenure.cli.demo.kinds import JOBS, KINDS, Kind, Summary, finished, summarize
+from tenure.cli.demo.kinds import JOBS, KINDS, JobKind, Summary, finished, summarize
 from tenure.cli.demo.processes import WorkerProcesses
 from tenure.cli.demo.view import View
 from tenure.core.job import JobRecord, State
@@ -33,10 +33,10 @@ async def run() -> list[Summary]:
     # Ended politely, take folder and workers along: an orphan would wait for work for ever.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, story.cancel)
     with tempfile.TemporaryDirectory(prefix="tenure-demo-") as folder:
-        return await _tell(Path(folder))
+        return await _run_in(Path(folder))
 
 
-async def _tell(folder: Path) -> list[Summary]:
+async def _run_in(folder: Path) -> list[Summary]:
     """Enqueue, let two workers loose, kill one of them, and ask the store what became of each job."""
     app = App(f"sqlite:///{folder / 'demo.db'}")
     store = app.internals.session.store
@@ -59,7 +59,7 @@ async def _tell(folder: Path) -> list[Summary]:
         await app.aclose()
 
 
-async def _enqueue(app: App, kind: Kind) -> list[str]:
+async def _enqueue(app: App, kind: JobKind) -> list[str]:
     """Put the jobs of a kind in its queue, as a program does that has not the code of the task."""
     task = app.remote(kind.task, queue=kind.task).using(delay=kind.delay)
     return [job.id for job in await task.aenqueue_many([()] * kind.jobs)]
@@ -76,18 +76,18 @@ async def _watch(store: Store, workers: WorkerProcesses, view: View) -> None:
 
 async def _kill(store: Store, victim: str, workers: WorkerProcesses, view: View) -> None:
     """Kill the worker that runs the victim, put a new one in its place, and tell when the victim is through."""
-    worker = (await _seen(store, victim, lambda job: job.state is State.RUNNING)).worker
+    worker = (await _wait_for(store, victim, lambda job: job.state is State.RUNNING)).worker
     assert worker is not None
     await asyncio.sleep(LET_IT_RUN)
     pid, killed_at = workers.kill(worker), time.monotonic()
     view.event(f"worker {worker} killed in the middle of its jobs: kill -9 {pid}", "bold yellow")
     view.event(f"worker {workers.start()} started in its place")
-    job = await _seen(store, victim, lambda job: job.state.final)
+    job = await _wait_for(store, victim, lambda job: job.state.final)
     later = time.monotonic() - killed_at
     view.event(f"the job that it was killed in has {job.state} on worker {job.worker}, {later:.1f} s later", "green")
 
 
-async def _seen(store: Store, job_id: str, wanted: Callable[[JobRecord], bool]) -> JobRecord:
+async def _wait_for(store: Store, job_id: str, wanted: Callable[[JobRecord], bool]) -> JobRecord:
     """Look at a job until it is as wanted."""
     while True:
         [job] = await store.get([job_id])

@@ -8,18 +8,18 @@ import click
 
 from tenure.core.escape import escaped
 
-__all__ = ["Refusal", "note"]
+__all__ = ["CommandError", "print_message"]
 
 
-class Refusal(click.ClickException):
+class CommandError(click.ClickException):
     """What was asked for cannot be done: one sentence on stderr, exit code 2, no traceback."""
 
     exit_code = 2
 
     def show(self, file: IO[Any] | None = None) -> None:  # noqa: ARG002
-        note(self.message)
+        print_message(self.message)
 
 
-def note(message: str) -> None:
+def print_message(message: str) -> None:
     """Say one line, whatever is in it."""
     click.echo(f"tenure: {escaped(message)}", err=True)
