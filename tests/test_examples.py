@@ -20,7 +20,7 @@ PRINTED: dict[str, str | re.Pattern[str]] = {
     "at_least_once.py": "succeeded sent to ann@example.org\n"
     "failed    'bob' is no address\n"
     "succeeded sent to eve@example.org\n"
-    "broken    the entry is no call of a task: JSON is malformed: invalid character (byte 0)\n"
+    "broken    the entry is not a call of a task: JSON is malformed: invalid character (byte 0)\n"
     "attempts: 1 retried, 2 succeeded\n"
     "kept as it came: b\"<mail to='joe'/>\"\n"
     "bob failed again; in all 2 failed\n",

@@ -358,7 +358,7 @@ async def test_children_that_are_refused_roll_the_block_back(
 
     await eventually(lambda: became(job, "failed", attempt=1))
     assert job.error is not None
-    assert "holds the unique key" in job.error.message
+    assert "owns the unique key" in job.error.message
     assert await effects.rows() == []
 
 

@@ -1,4 +1,4 @@
-"""What an operator does to jobs."""
+"""The commands that act on jobs: cancel, retry, trigger, release, delete, complete."""
 
 from __future__ import annotations
 
@@ -34,31 +34,31 @@ _ids = click.argument("ids", metavar="ID...", nargs=-1, required=True)
     "--arguments",
     type=Json(),
     metavar="JSON",
-    help="Of --task, all with equal ones: an array, or an object by name.",
+    help="All of --task with these arguments: an array, or an object by name.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @with_app()
 async def cancel(
     app: App, ids: tuple[str, ...], arguments: Any, yes: bool, as_json: bool, **filters: str | None
 ) -> None:
-    """End jobs as cancelled: those with these ids, or all unfinished ones that every option fits.
+    """Cancel jobs: those with these ids, or all unfinished ones that match every option.
 
-    How many jobs the options fit is told, and asked, before anything happens. A worker that runs one is told to stop. The id of a run
-    means its current step.
+    With options, the command first shows how many jobs match and asks for confirmation. A worker that runs one of the jobs
+    stops the attempt. The id of a run means its current step.
     """
     from tenure.jobs.bulk import count_equal, count_found, search_of
 
     store = app.internals.session.store
     given = {name: value for name, value in filters.items() if value is not None}
     if bool(ids) == bool(given):
-        raise CommandError("say which jobs to cancel: by their ids, or by --queue, --task, --tag and --state")
+        raise CommandError("name the jobs to cancel, either by their ids or by --queue, --task, --tag and --state")
     ids = await resolve_ids(app, ids)
     if ids and not as_json:
         return await apply_to_each(store.cancel, ids, "cancelled")
     if arguments is not None:
         if given.keys() - {"queue"} != {"task"}:
-            raise CommandError("--arguments goes with --task, and besides with --queue alone")
+            raise CommandError("--arguments needs --task, and can only be combined with --queue")
         call, queue = _call(app, given["task"], arguments), given.get("queue")
         confirmed = _confirmed(await count_equal(store, call, queue), yes)
         cancelled = await app.acancel(call, queue=queue) if confirmed else 0
@@ -71,16 +71,16 @@ async def cancel(
 
 
 def _confirmed(count: int, yes: bool) -> bool:
-    """Whether so many jobs are to be cancelled; ends the command if the user says no."""
+    """Ask whether to cancel `count` jobs; False if there are none. Ends the command if the user says no."""
     if not count:
-        print_message("no such unfinished job found")
+        print_message("no unfinished job matches")
     elif not yes:
         click.confirm(f"Cancel {count:,} unfinished {'job' if count == 1 else 'jobs'}?", abort=True, err=True)
     return count > 0
 
 
 def _call(app: App, task: str, arguments: Any) -> Call[Any]:
-    """A call of the task, by its own code if that is here: then what is given by position equals what is given by name."""
+    """A call of the task. With the task's code, arguments by position equal the same arguments by name."""
     args, kwargs = ((), arguments) if isinstance(arguments, dict) else (arguments, {})
     if not isinstance(args, list | tuple):
         raise CommandError('--arguments must be a JSON array, such as [42], or an object, such as {"user": 42}')
@@ -92,7 +92,7 @@ def _call(app: App, task: str, arguments: Any) -> Call[Any]:
 @_ids
 @with_app()
 async def retry(app: App, ids: tuple[str, ...]) -> None:
-    """Put finished jobs back in line, as if never tried; a run from the step that it ended with."""
+    """Run finished jobs again, as if never tried; a run continues with the step that it ended with."""
     await apply_to_each(app.internals.session.store.retry, await resolve_ids(app, ids), "put back")
 
 
@@ -100,7 +100,7 @@ async def retry(app: App, ids: tuple[str, ...]) -> None:
 @_ids
 @with_app()
 async def trigger(app: App, ids: tuple[str, ...]) -> None:
-    """Put scheduled jobs in line now."""
+    """Make scheduled jobs due now."""
     await apply_to_each(app.internals.session.store.trigger, await resolve_ids(app, ids), "put in line")
 
 
@@ -109,7 +109,7 @@ async def trigger(app: App, ids: tuple[str, ...]) -> None:
 @json_option
 @with_app()
 async def release(app: App, ids: tuple[str, ...], as_json: bool) -> None:
-    """Take running jobs from their workers and put them back at the front, as if they had not been leased.
+    """Take running jobs from their workers and put them back at the front of their queues, as if never leased.
 
     The worker stops the attempt, which does not count. The id of a run means its current step.
     """
@@ -118,12 +118,12 @@ async def release(app: App, ids: tuple[str, ...], as_json: bool) -> None:
 
 @click.command()
 @_ids
-@click.option("--cascade", is_flag=True, help="Also delete the jobs that wait for these, and those that wait for them.")
+@click.option("--cascade", is_flag=True, help="Also delete the jobs that wait for these, directly or not.")
 @with_app()
 async def delete(app: App, ids: tuple[str, ...], cascade: bool) -> None:
-    """Remove jobs, and runs with all their steps: all or none.
+    """Delete jobs, and runs with all their steps: all or none.
 
-    A worker that runs one is told to stop.
+    A worker that runs one of them stops the attempt.
     """
     ids = await resolve_ids(app, ids)
     gone = await app.internals.session.store.delete(ids, cascade=cascade)
@@ -136,29 +136,29 @@ async def delete(app: App, ids: tuple[str, ...], cascade: bool) -> None:
 @click.option("--step", metavar="NAME", help="Only if this is the current step of the run.")
 @with_app()
 async def complete(app: App, job_id: str, value: Any, step: str | None) -> None:
-    """End a job, or the current step of a run, as if its function had returned JSON; null if none is given.
+    """Complete a job, or the current step of a run, as if its function had returned JSON. Default: null.
 
-    A worker that runs it stops the attempt. What follows a step is in the code of its flow: with --app it follows at once, without it as
-    soon as a worker that has the code takes the value.
+    A worker that runs it stops the attempt. The code of a flow decides which step follows: with --app the next step is
+    created at once; without it, a worker that has the code creates it.
     """
     job_id = await resolve_id(app, job_id)
     job = await app.ajob(job_id)
     record = job.record
     assert record is not None
     if step is not None and record.run_id != job_id:
-        raise CommandError(f"--step goes with the id of a run, and {job_id} is none")
+        raise CommandError(f"--step needs the id of a run, and {job_id} is not one")
     if record.run_id != job_id:
         await job.acomplete(_converted(app, record, value))
         return click.echo("completed: 1 job")
     run = await app.arun(job_id)
     assert run.record is not None
-    # By its name, for the value is converted by what this step and no other takes and gives.
+    # With the name of the step, because the value was converted for this step and no other.
     await run.acomplete(_converted(app, run.record, value), step=step or run.step)
     return click.echo(f"completed: 1 step, run {run.id} is {run.state} in step {run.step}")
 
 
 def _converted(app: App, job: JobRecord, value: Any) -> Any:
-    """What this JSON is by the annotations of the job's task, or of the steps of its flow."""
+    """Convert JSON by the annotations of the job's task, or of the steps of its flow."""
     import json
 
     from tenure.tasks.step import Step
@@ -174,7 +174,7 @@ def _converted(app: App, job: JobRecord, value: Any) -> Any:
 async def apply_to_each(
     act: Callable[[Sequence[str]], Awaitable[list[Verdict]]], ids: Sequence[str], done: str, *, as_json: bool = False
 ) -> None:
-    """Do this to each of these jobs, and say how many it was done to."""
+    """Call `act` on these jobs, a batch at a time, and print how many it succeeded for."""
     from tenure.errors import JobNotFound
     from tenure.stores.base import BATCH
     from tenure.stores.values import VerdictKind
@@ -194,7 +194,7 @@ async def apply_to_each(
 
 
 def report(done: str, count: int, refused: Sequence[str], *, as_json: bool = False) -> None:
-    """Say how many jobs it was done to, and why not to the others; exit code 2 if there are any."""
+    """Print how many jobs were `done`, and the reason for each that was refused; exit code 2 if there are any."""
     if as_json:
         emit({done: count})
     elif count or not refused:

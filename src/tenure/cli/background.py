@@ -1,4 +1,4 @@
-"""Going on in the background, once it is clear that there is something to go on with."""
+"""Background: detaches a process from its terminal; its parent waits until it has started or failed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["Background"]
 
 
 class Background:
-    """The process from here on, detached from its terminal; the one that was started stays until it has `begun`, and tells how that went.
+    """Forks. The child continues, detached from its terminal; the parent waits for `report_started` and exits as the child did.
 
-    stdin is empty from here on; stdout and stderr go nowhere if they were a terminal, and stay where they went otherwise. What
-    this process itself writes to stderr before it has begun still reaches the terminal.
+    stdin becomes empty. stdout and stderr are discarded if they were a terminal, and unchanged otherwise. What this process
+    writes to `sys.stderr` before `report_started` still reaches the terminal.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Background:
             os.close(self._pipe)
             _report(reader)
         os.setsid()
-        if os.fork():  # no leader of a session, no terminal ever again
+        if os.fork():  # only the leader of a session can get a terminal again, and the child is none
             os._exit(0)
         os.close(reader)
         self._stderr = os.dup(2)
@@ -57,7 +57,7 @@ class Background:
         self._send(str(code))
 
     def report_started(self) -> None:
-        """Let the one who waits go."""
+        """Let the parent exit with code 0."""
         self._send(f"0 {os.getpid()}")
         os.dup2(2, self._stderr)
         os.close(self._pipe)
@@ -69,9 +69,9 @@ class Background:
 
 
 def _report(reader: int) -> NoReturn:
-    """Wait until the process in the background has begun or ended, and end as it did."""
+    """Wait until the process in the background has started or ended, and exit with its code."""
     with os.fdopen(reader) as stream:
         code, *pid = stream.read().split() or ["1"]
     if pid:
-        print_message(f"process {pid[0]} goes on in the background")
+        print_message(f"process {pid[0]} continues in the background")
     sys.exit(int(code))

@@ -1,4 +1,4 @@
-"""How a command names its store: `--url`, `--app`, or the environment."""
+"""with_app: gives a command the app or store that `--url`, `--app` or the environment names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Command = Callable[..., None]
 AsyncCommand = Callable[..., Awaitable[None]]
 
 _url = click.option(
-    "--url", metavar="URL", help="The store, such as sqlite:///jobs.db. Otherwise TENURE_URL, or sqlite:///tenure.db."
+    "--url", metavar="URL", help="The store, such as sqlite:///jobs.db. Default: TENURE_URL, else sqlite:///tenure.db."
 )
 _app = click.option(
     "--app",
@@ -27,14 +27,14 @@ _app = click.option(
     envvar="TENURE_APP",
     show_envvar=True,
     metavar="TARGET",
-    help="The store of this app: module:app or file.py:app.",
+    help="Use the store of this app: module:app or file.py:app.",
 )
 
 
 def with_app(*, empty: bool = False) -> Callable[[AsyncCommand], Command]:
-    """Let a command be an async function that is given the chosen app first.
+    """Make a command of an async function whose first argument is the app.
 
-    A store that nobody has used yet is refused, unless `empty`: it is a wrong name far more often than a new store.
+    A store that has never been used is refused unless `empty`, because it is a wrong name far more often than a new store.
     """
 
     def decorate(function: AsyncCommand) -> Command:
@@ -50,10 +50,10 @@ def with_app(*, empty: bool = False) -> Callable[[AsyncCommand], Command]:
         @_app
         @functools.wraps(function)
         def command(url: str | None, target: str | None, **arguments: Any) -> None:
-            import asyncio  # not before it is needed: help has none of it
+            import asyncio  # here, because `--help` does not need it and should be fast
             import logging
 
-            # What a command does it says itself; without a handler, warnings would be written beside that.
+            # A command prints its own messages. Without a handler, Python would print the warnings of the log too.
             logging.getLogger("tenure.jobs").addHandler(logging.NullHandler())
             asyncio.run(run(_choose_app(url, target), arguments))
 
@@ -73,5 +73,5 @@ def _empty_store(url: str) -> CommandError:
     from tenure.stores import masked
 
     return CommandError(
-        f"{masked(url)} holds no jobs yet: enqueue one, or name another store with --url, --app or TENURE_URL"
+        f"{masked(url)} has never been used: enqueue a job, or name another store with --url, --app or TENURE_URL"
     )

@@ -1,4 +1,4 @@
-"""Why a job does not run."""
+"""The command explain: says why a job does not run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["explain"]
 @json_option
 @with_app()
 async def explain(app: App, job_id: str, as_json: bool) -> None:
-    """Say why a job does not run, and what to do about it; of a run, its current step.
+    """Say why a job does not run, and what to do about it. For a run: why its current step does not.
 
     Exit code 2 if there is no such job.
     """

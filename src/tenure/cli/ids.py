@@ -1,4 +1,4 @@
-"""Ids as people type them: whole, or so much of the beginning that no other job begins like it."""
+"""Resolves ids as users type them: whole, or a beginning that only one job has."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
 __all__ = ["resolve_id", "resolve_ids"]
 
 LEAST = 6
-"""Characters of an id that must be given."""
+"""The shortest beginning of an id that is accepted, in characters."""
 
 WHOLE = 36
-"""Characters of an id that Tenure makes."""
+"""The length of an id that Tenure makes, in characters."""
 
 SHOWN = 10
-"""Candidates that are named at most."""
+"""The most candidates that an error names."""
 
 _BEGINNING = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]*")
 
 
 async def resolve_ids(app: App, ids: Sequence[str]) -> tuple[str, ...]:
-    """The whole ids of these; what begins no id stays as it is. `CommandError` if one of them begins several."""
+    """The whole ids of these; one that is the beginning of no id is returned unchanged. `CommandError` if it is ambiguous."""
     return tuple([await resolve_id(app, given) for given in ids])
 
 
 async def resolve_id(app: App, given: str) -> str:
-    """The whole id of this one."""
+    """The whole id that begins with `given`; rules as for `resolve_ids`."""
     if not LEAST <= len(given) < WHOLE or not _BEGINNING.fullmatch(given):
         return given
     store = app.internals.session.store

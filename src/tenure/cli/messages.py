@@ -1,4 +1,4 @@
-"""What the command line says beside its answers, on stderr."""
+"""CommandError and print_message: what the command line prints on stderr, beside its answers on stdout."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["CommandError", "print_message"]
 
 
 class CommandError(click.ClickException):
-    """What was asked for cannot be done: one sentence on stderr, exit code 2, no traceback."""
+    """A command cannot do what the user asked: one sentence on stderr, exit code 2, no traceback."""
 
     exit_code = 2
 
@@ -21,5 +21,5 @@ class CommandError(click.ClickException):
 
 
 def print_message(message: str) -> None:
-    """Say one line, whatever is in it."""
+    """Print one line on stderr, escaped."""
     click.echo(f"tenure: {escaped(message)}", err=True)

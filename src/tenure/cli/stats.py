@@ -1,4 +1,4 @@
-"""What has happened since the store was made."""
+"""The command stats: shows totals since the store was created."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["stats"]
 @json_option
 @with_app()
 async def stats(app: App, as_json: bool) -> None:
-    """Show what has happened since the store was made: by queue, in all, and by each worker that is registered now."""
+    """Show totals since the store was created: by queue, of all queues, and by each worker that is registered now."""
     import msgspec
 
     from tenure.cli.display import number, show, table, text

@@ -1,4 +1,4 @@
-"""What happens, as it happens."""
+"""The command watch: shows events as they happen."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ STYLES = {
 }
 
 SHOWN = ("event", "task", "queue", "flow", "job_id", "run_id")
-"""Fields that have a place of their own in a line."""
+"""Fields that are not repeated among the details at the end of a line."""
 
 
 @click.command()
-@click.option("-q", "--queue", metavar="QUEUE", help="Only what happens to this queue and its jobs.")
-@click.option("-t", "--task", metavar="TASK", help="Only what happens to jobs of this task.")
-@click.option("--job", metavar="ID", help="Only what happens to this job.")
-@click.option("--run", metavar="ID", help="Only what happens to this run of a flow.")
+@click.option("-q", "--queue", metavar="QUEUE", help="Only events of this queue and its jobs.")
+@click.option("-t", "--task", metavar="TASK", help="Only events of jobs of this task.")
+@click.option("--job", metavar="ID", help="Only events of this job.")
+@click.option("--run", metavar="ID", help="Only events of this run of a flow.")
 @click.option("-k", "--kind", "kinds", metavar="KIND", multiple=True, help="Only events of this kind, such as failed; may be given several times.")  # fmt: skip
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="End after so many events.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Stop after this many events.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @with_app()
 async def watch(
     app: App,
@@ -65,12 +65,10 @@ async def watch(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """Show what happens, as it happens.
+    """Show events as they happen, of all processes that use the store. Ctrl-C stops it.
 
-    It sees all processes that use the store.
-
-    Events are hints: a process that is busy notices a new watcher within two seconds, and what is lost on the way is not sent again.
-    Ends with Ctrl-C.
+    Events are hints: a busy process notices a new watcher within two seconds, and an event that is lost on the way is not
+    sent again.
     """
     from tenure.cli.ids import resolve_id
     from tenure.stores import masked
@@ -81,7 +79,7 @@ async def watch(
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, here.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         async with app.watch(queue=queue, task=task, job=job, run=run, kinds=kinds) as events:
-            print_message(f"watching {masked(app.url)}, Ctrl-C ends it")
+            print_message(f"watching {masked(app.url)}, Ctrl-C stops it")
             shown = 0
             async for event in events:
                 _show(event, as_json)
@@ -101,7 +99,7 @@ def _show(event: Event, as_json: bool) -> None:
 
 
 def _line(event: Event) -> Text:
-    """One line: when, what, to what, and what more there is to say."""
+    """One line for an event: time, kind, subject and details."""
     from rich.text import Text
 
     from tenure.cli.display import text

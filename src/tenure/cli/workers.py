@@ -1,4 +1,4 @@
-"""Workers, as the registry knows them."""
+"""The commands workers and retire: list the registered workers, and retire dead ones."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ async def workers(app: App, as_json: bool) -> None:
 
 @click.command()
 @click.argument("worker_ids", metavar="WORKER...", nargs=-1, required=True)
-@click.option("--reason", metavar="TEXT", help="Why, to be told in the error of each job.")
+@click.option("--reason", metavar="TEXT", help="The reason, which goes into the error of each job.")
 @json_option
 @with_app()
 async def retire(app: App, worker_ids: tuple[str, ...], reason: str | None, as_json: bool) -> None:
     """Give the jobs of dead workers to others at once.
 
-    Nobody waits for their leases to run out. A worker that lives after all drops its jobs and goes on under another name.
+    Their leases need not expire first. A worker that is alive after all stops its attempts and continues under another name.
     """
     import msgspec
 
@@ -86,7 +86,7 @@ async def retire(app: App, worker_ids: tuple[str, ...], reason: str | None, as_j
 
 
 async def _current_workers(app: App) -> list[WorkerInfo]:
-    """The workers of the registry. What a missing one said it holds may have gone to others since: only what it still does is shown."""
+    """The registered workers. A missing worker is shown only with the jobs that it still holds; others may have the rest."""
     from msgspec.structs import replace
 
     from tenure.core.job import State
@@ -109,7 +109,7 @@ async def _current_workers(app: App) -> list[WorkerInfo]:
 
 
 def _trouble(worker: WorkerInfo) -> str:
-    """What is wrong with a worker."""
+    """What is wrong with a worker, as a phrase; empty if nothing is."""
     if worker.missing:
         return f"missing: silent for {worker.silent_for:.0f} s"
     strays = f"{worker.strays} stray thread(s)" if worker.strays else ""

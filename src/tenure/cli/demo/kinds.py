@@ -1,4 +1,4 @@
-"""The jobs of `tenure demo`, and what must become of them. No I/O: a table, and a judgement."""
+"""The kinds of jobs of `tenure demo`, and the check that each ended as expected. No I/O."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ __all__ = ["JOBS", "KINDS", "JobKind", "Summary", "finished", "summarize"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobKind:
-    """One task of the demo, how many jobs of it there are, and how each of them must end."""
+    """One task of the demo, the number of its jobs, and how each of them must end."""
 
     task: str
-    """Also the name of its queue."""
+    """The name of the task and of its queue."""
 
     about: str
     jobs: int
     delay: float = 0.0
     ends: State = State.SUCCEEDED
     attempts: int = 1
-    """Attempts until it ends so, those not counted that were lost with a worker."""
+    """Attempts until it ends, without those that were lost with a worker."""
 
     losses: int = 0
-    """Workers that each job loses at least. Others may lose one too, if they were in the same hands."""
+    """The fewest losses of each job. Jobs of other kinds may be lost too, if the killed worker held them."""
 
 
 KINDS = (
@@ -38,33 +38,33 @@ KINDS = (
     JobKind(task="later", about="enqueued to run after 3 s", jobs=5, delay=3.0),
     JobKind(task="quick", about="waits 30 ms", jobs=240),
 )
-"""In the order in which the workers serve their queues: the victim is in somebody's hands at once."""
+"""In the order in which the workers serve their queues, so that a worker leases the victim at once."""
 
 
 JOBS = sum(kind.jobs for kind in KINDS)
 
 
 def finished(queue: QueueInfo) -> int:
-    """How many jobs of a queue have reached their end, good or bad."""
+    """How many jobs of a queue are final."""
     return queue.succeeded + queue.failed + queue.cancelled + queue.broken
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What became of the jobs of one kind."""
+    """How the jobs of one kind ended."""
 
     kind: JobKind
     ended: Counter[str]
-    """Jobs by state; `gone` are those that the store does not know any more."""
+    """Number of jobs by state; `gone` are those that the store no longer has."""
 
     attempts: int
     losses: int
     wrong: int
-    """Jobs that did not end as they should have."""
+    """Number of jobs that did not end as expected."""
 
 
 def summarize(kind: JobKind, jobs: Sequence[JobRecord | None]) -> Summary:
-    """Hold what the store knows of the jobs of one kind against what should have become of them."""
+    """Compare the jobs of one kind in the store with how they should have ended."""
     found = [job for job in jobs if job is not None]
     ended = Counter("gone" if job is None else job.label for job in jobs)
     right = sum(_ended_as_expected(kind, job) for job in found)
