@@ -194,7 +194,7 @@ async def test_what_is_wrong_is_said_before_anything_is_stored(app: App, office:
     run = await waiting(trip, office)
     with pytest.raises(InvalidOption, match=r"needs the code of flow 'trip', which this program lacks"):
         await run.acomplete(Next("refuse", why="").using(delay=5))
-    with pytest.raises(TypeError, match="not completed with Retry"):
+    with pytest.raises(TypeError, match="cannot be completed with Retry"):
         await run.acomplete(Retry())
     with pytest.raises(PayloadError):
         await run.acomplete(object())

@@ -16,7 +16,7 @@ __all__ = ["Background"]
 
 
 class Background:
-    """Forks. The child continues, detached from its terminal; the parent waits for `report_started` and exits as the child did.
+    """Forks. The child continues without its terminal; the parent waits until it has started or ended, and exits.
 
     stdin becomes empty. stdout and stderr are discarded if they were a terminal, and unchanged otherwise. What this process
     writes to `sys.stderr` before `report_started` still reaches the terminal.

@@ -26,7 +26,7 @@ _BEGINNING = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]*")
 
 
 async def resolve_ids(app: App, ids: Sequence[str]) -> tuple[str, ...]:
-    """The whole ids of these; one that is the beginning of no id is returned unchanged. `CommandError` if it is ambiguous."""
+    """The whole ids of these; one that no id begins with is returned unchanged. `CommandError` if one is ambiguous."""
     return tuple([await resolve_id(app, given) for given in ids])
 
 

@@ -23,7 +23,7 @@ __all__ = ["load_app", "show_traceback"]
 
 
 def load_app(target: str) -> App:
-    """Import the module or file and return the App that the target names, by default `app`. Imports its included modules too.
+    """Import the module or file and return the App that the target names, by default `app`, with its included modules.
 
     Raises `CommandError` with one sentence, which suggests the closest existing name.
     """

@@ -33,7 +33,7 @@ class BoundCall:
         raise NotImplementedError
 
     def new_jobs(self) -> list[NewJob]:
-        """Make the job and the new jobs that it waits for: every blocker stands before its dependents, the job itself last."""
+        """Make the job and the new jobs that it waits for: blockers before their dependents, the job itself last."""
         new = NewJobs()
         new.add(self)
         return new.jobs

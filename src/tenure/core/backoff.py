@@ -29,7 +29,7 @@ class Backoff:
     """Factor from one delay to the next, at least 1; 1 makes all delays the same."""
 
     jitter: float = 0.1
-    """Share of the delay, 0 to 1, by which it is moved at random, so that jobs that failed together do not return together."""
+    """Share of the delay, 0 to 1, by which it is moved at random, so that jobs that failed together return apart."""
 
     on: type[BaseException] | tuple[type[BaseException], ...] = (Exception,)
     """Exceptions that are retried; any other exception fails the job at once."""
@@ -48,7 +48,7 @@ class Backoff:
     def covers(self, exception: BaseException) -> bool:
         """Whether this exception is worth another attempt.
 
-        Exceptions outside `Exception` (SystemExit, KeyboardInterrupt, a cancellation that the job raised) are treated like one.
+        Others than `Exception` (SystemExit, KeyboardInterrupt, a cancellation that the job raised) are treated like one.
         """
         if isinstance(exception, self.never):
             return False

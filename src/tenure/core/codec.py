@@ -193,7 +193,7 @@ class JsonArguments:
             yield name if name in self._named else self._others, f"parameter {name!r}", value
 
     def _shape(self, count: int) -> tuple[frozenset[str], frozenset[str]] | None:
-        """Names that must, and names that must not, be keywords after `count` positional arguments; None if `count` is too low."""
+        """Names that must and must not be keywords after `count` positional arguments; None if `count` is too low."""
         taken = {p.name for p in self._positional[:count]}
         left = [p for p in self._signature.parameters.values() if p.name not in taken and p.default is p.empty]
         if any(p.kind is p.POSITIONAL_ONLY for p in left):
@@ -330,7 +330,7 @@ class ResultCodec:
             return False
 
     def _check_fit(self, value: Any, made: Any) -> None:
-        """Raise `InvalidResult` unless the value describes `made`: a mapping for an object, a string for a date, a list for a set."""
+        """Raise `InvalidResult` unless `value` describes `made`, such as a mapping an object, or a string a date."""
         plain = self._decoder is ANY_DECODER or isinstance(self._decoder, UntypedDecoder)
         if not plain and isinstance(value, Mapping | list | tuple | str) and (where := lost_path(made, value)) is None:
             return

@@ -50,7 +50,7 @@ NO_RAW: Mapping[str, NewJob] = MappingProxyType({})
 """For callers that have no raw inboxes."""
 
 UNREAD = "(inbox)"
-"""The task name of a job made of an unreadable entry. No task can have this name. An operator's retry reads the entry again."""
+"""The task of a job made of an unreadable entry; no task can have this name. A retry reads the entry again."""
 
 
 class Entry(msgspec.Struct, forbid_unknown_fields=True):
@@ -75,7 +75,7 @@ OPTIONS = Entry.__struct_fields__[4:]
 
 
 class EntryArguments(msgspec.Struct):
-    """The arguments of an entry as its producer wrote them, because a number may have more digits than Python would print."""
+    """The arguments of an entry as its producer wrote them: a number may have more digits than Python would print."""
 
     args: msgspec.Raw = msgspec.Raw()
     kwargs: msgspec.Raw = msgspec.Raw()

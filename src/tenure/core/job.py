@@ -30,7 +30,7 @@ __all__ = [
 
 
 class State(StrEnum):
-    """The state of a job. *Scheduled* and *retrying* are labels of `waiting`, *parked* is a label of `blocked`: no states."""
+    """The state of a job. *Scheduled* and *retrying* are only labels of `waiting`, *parked* of `blocked`."""
 
     BLOCKED = "blocked"
     WAITING = "waiting"

@@ -25,7 +25,7 @@ class AbortReason(StrEnum):
 
 
 class Token(msgspec.Struct, frozen=True, order=True, gc=False):
-    """Proof of a lease. Tokens of one job strictly grow. The nonce tells equal fences apart, such as after a restored backup."""
+    """Proof of a lease. Tokens of one job strictly grow. The nonce tells equal fences apart, as after a restored backup."""
 
     fence: int
     """Number of this lease of the job, from 1."""

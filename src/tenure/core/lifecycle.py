@@ -50,7 +50,7 @@ class Finish(msgspec.Struct, frozen=True, gc=False):
     error: ErrorInfo | None = None
     children: tuple[NewJob, ...] = ()
     successor: NewJob | None = None
-    """The next step of the same run; only with a success. Created after the children, may wait for them, has no unique key."""
+    """The next step of the same run, which may wait for the children; only with a success. It has no unique key."""
 
     writes: Writes | None = None
     """Writes to the run that the job is a step of; only with a success."""
@@ -60,7 +60,7 @@ class Finish(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def left(self) -> ErrorInfo | None:
-        """What is remembered of the attempt: its error, or a success's output in an `ErrorInfo` without a type, which every version can read."""
+        """What is remembered of the attempt: its error; of a success its output, in an `ErrorInfo` without a type."""
         if self.state is not State.SUCCEEDED:
             return self.error
         return ErrorInfo("", "", output=self.output) if self.output else None
