@@ -148,7 +148,7 @@ async def test_no_job_is_an_empty_list(app: App, do: Do) -> None:
 
 
 async def test_a_job_that_comes_while_one_waits_is_leased_at_once(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    for looks in ("holder.LOOK", "stores.postgres.wakeup.LOOK_EVERY"):
+    for looks in ("jobs.by_hand.LOOK", "stores.postgres.wakeup.LOOK_EVERY"):
         monkeypatch.setattr(f"tenure.{looks}", 30.0)  # so that it is woken, or comes too late
     add = make_add(app)
     waiting = asyncio.create_task(app.alease("default", wait=30))
