@@ -23,7 +23,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all soak check bench clean
+.PHONY: help demo test test-all soak check map bench clean
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 16
@@ -67,6 +67,9 @@ check: $(STAMPS)/dev ## Check format, lint, types and import layers
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo --no-cache >$(STAMPS)/layers 2>&1 || { cat $(STAMPS)/layers; exit 1; }
 	@echo 'format, lint, types and layers: ok'
+
+map: ## Print all modules, each with the first line of its docstring
+	@$(PYTHON) -m tests.map
 
 bench: $(STAMPS)/bench ## Measure Tenure beside the bare engine and beside other queues
 	@$(BIN)/python bench/run.py

@@ -13,7 +13,19 @@ import click
 
 from tenure.cli import COMMANDS, main
 
-__all__ = ["PAGES", "ROOT", "Block", "blocks", "command_errors", "name", "option_errors", "prose", "spans", "variables"]
+__all__ = [
+    "PAGES",
+    "ROOT",
+    "Block",
+    "blocks",
+    "command_errors",
+    "headings",
+    "name",
+    "option_errors",
+    "prose",
+    "spans",
+    "variables",
+]
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -53,6 +65,12 @@ def blocks(page: Path) -> Iterator[Block]:
 def prose(page: Path) -> str:
     """The page without its blocks."""
     return _BLOCK.sub("", page.read_text())
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors of a page's headings, as hosting sites make them."""
+    found = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
 
 
 def spans(text: str) -> list[str]:
