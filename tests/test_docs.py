@@ -231,7 +231,7 @@ def test_every_link_leads_to_a_file(page: Path) -> None:
 def test_the_readme_leads_to_every_guide() -> None:
     links = set(re.findall(r"\]\((docs/[^)#/]+\.md)", (ROOT / "README.md").read_text()))
 
-    assert {name(page) for page in PAGES if page.parent.name == "docs"} - links == set()
+    assert {name(page) for page in PAGES if page.parent == ROOT / "docs"} - links == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
