@@ -19,8 +19,8 @@ def send(ctx: Context, to: str) -> str:
 
 if __name__ == "__main__":
     ann, bob = send.enqueue_many([("ann@example.org",), ("bob",)])
-    with apsw.Connection("mail.db") as database:  # a producer in any language needs no client library
-        database.set_busy_timeout(10_000)  # otherwise it does not wait while another connection writes
+    with apsw.Connection("mail.db") as database:  # a producer in any language: it needs no client
+        database.set_busy_timeout(10_000)  # without it, a busy database raises at once
         for entry in (json.dumps({"task": "send", "args": ["eve@example.org"]}), "<mail to='joe'/>"):
             database.execute("INSERT INTO tenure_inbox (queue, entry) VALUES ('mail', ?)", [entry])
     app.worker(["mail"]).run(until_empty=True)  # a worker is a monitor too

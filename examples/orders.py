@@ -14,9 +14,9 @@ def confirm(ctx: Context, order: int) -> str:
     return said  # for type checkers only: the job is already final
 
 
-app.queues()  # opens the store and creates its tables, before our transaction could block that
+app.queues()  # opens the store and creates its tables, before our own transaction begins
 database = apsw.Connection("orders.db")
-database.set_busy_timeout(10_000)  # otherwise it does not wait while another connection writes
+database.set_busy_timeout(10_000)  # without it, a busy database raises at once
 database.execute("CREATE TABLE IF NOT EXISTS orders (id INTEGER PRIMARY KEY, state TEXT)")
 with database:  # the order and its job, both or neither
     [(new,)] = database.execute("INSERT INTO orders (state) VALUES ('new') RETURNING id")

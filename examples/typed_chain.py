@@ -42,7 +42,7 @@ def book(ctx: Context, traveller: str, price: int) -> None:
 if __name__ == "__main__":
     app.queues()  # opens the store and creates its tables
     database = apsw.Connection("trips.db")
-    database.set_busy_timeout(10_000)  # otherwise it does not wait while another connection writes
+    database.set_busy_timeout(10_000)  # without it, a busy database raises at once
     database.execute("CREATE TABLE IF NOT EXISTS travellers (name TEXT)")
     database.execute("CREATE TABLE IF NOT EXISTS bookings (traveller TEXT, price INTEGER)")
     legs = [Leg("Oslo", date(2027, 1, 4)), Leg("Rome", date(2027, 1, 8))]
