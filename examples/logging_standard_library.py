@@ -27,8 +27,8 @@ def in_a_process() -> None:
 if __name__ == "__main__":
     form = "%(levelname)s %(name)s: %(message)s (job=%(job_id)s task=%(task)s attempt=%(attempt)s)"
     logging.basicConfig(stream=sys.stdout, level=logging.INFO, format=form)
-    bind()  # every record of the root logger's handlers carries the job that it was made for
-    logging.getLogger("tenure").setLevel(logging.ERROR)  # otherwise Tenure's lines are among them
+    bind()  # adds the job to every record that goes through the handlers of the root logger
+    logging.getLogger("tenure").setLevel(logging.ERROR)  # hides Tenure's own lines
     log.info("nothing runs yet")
     app.enqueue(on_the_loop.bind(), in_a_thread.bind(), in_a_process.bind())
     app.worker().run(until_empty=True)

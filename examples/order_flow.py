@@ -19,7 +19,7 @@ def charge(customer: str, quantity: int) -> Next:
 
 @order.step(queue="mail")
 async def receipt(customer: str, reservation: str, amount: int) -> str:
-    return f"{customer} has paid {amount} for {reservation}"  # the result of the last step is the result of the run
+    return f"{customer} has paid {amount} for {reservation}"  # the value of the last step is the run's result
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ app = App("sqlite:///orders.db")
 
 @app.task
 def confirm(ctx: Context, order: int) -> str:
-    with ctx.complete() as tx:  # the row, the result and the end of the job, all or nothing
+    with ctx.complete() as tx:  # the row, the result and the end of the job: all or nothing
         tx.execute("UPDATE orders SET state = 'confirmed' WHERE id = ?", order)
-        tx.result = said = f"order {order} is confirmed"
-    return said  # for type checkers only: the job is already final
+        tx.result = answer = f"order {order} is confirmed"
+    return answer  # for type checkers: the job is final already
 
 
 app.queues()  # opens the store and creates its tables, before our own transaction begins

@@ -4,7 +4,7 @@ import asyncio
 from tenure import App, Next
 from tenure.errors import JobFailed
 
-app = App("sqlite:///access.db", retry=None, log=False)  # an exception fails the run at once, and is not logged
+app = App("sqlite:///access.db", retry=None, log=False)  # an exception fails the run at once; nothing is logged
 access = app.flow("access", lookup=["user", "roles"])
 
 

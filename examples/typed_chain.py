@@ -34,7 +34,7 @@ async def approve(traveller: str, results: list[int]) -> Wait | Next:
 
 @trip.step
 def book(ctx: Context, traveller: str, price: int) -> None:
-    with ctx.complete() as tx:  # the row, the result and the end of the run, all or nothing
+    with ctx.complete() as tx:  # the row, the result and the end of the run: all or nothing
         tx.execute("INSERT INTO bookings VALUES (?, ?)", traveller, price)
         tx.result = Done(f"{traveller} travels for {price}")
 
@@ -46,7 +46,7 @@ if __name__ == "__main__":
     database.execute("CREATE TABLE IF NOT EXISTS travellers (name TEXT)")
     database.execute("CREATE TABLE IF NOT EXISTS bookings (traveller TEXT, price INTEGER)")
     legs = [Leg("Oslo", date(2027, 1, 4)), Leg("Rome", date(2027, 1, 8))]
-    with database:  # the traveller and the run are created together
+    with database:  # the traveller and the run: both, or neither
         database.execute("INSERT INTO travellers VALUES ('ann')")
         run = trip.using(connection=database, unique="ann").start(traveller="ann", legs=legs)
     app.worker().run(until_empty=True)
