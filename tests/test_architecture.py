@@ -9,7 +9,7 @@ import pytest
 from .documentation import ROOT
 from .map import PACKAGE, first_line, modules
 
-PATH = re.compile(r"`([\w./-]+(?:\.(?:py|sql|lua|md|toml)|/)|\.[\w.-]+)`")
+PATH = re.compile(r"`([\w./-]+(?:\.(?:py|sql|lua|md|toml)|/)|\.importlinter|\.env\.example)`")
 
 
 @pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
