@@ -243,6 +243,15 @@ def test_prose_is_at_most_120_columns_wide(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_page_is_plain_english(page: Path) -> None:
+    """No riddles: a sentence names the worker, the caller or the number that it means."""
+    riddles = r"\b(whoever|somebody|nobody|so many|how-manieth|for those who|nothing but|as far as|comes? to exist)\b"
+    text = re.sub(r"`[^`\n]+`", "", prose(page))
+
+    assert re.findall(riddles, text, re.IGNORECASE) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_heading_that_a_link_names_exists(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", prose(page))
 
