@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Mapping, Sequence
 from time import monotonic
 
 from tenure.core.checks import seconds
 from tenure.core.inbox import NO_RAW
+from tenure.core.jitter import full_jitter
 from tenure.core.job import NewJob
 from tenure.core.options import AppOptions
 from tenure.errors import InvalidOption, OutcomeUnknown, StoreUnavailable
@@ -52,12 +52,10 @@ class Session:
     ) -> list[Enqueued]:
         """Repeat an enqueue that began at `started` (monotonic) and met this outage, as `enqueue` says."""
         deadline = started + ENQUEUE_TIMEOUT
-        longest = 0.05
-        latest = error
+        latest, tries = error, 0
         while (left := deadline - monotonic()) > 0:
-            # Full jitter: fifty clients that lost the store together must not return to it together.
-            await asyncio.sleep(min(random.random() * longest, left))  # noqa: S311
-            longest = min(longest * 2, 1.0)
+            await asyncio.sleep(min(full_jitter(tries, first=0.05, longest=1.0), left))
+            tries += 1
             try:
                 async with asyncio.timeout(max(deadline - monotonic(), LAST_TRY)):
                     return await self.store.enqueue(jobs)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from enum import Enum, auto
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tenure.core.jitter import full_jitter
 from tenure.core.job import State
 from tenure.core.lease import AbortReason, Lease
 from tenure.core.lifecycle import Finish
@@ -73,7 +73,7 @@ class Transactions:
                 return await self.store.lease_status(lease)
             if monotonic() > deadline:
                 break
-            await asyncio.sleep(random.uniform(0, min(0.1 * 2.0**tries, 2.0)))  # noqa: S311
+            await asyncio.sleep(full_jitter(tries, first=0.1, longest=2.0))
         return None
 
 
