@@ -14,13 +14,13 @@ import asyncio
 import atexit
 import contextlib
 import functools
-import os
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
+from tenure.core.after_fork import abandon, call_after_fork, forget_after_fork
 from tenure.errors import StoreError, TenureError, UseAsync
 from tenure.stores.thread import StoreThread
 
@@ -116,7 +116,7 @@ class PerLoop(Generic[C]):
     def __init__(self, make: Callable[[], C]) -> None:
         self._make = make
         self._begin()
-        _all_of_them.add(self)
+        forget_after_fork(self)
 
     def _begin(self) -> None:
         self._found: Found[C] = {}
@@ -147,7 +147,7 @@ class PerLoop(Generic[C]):
 
     def forget(self) -> None:
         """Let go of everything without closing it, or letting it be closed when it is collected."""
-        _abandoned.append(self._found)
+        abandon(self._found)
         self._leaving.detach()
         self._begin()
 
@@ -252,10 +252,7 @@ class _LoopThread:
 _private: _LoopThread | None = None
 _exiting = False
 _start_lock = threading.RLock()
-_all_of_them: weakref.WeakSet[PerLoop[Any]] = weakref.WeakSet()
 _closing: set[asyncio.Task[None]] = set()
-_abandoned: list[object] = []
-"""What a fork has left in this process: kept, because collecting it could close what the parent uses."""
 
 
 def private_loop() -> asyncio.AbstractEventLoop:
@@ -286,13 +283,11 @@ def stop() -> None:
         private.stop()
 
 
-def _forget_all() -> None:
+def _forget_private_loop() -> None:
     global _private, _start_lock  # noqa: PLW0603 - one per process
-    _abandoned.append(_private)
+    abandon(_private)
     _private = None
     _start_lock = threading.RLock()  # another thread of the parent may have held it
-    for each in _all_of_them:
-        each.forget()
 
 
-os.register_at_fork(after_in_child=_forget_all)
+call_after_fork(_forget_private_loop)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import weakref
 from collections import deque
@@ -10,6 +9,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Protocol
 
+from tenure.core.after_fork import forget_after_fork
 from tenure.core.failure import Failure
 from tenure.events import ALL, Event
 from tenure.observe import deriving
@@ -63,7 +63,7 @@ class Audience:
         self._heard = 0
         self._watched: bool | None = None
         self._pending: deque[Event] = deque(maxlen=PENDING)
-        _all_of_them.add(self)
+        forget_after_fork(self)
 
     def refresh(self) -> None:
         """See anew what is wanted: a listener has come, or wants something else."""
@@ -137,14 +137,3 @@ class Audience:
         self.failures.clear()
         self.voices.clear()
         self._watched, self.ask_at, self.wants = None, 0.0, ALL
-
-
-_all_of_them: weakref.WeakSet[Audience] = weakref.WeakSet()
-
-
-def _forget_all() -> None:
-    for audience in _all_of_them:
-        audience.forget()
-
-
-os.register_at_fork(after_in_child=_forget_all)

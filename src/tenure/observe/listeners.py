@@ -7,7 +7,6 @@ import atexit
 import inspect
 import itertools
 import logging
-import os
 import threading
 import weakref
 from collections import defaultdict
@@ -16,6 +15,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, Protocol
 
+from tenure.core.after_fork import forget_after_fork
 from tenure.errors import InvalidOption
 from tenure.events import ALL, Event, Kind, bits_of
 
@@ -114,6 +114,7 @@ class Listeners:
         self._all: list[Batched] = []
         self._begin()
         _all_of_them.add(self)
+        forget_after_fork(self)
 
     def _begin(self) -> None:
         # This lock, and a queue of this kind, are for signal handlers: one may tell something while it keeps `tell` itself waiting.
@@ -238,11 +239,3 @@ def _flush_all() -> None:
     ends_at = monotonic() + PATIENCE
     for listeners in list(_all_of_them):
         listeners.flush(max(ends_at - monotonic(), 0.0))
-
-
-def _forget_all() -> None:
-    for listeners in _all_of_them:
-        listeners.forget()
-
-
-os.register_at_fork(after_in_child=_forget_all)
