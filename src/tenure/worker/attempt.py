@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 from tenure.core.lease import AbortReason, Lease
 from tenure.core.lifecycle import Finish
 from tenure.core.options import Unset
-from tenure.tasks.completion.completion import Completion, Stage
+from tenure.tasks.completion.completion import Completion
+from tenure.tasks.completion.stage import Stage
 from tenure.tasks.context import AbortSignal, Context
 from tenure.worker.settings import Settings
 

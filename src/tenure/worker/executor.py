@@ -42,7 +42,8 @@ from tenure.hooks.registry import name_of
 from tenure.jobs.enqueue_hooks import allowed
 from tenure.stores.base import Store
 from tenure.stores.callers import collided
-from tenure.tasks.completion.completion import Completion, Stage, Transactions, to_the_end
+from tenure.tasks.completion.completion import Completion, Transactions, to_the_end
+from tenure.tasks.completion.stage import Stage
 from tenure.tasks.context import Context, Middleware
 from tenure.tasks.step import Step
 from tenure.tasks.task import Task

@@ -14,7 +14,8 @@ from tenure.stores.base import OwnTransaction
 from tenure.stores.callers import Work, caller_connection
 from tenure.stores.values import Enqueued, Verdict, VerdictKind
 from tenure.sync import refuse_on_loop
-from tenure.tasks.completion.completion import Completion, Stage, to_the_end
+from tenure.tasks.completion.completion import Completion, to_the_end
+from tenure.tasks.completion.stage import Stage, StageEvent
 from tenure.tasks.completion.transaction import AsyncTransaction, Joined, Transaction
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class Completing(_Own):
             self._completion.check()  # that may have told that the lease is lost
             self._tx = AsyncTransaction(await self._transactions.begin(writes=True))
         except BaseException:
-            self._completion.stage = Stage.RUNNING
+            self._completion.advance(StageEvent.ROLLED_BACK)
             raise
         return self._tx
 
@@ -113,9 +114,9 @@ class Completing(_Own):
             try:
                 await to_the_end(own.rollback())
             finally:
-                completion.stage = Stage.RUNNING
+                completion.advance(StageEvent.ROLLED_BACK)
             return
-        completion.stage = Stage.SETTLING
+        completion.advance(StageEvent.SETTLE)
         # Whatever happens to the function from here on, what came of the commit must be known.
         completion.finishing = asyncio.ensure_future(self._finish(own))
         await to_the_end(completion.finishing)
@@ -136,11 +137,11 @@ class Completing(_Own):
                 await completion.find_out()
                 self._refuse_unless_final(unknown)
             else:
-                completion.stage = Stage.FINAL
+                completion.advance(StageEvent.COMMITTED)
         finally:
             completion.finishing = None
             if completion.stage is Stage.SETTLING:
-                completion.stage = Stage.RUNNING
+                completion.advance(StageEvent.ROLLED_BACK)
 
     def _refuse_unless_final(self, unknown: OutcomeUnknown) -> None:
         if self._completion.stage is not Stage.FINAL:
@@ -183,7 +184,7 @@ class CompletingJoined(_WithConnection):
 
     async def _exit(self, error: BaseException | None) -> None:
         if error is not None:
-            self._completion.stage = Stage.RUNNING
+            self._completion.advance(StageEvent.ROLLED_BACK)
         else:
             with self._reset_if_it_raises():
                 work = self._completion.settling(self._tx.result)
@@ -205,7 +206,7 @@ class CompletingJoined(_WithConnection):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None:
-            self._completion.stage = Stage.RUNNING
+            self._completion.advance(StageEvent.ROLLED_BACK)
         else:
             with self._reset_if_it_raises():
                 work = self._completion.settling(self._tx.result)
@@ -218,12 +219,12 @@ class CompletingJoined(_WithConnection):
 
     def _joined(self, work: Work[Verdict]) -> Work[Verdict]:
         # Before it is sent: should it be cut off there, only the store can tell what came of it.
-        self._completion.stage = Stage.JOINED
+        self._completion.advance(StageEvent.JOIN)
         return work
 
     def _judge(self, verdict: Verdict) -> None:
         if verdict.kind is not VerdictKind.OK:
-            self._completion.stage = Stage.RUNNING
+            self._completion.advance(StageEvent.ROLLED_BACK)
         self._completion.judge(verdict)
 
     @contextmanager
@@ -231,5 +232,5 @@ class CompletingJoined(_WithConnection):
         try:
             yield
         except BaseException:
-            self._completion.stage = Stage.RUNNING
+            self._completion.advance(StageEvent.ROLLED_BACK)
             raise

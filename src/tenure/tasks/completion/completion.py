@@ -6,7 +6,6 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from enum import Enum, auto
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,12 +19,13 @@ from tenure.jobs.enqueue_hooks import allowed
 from tenure.stores.base import OwnTransaction, Store
 from tenure.stores.callers import Work
 from tenure.stores.values import LeaseStatus, Verdict, VerdictKind
+from tenure.tasks.completion.stage import Stage, StageEvent, next_stage
 
 if TYPE_CHECKING:
     from tenure.tasks.context import Context
     from tenure.tasks.task import Task
 
-__all__ = ["Completion", "Stage", "Transactions", "to_the_end"]
+__all__ = ["Completion", "Transactions", "to_the_end"]
 
 T = TypeVar("T")
 
@@ -77,31 +77,12 @@ class Transactions:
         return None
 
 
-class Stage(Enum):
-    """How far a job is on its way to an end in a transaction."""
-
-    RUNNING = auto()
-    OPEN = auto()
-    """In a block."""
-
-    SETTLING = auto()
-    """Its own transaction is being settled and committed."""
-
-    JOINED = auto()
-    """It was settled in the caller's transaction, and whether that commits is the caller's business."""
-
-    UNKNOWN = auto()
-    """Nobody could tell whether it was committed: it may be under way still."""
-
-    FINAL = auto()
-
-
 class Completion:
     """One attempt's way to its end in a transaction; its blocks, and the worker that runs it, share it."""
 
     def __init__(self, ctx: Context, task: Task[..., Any], transactions: Transactions) -> None:
         self.transactions = transactions
-        self.stage = Stage.RUNNING
+        self._stage = Stage.RUNNING
         self.step = Finish(State.SUCCEEDED)
         """How the job has ended, once it is final."""
 
@@ -114,6 +95,24 @@ class Completion:
     @property
     def lease(self) -> Lease:
         return self._ctx._lease
+
+    @property
+    def stage(self) -> Stage:
+        """How far it is."""
+        return self._stage
+
+    def advance(self, event: StageEvent) -> None:
+        """Go on to the stage that follows from this event."""
+        self._enter(next_stage(self._stage, event))
+
+    def mirror(self, stage: Stage, step: Finish | None) -> None:
+        """Take over the stage, and how the job has ended if it has, from the completion in a child process."""
+        self._enter(stage)
+        if step is not None:
+            self.step = step
+
+    def _enter(self, stage: Stage) -> None:
+        self._stage = stage
 
     @property
     def under_way(self) -> bool:
@@ -149,7 +148,7 @@ class Completion:
         self.check()
         if self.stage is not Stage.RUNNING:
             raise WrongState(job_id, "in ctx.complete() already", "in no other")
-        self.stage = Stage.OPEN
+        self.advance(StageEvent.ENTERED)
 
     def settling(self, result: Any) -> Work[Verdict]:
         """What makes the job final with this result, or value of a step, and its children exist; from now on the token alone decides."""
@@ -188,9 +187,9 @@ class Completion:
         """Ask the store whether the transaction was committed."""
         holding = await self.transactions.lease_status(self.lease)
         if holding is LeaseStatus.SETTLED or (holding is LeaseStatus.GONE and self.lease.job.keep == 0):
-            self.stage = Stage.FINAL
+            self.advance(StageEvent.FOUND_COMMITTED)
             return
-        self.stage = Stage.UNKNOWN if holding is None else Stage.RUNNING
+        self.advance(StageEvent.NOT_FOUND_OUT if holding is None else StageEvent.FOUND_UNCOMMITTED)
         if holding is not LeaseStatus.HELD:
             self._lost(holding)
 

@@ -32,7 +32,7 @@ from tenure.errors import Aborted
 from tenure.hooks.around import error_of, has_failed, tell_failure, tell_failure_here
 from tenure.hooks.calling import awaiting, moment, waiting
 from tenure.sync import loop_factory, private_loop, run, stop
-from tenure.tasks.completion.completion import Stage
+from tenure.tasks.completion.stage import Stage
 from tenure.tasks.context import AbortSignal, Context, Middleware
 from tenure.worker.executor import after_completion, perform
 from tenure.worker.isolation.frames import Begin, Ended, Failing, packed

@@ -36,7 +36,8 @@ from tenure.core.lifecycle import Transition
 from tenure.core.options import WorkerOptions
 from tenure.core.outcome import Outcome, Raised, Released
 from tenure.errors import ChildDied, JobError
-from tenure.tasks.completion.completion import Stage, to_the_end
+from tenure.tasks.completion.completion import to_the_end
+from tenure.tasks.completion.stage import StageEvent
 from tenure.tasks.context import Middleware
 from tenure.worker.attempt import Attempt
 from tenure.worker.isolation import template
@@ -178,10 +179,7 @@ class Isolation:
                 await asyncio.sleep(NO_PROCESS)
             outcome = Released()
         if (completion := attempt.completion) is not None:
-            if completion.stage is Stage.SETTLING:
-                completion.stage = Stage.JOINED  # it died while it committed: the store is asked
-            elif completion.stage is Stage.OPEN:
-                completion.stage = Stage.RUNNING
+            completion.advance(StageEvent.PROCESS_ENDED)
             with contextlib.suppress(asyncio.CancelledError):
                 await to_the_end(completion.resolve())
         return outcome

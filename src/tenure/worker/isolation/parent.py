@@ -19,7 +19,8 @@ from tenure.core.lease import AbortReason
 from tenure.core.lifecycle import Finish, Transition
 from tenure.core.outcome import Interrupted, Outcome, Raised, Released
 from tenure.errors import ChildDied
-from tenure.tasks.completion.completion import Completion, Stage
+from tenure.tasks.completion.completion import Completion
+from tenure.tasks.completion.stage import Stage
 from tenure.worker.attempt import Attempt
 from tenure.worker.executor import timed_out
 from tenure.worker.isolation.frames import (
@@ -253,10 +254,7 @@ class Child:
             case Opening():
                 self._granting = self._loop.create_task(self._grant(context._begin_completion()))
             case Staged(stage, step):
-                completion = context._begin_completion()
-                completion.stage = Stage[stage]
-                if step is not None:
-                    completion.step = step
+                context._begin_completion().mirror(Stage[stage], step)
 
     def _judged(self, step: Transition) -> Outcome | Transition:
         """What it has decided; unless it did not know yet that its time was over."""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tenure.stores.base import Store
 from tenure.sync import private_loop, run
-from tenure.tasks.completion.completion import Completion, Stage, Transactions
+from tenure.tasks.completion.completion import Completion, Transactions
+from tenure.tasks.completion.stage import Stage, StageEvent
 from tenure.tasks.context import Context
 from tenure.tasks.task import Task
 from tenure.worker.isolation.frames import Staged
@@ -71,18 +72,12 @@ class ReportingCompletion(Completion):
 
     def __init__(self, ctx: Context, task: Task[..., Any], transactions: Transactions, link: Link) -> None:
         self._link = link
-        self._stage = Stage.RUNNING
         super().__init__(ctx, task, transactions)
 
-    @property
-    def stage(self) -> Stage:
-        return self._stage
-
-    @stage.setter
-    def stage(self, stage: Stage) -> None:
-        if stage is self._stage:
+    def _enter(self, stage: Stage) -> None:
+        if stage is self.stage:
             return
-        self._stage = stage
+        super()._enter(stage)
         self._link.send(Staged(stage.name, self.step if stage is Stage.FINAL else None))
 
     async def open(self) -> None:
@@ -92,5 +87,5 @@ class ReportingCompletion(Completion):
             await self.transactions.store.open()
             self.check()  # waiting may have told that the lease is lost
         except BaseException:
-            self.stage = Stage.RUNNING
+            self.advance(StageEvent.ROLLED_BACK)
             raise
