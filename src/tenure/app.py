@@ -24,7 +24,15 @@ from tenure.inline import Inline
 from tenure.internals import Internals
 from tenure.jobs.bulk import JobPage, Stats, cancel, cancel_equal, cancel_found, delete, retry, search_of, state_of
 from tenure.jobs.by_hand import Held
-from tenure.jobs.enqueue import Batch, abring, asubmit, bring, caller_connection_of, pending_of, submit
+from tenure.jobs.enqueue import (
+    Batch,
+    aenqueue,
+    aenqueue_in_transaction,
+    caller_connection_of,
+    enqueue,
+    enqueue_in_transaction,
+    prepare_calls,
+)
 from tenure.jobs.enqueue_hooks import cancelled, may_cancel
 from tenure.jobs.handle import Job
 from tenure.jobs.run import FlowRun, RunPage
@@ -285,14 +293,14 @@ class App(JobHooks, WorkerHooks):
 
         `EnqueueRefused`, and nothing is stored, if a `before_enqueue` hook refuses one of them.
         """
-        handles, pending, coming = pending_of(calls)
+        handles, pending, coming = prepare_calls(calls)
         caller = (
             None if self.internals.inlines or self.internals.in_memory else caller_connection_of(coming, connection)
         )
         if caller is None:
-            submit(self, pending)
+            enqueue(self, pending)
         elif pending:
-            bring(self, pending, caller)
+            enqueue_in_transaction(self, pending, caller)
         return handles
 
     @overload
@@ -303,14 +311,14 @@ class App(JobHooks, WorkerHooks):
     async def aenqueue(self, *calls: Call[Any] | Start, connection: object = None) -> list[Job[Any] | FlowRun]: ...
     async def aenqueue(self, *calls: Call[Any] | Start, connection: object = None) -> Sequence[Job[Any] | FlowRun]:
         """The async twin of `enqueue`; a blocking connection blocks here as its own calls do."""
-        handles, pending, coming = pending_of(calls)
+        handles, pending, coming = prepare_calls(calls)
         caller = (
             None if self.internals.inlines or self.internals.in_memory else caller_connection_of(coming, connection)
         )
         if caller is None:
-            await asubmit(self, pending)
+            await aenqueue(self, pending)
         elif pending:
-            await abring(self, pending, caller)
+            await aenqueue_in_transaction(self, pending, caller)
         return handles
 
     def batch(self) -> Batch:
@@ -548,10 +556,10 @@ class App(JobHooks, WorkerHooks):
         leases = await holder.lease(names, limit, ttl, patience, wakeup=self.options.wakeup)
         held = [Held(self, holder, lease, names) for lease in leases]
         try:
-            await holder.entered()
+            await holder.wait_registered()
         except BaseException:
             for each in held:
-                each.let_go()
+                each._stop_renewing()
             raise
         return held
 

@@ -126,7 +126,7 @@ async def delete(app: App, ids: tuple[str, ...], cascade: bool, as_json: bool, *
 
 async def _meant(app: App, ids: tuple[str, ...], what: str, everything: bool, yes: bool, **filters: Any) -> int:
     """How many jobs are meant, once whoever asks has said yes to that number; refuses ids of jobs in another state."""
-    from tenure.jobs.bulk import count, search_of
+    from tenure.jobs.bulk import count_finished, search_of
 
     error, state = filters.pop("error"), _state()
     if bool(ids) == bool(everything or error or any(filters.values())):
@@ -136,7 +136,7 @@ async def _meant(app: App, ids: tuple[str, ...], what: str, everything: bool, ye
             if job.state is not state:
                 raise Refusal(f"job {job.id} is {job.state}, not {state}: nothing was done")
         return len(ids)
-    found = await count(app.internals.session.store, search_of(state, **filters), error)
+    found = await count_finished(app.internals.session.store, search_of(state, **filters), error)
     question = what.format(f"{found:,} {state} {'job' if found == 1 else 'jobs'}")
     if not found:
         note(f"no such {state} job found")
