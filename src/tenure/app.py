@@ -18,7 +18,7 @@ from tenure.core.options import UNSET, AppOptions, Retention, Unset, WorkerOptio
 from tenure.errors import InvalidName, InvalidOption, JobNotFound
 from tenure.events import Event, Kind, kind_of
 from tenure.explain import Explanation, explain
-from tenure.hooks.calling import awaiting, waiting
+from tenure.hooks.calling import acall_hooks, call_hooks
 from tenure.hooks.registry import JobHooks, WorkerHooks
 from tenure.inline import Inline
 from tenure.internals import Internals
@@ -33,7 +33,7 @@ from tenure.jobs.enqueue import (
     enqueue_in_transaction,
     prepare_calls,
 )
-from tenure.jobs.enqueue_hooks import cancelled, may_cancel
+from tenure.jobs.enqueue_hooks import after_dequeue, before_dequeue
 from tenure.jobs.handle import Job
 from tenure.jobs.run import FlowRun, RunPage
 from tenure.observe.listeners import Listener
@@ -236,7 +236,7 @@ class App(JobHooks, WorkerHooks):
         """
         return Watch(
             lambda: self.internals.session.store,
-            lambda: self.internals.audience.answered(watched=True),
+            lambda: self.internals.audience.set_watched(watched=True),
             queue=None if queue is None else checked_name("queue", queue),
             task=task if isinstance(task, str) or task is None else task.name,
             job=job if isinstance(job, str) or job is None else job.id,
@@ -427,10 +427,10 @@ class App(JobHooks, WorkerHooks):
         """
         search = search_of(state, queue, task, tag)
         calls = _calls_of(targets, search)
-        if calls and not await awaiting(may_cancel(self, calls)):
+        if calls and not await acall_hooks(before_dequeue(self, calls)):
             return 0
         count, counts = await self._cancel(targets, calls, search)
-        await awaiting(cancelled(self, counts))
+        await acall_hooks(after_dequeue(self, counts))
         return count
 
     def cancel(
@@ -445,10 +445,10 @@ class App(JobHooks, WorkerHooks):
         refuse_on_loop("cancel")
         search = search_of(state, queue, task, tag)
         calls = _calls_of(targets, search)
-        if calls and not waiting(may_cancel(self, calls)):
+        if calls and not call_hooks(before_dequeue(self, calls)):
             return 0
         count, counts = run_blocking(self._cancel(targets, calls, search))
-        waiting(cancelled(self, counts))
+        call_hooks(after_dequeue(self, counts))
         return count
 
     async def _cancel(

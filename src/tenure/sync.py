@@ -106,7 +106,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-Found = dict[asyncio.AbstractEventLoop, tuple[C, AsyncGenerator[None, None]]]
+_Entries = dict[asyncio.AbstractEventLoop, tuple[C, AsyncGenerator[None, None]]]
 """What there is on each loop, with the generator whose end closes it."""
 
 
@@ -119,44 +119,44 @@ class PerLoop(Generic[C]):
         forget_after_fork(self)
 
     def _begin(self) -> None:
-        self._found: Found[C] = {}
+        self._entries: _Entries[C] = {}
         # Also what keeps them from the collector: it comes on any thread, and finalizers of open connections would reach into a
         # loop that runs on another, which uvloop does not survive.
-        self._leaving = weakref.finalize(self, _leave, self._found)
-        self._leaving.atexit = False
+        self._finalizer = weakref.finalize(self, _close_all, self._entries)
+        self._finalizer.atexit = False
 
     def here(self) -> C:
         """The object of the loop that is running."""
         loop = asyncio.get_running_loop()
-        entry = self._found.get(loop)
+        entry = self._entries.get(loop)
         return entry[0] if entry is not None else self._open(loop)
 
     @property
     def private(self) -> C | None:
         """The object of the private loop, if there is one yet."""
-        entry = None if _private is None else self._found.get(_private.loop)
+        entry = None if _private is None else self._entries.get(_private.loop)
         return None if entry is None else entry[0]
 
     async def close(self) -> None:
         """Close the object of the running loop and that of the private loop, if there are any; `here` makes others."""
-        if _private is not None and _private.loop in self._found and _private.loop is not asyncio.get_running_loop():
+        if _private is not None and _private.loop in self._entries and _private.loop is not asyncio.get_running_loop():
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.close(), _private.loop))
-        entry = self._found.get(asyncio.get_running_loop())
+        entry = self._entries.get(asyncio.get_running_loop())
         if entry is not None:
             await entry[1].aclose()
 
     def forget(self) -> None:
         """Let go of everything without closing it, or letting it be closed when it is collected."""
-        abandon(self._found)
-        self._leaving.detach()
+        abandon(self._entries)
+        self._finalizer.detach()
         self._begin()
 
     def _open(self, loop: asyncio.AbstractEventLoop) -> C:
-        for other in [other for other in self._found if other.is_closed()]:
-            del self._found[other]
+        for other in [other for other in self._entries if other.is_closed()]:
+            del self._entries[other]
         made = self._make()
-        lifetime = _lifetime(self._found, loop, made)
-        self._found[loop] = made, lifetime
+        lifetime = _lifetime(self._entries, loop, made)
+        self._entries[loop] = made, lifetime
         # An event loop tells nobody that it ends, but asyncio.run and its like close the async generators that were
         # started on it while it still runs. This one is started, by hand, for the sake of its end.
         with contextlib.suppress(StopIteration):
@@ -164,19 +164,19 @@ class PerLoop(Generic[C]):
         return made
 
 
-async def _lifetime(found: Found[C], loop: asyncio.AbstractEventLoop, made: C) -> AsyncGenerator[None, None]:
+async def _lifetime(entries: _Entries[C], loop: asyncio.AbstractEventLoop, made: C) -> AsyncGenerator[None, None]:
     try:
         yield
     finally:
-        found.pop(loop, None)
+        entries.pop(loop, None)
         # At the exit of the process no executor and no new thread helps to close: what is left open goes with it.
         with contextlib.suppress(RuntimeError) if _exiting else contextlib.nullcontext():
             await made.close()
 
 
-def _leave(found: Found[Any]) -> None:
+def _close_all(entries: _Entries[Any]) -> None:
     """Have all of these closed, and let go of, each on its own loop; on any thread."""
-    for loop, (_, lifetime) in found.copy().items():
+    for loop, (_, lifetime) in entries.copy().items():
         with contextlib.suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(_close_soon, loop, lifetime)
 
@@ -259,11 +259,11 @@ def private_loop() -> asyncio.AbstractEventLoop:
     """The loop that blocking calls use, started by the first who asks."""
     if _private is None:
         with _start_lock:
-            return (_private or _kept(_LoopThread())).loop
+            return (_private or _adopted(_LoopThread())).loop
     return _private.loop
 
 
-def _kept(made: _LoopThread) -> _LoopThread:
+def _adopted(made: _LoopThread) -> _LoopThread:
     """The one that is used from now on: this, unless a signal handler that interrupted its start has made another meanwhile."""
     global _private  # noqa: PLW0603 - one per process
     if _private is None:

@@ -59,7 +59,7 @@ async def test_a_listener_that_hangs_slows_nobody_and_loses_only_events(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(listeners, "BACKLOG", 100)
-    monkeypatch.setattr(listeners, "PATIENCE", 0.1)
+    monkeypatch.setattr(listeners, "FLUSH_TIMEOUT", 0.1)
     app = App(f"memory://{new_id()}")
     hanging = threading.Event()
     heard: list[Event] = []
@@ -98,17 +98,18 @@ async def test_events_are_derived_only_while_somebody_wants_them(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With nothing registered, and the store having said that nobody watches, no event is made."""
-    monkeypatch.setattr(audience, "ASK", 60.0)  # so that it is not time to ask again, however long this takes
+    # So that it is not time to ask again, however long this takes.
+    monkeypatch.setattr(audience, "CHECK_INTERVAL", 60.0)
     caplog.set_level(logging.WARNING)
     app = App(f"memory://{new_id()}", log=False)
     await app.remote("t").aenqueue()
     async with asyncio.timeout(10):
         while app.internals.audience.wants:
             await asyncio.sleep(0.005)
-    assert app.internals.audience.ask_at > 0
-    before = app.internals.audience.ask_at
+    assert app.internals.audience.check_at > 0
+    before = app.internals.audience.check_at
     store = app.internals.session.store
     assert await lease(store, "default")
-    assert app.internals.audience.ask_at == before
+    assert app.internals.audience.check_at == before
     assert store.on_consequences is None
     await app.aclose()

@@ -107,7 +107,7 @@ async def registered(app: App, count: int) -> None:
     """Wait until so many wait, and the store has been asked about all of them."""
     those = app.internals.session.waiting
     async with asyncio.timeout(60):
-        while len(those._waiters) < count or those._to_ask:
+        while len(those._waiters) < count or those._to_look_up:
             await asyncio.sleep(0.01)
         for _ in range(2):  # the last question is under way
             await app.internals.session.store.queues()

@@ -17,12 +17,12 @@ from tenure.hooks.calling import coroutine_of
 if TYPE_CHECKING:
     from tenure.tasks.context import Context
 
-__all__ = ["around_coroutine", "around_function", "wait_for"]
+__all__ = ["around_coroutine", "around_function", "wait_on_loop"]
 
-Ended = tuple[Any, BaseException | None]
+Captured = tuple[Any, BaseException | None]
 
 
-def wait_for(awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> Any:
+def wait_on_loop(awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> Any:
     """Wait, in a thread, for something on a loop elsewhere; context variables that were set there are set here."""
 
     async def there() -> tuple[Any, Variables]:
@@ -35,7 +35,7 @@ def wait_for(awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> Any:
     except BaseException:
         asked.cancel()  # nobody waits for it any more, if it is not what has raised this
         raise
-    _adopt(variables)
+    _copy_variables(variables)
     return value
 
 
@@ -49,15 +49,15 @@ def around_function(
     calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
 
     async def next_there() -> Any:
-        ended: asyncio.Future[Ended] = loop.create_future()
+        ended: asyncio.Future[Captured] = loop.create_future()
         variables = copy_context()
 
         def here() -> None:
-            result = _ended(variables.run, call_next)
+            result = _captured(variables.run, call_next)
             loop.call_soon_threadsafe(_resolve, ended, result)
 
         calls.put(here)
-        return _given(await ended)
+        return _unwrap(await ended)
 
     asked = asyncio.run_coroutine_threadsafe(coroutine_of(hook(ctx, next_there)), loop)
     asked.add_done_callback(lambda _: calls.put(None))
@@ -76,22 +76,22 @@ async def around_coroutine(hook: Callable[..., Any], ctx: Context, call_next: Ca
     If whoever waits here is cancelled, the hook is told by `Aborted` where it calls next; before that it goes on alone.
     """
     loop = asyncio.get_running_loop()
-    asked: asyncio.Queue[tuple[SimpleQueue[Ended], Variables] | Ended] = asyncio.Queue()
+    asked: asyncio.Queue[tuple[SimpleQueue[Captured], Variables] | Captured] = asyncio.Queue()
     left = False
 
-    def ask(answer: SimpleQueue[Ended], variables: Variables) -> None:
+    def ask(answer: SimpleQueue[Captured], variables: Variables) -> None:
         if left:
             answer.put((None, Aborted(ctx.signal.reason or "error")))
         else:
             asked.put_nowait((answer, variables))
 
     def next_here() -> Any:
-        answer: SimpleQueue[Ended] = SimpleQueue()
+        answer: SimpleQueue[Captured] = SimpleQueue()
         loop.call_soon_threadsafe(ask, answer, copy_context())
-        return _given(answer.get())
+        return _unwrap(answer.get())
 
     def there() -> None:
-        result = _ended(variables.run, hook, ctx, next_here)
+        result = _captured(variables.run, hook, ctx, next_here)
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(asked.put_nowait, result)
 
@@ -100,36 +100,36 @@ async def around_coroutine(hook: Callable[..., Any], ctx: Context, call_next: Ca
     try:
         while isinstance((request := await asked.get())[0], SimpleQueue):
             answer, theirs = request
-            _adopt(theirs)  # type: ignore[arg-type]
+            _copy_variables(theirs)  # type: ignore[arg-type]
             try:
                 answer.put((await call_next(), None))
             except BaseException as error:  # noqa: BLE001  (the hook's to see, and then ours)
                 answer.put((None, error))
     finally:
         left = True
-    return _given(request)  # type: ignore[arg-type]
+    return _unwrap(request)  # type: ignore[arg-type]
 
 
-def _ended(function: Callable[..., Any], *args: Any) -> Ended:
+def _captured(function: Callable[..., Any], *args: Any) -> Captured:
     try:
         return function(*args), None
     except BaseException as error:  # noqa: BLE001  (raised again where it belongs)
         return None, error
 
 
-def _given(ended: Ended) -> Any:
+def _unwrap(ended: Captured) -> Any:
     value, error = ended
     if error is not None:
         raise error
     return value
 
 
-def _resolve(future: asyncio.Future[Ended], result: Ended) -> None:
+def _resolve(future: asyncio.Future[Captured], result: Captured) -> None:
     if not future.done():
         future.set_result(result)
 
 
-def _adopt(variables: Variables) -> None:
+def _copy_variables(variables: Variables) -> None:
     """Set here what was set there."""
     ours = copy_context()
     for variable, value in variables.items():

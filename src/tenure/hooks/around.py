@@ -16,8 +16,8 @@ from tenure.core.lifecycle import Finish, Requeue, Transition
 from tenure.core.outcome import Answer, Collided, Done, Fail, Interrupted, Next, Outcome, Raised, Retry, Undecodable
 from tenure.core.running import running
 from tenure.errors import Aborted, PayloadError
-from tenure.hooks.across_loops import around_coroutine, around_function, wait_for
-from tenure.hooks.calling import HookCalls, awaiting, moment, waiting
+from tenure.hooks.across_loops import around_coroutine, around_function, wait_on_loop
+from tenure.hooks.calling import HookCalls, acall_hooks, call_hooks, in_turn
 from tenure.hooks.registry import name_of
 from tenure.sync import private_loop
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from tenure.tasks.task import Task
 
 __all__ = [
-    "Failing",
+    "FailureHooks",
     "PerformHooks",
+    "call_failure_hooks",
+    "call_failure_hooks_blocking",
     "error_of",
-    "failing_of",
+    "failure_hooks_of",
     "has_failed",
-    "performing_of",
-    "tell_failure",
-    "tell_failure_here",
+    "perform_hooks_of",
 ]
 
-Failing = Sequence[Callable[["Context", BaseException, bool], object]]
+FailureHooks = Sequence[Callable[["Context", BaseException, bool], object]]
 """The `on_failure` hooks of a task and of its app."""
 
 log = logging.getLogger("tenure.worker")
@@ -61,7 +61,7 @@ class PerformHooks:
 
     async def on_loop(self, ctx: Context, function: Callable[[], Awaitable[Any]]) -> Any:
         """Perform a coroutine; what came of it."""
-        if (answer := await awaiting(self._asked(ctx))) is not GO:
+        if (answer := await acall_hooks(self._before_calls(ctx))) is not PROCEED:
             return answer
         performed, returned = False, None
 
@@ -80,13 +80,13 @@ class PerformHooks:
             )
         value = await call()
         if performed and self._succeeded(ctx, value, returned=value is returned):
-            await awaiting(moment(self._after, ctx, value))
+            await acall_hooks(in_turn(self._after, ctx, value))
         return value
 
     def in_thread(self, ctx: Context, function: Callable[[], Any], loop: asyncio.AbstractEventLoop | None) -> Any:
         """Perform a blocking function, on this thread; what came of it. Async hooks are awaited on this loop."""
         wait = functools.partial(_wait_on, loop)
-        if (answer := waiting(self._asked(ctx), wait)) is not GO:
+        if (answer := call_hooks(self._before_calls(ctx), wait)) is not PROCEED:
             return answer
         performed, returned = False, None
 
@@ -103,20 +103,20 @@ class PerformHooks:
             )
         value = call()
         if performed and self._succeeded(ctx, value, returned=value is returned):
-            waiting(moment(self._after, ctx, value), wait)
+            call_hooks(in_turn(self._after, ctx, value), wait)
         return value
 
-    def _asked(self, ctx: Context) -> HookCalls[Any]:
-        """GO if no hook has anything against it; else what the attempt gives instead."""
+    def _before_calls(self, ctx: Context) -> HookCalls[Any]:
+        """PROCEED if no hook has anything against it; else what the attempt gives instead."""
         for hook in self._before:
-            said = hook(ctx)
-            if inspect.isawaitable(said):
-                said = yield said
-            if said is False:
+            answer = hook(ctx)
+            if inspect.isawaitable(answer):
+                answer = yield answer
+            if answer is False:
                 return None
-            if isinstance(said, Answer):
-                return said
-        return GO
+            if isinstance(answer, Answer):
+                return answer
+        return PROCEED
 
     def _succeeded(self, ctx: Context, value: Any, *, returned: bool) -> bool:
         """Whether hooks are to be called after this; raises if the value cannot be stored, for then it has not succeeded."""
@@ -128,16 +128,16 @@ class PerformHooks:
         return True
 
 
-GO = object()
+PROCEED = object()
 """Said by nobody."""
 
 
-def performing_of(task: Task[..., Any]) -> PerformHooks | None:
+def perform_hooks_of(task: Task[..., Any]) -> PerformHooks | None:
     """The hooks around attempts of this task; None if there are none, so that such attempts pay nothing."""
     return PerformHooks(task) or None
 
 
-def failing_of(task: Task[..., Any]) -> Failing:
+def failure_hooks_of(task: Task[..., Any]) -> FailureHooks:
     """The hooks for attempts of it that fail."""
     return tuple(task._hooks.of("on_failure"))
 
@@ -151,9 +151,9 @@ class Blocking(Protocol):
     async def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any: ...
 
 
-def has_failed(step: Transition) -> bool:
+def has_failed(transition: Transition) -> bool:
     """Whether this is what becomes of a job whose attempt has failed: by an error, or because its arguments cannot be read."""
-    match step:
+    match transition:
         case Finish(state):
             return state is State.FAILED or state is State.BROKEN
         case Requeue(error=error, counts=counts):
@@ -177,44 +177,51 @@ def error_of(outcome: Outcome) -> BaseException:
             return RuntimeError(f"the attempt has ended with {type(outcome).__name__}")
 
 
-async def tell_failure(
-    task: Task[..., Any], failing: Failing, ctx: Context, error: BaseException, step: Transition, threads: Blocking
+async def call_failure_hooks(
+    task: Task[..., Any],
+    hooks: FailureHooks,
+    ctx: Context,
+    error: BaseException,
+    transition: Transition,
+    threads: Blocking,
 ) -> None:
     """Call the `on_failure` hooks, where attempts of the task run. Raises nothing, and is not cancelled: the failure is recorded all the same."""
     outside = running.set(ctx)
     try:
-        told = _told(failing, ctx, error, isinstance(step, Finish))
+        calls = _failure_calls(hooks, ctx, error, isinstance(transition, Finish))
         if task._is_async:
-            await awaiting(told)
+            await acall_hooks(calls)
         else:
             wait = functools.partial(_wait_on, asyncio.get_running_loop())
-            await threads.run(waiting, (told, wait), {})
-    except BaseException as own:  # noqa: BLE001  (a cancellation: whoever stops the worker does not wait for hooks)
-        _log(failing[0], ctx, error, own)
+            await threads.run(call_hooks, (calls, wait), {})
+    except BaseException as hook_error:  # noqa: BLE001  (a cancellation: whoever stops the worker does not wait for hooks)
+        _log(hooks[0], ctx, error, hook_error)
     finally:
         running.reset(outside)
 
 
-def tell_failure_here(failing: Failing, ctx: Context, error: BaseException, step: Transition) -> None:
+def call_failure_hooks_blocking(
+    hooks: FailureHooks, ctx: Context, error: BaseException, transition: Transition
+) -> None:
     """Call them on this thread, which has no loop."""
-    waiting(_told(failing, ctx, error, isinstance(step, Finish)), functools.partial(_wait_on, None))
+    call_hooks(_failure_calls(hooks, ctx, error, isinstance(transition, Finish)), functools.partial(_wait_on, None))
 
 
-def _told(failing: Failing, ctx: Context, error: BaseException, final: bool) -> HookCalls[None]:
-    for hook in failing:
+def _failure_calls(hooks: FailureHooks, ctx: Context, error: BaseException, final: bool) -> HookCalls[None]:
+    for hook in hooks:
         try:
-            said = hook(ctx, error, final)
-            if inspect.isawaitable(said):
-                yield said
-        except Exception as own:  # noqa: BLE001  (told in the log, with what it was about)
-            _log(hook, ctx, error, own)
+            answer = hook(ctx, error, final)
+            if inspect.isawaitable(answer):
+                yield answer
+        except Exception as hook_error:  # noqa: BLE001  (told in the log, with what it was about)
+            _log(hook, ctx, error, hook_error)
 
 
-def _log(hook: Callable[..., Any], ctx: Context, error: BaseException, own: BaseException) -> None:
+def _log(hook: Callable[..., Any], ctx: Context, error: BaseException, hook_error: BaseException) -> None:
     log.error(
         "job %s of task %s has failed with %s, and its on_failure hook %s with %s: the failure of the job is recorded all the same",
-        ctx.job.id, ctx.job.task, phrase(error), name_of(hook), phrase(own),
-        exc_info=own,
+        ctx.job.id, ctx.job.task, phrase(error), name_of(hook), phrase(hook_error),
+        exc_info=hook_error,
     )  # fmt: skip
 
 
@@ -236,4 +243,4 @@ def _around_on(
 
 
 def _wait_on(loop: asyncio.AbstractEventLoop | None, awaitable: Awaitable[Any]) -> Any:
-    return wait_for(awaitable, loop or private_loop())
+    return wait_on_loop(awaitable, loop or private_loop())

@@ -74,7 +74,7 @@ class Hooks:
 
     def __init__(self, of_app: Hooks | None = None) -> None:
         self._of_app = of_app
-        self._found: dict[str, list[Callable[..., Any]]] = {}
+        self._hooks: dict[str, list[Callable[..., Any]]] = {}
         self.enqueues = False
         """Of an app: whether anybody, here or at a task, wants to know of enqueues. All that an enqueue pays if nobody does."""
 
@@ -87,19 +87,19 @@ class Hooks:
         if not callable(hook):
             raise InvalidOption(f"{name} takes a function, got {hook!r:.80}: write @….{name} above a def")
         _check(name, hook)
-        self._found.setdefault(name, []).append(hook)
+        self._hooks.setdefault(name, []).append(hook)
         if name in ("before_enqueue", "after_enqueue"):
             (self._of_app or self).enqueues = True
 
     def of(self, name: str) -> list[Callable[..., Any]]:
         """The functions for this moment, in the order in which they are called: the app's are the outer ones."""
-        outer = self._of_app.in_order(name) if self._of_app is not None else []
-        found = [*outer, *self.in_order(name)]
+        outer = self._of_app.registered(name) if self._of_app is not None else []
+        found = [*outer, *self.registered(name)]
         return found[::-1] if name in INSIDE_OUT else found
 
-    def in_order(self, name: str) -> list[Callable[..., Any]]:
+    def registered(self, name: str) -> list[Callable[..., Any]]:
         """Those that were registered here, in that order."""
-        return self._found.get(name, [])
+        return self._hooks.get(name, [])
 
 
 def _check(name: str, hook: Callable[..., Any]) -> None:

@@ -22,9 +22,9 @@ from tenure.core.lifecycle import RELEASE, Finish, next_transition
 from tenure.core.options import Unset
 from tenure.core.outcome import Answer, Done, Fail, Next, Outcome, Raised, Released, Reschedule, Retry, Wait
 from tenure.errors import JobError, LeaseLost, OutcomeUnknown, StoreError
-from tenure.hooks.calling import awaiting
-from tenure.jobs.enqueue_hooks import allowed, come_to_exist
-from tenure.jobs.lost_answers import give_back
+from tenure.hooks.calling import acall_hooks
+from tenure.jobs.enqueue_hooks import after_enqueue_of_children, before_enqueue
+from tenure.jobs.lost_answers import release_granted
 from tenure.stores.base import Store
 from tenure.stores.values import JOBS_SHOWN, UNCHANGED, Leased, LeaseRequest, Pulse, Renewal, VerdictKind, WorkerInfo
 from tenure.sync import blocking, refuse_on_loop, run
@@ -154,7 +154,7 @@ class Held:
         transition = next_transition(self.job, outcome, self._settings.policy)
         children = transition.children if isinstance(transition, Finish) else ()
         if children and self._app.internals.hooks.enqueues:
-            await awaiting(allowed(self._app, children))
+            await acall_hooks(before_enqueue(self._app, children))
         [verdict] = await self._app.internals.session.store.settle([(self._lease, transition)])
         if verdict.kind is VerdictKind.REFUSED:
             raise JobError(f"job {self.job.id} does not end like this, and is still held: {verdict.reason}")
@@ -163,7 +163,7 @@ class Held:
         match verdict.kind:
             case VerdictKind.OK:
                 if children and self._app.internals.hooks.enqueues:
-                    await awaiting(come_to_exist(self._app, children))
+                    await acall_hooks(after_enqueue_of_children(self._app, children))
             case VerdictKind.NOT_FOUND:
                 raise LeaseLost(self.job.id, AbortReason.NOT_FOUND)
             case _:
@@ -213,7 +213,7 @@ class Holder:
             return await self._store.lease(request)
         except OutcomeUnknown:
             with contextlib.suppress(StoreError):  # the leases will expire
-                await give_back(self._store, request)
+                await release_granted(self._store, request)
             raise
 
     async def _take_in(self, queues: tuple[str, ...], answer: Leased) -> int:

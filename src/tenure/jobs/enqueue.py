@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 from tenure.core.after import Bound, Coming
 from tenure.core.job import NewJob
 from tenure.errors import InvalidOption, OutcomeUnknown, StoreUnavailable
-from tenure.hooks.calling import HookCalls, awaiting, waiting
-from tenure.jobs.enqueue_hooks import allowed, enqueued
+from tenure.hooks.calling import HookCalls, acall_hooks, call_hooks
+from tenure.jobs.enqueue_hooks import after_enqueue, before_enqueue
 from tenure.jobs.handle import Handle, Job
 from tenure.stores.callers import CallerConnection, caller_connection
 from tenure.stores.values import Enqueued
@@ -90,22 +90,22 @@ async def aenqueue(app: App, pending: Sequence[Pending]) -> None:
 def _enqueue_now(app: App, pending: Sequence[Pending]) -> None:
     refuse_on_loop("enqueue")
     if app.internals.hooks.enqueues:
-        waiting(_before_enqueue(app, pending))
+        call_hooks(_before(app, pending))
     answers = _store_on_this_thread(app, pending) or run(_store_on_private_loop(app, pending))
     _update_handles(pending, answers)
     if app.internals.hooks.enqueues:
-        waiting(_after_enqueue(app, pending, answers))
+        call_hooks(_after(app, pending, answers))
     if app.internals.inlines:
         app.internals.inlines[-1].work_off_here(_handles(pending))
 
 
 async def _aenqueue_now(app: App, pending: Sequence[Pending]) -> None:
     if app.internals.hooks.enqueues:
-        await awaiting(_before_enqueue(app, pending))
+        await acall_hooks(_before(app, pending))
     answers = await app.internals.session.enqueue([new for new, _ in pending])
     _update_handles(pending, answers)
     if app.internals.hooks.enqueues:
-        await awaiting(_after_enqueue(app, pending, answers))
+        await acall_hooks(_after(app, pending, answers))
     if app.internals.inlines:
         await app.internals.inlines[-1].work_off(_handles(pending))
 
@@ -119,7 +119,7 @@ def _store_on_this_thread(app: App, pending: Sequence[Pending]) -> Sequence[Enqu
     try:
         return session.store.enqueue_now(jobs)
     except (StoreUnavailable, OutcomeUnknown) as error:
-        return run(session.enqueue_again(jobs, error, started))
+        return run(session.retry_enqueue(jobs, error, started))
 
 
 async def _store_on_private_loop(app: App, pending: Sequence[Pending]) -> Sequence[Enqueued]:
@@ -137,22 +137,22 @@ def enqueue_in_transaction(app: App, pending: Sequence[Pending], caller: CallerC
     session = app.internals.sessions.private
     store = session.store if session is not None and session.is_open else run(_opened_store(app))
     if app.internals.hooks.enqueues:
-        waiting(_before_enqueue(app, pending))
+        call_hooks(_before(app, pending))
     answers = caller.run(store.enqueueing([new for new, _ in pending]))
     _update_handles(pending, answers)
     if app.internals.hooks.enqueues:
-        waiting(_after_enqueue(app, pending, answers))
+        call_hooks(_after(app, pending, answers))
 
 
 async def aenqueue_in_transaction(app: App, pending: Sequence[Pending], caller: CallerConnection) -> None:
     """The async twin of `enqueue_in_transaction`."""
     store = await _opened_store(app)
     if app.internals.hooks.enqueues:
-        await awaiting(_before_enqueue(app, pending))
+        await acall_hooks(_before(app, pending))
     answers = await caller.arun(store.enqueueing([new for new, _ in pending]))
     _update_handles(pending, answers)
     if app.internals.hooks.enqueues:
-        await awaiting(_after_enqueue(app, pending, answers))
+        await acall_hooks(_after(app, pending, answers))
 
 
 async def _opened_store(app: App) -> Store:
@@ -163,18 +163,18 @@ async def _opened_store(app: App) -> Store:
 # Hooks and handles.
 
 
-def _before_enqueue(app: App, pending: Sequence[Pending]) -> HookCalls[None]:
-    return allowed(app, [new for new, _ in pending])
+def _before(app: App, pending: Sequence[Pending]) -> HookCalls[None]:
+    return before_enqueue(app, [new for new, _ in pending])
 
 
-def _after_enqueue(app: App, pending: Sequence[Pending], answers: Sequence[Enqueued]) -> HookCalls[None]:
-    return enqueued(app, [new for new, _ in pending], [handle for _, handle in pending], answers)
+def _after(app: App, pending: Sequence[Pending], answers: Sequence[Enqueued]) -> HookCalls[None]:
+    return after_enqueue(app, [new for new, _ in pending], [handle for _, handle in pending], answers)
 
 
 def _update_handles(pending: Sequence[Pending], answers: Sequence[Enqueued]) -> None:
     for (_, handle), answer in zip(pending, answers, strict=True):
         if handle is not None:
-            handle._enqueued(answer)
+            handle._update_enqueued(answer)
 
 
 def _handles(pending: Sequence[Pending]) -> list[Handle]:

@@ -21,7 +21,16 @@ if TYPE_CHECKING:
     from tenure.jobs.handle import Handle
     from tenure.tasks.task import Call
 
-__all__ = ["Dequeueing", "Enqueueing", "allowed", "cancelled", "come_to_exist", "enqueued", "in_job", "may_cancel"]
+__all__ = [
+    "Dequeueing",
+    "Enqueueing",
+    "after_dequeue",
+    "after_enqueue",
+    "after_enqueue_of_children",
+    "before_dequeue",
+    "before_enqueue",
+    "wait_in_job",
+]
 
 
 class Enqueueing:
@@ -108,64 +117,64 @@ class Dequeueing:
         return f"<Dequeueing {self.task}>"
 
 
-def allowed(app: App, jobs: Sequence[NewJob]) -> HookCalls[None]:
+def before_enqueue(app: App, jobs: Sequence[NewJob]) -> HookCalls[None]:
     """Ask all `before_enqueue` hooks about all of these jobs, which go together; `EnqueueRefused` if one has said no."""
     refused: tuple[str, str] | None = None
     for job in jobs:
         hooks = _hooks(app, job.task).of("before_enqueue")
-        asked = Enqueueing(app, job)
+        enqueueing = Enqueueing(app, job)
         for hook in hooks:
-            said = hook(asked)
-            if inspect.isawaitable(said):
-                said = yield said
-            if said is False and refused is None:
+            answer = hook(enqueueing)
+            if inspect.isawaitable(answer):
+                answer = yield answer
+            if answer is False and refused is None:
                 refused = job.task, name_of(hook)
     if refused is not None:
         raise EnqueueRefused(*refused)
 
 
-def enqueued(
+def after_enqueue(
     app: App, jobs: Sequence[NewJob], handles: Sequence[Handle | None], answers: Sequence[Enqueued]
 ) -> HookCalls[None]:
     """Tell the `after_enqueue` hooks of what was stored, which an older job with the same unique key is not."""
     for job, handle, answer in zip(jobs, handles, answers, strict=True):
         hooks = () if answer.duplicate else _hooks(app, job.task).of("after_enqueue")
         for hook in hooks:
-            said = hook(handle or app.internals.handle_of(job, answer))
-            if inspect.isawaitable(said):
-                yield said
+            returned = hook(handle or app.internals.handle_of(job, answer))
+            if inspect.isawaitable(returned):
+                yield returned
 
 
-def come_to_exist(app: App, jobs: Sequence[NewJob]) -> HookCalls[None]:
+def after_enqueue_of_children(app: App, jobs: Sequence[NewJob]) -> HookCalls[None]:
     """Tell them of jobs that have come to exist with the success of another."""
     answers = [Enqueued(job.id, State.BLOCKED if job.after else State.WAITING) for job in jobs]
-    return enqueued(app, jobs, [None] * len(jobs), answers)
+    return after_enqueue(app, jobs, [None] * len(jobs), answers)
 
 
-def may_cancel(app: App, calls: Sequence[Call[Any]]) -> HookCalls[bool]:
+def before_dequeue(app: App, calls: Sequence[Call[Any]]) -> HookCalls[bool]:
     """Ask all `before_dequeue` hooks about all of these calls; whether none has said no."""
     vetoed = False
     for call in calls:
-        asked = Dequeueing(call)
-        for hook in _hooks(app, asked.task).of("before_dequeue"):
-            said = hook(asked)
-            if inspect.isawaitable(said):
-                said = yield said
-            vetoed = vetoed or said is False
+        dequeueing = Dequeueing(call)
+        for hook in _hooks(app, dequeueing.task).of("before_dequeue"):
+            answer = hook(dequeueing)
+            if inspect.isawaitable(answer):
+                answer = yield answer
+            vetoed = vetoed or answer is False
     return not vetoed
 
 
-def cancelled(app: App, counts: Sequence[tuple[Call[Any], int]]) -> HookCalls[None]:
+def after_dequeue(app: App, counts: Sequence[tuple[Call[Any], int]]) -> HookCalls[None]:
     """Tell the `after_dequeue` hooks how many jobs of each of these calls were cancelled."""
     for call, count in counts:
-        asked = Dequeueing(call)
-        for hook in _hooks(app, asked.task).of("after_dequeue"):
-            said = hook(asked, count)
-            if inspect.isawaitable(said):
-                yield said
+        dequeueing = Dequeueing(call)
+        for hook in _hooks(app, dequeueing.task).of("after_dequeue"):
+            returned = hook(dequeueing, count)
+            if inspect.isawaitable(returned):
+                yield returned
 
 
-def in_job(awaitable: Awaitable[Any]) -> Any:
+def wait_in_job(awaitable: Awaitable[Any]) -> Any:
     """Wait for a hook of what a job enqueues, unless that would stop the loop that the job runs on."""
 
     async def waited() -> Any:

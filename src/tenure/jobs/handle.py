@@ -24,8 +24,8 @@ from tenure.errors import (
     UnknownTask,
     WrongState,
 )
-from tenure.hooks.calling import awaiting
-from tenure.jobs.enqueue_hooks import allowed, come_to_exist
+from tenure.hooks.calling import acall_hooks
+from tenure.jobs.enqueue_hooks import after_enqueue_of_children, before_enqueue
 from tenure.stores.values import Enqueued, Verdict, VerdictKind
 from tenure.sync import blocking
 
@@ -82,7 +82,7 @@ class Handle:
         """End it as cancelled, in whatever state it is; its holder is told. `WrongState` if it is final."""
         [verdict] = await self._app.internals.session.store.cancel([self._id])
         self._require(verdict, "not final")
-        self._changed(State.CANCELLED)
+        self._set_state(State.CANCELLED)
 
     async def aretry(self) -> None:
         """Put it at the back of its queue again, as if it had never been tried; a run, from the step that it ended with.
@@ -92,20 +92,20 @@ class Handle:
         """
         [verdict] = await self._app.internals.session.store.retry([self._id])
         if verdict.kind is VerdictKind.REFUSED and verdict.other is not None:
-            self._changed(verdict.state or self._state)
+            self._set_state(verdict.state or self._state)
             own, other = await self._app.internals.session.store.get([self._id, verdict.other])
             if other is None:
                 raise BlockerNotFound(verdict.other)
             raise UniqueConflict(other.task, (own and own.unique) or other.unique or "", verdict.other)
         self._require(verdict, "final")
-        self._changed(State.WAITING)
-        await self._go_on()
+        self._set_state(State.WAITING)
+        await self._continue_inline()
 
     async def atrigger(self) -> None:
         """Put it in line now, instead of when it is due; `WrongState` if it is not scheduled."""
         [verdict] = await self._app.internals.session.store.trigger([self._id])
         self._require(verdict, "scheduled")
-        await self._go_on()
+        await self._continue_inline()
 
     async def arelease(self) -> None:
         """Take it from the worker that runs it and put it back at the front of its queue; `WrongState` if it is not running.
@@ -116,8 +116,8 @@ class Handle:
         """
         [verdict] = await self._app.internals.session.store.release([self._id])
         self._require(verdict, "running")
-        self._changed(State.WAITING)
-        await self._go_on()
+        self._set_state(State.WAITING)
+        await self._continue_inline()
 
     async def adelete(self, *, cascade: bool = False) -> None:
         """Remove it, a run with all its steps; its holder is told. `HasDependents` if other jobs wait for it, unless `cascade` removes those too."""
@@ -132,18 +132,18 @@ class Handle:
 
     # For those who have heard from the store.
 
-    def _enqueued(self, answer: Enqueued) -> None:
+    def _update_enqueued(self, answer: Enqueued) -> None:
         """Note what became of the enqueue that made this handle."""
         self._id = answer.id
         self._state = answer.state
         self._duplicate = answer.duplicate
 
-    def _note(self, record: JobRecord) -> None:
+    def _update(self, record: JobRecord) -> None:
         """Note what the store knows of the job, of a run its current step."""
         self._record = record
         self._state = record.state
 
-    def _changed(self, state: State) -> None:
+    def _set_state(self, state: State) -> None:
         self._record = None
         self._state = state
 
@@ -157,21 +157,21 @@ class Handle:
             case VerdictKind.NOT_FOUND:
                 raise self._not_found()
             case _:
-                self._changed(verdict.state or self._state)
+                self._set_state(verdict.state or self._state)
                 # What is final and cannot be retried for all that: only the store knows why.
                 why = verdict.reason if wanted == "final" and self._state.final else ""
                 raise WrongState(self._id, self._state, wanted, why)
 
-    async def _go_on(self) -> None:
+    async def _continue_inline(self) -> None:
         """Run what has come in line, if jobs run here."""
         if self._app.internals.inlines:
             await self._app.internals.inlines[-1].work_off([self])
 
-    async def _final(self, timeout: Duration | None) -> JobRecord:
+    async def _wait_until_final(self, timeout: Duration | None) -> JobRecord:
         """Wait until it is final, and give what it ended with: the record of the job, or of the last step of a run."""
         limit = None if timeout is None else seconds(timeout, "timeout")
         if limit == 0:
-            record = await self._look()
+            record = await self._fetch()
             if record is not None and not record.state.final:
                 raise ResultTimeout(self._id, 0.0)
         else:
@@ -184,11 +184,11 @@ class Handle:
             raise ResultGone(self._id)
         return record
 
-    async def _look(self) -> JobRecord | None:
+    async def _fetch(self) -> JobRecord | None:
         """What it is now: the record of the job, or of the current step of a run."""
         raise NotImplementedError
 
-    def _value(self, record: JobRecord, results: ResultCodec) -> Any:
+    def _result_of(self, record: JobRecord, results: ResultCodec) -> Any:
         if record.state is State.SUCCEEDED:
             return results.decode(record.result or "null")
         kind = {State.CANCELLED: JobCancelled, State.BROKEN: JobBroken}.get(record.state, JobFailed)
@@ -202,12 +202,12 @@ class Handle:
             raise WrongState(self._id, record.state, "", why)
         finish = await self._finish(record, value)
         if finish.children and self._app.internals.hooks.enqueues:
-            await awaiting(allowed(self._app, finish.children))
+            await acall_hooks(before_enqueue(self._app, finish.children))
         verdict = await self._app.internals.session.store.complete(record.id, finish)
         match verdict.kind:
             case VerdictKind.OK:
                 if finish.children and self._app.internals.hooks.enqueues:
-                    await awaiting(come_to_exist(self._app, finish.children))
+                    await acall_hooks(after_enqueue_of_children(self._app, finish.children))
                 return finish
             case VerdictKind.NOT_FOUND:
                 raise self._not_found()
@@ -279,7 +279,7 @@ class Job(Handle, Generic[R_co]):
         [record] = await self._app.internals.session.store.get([self._id])
         if record is None:
             raise self._not_found()
-        self._note(record)
+        self._update(record)
         return self
 
     async def aattempts(self) -> list[AttemptRecord]:
@@ -295,12 +295,12 @@ class Job(Handle, Generic[R_co]):
         `timeout` seconds (0 looks once), `ResultGone` if its record is no longer kept.
         """
         record = self._record
-        if record is None or not record.state.final or _began_a_run(record):
-            record = await self._final(timeout)
+        if record is None or not record.state.final or _is_first_step_left(record):
+            record = await self._wait_until_final(timeout)
             if record.id == self._id:
-                self._note(record)
+                self._update(record)
         results = self._results if record.id == self._id else self._app.internals.caller_of(record)._results
-        return self._value(record, results)  # type: ignore[no-any-return]
+        return self._result_of(record, results)  # type: ignore[no-any-return]
 
     async def acomplete(self, value: Any = None) -> None:
         """End it as succeeded with this result, in whatever state it is; its holder is told. `WrongState` if it is final.
@@ -318,26 +318,26 @@ class Job(Handle, Generic[R_co]):
         else:
             finish = Finish(State.SUCCEEDED, self._results.encode_freely(value))
             self._require(await self._app.internals.session.store.complete(self._id, finish), "not final")
-        self._changed(State.SUCCEEDED)
-        await self._go_on()
+        self._set_state(State.SUCCEEDED)
+        await self._continue_inline()
 
     refresh = blocking(arefresh)
     attempts = blocking(aattempts)
     result = blocking(aresult)
     complete = blocking(acomplete)
 
-    def _note(self, record: JobRecord) -> None:
-        super()._note(record)
+    def _update(self, record: JobRecord) -> None:
+        super()._update(record)
         self._queue = record.queue
 
-    async def _look(self) -> JobRecord | None:
+    async def _fetch(self) -> JobRecord | None:
         [record] = await self._app.internals.session.store.get([self._id])
-        if record is not None and _began_a_run(record):
+        if record is not None and _is_first_step_left(record):
             run = await self._app.internals.session.store.run(self._id)
             return None if run is None else run.step
         return record
 
 
-def _began_a_run(record: JobRecord) -> bool:
+def _is_first_step_left(record: JobRecord) -> bool:
     """Whether it is a first step that has handed over: its id means the run, which goes on, or has ended otherwise."""
     return record.run_id == record.id and record.successor is not None

@@ -9,13 +9,13 @@ from tenure.core.lifecycle import RELEASE
 from tenure.stores.base import Store
 from tenure.stores.values import LeaseRequest
 
-__all__ = ["LostAnswers", "give_back"]
+__all__ = ["LostAnswers", "release_granted"]
 
-AGAIN = 0.5
+PAUSE = 0.5
 """Seconds between questions what a request was given: it may be on its way still."""
 
 
-async def give_back(store: Store, request: LeaseRequest) -> bool:
+async def release_granted(store: Store, request: LeaseRequest) -> bool:
     """Release what this request was given; whether that was anything. The attempts do not count: nothing has started."""
     leases = await store.leases_of(request)
     if leases:
@@ -37,16 +37,16 @@ class LostAnswers:
         self._requests.append((request, monotonic() + request.ttl))
         self._added.set()
 
-    async def come(self) -> None:
+    async def wait(self) -> None:
         """Wait until there is one."""
         await self._added.wait()
 
-    async def give_back(self, store: Store) -> float:
+    async def release_all(self, store: Store) -> float:
         """Ask once for each; seconds until it is worth asking again."""
         for each in list(self._requests):
             request, until = each
-            if await give_back(store, request) or monotonic() >= until:
+            if await release_granted(store, request) or monotonic() >= until:
                 self._requests.remove(each)
         if not self._requests:
             self._added.clear()
-        return AGAIN
+        return PAUSE

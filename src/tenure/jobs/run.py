@@ -117,7 +117,7 @@ class FlowRun(Handle):
 
     async def arefresh(self) -> Self:
         """Read the run again; `JobNotFound` if it is gone."""
-        self._read(await self._run())
+        self._update_run(await self._fetch_run())
         return self
 
     async def aattributes(self, *names: str) -> dict[str, Any]:
@@ -145,9 +145,9 @@ class FlowRun(Handle):
         `timeout` seconds (0 looks once), `ResultGone` if it is no longer kept.
         """
         if self._record is None or not self._record.state.final:
-            self._note(await self._final(timeout))
+            self._update(await self._wait_until_final(timeout))
         assert self._record is not None
-        return self._value(self._record, self._app.internals.caller_of(self._record)._results)
+        return self._result_of(self._record, self._app.internals.caller_of(self._record)._results)
 
     async def acomplete(self, value: Any = None, *, step: str | NamedStep | None = None) -> None:
         """End its current step as if the function of that had given this value, which may be a `Next`, a `Done` or a mapping.
@@ -161,9 +161,9 @@ class FlowRun(Handle):
         """
         wanted = getattr(step, "step_name", step)
         while True:
-            run = await self._run()
-            self._read(run)
-            if wanted is not None and wanted not in (self._step, self._step_now(run.step)):
+            run = await self._fetch_run()
+            self._update_run(run)
+            if wanted is not None and wanted not in (self._step, self._name_of(run.step)):
                 raise WrongState(self._id, self._state, "", f"its current step is {self._step!r}, not {wanted!r:.80}")
             if self.done:
                 raise WrongState(self._id, self._state, "not final")
@@ -174,11 +174,11 @@ class FlowRun(Handle):
         self._completed_queue = run.step.queue
         successor = finish.successor
         if successor is None:
-            self._changed(State.SUCCEEDED)
+            self._set_state(State.SUCCEEDED)
         else:
-            self._changed(State.BLOCKED if successor.after else State.WAITING)
+            self._set_state(State.BLOCKED if successor.after else State.WAITING)
             self._step = step_name(successor.task, self._flow)
-        await self._go_on()
+        await self._continue_inline()
 
     refresh = blocking(arefresh)
     attributes = blocking(aattributes)
@@ -188,34 +188,34 @@ class FlowRun(Handle):
 
     # For those who have heard from the store.
 
-    def _enqueued(self, answer: Enqueued) -> None:
-        super()._enqueued(answer)
+    def _update_enqueued(self, answer: Enqueued) -> None:
+        super()._update_enqueued(answer)
         if answer.duplicate:
             self._step = None  # it may have gone on long since
 
-    def _read(self, run: RunRecord) -> None:
+    def _update_run(self, run: RunRecord) -> None:
         """Note what the store knows of the run."""
-        self._note(run.step)
+        self._update(run.step)
         self._completed_queue = run.completed_queue
         self._created_at = run.created_at
 
-    def _note(self, record: JobRecord) -> None:
-        super()._note(record)
+    def _update(self, record: JobRecord) -> None:
+        super()._update(record)
         self._step = step_name(record.task, self._flow)
         if record.state is State.SUCCEEDED:
             self._completed_queue = record.queue
 
-    def _step_now(self, step: JobRecord) -> str | None:
+    def _name_of(self, step: JobRecord) -> str | None:
         """What the code here calls a step, which may have had another name when it came to exist."""
         return getattr(self._app.tasks.get(step.task), "step_name", None)
 
-    async def _run(self) -> RunRecord:
+    async def _fetch_run(self) -> RunRecord:
         run = await self._app.internals.session.store.run(self._id)
         if run is None:
             raise self._not_found()
         return run
 
-    async def _look(self) -> JobRecord | None:
+    async def _fetch(self) -> JobRecord | None:
         run = await self._app.internals.session.store.run(self._id)
         return None if run is None else run.step
 

@@ -45,9 +45,9 @@ class Session:
         try:
             return await self.store.enqueue(jobs)
         except (StoreUnavailable, OutcomeUnknown) as error:
-            return await self.enqueue_again(jobs, error, started)
+            return await self.retry_enqueue(jobs, error, started)
 
-    async def enqueue_again(
+    async def retry_enqueue(
         self, jobs: Sequence[NewJob], error: StoreUnavailable | OutcomeUnknown, started: float
     ) -> list[Enqueued]:
         """Repeat an enqueue that began at `started` (monotonic) and met this outage, as `enqueue` says."""

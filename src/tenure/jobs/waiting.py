@@ -17,7 +17,7 @@ __all__ = ["Waiting"]
 log = logging.getLogger("tenure")
 
 POLL = 1.0
-"""Seconds after which the store is asked again about every open job, in case an announcement was lost."""
+"""Seconds after which the store is ids again about every open job, in case an announcement was lost."""
 
 Waiter = asyncio.Future[JobRecord | None]
 
@@ -25,7 +25,7 @@ Waiter = asyncio.Future[JobRecord | None]
 class Waiting:
     """Gives the records of jobs as they become final; belongs to one event loop.
 
-    The store announces what is final, and announcements that come while it is asked are asked about together.
+    The store announces what is final, and announcements that come while it is ids are ids about together.
     An outage of the store is ridden out: waiting goes on until whoever waits has had enough.
     """
 
@@ -33,8 +33,8 @@ class Waiting:
         self._store = store
         self._wakeup = wakeup
         self._waiters: dict[str, set[Waiter]] = {}
-        self._to_ask: set[str] = set()
-        self._something_to_ask = asyncio.Event()
+        self._to_look_up: set[str] = set()
+        self._look_up_needed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._store_is_gone = False
 
@@ -44,7 +44,7 @@ class Waiting:
             self._start()
         waiter: Waiter = asyncio.get_running_loop().create_future()
         self._waiters.setdefault(job_id, set()).add(waiter)
-        self._ask(job_id)
+        self._look_up_soon(job_id)
         try:
             return await waiter
         finally:
@@ -70,23 +70,23 @@ class Waiting:
         clock = asyncio.get_running_loop().time
         poll_at = clock() + POLL
         while True:
-            await self._news(poll_at - clock())
+            await self._wait_for_lookups(poll_at - clock())
             if clock() >= poll_at:
-                self._to_ask.update(self._waiters)
+                self._to_look_up.update(self._waiters)
                 poll_at = clock() + POLL
-            asked, self._to_ask = list(self._to_ask & self._waiters.keys()), set()
-            for start in range(0, len(asked), BATCH):
-                await self._ask_store(asked[start : start + BATCH])
+            ids, self._to_look_up = list(self._to_look_up & self._waiters.keys()), set()
+            for start in range(0, len(ids), BATCH):
+                await self._look_up(ids[start : start + BATCH])
 
-    async def _news(self, timeout: float) -> None:
+    async def _wait_for_lookups(self, timeout: float) -> None:
         """Return when there is something to ask, or when it is time to ask about everything."""
-        self._something_to_ask.clear()
-        if not self._to_ask:
+        self._look_up_needed.clear()
+        if not self._to_look_up:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(timeout, 0) if self._waiters else None):
-                    await self._something_to_ask.wait()
+                    await self._look_up_needed.wait()
 
-    async def _ask_store(self, ids: list[str]) -> None:
+    async def _look_up(self, ids: list[str]) -> None:
         try:
             found = await self._store.wait(ids)
         except (StoreUnavailable, OutcomeUnknown) as error:
@@ -108,18 +108,18 @@ class Waiting:
     async def _listen(self) -> None:
         while True:
             try:
-                async for signal in self._store.announcements():
-                    if signal.kind is AnnouncementKind.DONE:
-                        self._ask(signal.job_id)
+                async for announcement in self._store.announcements():
+                    if announcement.kind is AnnouncementKind.DONE:
+                        self._look_up_soon(announcement.job_id)
             except StoreUnavailable:
                 pass
             except Exception:
                 log.exception("announcements of results have failed, polling goes on")
             await asyncio.sleep(POLL)
 
-    def _ask(self, job_id: str) -> None:
-        self._to_ask.add(job_id)
-        self._something_to_ask.set()
+    def _look_up_soon(self, job_id: str) -> None:
+        self._to_look_up.add(job_id)
+        self._look_up_needed.set()
 
     def _give_up(self, error: Exception) -> None:
         waiting, self._waiters = self._waiters, {}

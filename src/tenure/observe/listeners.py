@@ -19,7 +19,7 @@ from tenure.core.after_fork import forget_after_fork
 from tenure.errors import InvalidOption
 from tenure.events import ALL, Event, Kind, bits_of
 
-__all__ = ["Batched", "Listener", "Listeners", "checked_listener"]
+__all__ = ["BatchListener", "Listener", "Listeners", "checked_listener"]
 
 Listener = Callable[[Any], object]
 """Called with one event."""
@@ -27,19 +27,19 @@ Listener = Callable[[Any], object]
 BACKLOG = 20_000
 """Events that wait for listeners at most; what comes then is dropped."""
 
-JOIN = 0.02
+GATHER = 0.02
 """Seconds between two rounds of calls, in which events gather: to wake a thread for each would cost more than the calls."""
 
 IDLE = 1.0
 """Seconds without an event after which the thread ends: an app that was dropped leaves none behind."""
 
-PATIENCE = 2.0
+FLUSH_TIMEOUT = 2.0
 """Seconds that the end of an app, or of the process, waits for listeners."""
 
 log = logging.getLogger("tenure")
 
 
-class Batched(Protocol):
+class BatchListener(Protocol):
     """A listener that takes many events at once, in two halves: what must be quick where they happen, the rest in the thread.
 
     A thread that computes for long keeps the interpreter from the event loop that it serves, 5 ms each time: so what is only a little
@@ -71,11 +71,11 @@ def checked_listener(listener: Listener) -> Listener:
     return listener
 
 
-_Batch = tuple[int, list[tuple[Batched, Any]]]
+_Batch = tuple[int, list[tuple[BatchListener, Any]]]
 """How many events it was, and what every listener is to take of it."""
 
 
-class _Function:
+class _FunctionListener:
     """A function of the user's. What it raises is logged, once for each type of error, and costs that event alone."""
 
     def __init__(self, function: Listener, kinds: Sequence[Kind]) -> None:
@@ -96,9 +96,9 @@ class _Function:
                 try:
                     function(event)
                 except BaseException as error:  # noqa: BLE001  (nothing that a listener raises may end the others)
-                    self._tell(event, error)
+                    self._log_once(event, error)
 
-    def _tell(self, event: Event, error: BaseException) -> None:
+    def _log_once(self, event: Event, error: BaseException) -> None:
         if type(error) not in self._raised:
             self._raised.add(type(error))
             log.error(
@@ -111,52 +111,52 @@ class Listeners:
     """All listeners of an app, and the thread that calls them, which begins with the first event."""
 
     def __init__(self) -> None:
-        self._all: list[Batched] = []
+        self._listeners: list[BatchListener] = []
         self._begin()
-        _all_of_them.add(self)
+        _instances.add(self)
         forget_after_fork(self)
 
     def _begin(self) -> None:
-        # This lock, and a queue of this kind, are for signal handlers: one may tell something while it keeps `tell` itself waiting.
+        # This lock, and a queue of this kind, are for signal handlers: one may tell something while it keeps `deliver` itself waiting.
         self._lock = threading.RLock()
         self._batches: SimpleQueue[_Batch] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._hurry = threading.Event()
-        self._taken = 0
-        self._done = 0
+        self._accepted = 0
+        self._delivered = 0
         self._dropping = False
         self.dropped = 0
         """Events that no listener was called with, because they were too slow."""
 
     def add(self, function: Listener, kinds: Sequence[Kind] = ()) -> None:
         """Call this with every event of these kinds; without any, with all."""
-        self.add_batched(_Function(function, kinds))
+        self.add_batched(_FunctionListener(function, kinds))
 
-    def add_batched(self, listener: Batched) -> None:
-        self._all = [*self._all, listener]
+    def add_batched(self, listener: BatchListener) -> None:
+        self._listeners = [*self._listeners, listener]
 
     def wants(self) -> int:
         """The bits of the kinds that anybody takes at this time."""
         found = 0
-        for listener in self._all:
+        for listener in self._listeners:
             found |= listener.wants()
         return found
 
-    def tell(self, events: Sequence[Event]) -> None:
+    def deliver(self, events: Sequence[Event]) -> None:
         """Have listeners called with these, soon; from any thread. Never waits."""
         number = len(events)
-        if self._taken - self._done + number > BACKLOG:
+        if self._accepted - self._delivered + number > BACKLOG:
             self._drop(number)
             return
         try:
-            prepared = [(each, found) for each in self._all if (found := each.prepare(events)) is not None]
+            prepared = [(each, found) for each in self._listeners if (found := each.prepare(events)) is not None]
         except Exception:
             log.exception("events could not be told")
             return
         if not prepared:
             return
         with self._lock:
-            self._taken += number  # calls nothing in between, so no handler runs there
+            self._accepted += number  # calls nothing in between, so no handler runs there
             self._batches.put((number, prepared))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name="tenure-events", daemon=True)
@@ -181,9 +181,9 @@ class Listeners:
             await asyncio.sleep(pause)
 
     def _flushing(self, timeout: float | None) -> Iterable[float]:
-        until, ends_at = self._taken, monotonic() + (PATIENCE if timeout is None else timeout)
+        until, ends_at = self._accepted, monotonic() + (FLUSH_TIMEOUT if timeout is None else timeout)
         self._hurry.set()
-        while self._done < until and threading.current_thread() is not self._thread and monotonic() < ends_at:
+        while self._delivered < until and threading.current_thread() is not self._thread and monotonic() < ends_at:
             yield 0.002
             self._hurry.set()
 
@@ -192,17 +192,17 @@ class Listeners:
             try:
                 first = self._batches.get(timeout=IDLE)
             except Empty:
-                if self._ends():
+                if self._end_if_idle():
                     return
                 continue
             self._call_all([first, *(self._batches.get() for _ in range(self._batches.qsize()))])
-            self._hurry.wait(JOIN)
+            self._hurry.wait(GATHER)
             self._hurry.clear()
             if self._dropping and self._batches.empty():
                 self._dropping = False
                 log.warning("listeners have caught up: %d events were dropped in all", self.dropped)
 
-    def _ends(self) -> bool:
+    def _end_if_idle(self) -> bool:
         """Whether the thread ends, nothing having happened for a while; the next event begins another."""
         with self._lock:
             if self._batches.empty():
@@ -210,7 +210,7 @@ class Listeners:
             return self._thread is None
 
     def _call_all(self, batches: Sequence[_Batch]) -> None:
-        number, taken = 0, defaultdict[Batched, list[Any]](list)
+        number, taken = 0, defaultdict[BatchListener, list[Any]](list)
         for events, prepared in batches:
             number += events
             for listener, found in prepared:
@@ -220,7 +220,7 @@ class Listeners:
                 listener.take(parts)
             except Exception:
                 log.exception("events could not be told")
-        self._done += number
+        self._delivered += number
 
     def forget(self) -> None:
         """In the child of a fork, which has not the thread: begin anew, what the parent was told is the parent's."""
@@ -231,11 +231,11 @@ def _name(listener: Listener) -> str:
     return str(getattr(listener, "__qualname__", None) or repr(listener))[:200]
 
 
-_all_of_them: weakref.WeakSet[Listeners] = weakref.WeakSet()
+_instances: weakref.WeakSet[Listeners] = weakref.WeakSet()
 
 
 @atexit.register
 def _flush_all() -> None:
-    ends_at = monotonic() + PATIENCE
-    for listeners in list(_all_of_them):
+    ends_at = monotonic() + FLUSH_TIMEOUT
+    for listeners in list(_instances):
         listeners.flush(max(ends_at - monotonic(), 0.0))

@@ -11,9 +11,9 @@ from tenure.core.escape import escaped
 from tenure.core.failure import Failure
 from tenure.core.job import ErrorInfo
 from tenure.events import Event
-from tenure.observe.lines import Bound, Human, Json, Lines, Said, bind
+from tenure.observe.log_lines import Bound, Human, Json, Lines, LogLine, bind
 
-__all__ = ["LOGGER", "Bound", "Human", "Json", "Lines", "Logs", "bind", "told"]
+__all__ = ["LOGGER", "Bound", "Human", "Json", "Lines", "Logs", "bind", "line_of"]
 
 LOGGER = "tenure.jobs"
 
@@ -61,46 +61,46 @@ class Logs:
         enabled = self._logger.isEnabledFor
         return sum(bits for level, bits in _BITS.items() if enabled(level))
 
-    def prepare(self, happened: Sequence[Event]) -> tuple[Lines, str] | Sequence[Said] | None:
+    def prepare(self, happened: Sequence[Event]) -> tuple[Lines, str] | Sequence[LogLine] | None:
         wants = self.wants()
         wanted = [event for event in happened if event.bit & wants]
         if not wanted:
             return None
         if (handler := Lines.only(self._logger)) is None:
-            return list(self._said(wanted))
-        return handler, handler.text(self._logger.name, self._said(wanted))
+            return list(self._lines_of(wanted))
+        return handler, handler.text(self._logger.name, self._lines_of(wanted))
 
-    def take(self, prepared: Sequence[tuple[Lines, str] | Sequence[Said]]) -> None:
+    def take(self, prepared: Sequence[tuple[Lines, str] | Sequence[LogLine]]) -> None:
         texts: dict[Lines, list[str]] = {}
         for part in prepared:
             match part:
                 case (Lines() as handler, str(text)):
                     texts.setdefault(handler, []).append(text)
                 case _:
-                    for said in part:
-                        self._log(said)
+                    for line in part:
+                        self._log(line)
         for handler, parts in texts.items():
             handler.write("".join(parts))
 
-    def _said(self, happened: Iterable[Event]) -> Iterable[Said]:
-        return self._with_failures(happened) if self._failures else map(told, happened)
+    def _lines_of(self, happened: Iterable[Event]) -> Iterable[LogLine]:
+        return self._with_failures(happened) if self._failures else map(line_of, happened)
 
-    def _with_failures(self, happened: Iterable[Event]) -> Iterator[Said]:
+    def _with_failures(self, happened: Iterable[Event]) -> Iterator[LogLine]:
         for event in happened:
-            said = told(event)
+            line = line_of(event)
             failure = self._failures.get(event.job_id) if isinstance(event, events.EndEvent) else None
             if failure is None:
-                yield said
+                yield line
             elif isinstance(event, events.Failed | events.Broken):
-                yield (*said[:4], failure)
+                yield (*line[:4], failure)
             else:
-                yield said
+                yield line
                 if isinstance(event, events.Retried) and self._logger.isEnabledFor(logging.DEBUG):
                     message = escaped(f"traceback of {_job(event)}, attempt {event.attempt}")
                     yield event.at, logging.DEBUG, message, event, failure
 
-    def _log(self, said: Said) -> None:
-        at, level, message, event, failure = said
+    def _log(self, line: LogLine) -> None:
+        at, level, message, event, failure = line
         exc_info = None if failure is None else (type(failure.error), failure.error, failure.frames)
         record = self._logger.makeRecord(self._logger.name, level, __file__, 0, "%s", (message,), exc_info)
         if failure is not None:
@@ -110,11 +110,11 @@ class Logs:
         self._logger.handle(record)
 
 
-def told(event: Event) -> Said:
+def line_of(event: Event) -> LogLine:
     """An event as a line of the log."""
     kind = type(event)
-    say = _SAY.get(kind)
-    message = f"{event.kind.replace('_', ' ')}: {_named(event)}" if say is None else say(event)
+    message_of = _MESSAGES.get(kind)
+    message = f"{event.kind.replace('_', ' ')}: {_named(event)}" if message_of is None else message_of(event)
     return event.at, LEVELS.get(kind, logging.DEBUG), escaped(message), event, None
 
 
@@ -143,7 +143,7 @@ def _why(error: ErrorInfo | None) -> str:
     return f"{error.type}: {error.message[:REASON]}{'…' if len(error.message) > REASON else ''}"
 
 
-_SAY: Mapping[type[Event], Callable[[Any], str]] = {
+_MESSAGES: Mapping[type[Event], Callable[[Any], str]] = {
     events.Succeeded: lambda event: (
         f"job {event.job_id} of task {event.task} succeeded, attempt {event.attempt}, in {event.duration * 1000:.3g} ms"
         if event.duration is not None and event.duration < 0.9995

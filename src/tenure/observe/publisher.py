@@ -10,15 +10,15 @@ from typing import Any
 
 from tenure.errors import StoreError
 from tenure.observe.audience import Audience
-from tenure.observe.encoding import notes_of
+from tenure.observe.encoding import encode
 from tenure.stores.base import Store
 
 __all__ = ["EventPublisher"]
 
-JOIN = 0.05
+GATHER = 0.05
 """Seconds in which events gather before watchers are told of them."""
 
-FAREWELL = 1.0
+CLOSE_TIMEOUT = 1.0
 """Seconds that closing waits for what is still to be told."""
 
 
@@ -28,18 +28,18 @@ class EventPublisher:
     It waits for the store, and nobody waits for it: a store that is gone costs events, and nothing else.
     """
 
-    def __init__(self, store: Store, audience: Audience, answered: Callable[[], None]) -> None:
-        """`answered` is called when the store has said whether anybody watches."""
+    def __init__(self, store: Store, audience: Audience, on_checked: Callable[[], None]) -> None:
+        """`on_checked` is called when the store has said whether anybody watches."""
         self._store = store
         self._audience = audience
-        self._answered = answered
+        self._on_checked = on_checked
         self._loop = asyncio.get_running_loop()
-        self._telling: asyncio.Task[None] | None = None
+        self._publishing: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.closing = False
-        audience.voices.add(self)
+        audience.publishers.add(self)
 
-    def begin(self, action: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
+    def run_in_background(self, action: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
         """Do this in the background; closing waits for it a while."""
 
         async def act() -> None:
@@ -51,61 +51,61 @@ class EventPublisher:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    def begin_there(self, action: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
+    def run_in_background_threadsafe(self, action: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
         """The same, from any thread."""
-        self._call(self.begin, action, *args)
+        self._call(self.run_in_background, action, *args)
 
-    def soon(self) -> None:
+    def publish_soon(self) -> None:
         """Tell watchers, if there are any, within a twentieth of a second."""
-        if self._telling is None and not self.closing:
-            self._telling = self._loop.create_task(self._tell(), name="tenure-notes", context=Context())
+        if self._publishing is None and not self.closing:
+            self._publishing = self._loop.create_task(self._publish_pending(), name="tenure-publish", context=Context())
 
-    def tell_soon(self) -> None:
+    def publish_soon_threadsafe(self) -> None:
         """The same, from any thread."""
-        self._call(self.soon)
+        self._call(self.publish_soon)
 
     async def close(self) -> None:
         """Tell what is still to be told, if that is done soon."""
         if not self.closing:
             self.closing = True
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(FAREWELL):
-                    await self._say_the_rest()
-            self._audience.voices.discard(self)
+                async with asyncio.timeout(CLOSE_TIMEOUT):
+                    await self._publish_the_rest()
+            self._audience.publishers.discard(self)
 
-    async def _tell(self) -> None:
+    async def _publish_pending(self) -> None:
         try:
-            while self._audience.waits:
-                await self.ask()
-                if self._audience.waits:
-                    await asyncio.sleep(JOIN)
+            while self._audience.has_pending:
+                await self.check_watched()
+                if self._audience.has_pending:
+                    await asyncio.sleep(GATHER)
                     await self._publish()
         finally:
-            self._telling = None
+            self._publishing = None
 
-    async def ask(self) -> None:
+    async def check_watched(self) -> None:
         """Find out whether anybody watches, if it is time to."""
-        if self._audience.to_ask():
+        if self._audience.start_watch_check():
             try:
-                self._audience.answered(watched=await self._store.watched())
+                self._audience.set_watched(watched=await self._store.watched())
             except StoreError:
-                self._audience.answered(watched=False)
-            self._answered()
+                self._audience.set_watched(watched=False)
+            self._on_checked()
 
     async def _publish(self) -> None:
-        if notes := notes_of(self._audience.take()):
+        if messages := encode(self._audience.take_pending()):
             with contextlib.suppress(StoreError):
-                await self._store.publish(notes)
+                await self._store.publish(messages)
 
-    async def _say_the_rest(self) -> None:
+    async def _publish_the_rest(self) -> None:
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=FAREWELL / 2)
+            await asyncio.wait(self._tasks, timeout=CLOSE_TIMEOUT / 2)
             for task in self._tasks:
                 task.cancel()
-        if self._telling is not None:  # not cancelled: what it has taken to tell would be lost
-            await asyncio.gather(self._telling, return_exceptions=True)
-        if self._audience.waits:
-            await self.ask()
+        if self._publishing is not None:  # not cancelled: what it has taken to tell would be lost
+            await asyncio.gather(self._publishing, return_exceptions=True)
+        if self._audience.has_pending:
+            await self.check_watched()
             await self._publish()
 
     def _call(self, callback: Callable[..., object], *args: object) -> None:

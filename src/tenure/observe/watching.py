@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from tenure.events import ALL, Event, Kind, bits_of
-from tenure.observe.encoding import event_of
+from tenure.observe.encoding import decode
 from tenure.stores.base import Store
 from tenure.sync import refuse_on_loop, run
 
@@ -26,7 +26,7 @@ class Watch:
     def __init__(
         self,
         store: Callable[[], Store],
-        begun: Callable[[], None],
+        on_open: Callable[[], None],
         *,
         queue: str | None,
         task: str | None,
@@ -35,7 +35,7 @@ class Watch:
         kinds: Iterable[Kind],
     ) -> None:
         self._store = store
-        self._begun = begun
+        self._on_open = on_open
         self._wanted = {
             name: value
             for name, value in {"queue": queue, "task": task, "job_id": job, "run_id": run}.items()
@@ -44,7 +44,7 @@ class Watch:
         kinds = tuple(kinds)
         self._bits = bits_of(kinds) if kinds else ALL
         self._open: contextlib.AsyncExitStack | None = None
-        self._notes: AsyncIterator[str] | None = None
+        self._messages: AsyncIterator[str] | None = None
 
     def _wants(self, event: Event) -> bool:
         return bool(event.bit & self._bits) and all(
@@ -55,9 +55,9 @@ class Watch:
 
     async def __aenter__(self) -> Self:
         stack = contextlib.AsyncExitStack()
-        self._notes = await stack.enter_async_context(self._store().watch())
+        self._messages = await stack.enter_async_context(self._store().watch())
         self._open = stack
-        self._begun()  # what this app does itself is seen at once
+        self._on_open()  # what this app does itself is seen at once
         return self
 
     async def __aexit__(
@@ -67,12 +67,12 @@ class Watch:
 
     async def aclose(self) -> None:
         """Watch no longer."""
-        stack, self._open, self._notes = self._open, None, None
+        stack, self._open, self._messages = self._open, None, None
         if stack is not None:
             await stack.aclose()
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        entered = self._notes is None
+        entered = self._messages is None
         if entered:
             await self.__aenter__()
         try:
@@ -84,11 +84,11 @@ class Watch:
 
     async def _next(self) -> Event | None:
         """The next one that is wanted; None at the end."""
-        while (notes := self._notes) is not None:
-            note = await anext(notes, None)
-            if note is None:
+        while (messages := self._messages) is not None:
+            message = await anext(messages, None)
+            if message is None:
                 return None
-            event = event_of(note)
+            event = decode(message)
             if event is not None and self._wants(event):
                 return event
         return None
@@ -111,10 +111,10 @@ class Watch:
 
     def __iter__(self) -> Iterator[Event]:
         refuse_on_loop("for event in app.watch", "use async for")
-        return self._here()
+        return self._iterate()
 
-    def _here(self) -> Iterator[Event]:
-        entered = self._notes is None
+    def _iterate(self) -> Iterator[Event]:
+        entered = self._messages is None
         if entered:
             self.__enter__()
         try:

@@ -16,9 +16,9 @@ from tenure.core.job import JobRecord, NewJob, Progress
 from tenure.core.lease import AbortReason, Lease, Token
 from tenure.core.running import running
 from tenure.errors import Aborted, InvalidOption
-from tenure.hooks.calling import awaiting, waiting
+from tenure.hooks.calling import acall_hooks, call_hooks
 from tenure.hooks.registry import name_of
-from tenure.jobs.enqueue_hooks import allowed, in_job
+from tenure.jobs.enqueue_hooks import before_enqueue, wait_in_job
 from tenure.tasks.completion.blocks import Completing, CompletingJoined, Preparing, PreparingJoined
 from tenure.tasks.completion.completion import Completion, Transactions
 
@@ -60,16 +60,16 @@ class AbortSignal:
     async def wait(self) -> AbortReason:
         """Wait until the job must stop."""
         loop = asyncio.get_running_loop()
-        told: asyncio.Future[None] = loop.create_future()
-        self.call_when_aborted(lambda: _call_on(loop, _resolve, told))
-        await told
-        return self._given()
+        aborted: asyncio.Future[None] = loop.create_future()
+        self.call_when_aborted(lambda: _call_on(loop, _resolve, aborted))
+        await aborted
+        return self._require_reason()
 
     def wait_blocking(self, timeout: float | None = None) -> AbortReason | None:
         """Wait, in a thread, until the job must stop; None if it need not after `timeout` seconds."""
-        told = threading.Event()
-        self.call_when_aborted(told.set)
-        return self._given() if told.wait(timeout) else None
+        aborted = threading.Event()
+        self.call_when_aborted(aborted.set)
+        return self._require_reason() if aborted.wait(timeout) else None
 
     def abort(self, reason: AbortReason) -> bool:
         """Tell the job to stop; False if it has been told before."""
@@ -92,7 +92,7 @@ class AbortSignal:
                 return
         waiter()
 
-    def _given(self) -> AbortReason:
+    def _require_reason(self) -> AbortReason:
         assert self.reason is not None
         return self.reason
 
@@ -104,15 +104,25 @@ def _call_on(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *
         return  # the loop is closed: nobody waits any more
 
 
-def _resolve(told: asyncio.Future[None]) -> None:
-    if not told.done():
-        told.set_result(None)
+def _resolve(aborted: asyncio.Future[None]) -> None:
+    if not aborted.done():
+        aborted.set_result(None)
 
 
 class Context:
     """One attempt, as the function that runs it sees it: injected by annotation, or found with `current()`."""
 
-    __slots__ = ("_completion", "_lease", "_new_jobs", "_said", "_task", "_transactions", "job", "signal", "worker_id")
+    __slots__ = (
+        "_completion",
+        "_lease",
+        "_new_jobs",
+        "_progress",
+        "_task",
+        "_transactions",
+        "job",
+        "signal",
+        "worker_id",
+    )
 
     def __init__(
         self,
@@ -135,7 +145,7 @@ class Context:
 
         self._task = task
         self._transactions = transactions
-        self._said: Progress | None = None
+        self._progress: Progress | None = None
         """What the job said of its progress last, until it is written; for the worker."""
 
         self._new_jobs: list[NewJob] | None = None
@@ -162,7 +172,7 @@ class Context:
 
     def progress(self, done: float, total: float | None = None, note: str | None = None) -> None:
         """Say how far the job is. Costs nothing: what is said is joined to one write a second, the latest wins."""
-        self._said = Progress(done, total, note)
+        self._progress = Progress(done, total, note)
 
     @overload
     def enqueue(self, *calls: Call[R]) -> list[Job[R]]: ...
@@ -178,8 +188,8 @@ class Context:
         coming = Coming()
         jobs = [coming.add(call) for call in calls]
         if calls and calls[0].caller.app.internals.hooks.enqueues:
-            waiting(allowed(calls[0].caller.app, coming.jobs), in_job)
-        self._adopt(coming.jobs)
+            call_hooks(before_enqueue(calls[0].caller.app, coming.jobs), wait_in_job)
+        self._add_children(coming.jobs)
         return [call.handle(job) for call, job in zip(calls, jobs, strict=True)]
 
     @overload
@@ -193,11 +203,11 @@ class Context:
         coming = Coming()
         jobs = [coming.add(call) for call in calls]
         if calls and calls[0].caller.app.internals.hooks.enqueues:
-            await awaiting(allowed(calls[0].caller.app, coming.jobs))
-        self._adopt(coming.jobs)
+            await acall_hooks(before_enqueue(calls[0].caller.app, coming.jobs))
+        self._add_children(coming.jobs)
         return [call.handle(job) for call, job in zip(calls, jobs, strict=True)]
 
-    def _adopt(self, jobs: list[NewJob]) -> None:
+    def _add_children(self, jobs: list[NewJob]) -> None:
         if self._new_jobs is None:
             self._new_jobs = []
         self._new_jobs += jobs

@@ -9,12 +9,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from tenure.errors import InvalidOption, OutcomeUnknown, StoreUnavailable
-from tenure.hooks.calling import awaiting, waiting
+from tenure.hooks.calling import acall_hooks, call_hooks
 from tenure.stores.base import OwnTransaction
 from tenure.stores.callers import Work, caller_connection
 from tenure.stores.values import Enqueued, Verdict, VerdictKind
 from tenure.sync import refuse_on_loop
-from tenure.tasks.completion.completion import Completion, to_the_end
+from tenure.tasks.completion.completion import Completion, await_despite_cancel
 from tenure.tasks.completion.stage import Stage, StageEvent
 from tenure.tasks.completion.transaction import AsyncTransaction, Joined, Transaction
 
@@ -65,22 +65,22 @@ class Block(Generic[A, S]):
     async def _exit(self, error: BaseException | None) -> None:
         raise NotImplementedError
 
-    def _in_thread(self, given: A) -> S:
+    def _in_thread(self, tx: A) -> S:
         raise NotImplementedError
 
     def _wait(self, action: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(action, self._transactions.loop).result()
 
 
-class _Own(Block[AsyncTransaction, Transaction]):
+class _OwnBlock(Block[AsyncTransaction, Transaction]):
     _tx: AsyncTransaction
 
-    def _in_thread(self, given: AsyncTransaction) -> Transaction:
-        given.own.enter()
-        return Transaction(given, self._completion, self._ctx)
+    def _in_thread(self, tx: AsyncTransaction) -> Transaction:
+        tx.own.enter()
+        return Transaction(tx, self._completion, self._ctx)
 
 
-class Preparing(_Own):
+class Preparing(_OwnBlock):
     """Reads, under a lease that the store has confirmed; see `Context.prepare`."""
 
     _name = "ctx.prepare"
@@ -91,17 +91,17 @@ class Preparing(_Own):
         return self._tx
 
     async def _exit(self, error: BaseException | None) -> None:  # noqa: ARG002
-        await to_the_end(self._tx.end().rollback())  # nothing was written: it ends either way
+        await await_despite_cancel(self._tx.detach().rollback())  # nothing was written: it ends either way
 
 
-class Completing(_Own):
+class Completing(_OwnBlock):
     """Writes that are committed with the end of the job; see `Context.complete`."""
 
     async def _enter(self) -> AsyncTransaction:
         await self._completion.open()
         try:
-            await self._transactions.make_room()
-            self._completion.check()  # that may have told that the lease is lost
+            await self._transactions.secure_leases()
+            self._completion.check_signal()  # that may have told that the lease is lost
             self._tx = AsyncTransaction(await self._transactions.begin(writes=True))
         except BaseException:
             self._completion.advance(StageEvent.ROLLED_BACK)
@@ -109,32 +109,32 @@ class Completing(_Own):
         return self._tx
 
     async def _exit(self, error: BaseException | None) -> None:
-        completion, own = self._completion, self._tx.end()
+        completion, own = self._completion, self._tx.detach()
         if error is not None:
             try:
-                await to_the_end(own.rollback())
+                await await_despite_cancel(own.rollback())
             finally:
                 completion.advance(StageEvent.ROLLED_BACK)
             return
         completion.advance(StageEvent.SETTLE)
         # Whatever happens to the function from here on, what came of the commit must be known.
         completion.finishing = asyncio.ensure_future(self._finish(own))
-        await to_the_end(completion.finishing)
+        await await_despite_cancel(completion.finishing)
 
     async def _finish(self, own: OwnTransaction) -> None:
         completion = self._completion
         try:
             try:
-                work = completion.settling(self._tx.result)
-                await awaiting(completion.allowed())
-                completion.judge(await own.caller.arun(work))
+                work = completion.settle_work(self._tx.result)
+                await acall_hooks(completion.before_enqueue())
+                completion.raise_unless_settled(await own.caller.arun(work))
             except BaseException:
                 await own.rollback()
                 raise
             try:
                 await own.commit()
             except OutcomeUnknown as unknown:
-                await completion.find_out()
+                await completion.ask_store()
                 self._refuse_unless_final(unknown)
             else:
                 completion.advance(StageEvent.COMMITTED)
@@ -145,22 +145,22 @@ class Completing(_Own):
 
     def _refuse_unless_final(self, unknown: OutcomeUnknown) -> None:
         if self._completion.stage is not Stage.FINAL:
-            self._completion.check()  # lost, if nobody could tell
+            self._completion.check_signal()  # lost, if nobody could tell
             job_id = self._completion.lease.job.id
             raise StoreUnavailable(f"the transaction of job {job_id} was not committed: {unknown}") from unknown
 
 
-class _WithConnection(Block[Joined, Joined]):
+class _JoinedBlock(Block[Joined, Joined]):
     def __init__(self, completion: Completion, ctx: Context, connection: Any) -> None:
         super().__init__(completion, ctx)
         self._caller = caller_connection(connection)
         self._tx = Joined(connection)
 
-    def _in_thread(self, given: Joined) -> Joined:
-        return given
+    def _in_thread(self, tx: Joined) -> Joined:
+        return tx
 
 
-class PreparingJoined(_WithConnection):
+class PreparingJoined(_JoinedBlock):
     """The caller's transaction, under a lease that the store has confirmed; see `Context.prepare`."""
 
     _name = "ctx.prepare"
@@ -173,23 +173,23 @@ class PreparingJoined(_WithConnection):
         """The caller's transaction is the caller's to end."""
 
 
-class CompletingJoined(_WithConnection):
+class CompletingJoined(_JoinedBlock):
     """The caller's transaction, in which the job is settled at the end of the block; see `Context.complete`."""
 
     async def _enter(self) -> Joined:
         await self._completion.open()
-        with self._reset_if_it_raises():
-            await self._caller.arun(self._nothing())
+        with self._rolled_back_on_error():
+            await self._caller.arun(self._empty_work())
         return self._tx
 
     async def _exit(self, error: BaseException | None) -> None:
         if error is not None:
             self._completion.advance(StageEvent.ROLLED_BACK)
         else:
-            with self._reset_if_it_raises():
-                work = self._completion.settling(self._tx.result)
-                await awaiting(self._completion.allowed())
-            self._judge(await self._caller.arun(self._joined(work)))
+            with self._rolled_back_on_error():
+                work = self._completion.settle_work(self._tx.result)
+                await acall_hooks(self._completion.before_enqueue())
+            self._judge(await self._caller.arun(self._join(work)))
 
     def __enter__(self) -> Joined:
         refuse_on_loop(self._name, "use async with")
@@ -198,8 +198,8 @@ class CompletingJoined(_WithConnection):
                 "connection= is one whose calls are awaited: use async with, in a task that is an async def"
             )
         self._wait(self._completion.open())
-        with self._reset_if_it_raises():
-            self._caller.run(self._nothing())
+        with self._rolled_back_on_error():
+            self._caller.run(self._empty_work())
         return self._tx
 
     def __exit__(
@@ -208,16 +208,16 @@ class CompletingJoined(_WithConnection):
         if error is not None:
             self._completion.advance(StageEvent.ROLLED_BACK)
         else:
-            with self._reset_if_it_raises():
-                work = self._completion.settling(self._tx.result)
-                waiting(self._completion.allowed())
-            self._judge(self._caller.run(self._joined(work)))
+            with self._rolled_back_on_error():
+                work = self._completion.settle_work(self._tx.result)
+                call_hooks(self._completion.before_enqueue())
+            self._judge(self._caller.run(self._join(work)))
 
-    def _nothing(self) -> Work[list[Enqueued]]:
+    def _empty_work(self) -> Work[list[Enqueued]]:
         """An errand that does nothing, and tells whether the connection will do before the caller has written there."""
         return self._transactions.store.enqueueing(())
 
-    def _joined(self, work: Work[Verdict]) -> Work[Verdict]:
+    def _join(self, work: Work[Verdict]) -> Work[Verdict]:
         # Before it is sent: should it be cut off there, only the store can tell what came of it.
         self._completion.advance(StageEvent.JOIN)
         return work
@@ -225,10 +225,10 @@ class CompletingJoined(_WithConnection):
     def _judge(self, verdict: Verdict) -> None:
         if verdict.kind is not VerdictKind.OK:
             self._completion.advance(StageEvent.ROLLED_BACK)
-        self._completion.judge(verdict)
+        self._completion.raise_unless_settled(verdict)
 
     @contextmanager
-    def _reset_if_it_raises(self) -> Iterator[None]:
+    def _rolled_back_on_error(self) -> Iterator[None]:
         try:
             yield
         except BaseException:

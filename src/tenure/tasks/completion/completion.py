@@ -15,7 +15,7 @@ from tenure.core.lease import AbortReason, Lease
 from tenure.core.lifecycle import Finish
 from tenure.errors import Aborted, JobError, LeaseLost, MissingAttribute, StoreError, WrongState
 from tenure.hooks.calling import HookCalls
-from tenure.jobs.enqueue_hooks import allowed
+from tenure.jobs.enqueue_hooks import before_enqueue
 from tenure.stores.base import OwnTransaction, Store
 from tenure.stores.callers import Work
 from tenure.stores.values import LeaseStatus, Verdict, VerdictKind
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from tenure.tasks.context import Context
     from tenure.tasks.task import Task
 
-__all__ = ["Completion", "Transactions", "to_the_end"]
+__all__ = ["Completion", "Transactions", "await_despite_cancel"]
 
 T = TypeVar("T")
 
-PATIENCE = 30.0
+ASK_TIMEOUT = 30.0
 """Seconds that the store is asked what became of a transaction: it may be gone, or the transaction may not have ended."""
 
 
@@ -56,7 +56,7 @@ class Transactions:
         """One attempt's way to its end in a transaction."""
         return Completion(ctx, task, self)
 
-    async def make_room(self) -> None:
+    async def secure_leases(self) -> None:
         """Let the worker be ready for a transaction that writes."""
         if self.store.one_writer:
             await self._secure(self._timeout)
@@ -67,7 +67,7 @@ class Transactions:
 
     async def lease_status(self, lease: Lease) -> LeaseStatus | None:
         """What a lease is worth, asked again and again while nobody can tell; None if that takes too long."""
-        deadline = monotonic() + PATIENCE
+        deadline = monotonic() + ASK_TIMEOUT
         for tries in itertools.count():
             with suppress(StoreError):
                 return await self.store.lease_status(lease)
@@ -83,7 +83,7 @@ class Completion:
     def __init__(self, ctx: Context, task: Task[..., Any], transactions: Transactions) -> None:
         self.transactions = transactions
         self._stage = Stage.RUNNING
-        self.step = Finish(State.SUCCEEDED)
+        self.transition = Finish(State.SUCCEEDED)
         """How the job has ended, once it is final."""
 
         self.finishing: asyncio.Future[None] | None = None
@@ -105,21 +105,21 @@ class Completion:
         """Go on to the stage that follows from this event."""
         self._enter(next_stage(self._stage, event))
 
-    def mirror(self, stage: Stage, step: Finish | None) -> None:
+    def mirror(self, stage: Stage, transition: Finish | None) -> None:
         """Take over the stage, and how the job has ended if it has, from the completion in a child process."""
         self._enter(stage)
-        if step is not None:
-            self.step = step
+        if transition is not None:
+            self.transition = transition
 
     def _enter(self, stage: Stage) -> None:
         self._stage = stage
 
     @property
-    def under_way(self) -> bool:
+    def may_be_final(self) -> bool:
         """Whether the job may have become final, or may any moment."""
         return self.stage not in (Stage.RUNNING, Stage.OPEN)
 
-    def check(self) -> None:
+    def check_signal(self) -> None:
         """Raise if the job is no longer held, or has run out of time; one that is to stop soon may still end well."""
         match self._ctx.signal.reason:
             case None | AbortReason.SHUTDOWN:
@@ -131,7 +131,7 @@ class Completion:
 
     async def check_held(self) -> None:
         """Raise if the job is no longer held, as the store knows. Waits for nobody: it may be asked with a transaction open."""
-        self.check()
+        self.check_signal()
         [job] = await self.transactions.store.get([self.lease.job.id])
         if job is None:
             raise self._lost(LeaseStatus.GONE)
@@ -145,29 +145,29 @@ class Completion:
             await self.resolve()  # the caller may have rolled it back, to try again
         if self.stage is Stage.FINAL:
             raise WrongState(job_id, State.SUCCEEDED, "running: it is completed once")
-        self.check()
+        self.check_signal()
         if self.stage is not Stage.RUNNING:
             raise WrongState(job_id, "in ctx.complete() already", "in no other")
         self.advance(StageEvent.ENTERED)
 
-    def settling(self, result: Any) -> Work[Verdict]:
+    def settle_work(self, result: Any) -> Work[Verdict]:
         """What makes the job final with this result, or value of a step, and its children exist; from now on the token alone decides."""
-        self.check()
-        self.step = self._task._finish(self.lease.job, result, self._ctx._children)
-        return self.transactions.store.settling((self.lease, self.step))
+        self.check_signal()
+        self.transition = self._task._finish(self.lease.job, result, self._ctx._children)
+        return self.transactions.store.settling((self.lease, self.transition))
 
-    def allowed(self) -> HookCalls[None]:
+    def before_enqueue(self) -> HookCalls[None]:
         """Ask the hooks about jobs that come to exist because the next step is to wait for them; `EnqueueRefused` if one says no."""
         if self._task.app.internals.hooks.enqueues:
-            yield from allowed(self._task.app, self.step.children[len(self._ctx._children) :])
+            yield from before_enqueue(self._task.app, self.transition.children[len(self._ctx._children) :])
 
-    def judge(self, verdict: Verdict) -> None:
+    def raise_unless_settled(self, verdict: Verdict) -> None:
         """Raise unless the settle was accepted."""
         match verdict.kind:
             case VerdictKind.OK:
                 return
             case VerdictKind.REFUSED:
-                successor = self.step.successor
+                successor = self.transition.successor
                 if verdict.other is None and successor is not None and successor.step is not None:
                     needs = successor.step.needs
                     missing = next((name for name in needs if f"attribute {name!r}" in verdict.reason), needs[0])
@@ -181,26 +181,26 @@ class Completion:
         if self.finishing is not None:
             await asyncio.wait([self.finishing])
         if self.stage is Stage.JOINED:
-            await self.find_out()
+            await self.ask_store()
 
-    async def find_out(self) -> None:
+    async def ask_store(self) -> None:
         """Ask the store whether the transaction was committed."""
-        holding = await self.transactions.lease_status(self.lease)
-        if holding is LeaseStatus.SETTLED or (holding is LeaseStatus.GONE and self.lease.job.keep == 0):
+        status = await self.transactions.lease_status(self.lease)
+        if status is LeaseStatus.SETTLED or (status is LeaseStatus.GONE and self.lease.job.keep == 0):
             self.advance(StageEvent.FOUND_COMMITTED)
             return
-        self.advance(StageEvent.NOT_FOUND_OUT if holding is None else StageEvent.FOUND_UNCOMMITTED)
-        if holding is not LeaseStatus.HELD:
-            self._lost(holding)
+        self.advance(StageEvent.NOT_FOUND_OUT if status is None else StageEvent.FOUND_UNCOMMITTED)
+        if status is not LeaseStatus.HELD:
+            self._lost(status)
 
-    def _lost(self, holding: LeaseStatus | None) -> LeaseLost:
+    def _lost(self, status: LeaseStatus | None) -> LeaseLost:
         """Let the worker know that the job is no longer its own; what to raise."""
-        reason = {LeaseStatus.GONE: AbortReason.NOT_FOUND, None: AbortReason.ERROR}.get(holding, AbortReason.TAKEN)
+        reason = {LeaseStatus.GONE: AbortReason.NOT_FOUND, None: AbortReason.ERROR}.get(status, AbortReason.TAKEN)
         self._ctx.signal.abort(reason)
         return LeaseLost(self.lease.job.id, self._ctx.signal.reason or reason)
 
 
-async def to_the_end(action: Awaitable[T]) -> T:
+async def await_despite_cancel(action: Awaitable[T]) -> T:
     """Wait for this to end, whatever happens to the caller, whose cancellation is passed on only then."""
     task = asyncio.ensure_future(action)
     cancelled: asyncio.CancelledError | None = None

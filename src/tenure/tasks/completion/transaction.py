@@ -74,7 +74,7 @@ class AsyncTransaction:
             raise RuntimeError("this transaction has ended with its block")  # another job may use its connection now
         return self._own
 
-    def end(self) -> OwnTransaction:
+    def detach(self) -> OwnTransaction:
         """Nobody uses it any more, but whoever ends it."""
         own, self._own = self.own, None
         return own
@@ -90,8 +90,8 @@ class Transaction:
         self._tx = tx
         self._completion = completion
         self._signal = ctx.signal
-        self._asked: concurrent.futures.Future[Any] | None = None
-        self.caller: CallerConnection = _GuestInThread(tx, self._ask)
+        self._statement: concurrent.futures.Future[Any] | None = None
+        self.caller: CallerConnection = _CallerInThread(tx, self._wait)
         ctx.signal.call_when_aborted(self._interrupt)
 
     @property
@@ -105,44 +105,44 @@ class Transaction:
 
     def execute(self, statement: str, *values: object) -> int:
         """Run a statement; how many rows it changed."""
-        return self._ask(self._tx.execute(statement, *values))
+        return self._wait(self._tx.execute(statement, *values))
 
     def fetch(self, statement: str, *values: object) -> list[Any]:
         """Run a statement; its rows."""
-        return self._ask(self._tx.fetch(statement, *values))
+        return self._wait(self._tx.fetch(statement, *values))
 
     def fetchrow(self, statement: str, *values: object) -> Any:
         """Run a statement; its first row, or None."""
-        return self._ask(self._tx.fetchrow(statement, *values))
+        return self._wait(self._tx.fetchrow(statement, *values))
 
     def fetchval(self, statement: str, *values: object) -> Any:
         """Run a statement; the first value of its first row, or None."""
-        return self._ask(self._tx.fetchval(statement, *values))
+        return self._wait(self._tx.fetchval(statement, *values))
 
     @property
     def connection(self) -> Any:
         """The driver's connection: apsw's can be used here, asyncpg's only on the worker's loop."""
         return self._tx.connection
 
-    def _ask(self, question: Coroutine[Any, Any, T]) -> T:
-        self._asked = asked = asyncio.run_coroutine_threadsafe(question, self._completion.transactions.loop)
+    def _wait(self, action: Coroutine[Any, Any, T]) -> T:
+        self._statement = statement = asyncio.run_coroutine_threadsafe(action, self._completion.transactions.loop)
         try:
-            return asked.result()
+            return statement.result()
         except concurrent.futures.CancelledError:
             raise Aborted(self._signal.reason or AbortReason.ERROR) from None
         finally:
-            self._asked = None
+            self._statement = None
 
     def _interrupt(self) -> None:
-        if (asked := self._asked) is not None:
-            asked.cancel()
+        if (statement := self._statement) is not None:
+            statement.cancel()
 
 
-class _GuestInThread(CallerConnection):
-    def __init__(self, tx: AsyncTransaction, ask: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+class _CallerInThread(CallerConnection):
+    def __init__(self, tx: AsyncTransaction, wait: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
         self._tx = tx
-        self._ask = ask
+        self._wait = wait
 
     def run(self, work: Work[T]) -> T:
-        answer: T = self._ask(self._tx.caller.arun(work))
+        answer: T = self._wait(self._tx.caller.arun(work))
         return answer

@@ -36,7 +36,7 @@ from tenure.core.lifecycle import Transition
 from tenure.core.options import WorkerOptions
 from tenure.core.outcome import Outcome, Raised, Released
 from tenure.errors import ChildDied, JobError
-from tenure.tasks.completion.completion import to_the_end
+from tenure.tasks.completion.completion import await_despite_cancel
 from tenure.tasks.completion.stage import StageEvent
 from tenure.tasks.context import Middleware
 from tenure.worker.attempt import Attempt
@@ -181,7 +181,7 @@ class Isolation:
         if (completion := attempt.completion) is not None:
             completion.advance(StageEvent.PROCESS_ENDED)
             with contextlib.suppress(asyncio.CancelledError):
-                await to_the_end(completion.resolve())
+                await await_despite_cancel(completion.resolve())
         return outcome
 
     async def _in_child(self, attempt: Attempt) -> Outcome | Transition:

@@ -248,7 +248,7 @@ class Child:
             case Failing(ended):
                 self._failed = ended.step
             case Said(progress):
-                context._said = progress
+                context._progress = progress
             case Logged():
                 log_here(frame)
             case Opening():
@@ -266,7 +266,7 @@ class Child:
 
     async def _grant(self, completion: Completion) -> None:
         try:
-            await completion.transactions.make_room()
+            await completion.transactions.secure_leases()
         except GONE as error:
             self._send(Granted(str(error)))
         except Exception as error:  # the child must not wait for ever

@@ -27,8 +27,8 @@ class ReportingContext(Context):
 
     def progress(self, done: float, total: float | None = None, note: str | None = None) -> None:
         super().progress(done, total, note)
-        if self._said is not None:
-            self.link.say(self._said)
+        if self._progress is not None:
+            self.link.say(self._progress)
 
 
 class ReportingTransactions(Transactions):
@@ -63,7 +63,7 @@ class ReportingTransactions(Transactions):
     def completion(self, ctx: Context, task: Task[..., Any]) -> Completion:
         return ReportingCompletion(ctx, task, self, self._link)
 
-    async def make_room(self) -> None:
+    async def secure_leases(self) -> None:
         """The worker has done so when the block was announced."""
 
 
@@ -78,14 +78,14 @@ class ReportingCompletion(Completion):
         if stage is self.stage:
             return
         super()._enter(stage)
-        self._link.send(Staged(stage.name, self.step if stage is Stage.FINAL else None))
+        self._link.send(Staged(stage.name, self.transition if stage is Stage.FINAL else None))
 
     async def open(self) -> None:
         await super().open()
         try:
             await self._link.open()
             await self.transactions.store.open()
-            self.check()  # waiting may have told that the lease is lost
+            self.check_signal()  # waiting may have told that the lease is lost
         except BaseException:
             self.advance(StageEvent.ROLLED_BACK)
             raise

@@ -15,7 +15,7 @@ from tenure.core.failure import Failure
 from tenure.core.running import running
 from tenure.events import Event
 
-__all__ = ["FORMATS", "Bound", "Human", "Json", "Lines", "Said", "bind"]
+__all__ = ["FORMATS", "Bound", "Human", "Json", "Lines", "LogLine", "bind"]
 
 BOUND = ("job_id", "task", "attempt", "worker")
 """What a record that was made in a job says of it."""
@@ -26,7 +26,7 @@ TEXT = 10_000
 _KNOWN = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName", *BOUND}
 
 
-Said = tuple[float, int, str, Event, Failure | None]
+LogLine = tuple[float, int, str, Event, Failure | None]
 """A line to be: when, its level, its message, in which nothing is left to be escaped, the event that it is of, and its exception."""
 
 
@@ -95,9 +95,9 @@ class Human(logging.Formatter):
     def formatStack(self, stack_info: str) -> str:  # noqa: N802
         return _indented(stack_info)
 
-    def line(self, name: str, said: Said) -> str:
+    def line(self, name: str, log_line: LogLine) -> str:
         """What `format` gives for a record of this logger with this and nothing else."""
-        at, level, message, _, failure = said
+        at, level, message, _, failure = log_line
         second = int(at)
         if second != self._clock[0]:
             self._clock = second, time.strftime("%H:%M:%S", time.localtime(second))
@@ -134,9 +134,9 @@ class Json(logging.Formatter):
         head = self._head(record.created, record.levelno, record.name, record.getMessage())
         return _harmless(_json(head | document))
 
-    def line(self, name: str, said: Said) -> str:
+    def line(self, name: str, log_line: LogLine) -> str:
         """What `format` gives for a record of this logger with this and nothing else."""
-        at, level, message, event, failure = said
+        at, level, message, event, failure = log_line
         head = _json(self._head(at, level, name, message))
         kind, _, fields = _json(event).split(",", 2)  # its time is in the head
         trace = "" if failure is None else f"{_json({'exception': failure.trace.rstrip(chr(10))})[:-1]},"
@@ -199,10 +199,10 @@ class Lines(logging.StreamHandler[TextIO]):
         self.setFormatter(self.form)
         self.addFilter(Bound())
 
-    def text(self, name: str, said: Iterable[Said]) -> str:
+    def text(self, name: str, log_lines: Iterable[LogLine]) -> str:
         """These, as lines of records of this logger."""
-        level, line = self.level, self.form.line
-        return "".join([line(name, each) + "\n" for each in said if each[1] >= level])
+        level, formatted = self.level, self.form.line
+        return "".join([formatted(name, each) + "\n" for each in log_lines if each[1] >= level])
 
     def write(self, text: str) -> None:
         """Write lines at once."""
