@@ -410,7 +410,7 @@ async def test_a_lease_that_could_not_be_renewed_in_time_counts_as_lost(caplog: 
 
     await eventually(lost)
     assert [record.message.partition(":")[0] for record in caplog.records] == [
-        "the store is gone while jobs are held, their leases may be lost"
+        "the store is gone while jobs are held; their leases may be lost"
     ]
     await held.afinish()  # nobody has taken it yet: the token decides
     await app.aclose()

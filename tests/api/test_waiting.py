@@ -186,7 +186,7 @@ async def test_an_outage_is_ridden_out_and_told_once_each_way(caplog: pytest.Log
         assert await waiter == 1
 
     assert [record.message.split(":")[0] for record in caplog.records] == [
-        "the store is gone while results are waited for, asking again every second",
+        "the store is gone while callers wait for results; asking again every second",
         "the store is back",
     ]
     await app.aclose()

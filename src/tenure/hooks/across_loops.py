@@ -1,4 +1,4 @@
-"""Hooks that are on the other side of an event loop than what they wrap: async ones beside a thread, blocking ones beside a coroutine."""
+"""Runs async hooks around functions in threads, and blocking hooks around coroutines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Captured = tuple[Any, BaseException | None]
 
 
 def wait_on_loop(awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> Any:
-    """Wait, in a thread, for something on a loop elsewhere; context variables that were set there are set here."""
+    """Wait, in a thread, for an awaitable on another thread's loop. Context variables that were set there are set here too."""
 
     async def there() -> tuple[Any, Variables]:
         value = await awaitable
@@ -33,7 +33,7 @@ def wait_on_loop(awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> 
     try:
         value, variables = asked.result()
     except BaseException:
-        asked.cancel()  # nobody waits for it any more, if it is not what has raised this
+        asked.cancel()  # its result is no longer needed, unless it is what raised this
         raise
     _copy_variables(variables)
     return value
@@ -45,7 +45,7 @@ def around_function(
     call_next: Callable[[], Any],
     loop: asyncio.AbstractEventLoop,
 ) -> Any:
-    """Run an async hook on a loop elsewhere around a blocking function, which runs on this thread."""
+    """Run an async hook on another thread's loop around a blocking function, which runs on this thread."""
     calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
 
     async def next_there() -> Any:
@@ -71,9 +71,10 @@ def around_function(
 
 
 async def around_coroutine(hook: Callable[..., Any], ctx: Context, call_next: Callable[[], Awaitable[Any]]) -> Any:
-    """Run a blocking hook in a thread of its own around a coroutine, which runs here; it sees the variables that the hook has set.
+    """Run a blocking hook in a new thread around a coroutine, which runs here.
 
-    If whoever waits here is cancelled, the hook is told by `Aborted` where it calls next; before that it goes on alone.
+    The coroutine sees the context variables that the hook has set. If the caller is cancelled, the hook gets `Aborted` from
+    its next `call_next()`; until then it goes on unobserved.
     """
     loop = asyncio.get_running_loop()
     asked: asyncio.Queue[tuple[SimpleQueue[Captured], Variables] | Captured] = asyncio.Queue()
@@ -92,7 +93,7 @@ async def around_coroutine(hook: Callable[..., Any], ctx: Context, call_next: Ca
 
     def there() -> None:
         result = _captured(variables.run, hook, ctx, next_here)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so nothing waits for the result
             loop.call_soon_threadsafe(asked.put_nowait, result)
 
     variables = copy_context()
@@ -103,7 +104,7 @@ async def around_coroutine(hook: Callable[..., Any], ctx: Context, call_next: Ca
             _copy_variables(theirs)  # type: ignore[arg-type]
             try:
                 answer.put((await call_next(), None))
-            except BaseException as error:  # noqa: BLE001  (the hook's to see, and then ours)
+            except BaseException as error:  # noqa: BLE001  (the hook sees it first; then it is raised here)
                 answer.put((None, error))
     finally:
         left = True
@@ -113,7 +114,7 @@ async def around_coroutine(hook: Callable[..., Any], ctx: Context, call_next: Ca
 def _captured(function: Callable[..., Any], *args: Any) -> Captured:
     try:
         return function(*args), None
-    except BaseException as error:  # noqa: BLE001  (raised again where it belongs)
+    except BaseException as error:  # noqa: BLE001  (raised again by _unwrap)
         return None, error
 
 
@@ -130,7 +131,7 @@ def _resolve(future: asyncio.Future[Captured], result: Captured) -> None:
 
 
 def _copy_variables(variables: Variables) -> None:
-    """Set here what was set there."""
+    """Set here the context variables that were set there."""
     ours = copy_context()
     for variable, value in variables.items():
         if ours.get(variable, _UNSET) is not value:

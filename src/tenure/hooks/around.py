@@ -1,4 +1,4 @@
-"""The hooks of one task around its attempts, looked up once; and who calls them, in every lane."""
+"""Calls the hooks around attempts of a task (`PerformHooks`), and its `on_failure` hooks."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ log = logging.getLogger("tenure.worker")
 
 
 class PerformHooks:
-    """What a task and its app want done before, around and after its function.
+    """The hooks of a task and its app before, around and after its function, looked up once.
 
-    Hooks of a coroutine are called on the loop that it runs on. Those of a blocking function are called on its thread, async ones
-    awaited on the worker's loop meanwhile, or in a child process on that of blocking code. `around_perform` may be of
-    either kind in either case.
+    Hooks of a coroutine are called on the loop that it runs on. Hooks of a blocking function are called on its thread;
+    async ones are awaited on the worker's loop meanwhile, or in a child process on the private loop. `around_perform` may
+    be of either kind in either case.
     """
 
     def __init__(self, task: Task[..., Any]) -> None:
@@ -60,7 +60,7 @@ class PerformHooks:
         return bool(self._before or self._around or self._after)
 
     async def on_loop(self, ctx: Context, function: Callable[[], Awaitable[Any]]) -> Any:
-        """Perform a coroutine; what came of it."""
+        """Run a coroutine function with its hooks. Returns the value."""
         if (answer := await acall_hooks(self._before_calls(ctx))) is not PROCEED:
             return answer
         performed, returned = False, None
@@ -84,7 +84,7 @@ class PerformHooks:
         return value
 
     def in_thread(self, ctx: Context, function: Callable[[], Any], loop: asyncio.AbstractEventLoop | None) -> Any:
-        """Perform a blocking function, on this thread; what came of it. Async hooks are awaited on this loop."""
+        """Run a blocking function with its hooks on this thread. Async hooks are awaited on `loop`. Returns the value."""
         wait = functools.partial(_wait_on, loop)
         if (answer := call_hooks(self._before_calls(ctx), wait)) is not PROCEED:
             return answer
@@ -107,7 +107,7 @@ class PerformHooks:
         return value
 
     def _before_calls(self, ctx: Context) -> HookCalls[Any]:
-        """PROCEED if no hook has anything against it; else what the attempt gives instead."""
+        """PROCEED if every hook lets the attempt go on; else the value that the attempt has instead."""
         for hook in self._before:
             answer = hook(ctx)
             if inspect.isawaitable(answer):
@@ -119,7 +119,7 @@ class PerformHooks:
         return PROCEED
 
     def _succeeded(self, ctx: Context, value: Any, *, returned: bool) -> bool:
-        """Whether hooks are to be called after this; raises if the value cannot be stored, for then it has not succeeded."""
+        """Whether to call the `after_perform` hooks. Raises if the value cannot be stored: the attempt has then failed."""
         if not self._after or ctx.signal.reason is AbortReason.TIMEOUT:
             return False
         if isinstance(value, Answer) and not isinstance(value, Next | Done):
@@ -129,16 +129,16 @@ class PerformHooks:
 
 
 PROCEED = object()
-"""Said by nobody."""
+"""The answer of `before_perform` hooks that let the attempt go on. No hook can return it."""
 
 
 def perform_hooks_of(task: Task[..., Any]) -> PerformHooks | None:
-    """The hooks around attempts of this task; None if there are none, so that such attempts pay nothing."""
+    """The hooks around attempts of this task; None if there are none, so that its attempts do not pay for them."""
     return PerformHooks(task) or None
 
 
 def failure_hooks_of(task: Task[..., Any]) -> FailureHooks:
-    """The hooks for attempts of it that fail."""
+    """The hooks to call for failed attempts of this task."""
     return tuple(task._hooks.of("on_failure"))
 
 
@@ -152,7 +152,7 @@ class Blocking(Protocol):
 
 
 def has_failed(transition: Transition) -> bool:
-    """Whether this is what becomes of a job whose attempt has failed: by an error, or because its arguments cannot be read."""
+    """Whether the attempt behind this transition has failed: by an error, or because its arguments cannot be decoded."""
     match transition:
         case Finish(state):
             return state is State.FAILED or state is State.BROKEN
@@ -163,7 +163,7 @@ def has_failed(transition: Transition) -> bool:
 
 
 def error_of(outcome: Outcome) -> BaseException:
-    """What an attempt with this outcome has failed of."""
+    """The exception to give to `on_failure` hooks for an attempt with this outcome."""
     match outcome:
         case Raised(exception) | Collided(Raised(exception)):
             return exception
@@ -174,7 +174,7 @@ def error_of(outcome: Outcome) -> BaseException:
         case Interrupted():
             return Aborted(AbortReason.SHUTDOWN)
         case _:
-            return RuntimeError(f"the attempt has ended with {type(outcome).__name__}")
+            return RuntimeError(f"the attempt ended with {type(outcome).__name__}")
 
 
 async def call_failure_hooks(
@@ -185,7 +185,10 @@ async def call_failure_hooks(
     transition: Transition,
     threads: Blocking,
 ) -> None:
-    """Call the `on_failure` hooks, where attempts of the task run. Raises nothing, and is not cancelled: the failure is recorded all the same."""
+    """Call the `on_failure` hooks where attempts of the task run: on the loop, or in a thread.
+
+    Raises nothing, not even a cancellation: the failure of the job must be recorded in any case.
+    """
     outside = running.set(ctx)
     try:
         calls = _failure_calls(hooks, ctx, error, isinstance(transition, Finish))
@@ -194,7 +197,7 @@ async def call_failure_hooks(
         else:
             wait = functools.partial(_wait_on, asyncio.get_running_loop())
             await threads.run(call_hooks, (calls, wait), {})
-    except BaseException as hook_error:  # noqa: BLE001  (a cancellation: whoever stops the worker does not wait for hooks)
+    except BaseException as hook_error:  # noqa: BLE001  (a cancellation: a worker that stops does not wait for hooks)
         _log(hooks[0], ctx, error, hook_error)
     finally:
         running.reset(outside)
@@ -203,7 +206,7 @@ async def call_failure_hooks(
 def call_failure_hooks_blocking(
     hooks: FailureHooks, ctx: Context, error: BaseException, transition: Transition
 ) -> None:
-    """Call them on this thread, which has no loop."""
+    """Call the `on_failure` hooks on this thread, which has no loop."""
     call_hooks(_failure_calls(hooks, ctx, error, isinstance(transition, Finish)), functools.partial(_wait_on, None))
 
 
@@ -213,19 +216,19 @@ def _failure_calls(hooks: FailureHooks, ctx: Context, error: BaseException, fina
             answer = hook(ctx, error, final)
             if inspect.isawaitable(answer):
                 yield answer
-        except Exception as hook_error:  # noqa: BLE001  (told in the log, with what it was about)
+        except Exception as hook_error:  # noqa: BLE001  (logged, with the error of the job)
             _log(hook, ctx, error, hook_error)
 
 
 def _log(hook: Callable[..., Any], ctx: Context, error: BaseException, hook_error: BaseException) -> None:
     log.error(
-        "job %s of task %s has failed with %s, and its on_failure hook %s with %s: the failure of the job is recorded all the same",
+        "job %s of task %s failed with %s, and its on_failure hook %s with %s; the failure of the job is recorded anyway",
         ctx.job.id, ctx.job.task, phrase(error), name_of(hook), phrase(hook_error),
         exc_info=hook_error,
     )  # fmt: skip
 
 
-# How.
+# Awaiting on either side.
 
 
 def _is_async(hook: Callable[..., Any]) -> bool:

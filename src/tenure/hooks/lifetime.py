@@ -17,7 +17,7 @@ log = logging.getLogger("tenure.worker")
 
 
 class _LoopState:
-    """How far they are on one event loop."""
+    """How many workers use the hooks on one event loop."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
@@ -25,14 +25,14 @@ class _LoopState:
 
 
 class StartStopHooks:
-    """Calls the hooks once for all workers of an app that share an event loop: before the first of them, after the last."""
+    """Calls `on_start` before the first worker of an app on an event loop, and `on_stop` after the last one."""
 
     def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks
         self._states: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopState] = WeakKeyDictionary()
 
     async def begin(self) -> None:
-        """Open them, unless another worker has. If that fails, or is cancelled, they are closed again."""
+        """Call `on_start`, unless another worker has. If that fails or is cancelled, `on_stop` is called."""
         state = self._state()
         async with state.lock:
             if not state.workers:
@@ -44,7 +44,7 @@ class StartStopHooks:
             state.workers += 1
 
     async def end(self) -> None:
-        """Close them, unless another worker needs them still; only after `begin` has succeeded. What cannot be closed is logged."""
+        """Call `on_stop`, unless another worker still runs; only after a successful `begin`. Errors of hooks are logged."""
         state = self._state()
         async with state.lock:
             state.workers -= 1
@@ -62,11 +62,11 @@ class StartStopHooks:
                 if inspect.isawaitable(answer):
                     await answer
             except Exception:
-                log.exception("%s, for on_stop, has failed", name_of(hook))
+                log.exception("the on_stop hook %s failed", name_of(hook))
 
 
 class ExitHooks:
-    """Calls them, if nobody has before; an error ends them, and is logged."""
+    """Calls the `worker_exit` hooks, at most once. An error ends the calls and is logged."""
 
     def __init__(self, hooks: Hooks, worker: str) -> None:
         self._hooks = hooks
@@ -74,12 +74,12 @@ class ExitHooks:
         self._called = threading.Lock()
 
     async def call(self) -> None:
-        """On the worker's loop."""
+        """Call them on the worker's loop."""
         if self._called.acquire(blocking=False):
             await acall_hooks(self._calls())
 
     def call_blocking(self) -> None:
-        """On a thread without a loop."""
+        """Call them on a thread without a loop."""
         if self._called.acquire(blocking=False):
             call_hooks(self._calls(), lambda awaitable: asyncio.run(coroutine_of(awaitable)))
 
@@ -87,4 +87,4 @@ class ExitHooks:
         try:
             yield from in_turn(self._hooks.of("worker_exit"))
         except Exception:
-            log.exception("worker %s: a function for worker_exit failed", self._worker)
+            log.exception("worker %s: a worker_exit hook failed", self._worker)

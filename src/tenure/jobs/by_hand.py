@@ -1,4 +1,4 @@
-"""Jobs leased by hand: `Held` is one of them, `Holder` registers, beats and renews for all of an event loop."""
+"""`Held`, a job that was leased by hand, and `Holder`, which registers, renews and reaps for all held jobs of an event loop."""
 
 from __future__ import annotations
 
@@ -44,10 +44,20 @@ LOCKED_PAUSE = 0.05
 
 
 class Held:
-    """A job in the caller's hands until it is settled. Its lease is renewed in the background.
+    """A job that was leased by hand with `app.lease`, held until it is settled. Its lease is renewed in the background.
 
-    `with held:` (or `async with held:`) finishes the job at the end of the block, and retries it if the block raises;
-    an answer such as `Fail("why")` raised in the block decides itself and goes no further.
+    ```python
+    for held in app.lease("orders", wait=10):
+        with held:  # or: async with held:
+            args, kwargs = held.arguments
+            deliver(*args, **kwargs)
+    ```
+
+    The block finishes the job at its end, and retries it if it raises. An answer that it raises, such as `Fail("why")`,
+    decides for itself and is not raised further. Without a block, call one of `finish`, `retry`, `fail` and `release`.
+
+    Whatever settles the job raises `LeaseLost` if the job has been taken away. Every method has an async twin whose name
+    begins with `a`.
     """
 
     def __init__(self, app: App, holder: Holder, lease: Lease, queues: tuple[str, ...]) -> None:
@@ -63,21 +73,27 @@ class Held:
 
     @property
     def job(self) -> JobRecord:
-        """The job as it was leased."""
+        """The record of the job at the time of the lease."""
         return self._lease.job
 
     @property
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What it is to be called with, by annotation if its task is registered here; `PayloadError` if it cannot be read."""
+        """Positional and keyword arguments of the call, converted by annotation if the task is registered here.
+
+        `PayloadError` if they cannot be decoded.
+        """
         return self._app.internals.caller_of(self.job)._given(self.job)
 
     @property
     def lost(self) -> AbortReason | None:
-        """Why the job must be let go: it was taken away, or (`error`) may have been, for it could not be renewed in time."""
+        """Why the job is no longer held; None while it is.
+
+        `error` means that the lease could not be renewed in time, so that the job may have been taken away.
+        """
         return self._held_lease.lost or (AbortReason.ERROR if monotonic() > self._held_lease.held_until else None)
 
     async def arenew(self) -> None:
-        """Hold it for the length of its lease from now; `LeaseLost` if it has been taken away."""
+        """Renew the lease for its full length from now. `LeaseLost` if the job has been taken away."""
         while True:
             asked_at = monotonic()
             [reason] = await self._app.internals.session.store.renew([Renewal(self._lease, self._lease.ttl)])
@@ -89,18 +105,18 @@ class Held:
             await asyncio.sleep(LOCKED_PAUSE)
 
     async def afinish(self, value: Any = None) -> None:
-        """End the job as succeeded with this result, or a step as if its function had given this value.
+        """End the job as succeeded with this result; a step, as if its function had returned it.
 
-        Like all that settle it, `LeaseLost` if it has been taken away; `UnknownTask` if it is a step whose flow is not here.
+        `LeaseLost` if the job has been taken away. `UnknownTask` for a step whose flow is not registered here.
         """
         await self._settle(self._succeeded(value))
 
     async def arelease(self) -> None:
-        """Give it back to the front of its queue, as if it had not been leased."""
+        """Put the job back at the front of its queue, as if it had not been leased."""
         await self._settle(Released())
 
     async def aretry(self, why: str = "", *, after: Duration | None = None) -> None:
-        """Put it at the back of its queue, after so many seconds or by the backoff of its task."""
+        """Put the job at the back of its queue, after `after` seconds; by default after the backoff of its task."""
         await self._settle(Retry(why, after=after))
 
     async def afail(self, why: str = "") -> None:
@@ -108,7 +124,7 @@ class Held:
         await self._settle(Fail(why))
 
     def _stop_renewing(self) -> None:
-        """Stop renewing, for nobody has it after all; for the other parts of Tenure."""
+        """Stop renewing the lease, which no one uses."""
         self._holder.drop(self._held_lease)
 
     renew = blocking(arenew)
@@ -147,7 +163,7 @@ class Held:
                 return error
             case Exception():
                 return Raised(error, error_info(error))
-            case _:  # KeyboardInterrupt, a cancellation: through no fault of the job
+            case _:  # KeyboardInterrupt or a cancellation, which is not the fault of the job
                 return Released()
 
     async def _settle(self, outcome: Outcome) -> None:
@@ -157,7 +173,7 @@ class Held:
             await acall_hooks(before_enqueue(self._app, children))
         [verdict] = await self._app.internals.session.store.settle([(self._lease, transition)])
         if verdict.kind is VerdictKind.REFUSED:
-            raise JobError(f"job {self.job.id} does not end like this, and is still held: {verdict.reason}")
+            raise JobError(f"job {self.job.id} cannot end like this and is still held: {verdict.reason}")
         self._settled = True
         self._stop_renewing()
         match verdict.kind:
@@ -171,7 +187,7 @@ class Held:
 
 
 class Holder:
-    """Looks after the held jobs of one event loop: registered like a worker, beating, renewing and reaping while there are any."""
+    """Registers like a worker while it holds jobs, and beats, renews and reaps for them. Belongs to one event loop."""
 
     def __init__(self, store: Store, entry_limit: int, raw_inboxes: Mapping[str, NewJob], missing_after: float) -> None:
         self._identity = Identity(None)
@@ -190,10 +206,10 @@ class Holder:
         self._served = asyncio.Event()
 
     async def lease(self, queues: tuple[str, ...], limit: int, ttl: float, wait: float, *, wakeup: bool) -> list[Lease]:
-        """Lease up to `limit` jobs of these queues, waiting up to `wait` seconds for the first."""
+        """Lease up to `limit` jobs from `queues`, waiting up to `wait` seconds for the first."""
         deadline = self._loop.time() + wait
         while True:
-            with contextlib.suppress(StoreError):  # if the store is gone, the lease says so
+            with contextlib.suppress(StoreError):  # if the store is gone, the lease raises it
                 await self._reap(queues)
             answer = await self._lease(
                 LeaseRequest(
@@ -217,25 +233,24 @@ class Holder:
             raise
 
     async def _take_in(self, queues: tuple[str, ...], answer: Leased) -> int:
-        """Make jobs of what lies in the inboxes; how many."""
+        """Turn the entries of the inboxes into jobs. Returns how many."""
         try:
             return await self._store.take_in(queues, entry_limit=self._entry_limit, raw=self._raw_inboxes)
         except StoreError:
             if not answer.leases:
                 raise
-            return 0  # what is in hand is not given up for what is still to come
+            return 0  # the jobs that were leased must not be lost for this
 
     async def _reap(self, queues: Iterable[str]) -> None:
-        """Take jobs from dead peers in these queues, as a worker does: in each of them once a second."""
+        """Reap expired leases of these queues, as a worker does: each queue once a second."""
         now = monotonic()
         self._reaped_at = {queue: at for queue, at in self._reaped_at.items() if now < at + INTERVAL}
         due = [queue for queue in dict.fromkeys(queues) if queue not in self._reaped_at]
         if due:
             self._reaped_at |= dict.fromkeys(due, now)
             if any(now > each.held_until for each in self._held):
-                await (
-                    self._renew()
-                )  # its loop was held up for longer than a lease, and its own jobs are not to be taken
+                # The event loop was blocked for longer than a lease: the reaping would take this holder's own jobs.
+                await self._renew()
             await self._store.reap(due)
 
     def hold(self, lease: Lease, renew: float | Unset | None, queues: tuple[str, ...]) -> HeldLease:
@@ -249,20 +264,20 @@ class Holder:
         return held
 
     async def wait_registered(self) -> None:
-        """Come back once this holder is registered, so that an operator can retire it if its process dies; or the store is gone."""
+        """Wait until this holder is registered, so that an operator can retire it if its process dies, or the store is gone."""
         while self._held and not self._registered and not self._store_is_gone:
             self._served.clear()
             await self._served.wait()
 
     def drop(self, held: HeldLease) -> None:
-        """Stop renewing: the job is settled. May be called from any thread."""
+        """Stop renewing this lease, because its job is settled. May be called from any thread."""
         self._held.discard(held)
         if not self._held:
             with contextlib.suppress(RuntimeError):  # the loop is closed, and this holder with it
                 self._loop.call_soon_threadsafe(self._changed.set)
 
     async def close(self) -> None:
-        """Give back what is still held and leave the registry."""
+        """Release the jobs that are still held, and leave the registry."""
         if self._task is None:
             return
         self._task.cancel()
@@ -280,10 +295,10 @@ class Holder:
                 await self._serve_once()
             except StoreError as error:
                 if not self._store_is_gone:
-                    log.warning("the store is gone while jobs are held, their leases may be lost: %s", error)
+                    log.warning("the store is gone while jobs are held; their leases may be lost: %s", error)
                 self._store_is_gone = True
             except Exception:
-                log.exception("looking after jobs that are held failed, it is tried again")
+                log.exception("an internal error while renewing held jobs; trying again")
                 self._store_is_gone = True
             else:
                 self._store_is_gone = False
@@ -295,7 +310,7 @@ class Holder:
 
     async def _serve_once(self) -> None:
         if self._held:
-            # False: an operator has retired this holder. Its jobs are gone, and those leased since need it registered.
+            # False: an operator has retired this holder. Its jobs are gone, but those it leased since need it to be registered.
             if not (self._registered and await self._store.beat(self.id, self._pulse())):
                 await self._store.register(self._info())
                 self._registered = True
@@ -306,7 +321,7 @@ class Holder:
             self._registered = False
 
     async def _renew(self) -> None:
-        """Hold for longer what is due for it, and hear of everything that has been taken away."""
+        """Renew the leases that are due, and find out which jobs have been taken away."""
         held, asked_at = tuple(self._held), monotonic()
         due = [each.interval is not None and asked_at - each.renewed_at >= each.interval for each in held]
         renewals = [
@@ -334,17 +349,17 @@ class Holder:
 
 
 class HeldLease(msgspec.Struct, eq=False):
-    """One lease in a holder's care."""
+    """One lease that a holder renews."""
 
     lease: Lease
     interval: float | None
-    """Seconds from one renewal to the next; None: never."""
+    """Seconds from one renewal to the next; None if it is not renewed."""
 
     queues: tuple[str, ...]
-    """Which it was leased from, and which are reaped while it is held."""
+    """The queues that were asked for the job; they are reaped while it is held."""
 
     renewed_at: float
-    """When the store was asked, on a monotonic clock: it counts from later than that."""
+    """When the latest renewal was sent, on the monotonic clock. The store counts from a later time."""
 
     lost: AbortReason | None = None
 

@@ -1,4 +1,4 @@
-"""Waiting for results, joined: one question to the store for everybody on this event loop who waits."""
+"""Waits for the results of many jobs with one request to the store, for all callers of one event loop."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ __all__ = ["Waiting"]
 log = logging.getLogger("tenure")
 
 POLL = 1.0
-"""Seconds after which the store is ids again about every open job, in case an announcement was lost."""
+"""Seconds after which all jobs are looked up again, in case an announcement was lost."""
 
 Waiter = asyncio.Future[JobRecord | None]
 
 
 class Waiting:
-    """Gives the records of jobs as they become final; belongs to one event loop.
+    """Returns the records of jobs as they become final. Belongs to one event loop.
 
-    The store announces what is final, and announcements that come while it is ids are ids about together.
-    An outage of the store is ridden out: waiting goes on until whoever waits has had enough.
+    The store announces jobs that are final; announcements that arrive during a lookup are answered by the next one
+    together. It rides out an outage of the store, until the caller's own timeout.
     """
 
     def __init__(self, store: Store, *, wakeup: bool) -> None:
@@ -48,22 +48,22 @@ class Waiting:
         try:
             return await waiter
         finally:
-            # Also when the caller gave up: nobody would ever take the answer.
+            # Also if the caller gave up: no one else would remove the waiter.
             if (others := self._waiters.get(job_id)) is not None:
                 others.discard(waiter)
                 if not others:
                     del self._waiters[job_id]
 
     async def close(self) -> None:
-        """Stop asking; whoever still waits gets `StoreUnavailable`."""
+        """Stop waiting. Callers that still wait get `StoreUnavailable`."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._give_up(StoreUnavailable("the app was closed while somebody waited for a result"))
+        self._give_up(StoreUnavailable("the app was closed while a caller waited for a result"))
 
     def _start(self) -> None:
         loops = [self._answer(), self._listen()] if self._wakeup else [self._answer()]
-        # A context of their own: they outlive the caller and must not keep its variables.
+        # An empty context, because these tasks outlive the caller and must not keep its variables alive.
         self._tasks = [asyncio.get_running_loop().create_task(loop, context=Context()) for loop in loops]
 
     async def _answer(self) -> None:
@@ -79,7 +79,7 @@ class Waiting:
                 await self._look_up(ids[start : start + BATCH])
 
     async def _wait_for_lookups(self, timeout: float) -> None:
-        """Return when there is something to ask, or when it is time to ask about everything."""
+        """Return when there is a job to look up, or when it is time to look up all of them."""
         self._look_up_needed.clear()
         if not self._to_look_up:
             with contextlib.suppress(TimeoutError):
@@ -91,10 +91,10 @@ class Waiting:
             found = await self._store.wait(ids)
         except (StoreUnavailable, OutcomeUnknown) as error:
             if not self._store_is_gone:
-                log.warning("the store is gone while results are waited for, asking again every second: %s", error)
+                log.warning("the store is gone while callers wait for results; asking again every second: %s", error)
                 self._store_is_gone = True
             return
-        except Exception as error:  # noqa: BLE001 - handed to everybody who waits
+        except Exception as error:  # noqa: BLE001 - raised to every caller that waits
             self._give_up(error)
             return
         if self._store_is_gone:
@@ -114,7 +114,7 @@ class Waiting:
             except StoreUnavailable:
                 pass
             except Exception:
-                log.exception("announcements of results have failed, polling goes on")
+                log.exception("the announcements of results failed; polling continues")
             await asyncio.sleep(POLL)
 
     def _look_up_soon(self, job_id: str) -> None:

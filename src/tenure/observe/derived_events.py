@@ -1,4 +1,4 @@
-"""Which events have happened, from what a store was asked and what it has answered. No I/O, no clock."""
+"""Derives events from what a store was asked and what it answered. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ __all__ = [
 
 RUNS = events.bits_of([events.RunEvent])
 CREATION = events.Enqueued.bit | RUNS
-"""What may happen when jobs come to exist."""
+"""Kinds of events that may happen when jobs are created."""
 
 ENDS = events.bits_of([events.EndEvent, events.Fenced]) | CREATION
-"""What may happen when attempts are settled."""
+"""Kinds of events that may happen when attempts are settled."""
 
 BY_CHANGE: Mapping[Change, type[events.JobEvent]] = {
     Change.ENQUEUED: events.Enqueued,
@@ -61,14 +61,14 @@ BY_CHANGE: Mapping[Change, type[events.JobEvent]] = {
 
 
 def enqueued(wants: int, at: float, jobs: Iterable[NewJob], answers: Iterable[Enqueued]) -> Iterator[Event]:
-    """These jobs were enqueued."""
+    """Events of these jobs being enqueued."""
     for job, answer in zip(jobs, answers, strict=True):
         if not answer.duplicate:
             yield from _created(wants, at, job, answer.state)
 
 
 def leased(wants: int, at: float, request: LeaseRequest, answer: Leased) -> Iterator[Event]:
-    """Jobs were handed out."""
+    """Events of jobs being leased."""
     if wants & events.Leased.bit:
         for lease in answer.leases:
             job = lease.job
@@ -78,7 +78,7 @@ def leased(wants: int, at: float, request: LeaseRequest, answer: Leased) -> Iter
 def renewed(
     wants: int, at: float, renewals: Sequence[Renewal], answers: Sequence[AbortReason | Unchanged | None]
 ) -> Iterator[Event]:
-    """Somebody has shown that it lives."""
+    """Events of leases being renewed, or found to be lost."""
     for renewal, answer in zip(renewals, answers, strict=True):
         job = renewal.lease.job
         if isinstance(answer, AbortReason):
@@ -91,13 +91,13 @@ def renewed(
 def settled(
     wants: int, at: float, settlements: Sequence[Settlement], verdicts: Sequence[Verdict], durations: dict[str, float]
 ) -> Iterator[Event]:
-    """Attempts have come to their end. `durations` has the seconds that they ran, by the id of the job, and is emptied."""
+    """Events of attempts being settled. `durations` has the seconds that they ran, by job id; used entries are removed."""
     succeeded = events.Succeeded if wants & events.Succeeded.bit else None
     for (lease, transition), verdict in zip(settlements, verdicts, strict=True):
         job = lease.job
         duration = durations.pop(job.id, None) if durations else None
         if verdict is OK and type(transition) is Finish and transition.state is State.SUCCEEDED and job.run_id is None:
-            # As below, in a third of the time: that is what most attempts come to.
+            # The same as below in a third of the time, because most attempts end like this.
             if succeeded is not None:
                 yield succeeded(at, job.id, job.task, job.queue, None, job.attempt, job.worker, duration)
             if transition.children:
@@ -109,7 +109,7 @@ def settled(
             if type(transition) is Finish and (transition.children or job.run_id is not None):
                 yield from _followed(wants, at, job, transition)
         elif verdict.kind is not VerdictKind.REFUSED and job.attempt and wants & events.Fenced.bit:
-            # Attempt 0: a lease that was never given, by which a worker finds out whether the store settles anything.
+            # Attempt 0 is a lease that never existed, with which a worker finds out whether the store settles at all.
             yield events.Fenced(at, job.id, job.task, job.queue, job.run_id, job.attempt, job.worker)
 
 
@@ -121,7 +121,7 @@ def settled_and_leased(
     answer: tuple[Sequence[Verdict], Leased],
     durations: dict[str, float],
 ) -> Iterator[Event]:
-    """Both at once."""
+    """Events of attempts being settled and jobs being leased in one call."""
     verdicts, given = answer
     if settlements:
         yield from settled(wants, at, settlements, verdicts, durations)
@@ -171,7 +171,7 @@ def _ended(
 
 
 def _followed(wants: int, at: float, job: JobRecord, transition: Finish) -> Iterator[Event]:
-    """What came to exist with the end of a job, and what it means for its run."""
+    """Events of the jobs that were created with the end of a job, and of what that end means for its run."""
     for child in transition.children:
         yield from _created(wants, at, child, State.BLOCKED if child.after else State.WAITING)
     if job.run_id is None:
@@ -196,13 +196,13 @@ def _created(wants: int, at: float, job: NewJob, state: State) -> Iterator[Event
 
 
 def _run_ended(wants: int, at: float, job: JobRecord, state: State) -> Iterator[Event]:
-    """A job that has handed over to nobody has ended, and with it the run that it may be a step of."""
+    """The event of a run having ended with this job, if the job is a step."""
     if job.run_id is not None and wants & events.RunEnded.bit:
         yield events.RunEnded(at, job.run_id, _flow(job.task), job.id, job.task, state)
 
 
 def lost(wants: int, at: float, jobs: Iterable[Reaped]) -> Iterator[Event]:
-    """Jobs were taken from somebody who is gone. Of those that failed `failed_without_worker` knows more."""
+    """Events of jobs being taken from dead workers. `failed_without_worker` gives the events of those that failed by it."""
     if wants & events.Lost.bit:
         for job in jobs:
             yield events.Lost(at, job.id, job.task, job.queue, None, None, job.worker, job.losses)
@@ -211,7 +211,7 @@ def lost(wants: int, at: float, jobs: Iterable[Reaped]) -> Iterator[Event]:
 def failed_without_worker(
     wants: int, at: float, jobs: Sequence[Consequence | Reaped], records: Sequence[JobRecord | None]
 ) -> Iterator[Event]:
-    """Jobs have failed without their worker's word; `records` are what the store says of them, as far as it still does."""
+    """Events of jobs that failed without their worker. `records` are the store's, None for those that are gone."""
     for job, record in zip(jobs, records, strict=True):
         job_id = job.id if isinstance(job, Reaped) else job.job_id
         if wants & events.Failed.bit:
@@ -228,7 +228,7 @@ def failed_without_worker(
 
 
 def followed(wants: int, at: float, consequences: Sequence[Consequence]) -> Iterator[Event]:
-    """A step has done this to jobs that nobody named. Of those that failed `failed_without_worker` knows more."""
+    """Events of an operation's consequences for other jobs. `failed_without_worker` gives those of jobs that failed by it."""
     for each in consequences:
         kind = BY_CHANGE[each.change]
         if each.change is not Change.FAILED and wants & kind.bit:
@@ -236,7 +236,7 @@ def followed(wants: int, at: float, consequences: Sequence[Consequence]) -> Iter
 
 
 def completed(wants: int, at: float, job_id: str, transition: Finish, record: JobRecord | None) -> Iterator[Event]:
-    """A job was completed from outside."""
+    """Events of a job being completed from outside."""
     yield from operated(wants, at, events.Completed, [job_id], [record])
     if record is not None:
         yield from _followed(wants, at, record, transition)
@@ -253,7 +253,10 @@ def operated(
     records: Sequence[JobRecord | None],
     end: State | None = None,
 ) -> Iterator[Event]:
-    """Somebody has done this to jobs of which the store says so much; some have ended by it in this state."""
+    """Events of this kind for jobs on which an operator has acted.
+
+    `end` is the state in which they have ended by it; None if they have not.
+    """
     for job_id, job in zip(ids, records, strict=True):
         if kind is not None and wants & kind.bit:
             yield kind(at, job_id) if job is None else kind(at, job.id, job.task, job.queue, job.run_id)
@@ -262,10 +265,10 @@ def operated(
 
 
 def started(at: float, worker: WorkerInfo) -> Event:
-    """A worker has entered the registry."""
+    """The event of a worker entering the registry."""
     return events.WorkerStarted(at, worker.id, worker.host, worker.pid, worker.queues)
 
 
 def _flow(task: str) -> str:
-    """The flow that a step is of, by its name."""
+    """The name of the flow, from the task name of a step."""
     return task.rpartition(".")[0]

@@ -1,4 +1,4 @@
-"""Events as the short texts that stores pass on, and back."""
+"""Encodes events as event messages, the short texts that stores publish, and decodes them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _from_json = msgspec.json.Decoder(functools.reduce(operator.or_, KINDS.values())
 
 
 def encode(events: Iterable[Event]) -> list[str]:
-    """A message for each, as far as it fits in one: an error may be left out."""
+    """One message for each event.
+
+    An error is left out if the message would be too long. An event that is still too long is skipped.
+    """
     messages = []
     for event in events:
         message = _to_json(event)
@@ -30,7 +33,7 @@ def encode(events: Iterable[Event]) -> list[str]:
 
 
 def decode(message: str) -> Event | None:
-    """What a message says; None if this version of Tenure does not know it."""
+    """The event of a message; None if this version of Tenure does not know it."""
     try:
         event: Event = _from_json(message)
     except (msgspec.DecodeError, UnicodeError):

@@ -1,4 +1,4 @@
-"""Functions that are called with events, in a thread of their own, so that none of them slows or breaks what it is told of."""
+"""Calls listeners with events on a separate thread, so that none of them slows or breaks what the events are about."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from tenure.events import ALL, Event, Kind, bits_of
 __all__ = ["BatchListener", "Listener", "Listeners", "checked_listener"]
 
 Listener = Callable[[Any], object]
-"""Called with one event."""
+"""A function that is called with one event."""
 
 BACKLOG = 20_000
-"""Events that wait for listeners at most; what comes then is dropped."""
+"""Most events that wait for listeners. Further ones are dropped."""
 
 GATHER = 0.02
-"""Seconds between two rounds of calls, in which events gather: to wake a thread for each would cost more than the calls."""
+"""Seconds between two rounds of calls, in which events gather: waking the thread for each would cost more than the calls."""
 
 IDLE = 1.0
-"""Seconds without an event after which the thread ends: an app that was dropped leaves none behind."""
+"""Seconds without an event after which the thread ends, so that an app that was dropped leaves none behind."""
 
 FLUSH_TIMEOUT = 2.0
 """Seconds that the end of an app, or of the process, waits for listeners."""
@@ -40,27 +40,31 @@ log = logging.getLogger("tenure")
 
 
 class BatchListener(Protocol):
-    """A listener that takes many events at once, in two halves: what must be quick where they happen, the rest in the thread.
+    """A listener that takes many events at once, in two halves.
 
-    A thread that computes for long keeps the interpreter from the event loop that it serves, 5 ms each time: so what is only a little
-    work is done where the events are, and the thread is left with what waits.
+    `prepare` is called where the events happen, `take` on the listeners' thread. A thread that computes keeps the
+    interpreter from the event loop for 5 ms at a time, so `prepare` does the short work on the loop, and `take` is left
+    with what waits for I/O.
     """
 
     def wants(self) -> int:
-        """The bits of the kinds that it takes at this time."""
+        """Bits of the kinds that it wants at present."""
         ...
 
     def prepare(self, events: Sequence[Event]) -> Any:
-        """What `take` needs of these, among which may be others than it wants; None: nothing. On the thread on which they happen."""
+        """What `take` needs of these events; None if nothing. There may be events of other kinds among them.
+
+        Called on the thread on which they happen.
+        """
         ...
 
     def take(self, prepared: Sequence[Any]) -> None:
-        """Have what was prepared, in order; on the thread of listeners."""
+        """Take what was prepared, in order; called on the listeners' thread."""
         ...
 
 
 def checked_listener(listener: Listener) -> Listener:
-    """The same; `InvalidOption` if it cannot be called as listeners are."""
+    """`listener` itself; `InvalidOption` if it cannot be called as a listener."""
     if not callable(listener):
         raise InvalidOption(f"a listener is a function of one event, got {listener!r:.80}")
     if inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(getattr(listener, "__call__", None)):  # noqa: B004
@@ -72,11 +76,11 @@ def checked_listener(listener: Listener) -> Listener:
 
 
 _Batch = tuple[int, list[tuple[BatchListener, Any]]]
-"""How many events it was, and what every listener is to take of it."""
+"""Number of events, and what each listener is to take of them."""
 
 
 class _FunctionListener:
-    """A function of the user's. What it raises is logged, once for each type of error, and costs that event alone."""
+    """A user's function as a listener. An error costs that event only, and is logged once for each type of error."""
 
     def __init__(self, function: Listener, kinds: Sequence[Kind]) -> None:
         self._function = checked_listener(function)
@@ -95,20 +99,20 @@ class _FunctionListener:
             if event.bit & bits:
                 try:
                     function(event)
-                except BaseException as error:  # noqa: BLE001  (nothing that a listener raises may end the others)
+                except BaseException as error:  # noqa: BLE001  (no error of a listener may end the others)
                     self._log_once(event, error)
 
     def _log_once(self, event: Event, error: BaseException) -> None:
         if type(error) not in self._raised:
             self._raised.add(type(error))
             log.error(
-                "listener %s has failed with %r of %s, and is called on; this is said once",
+                "listener %s failed with %r on an event of kind %s, and is still called; logged once for each type of error",
                 _name(self._function), type(error).__name__, event.kind, exc_info=error,
             )  # fmt: skip
 
 
 class Listeners:
-    """All listeners of an app, and the thread that calls them, which begins with the first event."""
+    """All listeners of an app, and the thread that calls them. The first event starts the thread."""
 
     def __init__(self) -> None:
         self._listeners: list[BatchListener] = []
@@ -117,7 +121,7 @@ class Listeners:
         forget_after_fork(self)
 
     def _begin(self) -> None:
-        # This lock, and a queue of this kind, are for signal handlers: one may tell something while it keeps `deliver` itself waiting.
+        # A reentrant lock and a SimpleQueue, because a signal handler may call `deliver` while it interrupts `deliver`.
         self._lock = threading.RLock()
         self._batches: SimpleQueue[_Batch] = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -126,24 +130,24 @@ class Listeners:
         self._delivered = 0
         self._dropping = False
         self.dropped = 0
-        """Events that no listener was called with, because they were too slow."""
+        """Number of events that were dropped because listeners were too slow."""
 
     def add(self, function: Listener, kinds: Sequence[Kind] = ()) -> None:
-        """Call this with every event of these kinds; without any, with all."""
+        """Call this function with every event of these kinds; with all events if there are no kinds."""
         self.add_batched(_FunctionListener(function, kinds))
 
     def add_batched(self, listener: BatchListener) -> None:
         self._listeners = [*self._listeners, listener]
 
     def wants(self) -> int:
-        """The bits of the kinds that anybody takes at this time."""
+        """Bits of the kinds that any listener wants at present."""
         found = 0
         for listener in self._listeners:
             found |= listener.wants()
         return found
 
     def deliver(self, events: Sequence[Event]) -> None:
-        """Have listeners called with these, soon; from any thread. Never waits."""
+        """Have the listeners called with these events soon; may be called from any thread. Never waits."""
         number = len(events)
         if self._accepted - self._delivered + number > BACKLOG:
             self._drop(number)
@@ -151,12 +155,12 @@ class Listeners:
         try:
             prepared = [(each, found) for each in self._listeners if (found := each.prepare(events)) is not None]
         except Exception:
-            log.exception("events could not be told")
+            log.exception("events could not be delivered to a listener")
             return
         if not prepared:
             return
         with self._lock:
-            self._accepted += number  # calls nothing in between, so no handler runs there
+            self._accepted += number  # no call in between, so no signal handler runs here
             self._batches.put((number, prepared))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name="tenure-events", daemon=True)
@@ -166,12 +170,10 @@ class Listeners:
         self.dropped += number
         if not self._dropping:
             self._dropping = True
-            log.warning(
-                "listeners are slower than events come: from here on some are dropped, until they have caught up"
-            )
+            log.warning("listeners are slower than events arrive: some events are dropped until they have caught up")
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until listeners were called with all that was told before; no longer than so many seconds, or two."""
+        """Wait until listeners were called with all earlier events, up to `timeout` seconds; 2 by default."""
         for pause in self._flushing(timeout):
             threading.Event().wait(pause)
 
@@ -200,10 +202,10 @@ class Listeners:
             self._hurry.clear()
             if self._dropping and self._batches.empty():
                 self._dropping = False
-                log.warning("listeners have caught up: %d events were dropped in all", self.dropped)
+                log.warning("listeners have caught up; %d events were dropped in total", self.dropped)
 
     def _end_if_idle(self) -> bool:
-        """Whether the thread ends, nothing having happened for a while; the next event begins another."""
+        """Whether the thread must end, because no event has come for a while. The next event starts another."""
         with self._lock:
             if self._batches.empty():
                 self._thread = None
@@ -219,11 +221,11 @@ class Listeners:
             try:
                 listener.take(parts)
             except Exception:
-                log.exception("events could not be told")
+                log.exception("events could not be delivered to a listener")
         self._delivered += number
 
     def forget(self) -> None:
-        """In the child of a fork, which has not the thread: begin anew, what the parent was told is the parent's."""
+        """In a forked child, which does not have the thread: start afresh. The parent calls listeners with its events."""
         self._begin()
 
 

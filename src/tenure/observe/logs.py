@@ -1,4 +1,4 @@
-"""The first listener: what happens to jobs, in the log."""
+"""`Logs`, the listener that writes what happens to jobs to the log."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["LOGGER", "Bound", "Human", "Json", "Lines", "Logs", "bind", "line_of
 LOGGER = "tenure.jobs"
 
 REASON = 200
-"""Characters of an error's message that a line has at most."""
+"""Longest part of an error's message in a line, in characters."""
 
 _QUIET = (events.LeaseLost, events.Fenced, events.WorkerRetired, events.WorkerPruned)
-"""What workers log themselves."""
+"""Events that workers log themselves."""
 
 LEVELS: Mapping[type[Event], int] = {
     **{kind: logging.DEBUG for kind in events.KINDS.values() if kind not in _QUIET},
@@ -36,7 +36,7 @@ LEVELS: Mapping[type[Event], int] = {
     events.Failed: logging.ERROR,
     events.Broken: logging.ERROR,
 }
-"""One line at INFO, or above, for every job that has ended; more for what should not happen, all else for those who look for it."""
+"""One line at INFO or above for every job that has ended; WARNING or ERROR for what should not happen; the rest at DEBUG."""
 
 _BITS = {
     level: sum(kind.bit for kind, own in LEVELS.items() if own == level)
@@ -45,15 +45,15 @@ _BITS = {
 
 
 class Logs:
-    """Logs events through a logger of the standard library, by default `tenure.jobs`; arguments and results are not in them.
+    """Logs events through a logger of the standard library, by default `tenure.jobs`. Arguments and results are not logged.
 
-    Records have the event's time, and what it says in the attributes `event`, `job_id`, `task`, `queue`, `attempt`, `worker`, `duration`,
-    `error` and so on. The record of the last failed attempt of a job has the exception as `exc_info`; those of earlier ones have theirs
-    in a record of their own, at DEBUG.
+    Records have the event's time, and its fields as the attributes `event`, `job_id`, `task`, `queue`, `attempt`, `worker`,
+    `duration`, `error` and so on. The record of a job's last failed attempt has the exception as `exc_info`; for earlier
+    ones a second record has it, at DEBUG.
     """
 
     def __init__(self, logger: logging.Logger | None = None, failures: Mapping[str, Failure] | None = None) -> None:
-        """`failures` has the exceptions of attempts that are being settled, by the id of the job."""
+        """`failures` has the exceptions of attempts that are being settled, by job id."""
         self._logger = logging.getLogger(LOGGER) if logger is None else logger
         self._failures = {} if failures is None else failures
 
@@ -111,7 +111,7 @@ class Logs:
 
 
 def line_of(event: Event) -> LogLine:
-    """An event as a line of the log."""
+    """The log line of an event."""
     kind = type(event)
     message_of = _MESSAGES.get(kind)
     message = f"{event.kind.replace('_', ' ')}: {_named(event)}" if message_of is None else message_of(event)

@@ -1,4 +1,4 @@
-"""The one place where events come from: between the store objects of an app and whoever calls them."""
+"""`ObservedStore`: passes calls on to a store, and emits the events that follow from what was asked and answered."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ T = TypeVar("T")
 Call = Coroutine[Any, Any, T]
 
 COMMIT_TIMEOUT = 60.0
-"""Seconds that a transaction of a caller's has to commit before its jobs are no longer looked for."""
+"""Seconds that a caller's transaction has to commit. After that no events are emitted for its jobs."""
 
 PROBE = 10
-"""Jobs of such a transaction that are looked for: if one is there, all are."""
+"""Number of jobs of such a transaction that are looked up: if one is there, all are."""
 
 log = logging.getLogger("tenure")
 
-# What may happen with each call.
+# Kinds of events that may happen with each call.
 CHANGES = events.bits_of(derived_events.BY_CHANGE.values()) | events.RunEnded.bit
 ENQUEUES = derived_events.CREATION | CHANGES
 LEASES = events.Leased.bit | CHANGES
@@ -58,15 +58,15 @@ LOSSES = events.Lost.bit | events.Failed.bit | events.RunEnded.bit
 
 
 def observed(store: Store, audience: Audience) -> Store:
-    """The same store for the running event loop, whose calls are events for this audience."""
+    """`store`, for the running event loop, with calls that emit events to `audience`."""
     return cast("Store", ObservedStore(store, audience))
 
 
 class ObservedStore:
-    """Passes everything on, and tells what has happened by what was asked and answered.
+    """A store whose calls emit events. Every event of Tenure that a store is involved in comes from here.
 
-    While nobody wants to know, a call costs one comparison more. A call that is observed costs no round trip more, but for a deletion;
-    what an event needs to say beyond that is read afterwards, in the background.
+    While no events are wanted, a call costs one comparison more. An observed call costs no extra round trip, except a
+    deletion: what an event must know beyond the answer is read afterwards, in the background.
     """
 
     def __init__(self, store: Store, audience: Audience) -> None:
@@ -78,7 +78,7 @@ class ObservedStore:
         return getattr(self._store, name)
 
     def _unwanted(self, kinds: int) -> bool:
-        """Whether nobody wants events of these kinds, and it is not time to ask."""
+        """Whether no events of these kinds are wanted, and it is not time for a check."""
         audience = self._audience
         return not audience.wants & kinds and monotonic() < audience.check_at
 
@@ -103,14 +103,14 @@ class ObservedStore:
         return answers
 
     def enqueueing(self, jobs: Sequence[NewJob]) -> Work[list[Enqueued]]:
-        """The errand; whether the transaction of the caller's commits is found out afterwards, for nobody tells."""
+        """The work of the store. Its events are emitted once the caller's transaction is seen to have committed."""
         work = self._store.enqueueing(jobs)
         if jobs and not self._unwanted(derived_events.CREATION):
             self._publisher.run_in_background_threadsafe(self._committed, list(jobs))
         return work
 
     async def _committed(self, jobs: Sequence[NewJob]) -> None:
-        """Tell of jobs once they exist; never, if they do not within a minute."""
+        """Emit the events of these jobs once they exist; never, if they do not within `COMMIT_TIMEOUT`."""
         begun, pause = monotonic(), 0.05
         first = [job.id for job in jobs[:PROBE]]
         await self._publisher.check_watched()
@@ -208,7 +208,7 @@ class ObservedStore:
     async def retire(self, worker_id: str, limit: int = BATCH, reason: str | None = None) -> list[Reaped]:
         self._follow_consequences()
         reaped = await self._store.retire(worker_id, limit, reason)
-        if len(reaped) < limit:  # else the caller asks again
+        if len(reaped) < limit:  # else the caller calls again
             self._emit_one(events.WorkerRetired(time.time(), worker_id, reason or ""))
         self._emit_lost(reaped)
         return reaped
@@ -268,7 +268,7 @@ class ObservedStore:
         self._emit(derived_events.operated, kind, ids, records, end, at=at)
 
     async def _current(self, job: JobRecord | None) -> JobRecord | None:
-        """The step that is meant by a run's id."""
+        """The current step if the job is a run's first step that has handed over; else the job itself."""
         if job is not None and job.successor is not None and job.run_id == job.id:
             run = await self._store.run(job.id)
             return job if run is None else run.step
@@ -313,10 +313,10 @@ class ObservedStore:
             self._emit_one(events.QueuePurged(time.time(), queue, purged))
         return purged
 
-    # What was done to jobs that nobody named.
+    # Consequences for jobs that the caller did not name.
 
     def _follow_consequences(self) -> None:
-        """Hear of consequences, if anybody wants to."""
+        """Have the store report consequences, if any of their events are wanted."""
         self._store.on_consequences = None if self._unwanted(CHANGES) else self._emit_consequences
 
     def _emit_consequences(self, consequences: Sequence[Consequence]) -> None:
@@ -334,7 +334,7 @@ class ObservedStore:
         records = await self._store.get(list(jobs))
         self._emit(derived_events.failed_without_worker, list(jobs.values()), records, at=at)
 
-    # Telling.
+    # Emitting.
 
     def _emit(
         self,
@@ -343,7 +343,7 @@ class ObservedStore:
         at: float | None = None,
         publish_soon: Callable[[], None] | None = None,
     ) -> None:
-        """Tell what has happened, by one of the functions of `derived_events`. Whatever goes wrong with that, the call was answered."""
+        """Emit what one of the functions of `derived_events` returns. An error is logged: the call itself has succeeded."""
         audience = self._audience
         try:
             audience.emit(
@@ -351,9 +351,9 @@ class ObservedStore:
                 publish_soon or self._publisher.publish_soon,
             )
         except Exception:
-            log.exception("it could not be told what has happened")
+            log.exception("internal error: the events of a call could not be emitted")
 
     async def close(self) -> None:
-        """Tell what is still to be told, if that is done soon, and close."""
+        """Publish what is pending, if that is done soon, and close the store."""
         await self._publisher.close()
         await self._store.close()

@@ -1,4 +1,4 @@
-"""Telling watchers, in whatever process they are, of what happens through one store object."""
+"""`EventPublisher`: publishes the events of one store to watchers in all processes."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tenure.stores.base import Store
 __all__ = ["EventPublisher"]
 
 GATHER = 0.05
-"""Seconds in which events gather before watchers are told of them."""
+"""Seconds in which events gather before they are published."""
 
 CLOSE_TIMEOUT = 1.0
-"""Seconds that closing waits for what is still to be told."""
+"""Seconds that closing waits for events that are still to be published."""
 
 
 class EventPublisher:
-    """Publishes what an audience is to be told, if somebody watches, and has room for what must be found out first. Of one event loop.
+    """Publishes pending events if anyone watches, and runs the lookups that some events need. Belongs to one event loop.
 
-    It waits for the store, and nobody waits for it: a store that is gone costs events, and nothing else.
+    It waits for the store, and nothing waits for it: a store that is gone costs events only.
     """
 
     def __init__(self, store: Store, audience: Audience, on_checked: Callable[[], None]) -> None:
-        """`on_checked` is called when the store has said whether anybody watches."""
+        """`on_checked` is called after each check whether anyone watches."""
         self._store = store
         self._audience = audience
         self._on_checked = on_checked
@@ -40,7 +40,7 @@ class EventPublisher:
         audience.publishers.add(self)
 
     def run_in_background(self, action: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
-        """Do this in the background; closing waits for it a while."""
+        """Run this action as a task. Closing waits a while for it."""
 
         async def act() -> None:
             with contextlib.suppress(StoreError):
@@ -56,7 +56,7 @@ class EventPublisher:
         self._call(self.run_in_background, action, *args)
 
     def publish_soon(self) -> None:
-        """Tell watchers, if there are any, within a twentieth of a second."""
+        """Publish pending events, if anyone watches, within a twentieth of a second."""
         if self._publishing is None and not self.closing:
             self._publishing = self._loop.create_task(self._publish_pending(), name="tenure-publish", context=Context())
 
@@ -65,7 +65,7 @@ class EventPublisher:
         self._call(self.publish_soon)
 
     async def close(self) -> None:
-        """Tell what is still to be told, if that is done soon."""
+        """Publish what is pending, if that is done soon."""
         if not self.closing:
             self.closing = True
             with contextlib.suppress(TimeoutError):
@@ -84,7 +84,7 @@ class EventPublisher:
             self._publishing = None
 
     async def check_watched(self) -> None:
-        """Find out whether anybody watches, if it is time to."""
+        """Ask the store whether anyone watches, if it is time to."""
         if self._audience.start_watch_check():
             try:
                 self._audience.set_watched(watched=await self._store.watched())
@@ -102,12 +102,12 @@ class EventPublisher:
             await asyncio.wait(self._tasks, timeout=CLOSE_TIMEOUT / 2)
             for task in self._tasks:
                 task.cancel()
-        if self._publishing is not None:  # not cancelled: what it has taken to tell would be lost
+        if self._publishing is not None:  # not cancelled: the events that it has taken would be lost
             await asyncio.gather(self._publishing, return_exceptions=True)
         if self._audience.has_pending:
             await self.check_watched()
             await self._publish()
 
     def _call(self, callback: Callable[..., object], *args: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(callback, *args)

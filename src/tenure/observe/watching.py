@@ -1,4 +1,4 @@
-"""Seeing what happens in all processes, as it does."""
+"""`Watch`, what `app.watch()` returns: the events of all processes, as they happen."""
 
 from __future__ import annotations
 
@@ -16,11 +16,15 @@ __all__ = ["Watch"]
 
 
 class Watch:
-    """The events of all processes that share a store, as they come: `async for event in app.watch():`, or `for` in blocking code.
+    """The events of all processes that share a store, as they happen.
 
-    They are hints: a process that is busy notices a new watcher within two seconds, and what is lost on the way is not sent again. It
-    watches from when the loop begins, or from when its block is entered (`async with app.watch() as events:`, or `with`), until that
-    is left.
+    ```python
+    for event in app.watch(queue="mail"):  # or: async for
+        print(event.kind, event.job_id)
+    ```
+
+    They are hints: a busy process notices a new watcher within two seconds, and a lost event is not sent again. Watching
+    begins with the loop, or earlier with a block (`with app.watch() as events:`, or `async with`), and ends with it.
     """
 
     def __init__(
@@ -57,7 +61,7 @@ class Watch:
         stack = contextlib.AsyncExitStack()
         self._messages = await stack.enter_async_context(self._store().watch())
         self._open = stack
-        self._on_open()  # what this app does itself is seen at once
+        self._on_open()  # this app's own events are published from now on
         return self
 
     async def __aexit__(
@@ -66,7 +70,7 @@ class Watch:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         stack, self._open, self._messages = self._open, None, None
         if stack is not None:
             await stack.aclose()
@@ -83,7 +87,7 @@ class Watch:
                 await self.aclose()
 
     async def _next(self) -> Event | None:
-        """The next one that is wanted; None at the end."""
+        """The next event that matches; None at the end."""
         while (messages := self._messages) is not None:
             message = await anext(messages, None)
             if message is None:
@@ -93,7 +97,7 @@ class Watch:
                 return event
         return None
 
-    # Blocking, on the private loop.
+    # Blocking, through the private loop.
 
     def __enter__(self) -> Self:
         refuse_on_loop("with app.watch", "use async with")

@@ -1,4 +1,4 @@
-"""What `ctx.prepare()` and `ctx.complete()` give: blocks that are entered and left, in coroutines and in threads."""
+"""The context managers that `ctx.prepare()` and `ctx.complete()` return."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ S = TypeVar("S")
 
 
 class Block(Generic[A, S]):
-    """A context manager for both lanes: `async with` on the worker's loop, `with` in one of its threads."""
+    """A context manager for coroutines and threads: `async with` on the worker's loop, `with` in one of its threads."""
 
     _name: ClassVar[str] = "ctx.complete"
 
@@ -81,7 +81,7 @@ class _OwnBlock(Block[AsyncTransaction, Transaction]):
 
 
 class Preparing(_OwnBlock):
-    """Reads, under a lease that the store has confirmed; see `Context.prepare`."""
+    """A read-only transaction under a lease that the store has confirmed; see `Context.prepare`."""
 
     _name = "ctx.prepare"
 
@@ -91,17 +91,17 @@ class Preparing(_OwnBlock):
         return self._tx
 
     async def _exit(self, error: BaseException | None) -> None:  # noqa: ARG002
-        await await_despite_cancel(self._tx.detach().rollback())  # nothing was written: it ends either way
+        await await_despite_cancel(self._tx.detach().rollback())  # nothing was written
 
 
 class Completing(_OwnBlock):
-    """Writes that are committed with the end of the job; see `Context.complete`."""
+    """A transaction that is committed together with the end of the job; see `Context.complete`."""
 
     async def _enter(self) -> AsyncTransaction:
         await self._completion.open()
         try:
             await self._transactions.secure_leases()
-            self._completion.check_signal()  # that may have told that the lease is lost
+            self._completion.check_signal()  # the lease may have been lost meanwhile
             self._tx = AsyncTransaction(await self._transactions.begin(writes=True))
         except BaseException:
             self._completion.advance(StageEvent.ROLLED_BACK)
@@ -117,7 +117,7 @@ class Completing(_OwnBlock):
                 completion.advance(StageEvent.ROLLED_BACK)
             return
         completion.advance(StageEvent.SETTLE)
-        # Whatever happens to the function from here on, what came of the commit must be known.
+        # From here on the outcome of the commit must become known, even if the function is cancelled.
         completion.finishing = asyncio.ensure_future(self._finish(own))
         await await_despite_cancel(completion.finishing)
 
@@ -145,7 +145,7 @@ class Completing(_OwnBlock):
 
     def _refuse_unless_final(self, unknown: OutcomeUnknown) -> None:
         if self._completion.stage is not Stage.FINAL:
-            self._completion.check_signal()  # lost, if nobody could tell
+            self._completion.check_signal()  # raises LeaseLost if the store could not say
             job_id = self._completion.lease.job.id
             raise StoreUnavailable(f"the transaction of job {job_id} was not committed: {unknown}") from unknown
 
@@ -170,7 +170,7 @@ class PreparingJoined(_JoinedBlock):
         return self._tx
 
     async def _exit(self, error: BaseException | None) -> None:
-        """The caller's transaction is the caller's to end."""
+        """Does nothing: the caller ends the transaction."""
 
 
 class CompletingJoined(_JoinedBlock):
@@ -214,11 +214,11 @@ class CompletingJoined(_JoinedBlock):
             self._judge(self._caller.run(self._join(work)))
 
     def _empty_work(self) -> Work[list[Enqueued]]:
-        """An errand that does nothing, and tells whether the connection will do before the caller has written there."""
+        """Work that does nothing. It fails before the caller has written anything if the connection does not fit."""
         return self._transactions.store.enqueueing(())
 
     def _join(self, work: Work[Verdict]) -> Work[Verdict]:
-        # Before it is sent: should it be cut off there, only the store can tell what came of it.
+        # Before it is sent: if the connection breaks then, only the store knows the outcome.
         self._completion.advance(StageEvent.JOIN)
         return work
 

@@ -1,4 +1,4 @@
-"""One attempt's way to its end in a transaction: how far it is, and what came of it."""
+"""`Completion`: one attempt's way to its end in a transaction, from the block's opening to what the store says of the commit."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ __all__ = ["Completion", "Transactions", "await_despite_cancel"]
 T = TypeVar("T")
 
 ASK_TIMEOUT = 30.0
-"""Seconds that the store is asked what became of a transaction: it may be gone, or the transaction may not have ended."""
+"""Seconds for which the store is asked what became of a transaction; it may be gone, or the commit still under way."""
 
 
 class Transactions:
-    """Where the transactions of a worker's jobs come from; made on the worker's loop."""
+    """Opens the transactions of a worker's jobs. Created on the worker's loop."""
 
     def __init__(self, store: Store, timeout: float, secure: Callable[[float], Awaitable[None]]) -> None:
-        """`secure` makes sure that no lease is lost although none can be renewed for so many seconds."""
+        """`secure` makes sure that no lease expires although none can be renewed for the given number of seconds."""
         self._loop = asyncio.get_running_loop()
         self._store = store
         self._timeout = timeout
@@ -45,7 +45,7 @@ class Transactions:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """Where they live, and the store that they are in."""
+        """The event loop of the transactions and of their store."""
         return self._loop
 
     @property
@@ -53,20 +53,20 @@ class Transactions:
         return self._store
 
     def completion(self, ctx: Context, task: Task[..., Any]) -> Completion:
-        """One attempt's way to its end in a transaction."""
+        """A new completion for one attempt."""
         return Completion(ctx, task, self)
 
     async def secure_leases(self) -> None:
-        """Let the worker be ready for a transaction that writes."""
+        """Secure the worker's leases before a transaction that blocks every other write of the store."""
         if self.store.one_writer:
             await self._secure(self._timeout)
 
     async def begin(self, *, writes: bool) -> OwnTransaction:
-        """Open one."""
+        """Open a transaction."""
         return await self.store.begin(writes=writes, timeout=self._timeout)
 
     async def lease_status(self, lease: Lease) -> LeaseStatus | None:
-        """What a lease is worth, asked again and again while nobody can tell; None if that takes too long."""
+        """Ask the store for the status of a lease until it answers; None after `ASK_TIMEOUT` seconds."""
         deadline = monotonic() + ASK_TIMEOUT
         for tries in itertools.count():
             with suppress(StoreError):
@@ -78,7 +78,7 @@ class Transactions:
 
 
 class Completion:
-    """One attempt's way to its end in a transaction; its blocks, and the worker that runs it, share it."""
+    """One attempt's way to its end in a transaction, shared by its blocks and by the worker."""
 
     def __init__(self, ctx: Context, task: Task[..., Any], transactions: Transactions) -> None:
         self.transactions = transactions
@@ -87,7 +87,7 @@ class Completion:
         """How the job has ended, once it is final."""
 
         self.finishing: asyncio.Future[None] | None = None
-        """What settles and commits; on the worker's loop."""
+        """The future that settles and commits, on the worker's loop; None while that is not under way."""
 
         self._ctx = ctx
         self._task = task
@@ -98,15 +98,15 @@ class Completion:
 
     @property
     def stage(self) -> Stage:
-        """How far it is."""
+        """The current stage."""
         return self._stage
 
     def advance(self, event: StageEvent) -> None:
-        """Go on to the stage that follows from this event."""
+        """Change to the stage that follows from this event."""
         self._enter(next_stage(self._stage, event))
 
     def mirror(self, stage: Stage, transition: Finish | None) -> None:
-        """Take over the stage, and how the job has ended if it has, from the completion in a child process."""
+        """Copy the stage, and how the job has ended, from the completion in a child process."""
         self._enter(stage)
         if transition is not None:
             self.transition = transition
@@ -116,11 +116,11 @@ class Completion:
 
     @property
     def may_be_final(self) -> bool:
-        """Whether the job may have become final, or may any moment."""
+        """Whether the job may have become final, or may do so at any moment."""
         return self.stage not in (Stage.RUNNING, Stage.OPEN)
 
     def check_signal(self) -> None:
-        """Raise if the job is no longer held, or has run out of time; one that is to stop soon may still end well."""
+        """Raise if the job is known to be lost or out of time. During a shutdown it may still be completed."""
         match self._ctx.signal.reason:
             case None | AbortReason.SHUTDOWN:
                 return
@@ -130,7 +130,7 @@ class Completion:
                 raise LeaseLost(self.lease.job.id, reason)
 
     async def check_held(self) -> None:
-        """Raise if the job is no longer held, as the store knows. Waits for nobody: it may be asked with a transaction open."""
+        """Raise if the store says that the job is no longer held. Takes no lock, because a transaction may be open."""
         self.check_signal()
         [job] = await self.transactions.store.get([self.lease.job.id])
         if job is None:
@@ -139,7 +139,7 @@ class Completion:
             raise self._lost(LeaseStatus.LOST)
 
     async def open(self) -> None:
-        """Begin a block, unless there is nothing left to complete."""
+        """Enter a block. `WrongState` if the job is complete, or another block is open."""
         job_id = self.lease.job.id
         if self.stage is Stage.JOINED:
             await self.resolve()  # the caller may have rolled it back, to try again
@@ -151,18 +151,21 @@ class Completion:
         self.advance(StageEvent.ENTERED)
 
     def settle_work(self, result: Any) -> Work[Verdict]:
-        """What makes the job final with this result, or value of a step, and its children exist; from now on the token alone decides."""
+        """The work that settles the job in a transaction: with this result, or value of a step, and with its children.
+
+        From now on the token alone decides.
+        """
         self.check_signal()
         self.transition = self._task._finish(self.lease.job, result, self._ctx._children)
         return self.transactions.store.settling((self.lease, self.transition))
 
     def before_enqueue(self) -> HookCalls[None]:
-        """Ask the hooks about jobs that come to exist because the next step is to wait for them; `EnqueueRefused` if one says no."""
+        """Call the hooks for the jobs that are created because the next step waits for them; `EnqueueRefused` if one refuses."""
         if self._task.app.internals.hooks.enqueues:
             yield from before_enqueue(self._task.app, self.transition.children[len(self._ctx._children) :])
 
     def raise_unless_settled(self, verdict: Verdict) -> None:
-        """Raise unless the settle was accepted."""
+        """Raise unless the store has accepted the settle."""
         match verdict.kind:
             case VerdictKind.OK:
                 return
@@ -172,12 +175,12 @@ class Completion:
                     needs = successor.step.needs
                     missing = next((name for name in needs if f"attribute {name!r}" in verdict.reason), needs[0])
                     raise MissingAttribute(successor.task, missing)
-                raise JobError(f"the jobs that job {self.lease.job.id} enqueues are refused: {verdict.reason}")
+                raise JobError(f"the store refused the jobs that job {self.lease.job.id} enqueues: {verdict.reason}")
             case kind:
                 raise self._lost(LeaseStatus.GONE if kind is VerdictKind.NOT_FOUND else LeaseStatus.LOST)
 
     async def resolve(self) -> None:
-        """Find out whether the job is final, as far as that is not known yet."""
+        """Find out whether the job is final, if that is not known yet."""
         if self.finishing is not None:
             await asyncio.wait([self.finishing])
         if self.stage is Stage.JOINED:
@@ -194,14 +197,14 @@ class Completion:
             self._lost(status)
 
     def _lost(self, status: LeaseStatus | None) -> LeaseLost:
-        """Let the worker know that the job is no longer its own; what to raise."""
+        """Abort the job because it is no longer held. Returns the error to raise."""
         reason = {LeaseStatus.GONE: AbortReason.NOT_FOUND, None: AbortReason.ERROR}.get(status, AbortReason.TAKEN)
         self._ctx.signal.abort(reason)
         return LeaseLost(self.lease.job.id, self._ctx.signal.reason or reason)
 
 
 async def await_despite_cancel(action: Awaitable[T]) -> T:
-    """Wait for this to end, whatever happens to the caller, whose cancellation is passed on only then."""
+    """Wait until the action has ended, even if the caller is cancelled; the cancellation is raised afterwards."""
     task = asyncio.ensure_future(action)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -211,6 +214,6 @@ async def await_despite_cancel(action: Awaitable[T]) -> T:
             cancelled = error
     if cancelled is not None:
         with suppress(asyncio.CancelledError):
-            task.exception()  # seen: the cancellation is what the caller is told
+            task.exception()  # retrieved, or asyncio would log it; the caller gets the cancellation
         raise cancelled
     return task.result()
