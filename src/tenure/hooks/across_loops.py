@@ -25,15 +25,15 @@ Captured = tuple[Any, BaseException | None]
 def wait_on_loop(awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> Any:
     """Wait, in a thread, for an awaitable on another thread's loop. Context variables that were set there are set here too."""
 
-    async def there() -> tuple[Any, Variables]:
+    async def on_loop() -> tuple[Any, Variables]:
         value = await awaitable
         return value, copy_context()
 
-    asked = asyncio.run_coroutine_threadsafe(there(), loop)
+    future = asyncio.run_coroutine_threadsafe(on_loop(), loop)
     try:
-        value, variables = asked.result()
+        value, variables = future.result()
     except BaseException:
-        asked.cancel()  # its result is no longer needed, unless it is what raised this
+        future.cancel()  # its result is no longer needed, unless it is what raised this
         raise
     _copy_variables(variables)
     return value
@@ -52,21 +52,21 @@ def around_function(
         ended: asyncio.Future[Captured] = loop.create_future()
         variables = copy_context()
 
-        def here() -> None:
+        def call_here() -> None:
             result = _captured(variables.run, call_next)
             loop.call_soon_threadsafe(_resolve, ended, result)
 
-        calls.put(here)
+        calls.put(call_here)
         return _unwrap(await ended)
 
-    asked = asyncio.run_coroutine_threadsafe(coroutine_of(hook(ctx, next_there)), loop)
-    asked.add_done_callback(lambda _: calls.put(None))
+    future = asyncio.run_coroutine_threadsafe(coroutine_of(hook(ctx, next_there)), loop)
+    future.add_done_callback(lambda _: calls.put(None))
     try:
-        while (here := calls.get()) is not None:
-            here()
-        return asked.result()
+        while (call_here := calls.get()) is not None:
+            call_here()
+        return future.result()
     except BaseException:
-        asked.cancel()
+        future.cancel()
         raise
 
 
@@ -77,29 +77,29 @@ async def around_coroutine(hook: Callable[..., Any], ctx: Context, call_next: Ca
     its next `call_next()`; until then it goes on unobserved.
     """
     loop = asyncio.get_running_loop()
-    asked: asyncio.Queue[tuple[SimpleQueue[Captured], Variables] | Captured] = asyncio.Queue()
+    requests: asyncio.Queue[tuple[SimpleQueue[Captured], Variables] | Captured] = asyncio.Queue()
     left = False
 
-    def ask(answer: SimpleQueue[Captured], variables: Variables) -> None:
+    def put(answer: SimpleQueue[Captured], variables: Variables) -> None:
         if left:
             answer.put((None, Aborted(ctx.signal.reason or "error")))
         else:
-            asked.put_nowait((answer, variables))
+            requests.put_nowait((answer, variables))
 
     def next_here() -> Any:
         answer: SimpleQueue[Captured] = SimpleQueue()
-        loop.call_soon_threadsafe(ask, answer, copy_context())
+        loop.call_soon_threadsafe(put, answer, copy_context())
         return _unwrap(answer.get())
 
-    def there() -> None:
+    def run_hook() -> None:
         result = _captured(variables.run, hook, ctx, next_here)
         with contextlib.suppress(RuntimeError):  # the loop is closed, so nothing waits for the result
-            loop.call_soon_threadsafe(asked.put_nowait, result)
+            loop.call_soon_threadsafe(requests.put_nowait, result)
 
     variables = copy_context()
-    threading.Thread(target=there, name="tenure-hook", daemon=True).start()
+    threading.Thread(target=run_hook, name="tenure-hook", daemon=True).start()
     try:
-        while isinstance((request := await asked.get())[0], SimpleQueue):
+        while isinstance((request := await requests.get())[0], SimpleQueue):
             answer, theirs = request
             _copy_variables(theirs)  # type: ignore[arg-type]
             try:

@@ -95,10 +95,10 @@ class Held:
     async def arenew(self) -> None:
         """Renew the lease for its full length from now. `LeaseLost` if the job has been taken away."""
         while True:
-            asked_at = monotonic()
+            sent_at = monotonic()
             [reason] = await self._app.internals.session.store.renew([Renewal(self._lease, self._lease.ttl)])
             if reason is None:
-                self._held_lease.renewed_at = asked_at
+                self._held_lease.renewed_at = sent_at
                 return
             if reason != UNCHANGED or (reason := self.lost) is not None:
                 raise LeaseLost(self.job.id, reason)
@@ -322,14 +322,14 @@ class Holder:
 
     async def _renew(self) -> None:
         """Renew the leases that are due, and find out which jobs have been taken away."""
-        held, asked_at = tuple(self._held), monotonic()
-        due = [each.interval is not None and asked_at - each.renewed_at >= each.interval for each in held]
+        held, sent_at = tuple(self._held), monotonic()
+        due = [each.interval is not None and sent_at - each.renewed_at >= each.interval for each in held]
         renewals = [
             Renewal(each.lease, each.lease.ttl if is_due else None) for each, is_due in zip(held, due, strict=True)
         ]
         for each, is_due, reason in zip(held, due, await self._store.renew(renewals), strict=True):
             if reason is None:
-                each.renewed_at = asked_at if is_due else each.renewed_at
+                each.renewed_at = sent_at if is_due else each.renewed_at
             elif reason != UNCHANGED:
                 each.lost = reason
                 self._held.discard(each)
