@@ -51,8 +51,8 @@ async def test_a_listener_that_raises_is_logged_once_and_goes_on(caplog: pytest.
         await task.aenqueue()
     await app.aclose()
     assert len(calls) == len(heard.all) == 4
-    said = [message for message in caplog.messages if "bad has failed" in message]
-    assert [message.partition(" of ")[0].rpartition(" ")[2] for message in said] == ["'ValueError'", "'SystemExit'"]
+    logged = [message for message in caplog.messages if "bad failed" in message]
+    assert [message.partition(" on ")[0].rpartition(" ")[2] for message in logged] == ["'ValueError'", "'SystemExit'"]
 
 
 async def test_a_listener_that_hangs_slows_nobody_and_loses_only_events(
@@ -79,7 +79,7 @@ async def test_a_listener_that_hangs_slows_nobody_and_loses_only_events(
     hanging.set()
     await app.internals.audience.listeners.aflush(10)
     assert 0 < len(heard) <= 100
-    assert len([message for message in caplog.messages if "some are dropped" in message]) == 1
+    assert len([message for message in caplog.messages if "some events are dropped" in message]) == 1
 
 
 async def test_an_async_listener_is_refused() -> None:
