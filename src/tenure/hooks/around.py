@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tenure.core.failure import phrase
+from tenure.core.failure import error_summary
 from tenure.core.job import State
 from tenure.core.lease import AbortReason
 from tenure.core.lifecycle import Finish, Requeue, Transition
@@ -223,7 +223,7 @@ def _failure_calls(hooks: FailureHooks, ctx: Context, error: BaseException, fina
 def _log(hook: Callable[..., Any], ctx: Context, error: BaseException, hook_error: BaseException) -> None:
     log.error(
         "job %s of task %s failed with %s, and its on_failure hook %s with %s; the failure of the job is recorded anyway",
-        ctx.job.id, ctx.job.task, phrase(error), name_of(hook), phrase(hook_error),
+        ctx.job.id, ctx.job.task, error_summary(error), name_of(hook), error_summary(hook_error),
         exc_info=hook_error,
     )  # fmt: skip
 

@@ -8,7 +8,7 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from tenure.core.after import Bound, Coming
+from tenure.core.after import BoundCall, NewJobs
 from tenure.core.job import NewJob
 from tenure.errors import InvalidOption, OutcomeUnknown, StoreUnavailable
 from tenure.hooks.calling import HookCalls, acall_hooks, call_hooks
@@ -44,7 +44,7 @@ Pending = tuple[NewJob, Handle | None]
 
 def prepare_calls(
     calls: Sequence[Call[Any] | Start],
-) -> tuple[list[Job[Any] | FlowRun], list[Pending], Sequence[Bound]]:
+) -> tuple[list[Job[Any] | FlowRun], list[Pending], Sequence[BoundCall]]:
     """Turn `calls` into jobs.
 
     Returns one handle for each call; the jobs, with those that they wait for, in an order in which they can be stored; and
@@ -53,13 +53,13 @@ def prepare_calls(
     if not any(call.after for call in calls):
         plain = [(new := call.new_job(), call.handle(new)) for call in calls]
         return [handle for _, handle in plain], list(plain), calls
-    coming = Coming()
+    coming = NewJobs()
     jobs = [coming.add(call) for call in calls]
     handles = {new.id: call.handle(new) for call, new in zip(calls, jobs, strict=True)}
     return list(handles.values()), [(new, handles.get(new.id)) for new in coming.jobs], coming.calls
 
 
-def caller_connection_of(calls: Sequence[Bound], connection: object) -> CallerConnection | None:
+def caller_connection_of(calls: Sequence[BoundCall], connection: object) -> CallerConnection | None:
     """The one connection that `connection` or any of `calls` names; None if none does, `InvalidOption` if there are several."""
     given = [connection, *(call.connection for call in calls)]
     found = {id(each): each for each in given if each is not None}

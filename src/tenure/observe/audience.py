@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Protocol
 
 from tenure.core.after_fork import forget_after_fork
-from tenure.core.failure import Failure
+from tenure.core.failure import AttemptFailure
 from tenure.events import ALL, Event
 from tenure.observe import derived_events
 from tenure.observe.listeners import Listeners
@@ -52,7 +52,7 @@ class Audience:
         self.durations: dict[str, float] = {}
         """Seconds that attempts have run which are about to be settled, by job id."""
 
-        self.failures: dict[str, Failure] = {}
+        self.failures: dict[str, AttemptFailure] = {}
         """Exceptions of failed attempts that are about to be settled, by job id; for the log."""
 
         self.missing_workers: set[str] = set()

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 import msgspec
 
 from tenure.core.escape import escaped
-from tenure.core.failure import Failure
+from tenure.core.failure import AttemptFailure
 from tenure.core.running import running
 from tenure.events import Event
 
@@ -26,7 +26,7 @@ TEXT = 10_000
 _KNOWN = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName", *BOUND}
 
 
-LogLine = tuple[float, int, str, Event, Failure | None]
+LogLine = tuple[float, int, str, Event, AttemptFailure | None]
 """A line to write: time, level, escaped message, event, and the exception if there is one."""
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
 
-from tenure.core.after import Coming
+from tenure.core.after import NewJobs
 from tenure.core.job import JobRecord, NewJob, Progress
 from tenure.core.lease import AbortReason, Lease, Token
 from tenure.core.running import running
@@ -201,7 +201,7 @@ class Context:
 
         Returns at once. If there is an async `before_enqueue` hook, a coroutine must `await ctx.aenqueue(…)` instead.
         """
-        coming = Coming()
+        coming = NewJobs()
         jobs = [coming.add(call) for call in calls]
         if calls and calls[0].caller.app.internals.hooks.enqueues:
             call_hooks(before_enqueue(calls[0].caller.app, coming.jobs), wait_in_job)
@@ -216,7 +216,7 @@ class Context:
     async def aenqueue(self, *calls: Call[Any] | Start) -> list[Job[Any] | FlowRun]: ...
     async def aenqueue(self, *calls: Call[Any] | Start) -> Sequence[Job[Any] | FlowRun]:
         """The async twin of `enqueue`, which awaits async hooks."""
-        coming = Coming()
+        coming = NewJobs()
         jobs = [coming.add(call) for call in calls]
         if calls and calls[0].caller.app.internals.hooks.enqueues:
             await acall_hooks(before_enqueue(calls[0].caller.app, coming.jobs))
