@@ -95,7 +95,7 @@ async def test_a_run_is_completed_without_the_code_and_goes_on_where_that_is(
 
     assert (run.state, run.step) == (State.WAITING, "approve")
     with pytest.raises(
-        WrongState, match="it was completed before, and a worker that has its code is to say what follows"
+        WrongState, match="it was completed before, and waits for a worker that has its code to decide what follows"
     ):
         await do(run.complete, {"approved_on": "2026-11-16"})
     await work(office)

@@ -244,7 +244,7 @@ async def test_a_store_that_refuses_is_said_once_and_shown_by_the_health(
     assert (await app.ajob(job.id)).state is State.SUCCEEDED
     assert not [each for each in warnings() if each.exc_info]
     assert sum("the store is gone, what was asked of it is asked again" in line for line in said) == 1, said
-    assert sum("the store is gone while results are waited for" in line for line in said) <= 1, said
+    assert sum("the store is gone while callers wait for results" in line for line in said) <= 1, said
 
 
 def is_shown(worker: Worker, advice: str) -> bool:

@@ -212,7 +212,7 @@ async def test_a_transaction_that_nobody_ends_costs_the_worker_one_job_only(
     monkeypatch: pytest.MonkeyPatch,
     lines: Lines,
 ) -> None:
-    monkeypatch.setattr("tenure.tasks.completion.completion.PATIENCE", 0.1)
+    monkeypatch.setattr("tenure.tasks.completion.completion.ASK_TIMEOUT", 0.1)
     forgotten: list[Any] = []
 
     @app.task(lease=1, timeout=timeout)

@@ -12,7 +12,7 @@ import pytest
 from tenure import App, Context, Fail
 from tenure.core.job import new_id
 from tenure.errors import JobFailed
-from tenure.observe.lines import Lines
+from tenure.observe.log_lines import Lines
 from tests.faults.scale import on
 from tests.worker.conftest import MakeApp, Start, whatever_the_store
 from tests.worker.hooked import a_task, lanes

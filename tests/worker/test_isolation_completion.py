@@ -16,7 +16,7 @@ from tenure import App, Backoff, Context
 from tenure.core.job import State
 from tenure.errors import Aborted, JobFailed, LeaseLost
 from tenure.stores.base import Store
-from tenure.tasks.completion.completion import Stage
+from tenure.tasks.completion.stage import Stage
 from tenure.worker.isolation import parent
 
 from .completing import effects, url

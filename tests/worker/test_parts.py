@@ -460,7 +460,7 @@ def test_the_context_tells_what_it_knows(caplog: pytest.LogCaptureFixture) -> No
     assert (ctx.attempt, ctx.token, ctx.worker_id) == (2, Token(3, 4), "me")
     assert ctx.results == [1, None, {"a": [2]}]
     ctx.progress(1, 2, "half")
-    assert ctx._said == Progress(1, 2, "half")
+    assert ctx._progress == Progress(1, 2, "half")
     ctx.log.warning("watch %s", "out")
     [record] = caplog.records
     assert (record.name, record.getMessage()) == ("tenure.job", "task id-1 #2: watch out")

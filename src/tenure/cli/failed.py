@@ -130,7 +130,7 @@ async def _confirmed_count(
     app: App, ids: tuple[str, ...], what: str, everything: bool, yes: bool, **filters: Any
 ) -> int:
     """The number of selected jobs, once the user has confirmed it; refuses ids of jobs in another state."""
-    from tenure.jobs.bulk import count, search_of
+    from tenure.jobs.bulk import count_finished, search_of
 
     error, state = filters.pop("error"), _state()
     if bool(ids) == bool(everything or error or any(filters.values())):
@@ -140,7 +140,7 @@ async def _confirmed_count(
             if job.state is not state:
                 raise CommandError(f"job {job.id} is {job.state}, not {state}: nothing was done")
         return len(ids)
-    found = await count(app.internals.session.store, search_of(state, **filters), error)
+    found = await count_finished(app.internals.session.store, search_of(state, **filters), error)
     question = what.format(f"{found:,} {state} {'job' if found == 1 else 'jobs'}")
     if not found:
         print_message(f"no {state} job matches")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from tenure.observe.lines import Lines, bind
+from tenure.observe.log_lines import Lines, bind
 
 __all__ = ["log_to_stderr"]
 

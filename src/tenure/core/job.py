@@ -9,6 +9,8 @@ from enum import StrEnum
 
 import msgspec
 
+from tenure.core.after_fork import call_after_fork
+
 __all__ = [
     "FINAL",
     "HISTORY",
@@ -419,4 +421,4 @@ def _forget_drawn() -> None:
     _drawn = iter(())
 
 
-os.register_at_fork(after_in_child=_forget_drawn)
+call_after_fork(_forget_drawn)

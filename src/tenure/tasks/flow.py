@@ -69,7 +69,7 @@ class Start(BoundCall):
 
         run = FlowRun(self.caller.app, new.id, self.caller._flow.name, self.caller._flow._first_name)
         if isinstance(new, Enqueued):
-            run._enqueued(new)
+            run._update_enqueued(new)
         return run
 
 

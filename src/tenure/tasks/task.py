@@ -76,7 +76,7 @@ class Call(BoundCall, Generic[R_co]):
         caller = self.caller
         job: Job[R_co] = Job(caller.app, new.id, caller.name, caller.queue, caller._results)
         if isinstance(new, Enqueued):
-            job._enqueued(new)
+            job._update_enqueued(new)
         return job
 
 

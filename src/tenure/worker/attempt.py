@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 from tenure.core.lease import AbortReason, Lease
 from tenure.core.lifecycle import Finish
 from tenure.core.options import Unset
-from tenure.tasks.completion.completion import Completion, Stage
+from tenure.tasks.completion.completion import Completion
+from tenure.tasks.completion.stage import Stage
 from tenure.tasks.context import AbortSignal, Context
 from tenure.worker.settings import Settings
 
@@ -87,21 +88,21 @@ class Attempt:
     def completing(self) -> bool:
         """Whether such a transaction may have made it final, or may any moment: then its token alone decides."""
         completion = self.completion
-        return completion is not None and completion.under_way
+        return completion is not None and completion.may_be_final
 
     @property
     def may_be_complete(self) -> bool:
         """The same, or a block is open in a child process, whose word that it settles may still be on its way."""
         completion = self.completion
         return completion is not None and (
-            completion.under_way or (self.child is not None and completion.stage is Stage.OPEN)
+            completion.may_be_final or (self.child is not None and completion.stage is Stage.OPEN)
         )
 
     @property
     def completed(self) -> Finish | None:
         """How such a transaction has ended it, if one has."""
         completion = self.completion
-        return completion.step if completion is not None and completion.stage is Stage.FINAL else None
+        return completion.transition if completion is not None and completion.stage is Stage.FINAL else None
 
     @property
     def running(self) -> bool:

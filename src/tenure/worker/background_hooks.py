@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from tenure.core.failure import error_summary
 from tenure.core.job import NewJob
 from tenure.core.lifecycle import Transition
-from tenure.hooks.around import has_failed, tell_failure
-from tenure.hooks.calling import awaiting, moment
-from tenure.jobs.enqueue_hooks import come_to_exist
+from tenure.hooks.around import call_failure_hooks, has_failed
+from tenure.hooks.calling import acall_hooks, in_turn
+from tenure.jobs.enqueue_hooks import after_enqueue_of_children
 from tenure.worker.attempt import Attempt
 from tenure.worker.threads import Threads
 
@@ -38,7 +38,7 @@ class BackgroundHooks:
     def enqueued(self, children: Sequence[NewJob]) -> None:
         """A job has succeeded, and these have come to exist with it."""
         if self._app.internals.hooks.enqueues:
-            self._begin("after_enqueue", awaiting(come_to_exist(self._app, children)))
+            self._begin("after_enqueue", acall_hooks(after_enqueue_of_children(self._app, children)))
 
     def failed(self, attempt: Attempt, error: BaseException, step: Transition) -> None:
         """An attempt has failed after its function had ended, or without it."""
@@ -47,13 +47,13 @@ class BackgroundHooks:
             if attempt.told:
                 return
             attempt.told = True
-            telling = tell_failure(settings.task, settings.failing, context, error, step, self._threads)
+            telling = call_failure_hooks(settings.task, settings.failing, context, error, step, self._threads)
             self._begin("on_failure", telling)
 
     def call(self, name: str, hooks: Sequence[Callable[[], Any]]) -> None:
         """Something has happened to the worker."""
         if hooks:
-            self._begin(name, awaiting(moment(hooks)))
+            self._begin(name, acall_hooks(in_turn(hooks)))
 
     async def close(self) -> None:
         """Wait for what is under way; what takes long is cancelled."""

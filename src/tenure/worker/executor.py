@@ -36,13 +36,14 @@ from tenure.core.outcome import (
 from tenure.core.remote_completion import is_decision
 from tenure.core.running import running
 from tenure.errors import STORE_OUTAGE, JobError, PayloadTooLarge, UnknownTask
-from tenure.hooks.around import Blocking, PerformHooks, error_of, has_failed, tell_failure
-from tenure.hooks.calling import awaiting
+from tenure.hooks.around import Blocking, PerformHooks, call_failure_hooks, error_of, has_failed
+from tenure.hooks.calling import acall_hooks
 from tenure.hooks.registry import name_of
-from tenure.jobs.enqueue_hooks import allowed
+from tenure.jobs.enqueue_hooks import before_enqueue
 from tenure.stores.base import Store
 from tenure.stores.callers import collided
-from tenure.tasks.completion.completion import Completion, Stage, Transactions, to_the_end
+from tenure.tasks.completion.completion import Completion, Transactions, await_despite_cancel
+from tenure.tasks.completion.stage import Stage
 from tenure.tasks.context import Context, Middleware
 from tenure.tasks.step import Step
 from tenure.tasks.task import Task
@@ -130,7 +131,7 @@ class Executor:
         if attempt.ended or attempt.lost or attempt.completed is not None or context is None or settings.task is None:
             return
         attempt.told = True
-        await tell_failure(settings.task, settings.failing, context, error, step, self._threads)
+        await call_failure_hooks(settings.task, settings.failing, context, error, step, self._threads)
 
     async def _outcome(self, attempt: Attempt) -> Outcome | Transition:
         job, settings = attempt.lease.job, attempt.settings
@@ -223,10 +224,10 @@ async def after_completion(completion: Completion, outcome: Outcome) -> Outcome:
     """What the end of the function means for a job that may have ended in a transaction of its own."""
     joined = completion.stage is Stage.JOINED
     with contextlib.suppress(asyncio.CancelledError):  # meant for the function, which has ended
-        await to_the_end(completion.resolve())
+        await await_despite_cancel(completion.resolve())
     job = completion.lease.job
     if completion.stage is Stage.FINAL:
-        if (late := _late(outcome, completion.step)) is not None:
+        if (late := _late(outcome, completion.transition)) is not None:
             log.warning("job %s of task %s is complete all the same: %s", job.id, job.task, late)
     elif joined and isinstance(outcome, Success):
         forgot = JobError(
@@ -329,7 +330,7 @@ async def _allowed(outcome: Outcome, task: Task[..., Any], ctx: Context) -> Outc
     """The same, if hooks have nothing against the jobs that come to exist because the next step is to wait for them."""
     if isinstance(outcome, Success) and task.app.internals.hooks.enqueues:
         try:
-            await awaiting(allowed(task.app, outcome.children[len(ctx._children) :]))
+            await acall_hooks(before_enqueue(task.app, outcome.children[len(ctx._children) :]))
         except BaseException as error:  # noqa: BLE001  (the outcome of the job, whatever it is)
             return _outcome_of(error, task, ctx)
     return outcome

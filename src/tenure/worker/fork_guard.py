@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 
+from tenure.core.after_fork import call_after_fork
+
 __all__ = ["ForkGuard"]
 
 log = logging.getLogger("tenure.worker")
@@ -39,4 +41,4 @@ class _Here:
 
 
 _here = _Here()
-os.register_at_fork(after_in_child=_here.note)
+call_after_fork(_here.note)

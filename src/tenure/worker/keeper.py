@@ -255,7 +255,7 @@ class Keeper:
                 if settlements:
                     await self._store.settle(settlements)
                 await self._return(self._returning)
-                await self._lost_answers.give_back(self._store)
+                await self._lost_answers.release_all(self._store)
                 await self._registration.leave(self._store)
 
     def _entered(self, entry: WorkerInfo) -> None:
@@ -317,7 +317,7 @@ class Keeper:
             for attempt in self.held:
                 due = attempt.renew_at is not None and attempt.renew_at <= now
                 doubtful = attempt.ask_at is not None and attempt.ask_at <= now
-                said = attempt.context._said if every_second and attempt.context is not None else None
+                said = attempt.context._progress if every_second and attempt.context is not None else None
                 if due or doubtful or missed or said is not None or attempt.lease.job.id in doubted:
                     asked.append((attempt, Renewal(attempt.lease, attempt.renewal(now) if due else None, said)))
             try:
@@ -355,8 +355,8 @@ class Keeper:
                     self._registration.beat_soon.set()  # by a retirement, maybe: to be noticed before it leases more
                 continue
             attempt.renewed(now, renewal.ttl)
-            if attempt.context is not None and attempt.context._said is renewal.progress:
-                attempt.context._said = None
+            if attempt.context is not None and attempt.context._progress is renewal.progress:
+                attempt.context._progress = None
 
     async def _hear(self) -> float:
         """Doubt jobs of which the store signals something: a signal may be late and mean an older lease, a renewal tells.
@@ -386,8 +386,8 @@ class Keeper:
 
     async def _recover(self) -> float:
         """Release what was leased without this worker's knowing."""
-        await self._lost_answers.come()
-        return await self._lost_answers.give_back(self._store)
+        await self._lost_answers.wait()
+        return await self._lost_answers.release_all(self._store)
 
     async def _return(self, attempts: list[Attempt]) -> None:
         if attempts:

@@ -427,7 +427,7 @@ class Loop:
     def _gave_up(self, attempt: Attempt) -> None:
         """The keeper has let go of a job that it could not renew in time."""
         job = attempt.lease.job
-        self._app.internals.audience.happened(
+        self._app.internals.audience.emit_if_wanted(
             LeaseLost(time(), job.id, job.task, job.queue, job.run_id, job.attempt, job.worker, AbortReason.ERROR)
         )
 

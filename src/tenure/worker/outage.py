@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final, NoReturn
 
+from tenure.core.jitter import full_jitter
 from tenure.errors import StoreError
 
 __all__ = ["Outage"]
@@ -59,7 +60,7 @@ class Outage:
             else:
                 self._note(error)
                 tries = self._tries[part] = self._tries.get(part, 0) + 1
-        return random.uniform(0, min(FIRST * 2.0 ** min(tries, 10), LONGEST))  # noqa: S311
+        return full_jitter(tries, FIRST, LONGEST)
 
     def _note(self, error: Exception) -> None:
         self._said = str(error)

@@ -10,7 +10,7 @@ from tenure.core.backoff import Backoff
 from tenure.core.checks import seconds
 from tenure.core.lifecycle import Policy
 from tenure.core.options import UNSET, AppOptions, Unset, WorkerOptions
-from tenure.hooks.around import Failing, PerformHooks, failing_of, performing_of
+from tenure.hooks.around import FailureHooks, PerformHooks, failure_hooks_of, perform_hooks_of
 from tenure.tasks.task import Task
 
 __all__ = ["Settings", "SettingsOf", "resolve", "shortened"]
@@ -44,7 +44,7 @@ class Settings:
     performing: PerformHooks | None = None
     """What hooks want done before, around and after its function; None: nothing."""
 
-    failing: Failing = ()
+    failing: FailureHooks = ()
     """Which of them want to hear of attempts that have failed."""
 
 
@@ -120,7 +120,7 @@ def resolve(task: Task[..., Any] | None, worker: WorkerOptions, app: AppOptions)
     isolated = _first(options.isolation, worker.isolation) == "process"
     return Settings(
         task, policy, lease, renew, timeout, isolated, options.memory_limit, options.output,
-        performing_of(task), failing_of(task),
+        perform_hooks_of(task), failure_hooks_of(task),
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from tenure.core.lifecycle import RELEASE, Finish, Transition, next_transition
 from tenure.core.outcome import Raised
 from tenure.errors import STORE_OUTAGE, JobError
 from tenure.observe.audience import Audience
-from tenure.observe.deriving import ENDS
+from tenure.observe.derived_events import ENDS
 from tenure.stores.base import BATCH, Store
 from tenure.stores.values import LEASE_LOST, OK, Settlement, Verdict, VerdictKind
 from tenure.worker.attempt import Attempt
@@ -61,7 +61,7 @@ class Settler:
             return
         attempt.ended = True
         if attempt.began and self._audience.wants & ENDS:
-            self._audience.took[attempt.lease.job.id] = perf_counter() - attempt.began
+            self._audience.durations[attempt.lease.job.id] = perf_counter() - attempt.began
         if attempt.completion is None or not attempt.completing:
             self._ended.append((attempt, step))
             if error is not None and (failure := attempt_failure(error, step)) is not None:

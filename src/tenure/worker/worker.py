@@ -169,7 +169,7 @@ class Worker:
                 ):
                     runner.run(self._run(watchdog))
         finally:
-            self._exit_hooks.say_here()
+            self._exit_hooks.call_blocking()
         return Exit.RECYCLED if self._recycled else Exit.STOPPED
 
     async def pause(self) -> None:
@@ -290,7 +290,7 @@ class Worker:
                     "worker %s: something could not be ended, it goes on to end the rest", self._identity.stem
                 )
         self.status = Status.STOPPED
-        await self._exit_hooks.say()
+        await self._exit_hooks.call()
 
     async def _close_resources(self) -> None:
         if self._resourceful:
@@ -308,7 +308,7 @@ class Worker:
         if self.status is Status.RUNNING:
             self.status = Status.STOPPING
             if self.id is not None:
-                self._app.internals.audience.happened(WorkerStopping(time(), self.id))
+                self._app.internals.audience.emit_if_wanted(WorkerStopping(time(), self.id))
             self._loop.finish()
             if self._beginning and self._work is not None:
                 self._work.cancel()
@@ -390,7 +390,7 @@ class Worker:
         else:
             log.warning("worker %s ends without its event loop, which does not move: its jobs are released", self.id)
             self._loop.keeper.abandon(self._loop.unsettled())
-        self._exit_hooks.say_here()
+        self._exit_hooks.call_blocking()
         self._app.internals.audience.listeners.flush()
         logging.shutdown()
         os._exit(Exit.STOPPED)

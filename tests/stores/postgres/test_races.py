@@ -12,7 +12,7 @@ from tenure.core.lease import AbortReason, Lease, new_nonce
 from tenure.core.lifecycle import Finish, Transition
 from tenure.core.options import Retention
 from tenure.errors import BlockerNotFound, UniqueConflict
-from tenure.jobs.lost_answers import give_back
+from tenure.jobs.lost_answers import release_granted
 from tenure.stores.postgres.store import PostgresStore
 from tenure.stores.values import UNCHANGED, Enqueued, LeaseRequest, Renewal, VerdictKind
 from tenure.testing.conformance.scene import (
@@ -105,7 +105,7 @@ async def test_of_a_return_without_an_answer_and_a_reap_one_wins(race: Race) -> 
         request = LeaseRequest(queues=(queue,), limit=1, worker=queue, ttl=EXPIRED, nonce=new_nonce())
         await race.store.lease(request)
 
-        _, reaped = await race.run(order, calling(give_back, request), calling(PostgresStore.reap, [queue]))
+        _, reaped = await race.run(order, calling(release_granted, request), calling(PostgresStore.reap, [queue]))
 
         left = await record(race.store, job)
         assert (left.state, left.losses, left.attempt) == ("waiting", len(reaped), len(reaped))

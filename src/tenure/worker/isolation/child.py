@@ -29,10 +29,10 @@ from tenure.core.options import WorkerOptions
 from tenure.core.outcome import Abandoned, Outcome, Raised
 from tenure.core.running import running
 from tenure.errors import Aborted
-from tenure.hooks.around import error_of, has_failed, tell_failure, tell_failure_here
-from tenure.hooks.calling import awaiting, moment, waiting
+from tenure.hooks.around import call_failure_hooks, call_failure_hooks_blocking, error_of, has_failed
+from tenure.hooks.calling import acall_hooks, call_hooks, in_turn
 from tenure.sync import loop_factory, private_loop, run, stop
-from tenure.tasks.completion.completion import Stage
+from tenure.tasks.completion.stage import Stage
 from tenure.tasks.context import AbortSignal, Context, Middleware
 from tenure.worker.executor import after_completion, perform
 from tenure.worker.isolation.frames import Begin, Ended, Failing, packed
@@ -211,10 +211,10 @@ class ChildAttempt:
         self.link.send(Failing(Ended.of(step)))
         failing, error = self._settings.failing, error_of(self._outcome)
         if self._runner is not None:
-            telling = tell_failure(self._task, failing, self._context, error, step, self.main)
+            telling = call_failure_hooks(self._task, failing, self._context, error, step, self.main)
             self._runner.get_loop().run_until_complete(telling)
         else:
-            tell_failure_here(failing, self._context, error, step)
+            call_failure_hooks_blocking(failing, self._context, error, step)
 
     def _perform(self) -> None:
         layers = self._middleware
@@ -224,7 +224,7 @@ class ChildAttempt:
             self._on_loop(layers)
             return
         try:
-            waiting(moment(self._app.internals.hooks.of("after_fork")))
+            call_hooks(in_turn(self._app.internals.hooks.of("after_fork")))
         except BaseException as error:  # noqa: BLE001  (the outcome of the job, whatever it is)
             self._outcome = Raised(error, describe_exception(error))
             return
@@ -239,7 +239,7 @@ class ChildAttempt:
         async def performed() -> None:
             self._transactions.on_loop(asyncio.get_running_loop())
             try:
-                await awaiting(moment(self._app.internals.hooks.of("after_fork")))
+                await acall_hooks(in_turn(self._app.internals.hooks.of("after_fork")))
             except BaseException as error:  # noqa: BLE001  (the outcome of the job, whatever it is)
                 self._outcome = Raised(error, describe_exception(error))
                 return
@@ -339,7 +339,7 @@ class MainThread:
         reason = self._signal.reason
         if reason is None or self._interrupted or not self._in_function or threading.get_ident() != self.ident:
             return
-        if self._ctx._completion is not None and self._ctx._completion.under_way:
+        if self._ctx._completion is not None and self._ctx._completion.may_be_final:
             return  # it is about to end well
         if self._link.sending:
             self._link.interrupted()

@@ -36,7 +36,8 @@ from tenure.core.lifecycle import Transition
 from tenure.core.options import WorkerOptions
 from tenure.core.outcome import Abandoned, Outcome, Raised
 from tenure.errors import ChildDied, JobError
-from tenure.tasks.completion.completion import Stage, to_the_end
+from tenure.tasks.completion.completion import await_despite_cancel
+from tenure.tasks.completion.stage import StageEvent
 from tenure.tasks.context import Middleware
 from tenure.worker.attempt import Attempt
 from tenure.worker.isolation import template
@@ -178,12 +179,9 @@ class Isolation:
                 await asyncio.sleep(NO_PROCESS)
             outcome = Abandoned()
         if (completion := attempt.completion) is not None:
-            if completion.stage is Stage.SETTLING:
-                completion.stage = Stage.JOINED  # it died while it committed: the store is asked
-            elif completion.stage is Stage.OPEN:
-                completion.stage = Stage.RUNNING
+            completion.advance(StageEvent.PROCESS_ENDED)
             with contextlib.suppress(asyncio.CancelledError):
-                await to_the_end(completion.resolve())
+                await await_despite_cancel(completion.resolve())
         return outcome
 
     async def _in_child(self, attempt: Attempt) -> Outcome | Transition:

@@ -19,7 +19,8 @@ from tenure.core.lease import AbortReason
 from tenure.core.lifecycle import Finish, Transition
 from tenure.core.outcome import Abandoned, Interrupted, Outcome, Raised
 from tenure.errors import STORE_OUTAGE, ChildDied
-from tenure.tasks.completion.completion import Completion, Stage
+from tenure.tasks.completion.completion import Completion
+from tenure.tasks.completion.stage import Stage
 from tenure.worker.attempt import Attempt
 from tenure.worker.executor import timed_out
 from tenure.worker.isolation.frames import (
@@ -246,16 +247,13 @@ class Child:
             case Failing(ended):
                 self._failed = ended.step
             case Said(progress):
-                context._said = progress
+                context._progress = progress
             case Logged():
                 log_here(frame)
             case Opening():
                 self._granting = self._loop.create_task(self._grant(context._begin_completion()))
             case Staged(stage, step):
-                completion = context._begin_completion()
-                completion.stage = Stage[stage]
-                if step is not None:
-                    completion.step = step
+                context._begin_completion().mirror(Stage[stage], step)
 
     def _judged(self, step: Transition) -> Outcome | Transition:
         """What it has decided; unless it did not know yet that its time was over."""
@@ -267,7 +265,7 @@ class Child:
 
     async def _grant(self, completion: Completion) -> None:
         try:
-            await completion.transactions.make_room()
+            await completion.transactions.secure_leases()
         except STORE_OUTAGE as error:
             self._send(Granted(str(error)))
         except Exception as error:  # the child must not wait for ever

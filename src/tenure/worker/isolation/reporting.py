@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tenure.stores.base import Store
 from tenure.sync import private_loop, run
-from tenure.tasks.completion.completion import Completion, Stage, Transactions
+from tenure.tasks.completion.completion import Completion, Transactions
+from tenure.tasks.completion.stage import Stage, StageEvent
 from tenure.tasks.context import Context
 from tenure.tasks.task import Task
 from tenure.worker.isolation.frames import Staged
@@ -26,8 +27,8 @@ class ReportingContext(Context):
 
     def progress(self, done: float, total: float | None = None, note: str | None = None) -> None:
         super().progress(done, total, note)
-        if self._said is not None:
-            self.link.say(self._said)
+        if self._progress is not None:
+            self.link.say(self._progress)
 
 
 class ReportingTransactions(Transactions):
@@ -62,7 +63,7 @@ class ReportingTransactions(Transactions):
     def completion(self, ctx: Context, task: Task[..., Any]) -> Completion:
         return ReportingCompletion(ctx, task, self, self._link)
 
-    async def make_room(self) -> None:
+    async def secure_leases(self) -> None:
         """The worker has done so when the block was announced."""
 
 
@@ -71,26 +72,20 @@ class ReportingCompletion(Completion):
 
     def __init__(self, ctx: Context, task: Task[..., Any], transactions: Transactions, link: Link) -> None:
         self._link = link
-        self._stage = Stage.RUNNING
         super().__init__(ctx, task, transactions)
 
-    @property
-    def stage(self) -> Stage:
-        return self._stage
-
-    @stage.setter
-    def stage(self, stage: Stage) -> None:
-        if stage is self._stage:
+    def _enter(self, stage: Stage) -> None:
+        if stage is self.stage:
             return
-        self._stage = stage
-        self._link.send(Staged(stage.name, self.step if stage is Stage.FINAL else None))
+        super()._enter(stage)
+        self._link.send(Staged(stage.name, self.transition if stage is Stage.FINAL else None))
 
     async def open(self) -> None:
         await super().open()
         try:
             await self._link.open()
             await self.transactions.store.open()
-            self.check()  # waiting may have told that the lease is lost
+            self.check_signal()  # waiting may have told that the lease is lost
         except BaseException:
-            self.stage = Stage.RUNNING
+            self.advance(StageEvent.ROLLED_BACK)
             raise

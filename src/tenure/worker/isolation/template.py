@@ -27,7 +27,7 @@ import msgspec
 
 from tenure.core.failure import describe_exception
 from tenure.core.job import ErrorInfo
-from tenure.hooks.calling import call
+from tenure.hooks.calling import call_hooks_without_loop
 from tenure.hooks.registry import Hooks
 from tenure.worker.isolation.frames import (
     TO_TEMPLATE,
@@ -214,7 +214,7 @@ def first_fork(hooks: Hooks) -> ErrorInfo | None:
 
 def _called(hooks: Hooks, name: str) -> ErrorInfo | None:
     try:
-        call(hooks.of(name))
+        call_hooks_without_loop(hooks.of(name))
     except Exception as error:  # noqa: BLE001  (the worker decides what follows)
         return describe_exception(error)
     return None
