@@ -18,7 +18,7 @@ from .hosting import CallerConnection, Host, host
 
 __all__ = ["host"]
 
-BEGINNING = ["handlers", "beat", "turn", "before_first_fork", "register"]
+BEGINNING = ["handlers", "beat", "claim_chore", "before_first_fork", "register"]
 END = ["settle", "leave", "worker_exit"]
 
 Start = Callable[..., CallerConnection]
