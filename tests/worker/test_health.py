@@ -14,7 +14,7 @@ import pytest
 
 from tenure.app import App
 from tenure.errors import InvalidOption, StoreUnavailable
-from tenure.worker.health import MORE, Health
+from tenure.worker.health import MORE, WorkerHealth
 from tenure.worker.outage import Outage
 from tenure.worker.worker import Worker
 from tests.conftest import KINDS
@@ -150,7 +150,7 @@ async def test_it_is_told_to_this_machine_alone_and_to_nobody_who_says_nothing(a
 
 def test_what_is_said_of_a_worker() -> None:
     outage = Outage("w")
-    health = Health(outage, poll=1.0)
+    health = WorkerHealth(outage, poll=1.0)
 
     def said(*, registered: bool = True, blocked_by: str | None = None) -> str:
         return health.trouble(registered=registered, blocked_by=blocked_by)
@@ -163,9 +163,9 @@ def test_what_is_said_of_a_worker() -> None:
     health.stopping = True
     assert said() == "it is stopping"
     health.paused = health.stopping = False
-    health = Health(outage, poll=-1.0)  # a loop that should have come round a second ago
+    health = WorkerHealth(outage, poll=-1.0)  # a loop that should have come round a second ago
     assert said() == "its loop has not come round for 0 s"
-    outage.gone("beat", StoreUnavailable("gone"))
+    outage.failed("beat", StoreUnavailable("gone"))
     assert said() == "the store has been gone for 0 s: gone"
     assert said(blocked_by="job 1") == "job 1 has blocked the event loop for 0 s"
     outage.answered("beat")

@@ -247,7 +247,7 @@ async def test_a_worker_that_starts_says_what_is_not_well_with_its_store(
             Fact("journal", "delete", Health.BAD, "leave it alone"),
         ]
 
-    wire.hooks["facts"] = facts
+    wire.hooks["examine"] = facts
     await start(app, id="w")
 
     await eventually(lambda: len(lines("the store's")) == 2)

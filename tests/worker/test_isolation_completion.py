@@ -17,7 +17,7 @@ from tenure.core.job import State
 from tenure.errors import Aborted, JobFailed, LeaseLost
 from tenure.stores.base import Store
 from tenure.tasks.completion.completion import Stage
-from tenure.worker.isolation import parent
+from tenure.worker.isolation import process as child_process
 
 from .completing import effects, url
 from .conftest import Lines, MakeApp, Start, eventually, record_of, single_try_app
@@ -170,7 +170,7 @@ async def test_whatever_instant_a_child_dies_at_its_effects_happen_once(
 async def test_a_child_whose_job_is_cancelled_commits_nothing(
     app: App, effects: Effects, store: Store, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # F8
-    monkeypatch.setattr(parent, "SHORT", 10.0)
+    monkeypatch.setattr(child_process, "LOST_GRACE", 10.0)
     insert = effects.insert
 
     @app.task(isolation="process")

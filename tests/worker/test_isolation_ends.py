@@ -24,8 +24,8 @@ from tenure.core.lease import AbortReason
 from tenure.errors import Aborted, ChildDied, JobFailed
 from tenure.stores.base import Store
 from tenure.worker import executor
-from tenure.worker.isolation import lane as process_lane
-from tenure.worker.isolation import parent
+from tenure.worker.isolation import process as child_process
+from tenure.worker.isolation import runner as process_runner
 
 from .conftest import Start, eventually, record_of, single_try_app, whatever_the_store
 
@@ -147,7 +147,7 @@ async def test_a_death_leaves_a_traceback_in_the_output(app: App, store: Store, 
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Be less patient with what does not stop."""
     monkeypatch.setattr(executor, "STRAY", 1.0)
-    monkeypatch.setattr(parent, "GRACE", 1.0)
+    monkeypatch.setattr(child_process, "TIMEOUT_GRACE", 1.0)
 
 
 @whatever_the_store
@@ -215,7 +215,7 @@ async def test_a_timeout_ends_an_attempt_in_every_lane(app: App, start: Start, s
 async def test_what_has_taken_too_long_fails_on_every_store(
     app: App, store: Store, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # F21
-    monkeypatch.setattr(parent, "GRACE", 0.1)
+    monkeypatch.setattr(child_process, "TIMEOUT_GRACE", 0.1)
 
     @app.task(isolation="process", timeout=0.2)
     def deaf() -> None:
@@ -285,8 +285,10 @@ async def test_a_cancelled_child_is_gone_within_a_second_with_all_that_it_has_st
     both = tmp_path / "obedient", tmp_path / "stubborn"
     await eventually(lambda: all(path.exists() for path in both))
     pids = [int(pid) for path in both for pid in path.read_text().split()]
-    for job, gone, killed_after in ((jobs[0], pids[:1], 10.0), (jobs[1], pids[2:], parent.SHORT)):
-        monkeypatch.setattr(parent, "SHORT", killed_after)  # who obeys may be slow to do so, and is not to be killed
+    for job, gone, killed_after in ((jobs[0], pids[:1], 10.0), (jobs[1], pids[2:], child_process.LOST_GRACE)):
+        monkeypatch.setattr(
+            child_process, "LOST_GRACE", killed_after
+        )  # who obeys may be slow to do so, and is not to be killed
         began = time.monotonic()
         await job.acancel()
         await eventually(lambda gone=gone: not any(map(alive, gone)))  # type: ignore[misc]
@@ -371,7 +373,7 @@ async def test_children_killed_by_command_are_failed_attempts_and_the_worker_goe
     worker = await start(app)
     job = await runs.aenqueue()
     await eventually((tmp_path / "here").exists)
-    lane = worker._isolation
+    lane = worker._process_runner
     lane.kill(lane.running)
     with pytest.raises(JobFailed, match="ChildDied: its process was killed, as its worker was asked to"):
         await job.aresult(timeout=30)
@@ -407,7 +409,7 @@ async def test_another_template_is_forked_when_the_first_is_killed(
 async def test_a_job_for_which_no_process_can_be_had_is_given_back(
     app: App, start: Start, monkeypatch: pytest.MonkeyPatch, lines: Lines
 ) -> None:
-    monkeypatch.setattr(process_lane, "NO_PROCESS", 0.05)
+    monkeypatch.setattr(process_runner, "NO_PROCESS_PAUSE", 0.05)
 
     @app.task(isolation="process")
     def runs(ctx: Context) -> int:

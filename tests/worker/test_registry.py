@@ -22,7 +22,7 @@ from tenure.stores.sqlite.store import SqliteStore
 from tenure.stores.values import JOBS_SHOWN, LeaseRequest, WorkerInfo
 from tenure.tasks.context import Context
 from tenure.testing.clock import ManualClock
-from tenure.worker.registry_pruner import silences
+from tenure.worker.registry_pruner import required_silence
 
 from .conftest import MakeApp, Start, Wire, a_job, eventually, whatever_the_store
 
@@ -214,7 +214,7 @@ async def test_a_forgotten_worker_that_comes_back_takes_another_name(
 )
 def test_who_may_be_forgotten_and_when(workers: list[WorkerInfo], interval: float, expected: dict[str, float]) -> None:
     # T15, R19, R20
-    assert silences(workers, ["q", "r*"], interval) == expected
+    assert required_silence(workers, ["q", "r*"], interval) == expected
 
 
 @pytest.mark.parametrize(

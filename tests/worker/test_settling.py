@@ -292,7 +292,7 @@ async def test_a_store_that_is_absent_at_the_start_is_waited_for(
 async def test_a_worker_can_be_stopped_while_the_store_is_gone(
     make_app: MakeApp, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # I18
-    monkeypatch.setattr(worker_module, "LAST_WORD", 0.1)
+    monkeypatch.setattr(worker_module, "SETTLE_TIMEOUT", 0.1)
     app = make_app(store=wire.open)
     started = asyncio.Event()
 

@@ -12,7 +12,7 @@ from tenure.tasks.context import AbortSignal, Context
 from tenure.worker.settings import Settings
 
 if TYPE_CHECKING:
-    from tenure.worker.isolation.parent import Child
+    from tenure.worker.isolation.process import ChildProcess
     from tenure.worker.slots import Slot
 
 __all__ = ["Attempt"]
@@ -20,10 +20,10 @@ __all__ = ["Attempt"]
 MARGIN = 0.5
 """Seconds before the end of a lease at which the worker lets go by itself; a tenth of a lease that is shorter than 5 seconds."""
 
-UNHEARD = 2.0
+UNCONFIRMED_LIMIT = 2.0
 """Seconds for which a job that is never renewed may go on after its lease, while the store does not say that it is still held."""
 
-ASK = 0.5
+CHECK_INTERVAL = 0.5
 """Seconds between questions whether such a job is still held."""
 
 STILL_HELD: Final = frozenset({None, AbortReason.TIMEOUT, AbortReason.SHUTDOWN})
@@ -34,8 +34,8 @@ class Attempt:
     """A leased job from the moment it arrives until it is settled or lost; the worker's loop and its keeper share it."""
 
     __slots__ = (
-        "began", "child", "confirmed_at", "context", "ended", "lease", "leased_at", "output", "renewed_at", "settings",
-        "signal", "slot", "told", "ttl", "was_renewed",
+        "child", "confirmed_at", "context", "ended", "failure_reported", "lease", "leased_at", "output", "renewed_at",
+        "settings", "signal", "slot", "started_at", "ttl", "was_renewed",
     )  # fmt: skip
 
     def __init__(self, lease: Lease, settings: Settings, leased_at: float) -> None:
@@ -45,11 +45,11 @@ class Attempt:
         self.context: Context | None = None
         """Once its function has been started."""
 
-        self.began = 0.0
+        self.started_at = 0.0
         """When a slot took it, by `perf_counter`; 0 if none has."""
 
         self.slot: Slot | None = None
-        self.child: Child | None = None
+        self.child: ChildProcess | None = None
         """The process that runs it, if it is isolated and has begun."""
 
         self.output: str | None = None
@@ -58,7 +58,7 @@ class Attempt:
         self.ended = False
         """Whether its outcome is known: a second one (of a function that was given up) is dropped."""
 
-        self.told = False
+        self.failure_reported = False
         """Whether hooks have heard, or are hearing, that it has failed."""
 
         # When the store was asked, on a monotonic clock: it counts from later than that.
@@ -115,7 +115,7 @@ class Attempt:
         return self.settings.lease if own is None else own
 
     @property
-    def misfit(self) -> bool:
+    def has_wrong_ttl(self) -> bool:
         """Whether the lease has another length than it should have: the program that enqueued the job did not know what its task
         says, or the worker has leased it ahead. The first renewal mends that.
         """
@@ -131,7 +131,7 @@ class Attempt:
     def renew_at(self) -> float | None:
         """When the next renewal is due; None: never."""
         interval = self.settings.renew
-        if self.misfit:
+        if self.has_wrong_ttl:
             # What is too long is mended at once; what is too short while enough of it is left, for most jobs end before.
             due = self.ttl / 3 if self.ttl < self.wanted_ttl else 0.0
             return self.leased_at + (min(due, interval) if isinstance(interval, float) else due)
@@ -142,36 +142,36 @@ class Attempt:
         return self.renewed_at + interval
 
     @property
-    def unrenewed(self) -> bool:
+    def never_renewed(self) -> bool:
         """Whether its lease just ends: then it may go on, and be settled, until somebody really takes it."""
-        return self.settings.renew is None and not self.misfit
+        return self.settings.renew is None and not self.has_wrong_ttl
 
     @property
-    def ask_at(self) -> float | None:
+    def check_at(self) -> float | None:
         """When to ask whether the job is still held, because its lease is over; None: never."""
-        return max(self.renewed_at + self.ttl, self.confirmed_at + ASK) if self.unrenewed else None
+        return max(self.renewed_at + self.ttl, self.confirmed_at + CHECK_INTERVAL) if self.never_renewed else None
 
     @property
     def give_up_at(self) -> float:
         """When the worker must let go by itself, because the store may soon give the job to another, or may have."""
         ends = self.renewed_at + self.ttl
-        if self.unrenewed:
-            return max(ends, self.confirmed_at) + UNHEARD
+        if self.never_renewed:
+            return max(ends, self.confirmed_at) + UNCONFIRMED_LIMIT
         return ends - max(min(self.ttl / 10, MARGIN), 0.1)
 
-    def renewed(self, asked_at: float, ttl: float | None) -> None:
+    def renewed(self, requested_at: float, ttl: float | None) -> None:
         """Note that the store, asked at this time, holds it for `ttl` seconds from then; None: until when it did before."""
-        self.confirmed_at = asked_at
+        self.confirmed_at = requested_at
         if ttl is not None:
-            self.renewed_at, self.ttl, self.was_renewed = asked_at, ttl, True
+            self.renewed_at, self.ttl, self.was_renewed = requested_at, ttl, True
 
     def interrupt(self) -> None:
-        """Stop what runs it; on the worker's loop. A coroutine is cancelled, a process told; a thread only sees its signal.
+        """Stop what runs it; on the worker's loop. A coroutine is cancelled, a process failure_reported; a thread only sees its signal.
 
-        Hooks that are told of its failure may end.
+        Hooks that are failure_reported of its failure may end.
         """
         task = self.settings.task
-        if self.told:
+        if self.failure_reported:
             return
         if self.child is not None:
             self.child.stop()

@@ -40,15 +40,15 @@ class BackgroundHooks:
         if self._app.internals.hooks.enqueues:
             self._begin("after_enqueue", awaiting(come_to_exist(self._app, children)))
 
-    def failed(self, attempt: Attempt, error: BaseException, step: Transition) -> None:
+    def failed(self, attempt: Attempt, error: BaseException, transition: Transition) -> None:
         """An attempt has failed after its function had ended, or without it."""
         settings, context = attempt.settings, attempt.context
-        if settings.failing and settings.task is not None and context is not None and has_failed(step):
-            if attempt.told:
+        if settings.failing and settings.task is not None and context is not None and has_failed(transition):
+            if attempt.failure_reported:
                 return
-            attempt.told = True
-            telling = tell_failure(settings.task, settings.failing, context, error, step, self._threads)
-            self._begin("on_failure", telling)
+            attempt.failure_reported = True
+            calling = tell_failure(settings.task, settings.failing, context, error, transition, self._threads)
+            self._begin("on_failure", calling)
 
     def call(self, name: str, hooks: Sequence[Callable[[], Any]]) -> None:
         """Something has happened to the worker."""

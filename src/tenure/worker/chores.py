@@ -24,7 +24,7 @@ __all__ = ["Chore", "Chores"]
 Chore = Callable[[], Awaitable[float]]
 """Gives the seconds until it is to be done again."""
 
-DAY = 86400.0
+EXAMINE_INTERVAL = 86400.0
 """Seconds between looks at the health of the store: disks fill up."""
 
 log = logging.getLogger("tenure.worker")
@@ -49,7 +49,7 @@ class Chores(dict[str, Chore]):
             {"inbox": loop.inbox.take_in, "examination": self._examine, "list of workers": loop.peers.refresh}
         )
         if recycle is not None:
-            self["recycling"] = self._look_at_limits
+            self["recycling"] = self._check_limits
         if options.reap:
             interval = seconds(options.prune_interval, "prune_interval")
             self["registry"] = RegistryPruner(loop.store, lambda: loop.queues.patterns, interval).prune
@@ -58,17 +58,17 @@ class Chores(dict[str, Chore]):
         else:
             self["queue list"] = loop.queues.refresh  # the reaper looks for new queues too
 
-    async def ahead(self, name: str) -> None:
+    async def run_early(self, name: str) -> None:
         """Do one before its time, if it is to be done at all; if it fails, it will be done in time."""
         if name in self:
             try:
                 await self[name]()
             except StoreError as error:
-                self._loop.outage.gone(name, error, chore=True)
+                self._loop.outage.failed(name, error, chore=True)
             except Exception:
                 log.warning("worker %s: %s failed, it is tried again", self._loop.stem, name, exc_info=True)
 
-    async def _look_at_limits(self) -> float:
+    async def _check_limits(self) -> float:
         assert self._recycle is not None
         self._recycle()
         return recycling.INTERVAL
@@ -78,4 +78,4 @@ class Chores(dict[str, Chore]):
         for fact in await self._loop.store.examine():
             if fact.health is not Health.OK:
                 self._advise(f"store {fact.name}", f"the store's {fact.name} is {fact.value}: {fact.advice}")
-        return DAY
+        return EXAMINE_INTERVAL

@@ -9,7 +9,7 @@ __all__ = ["Draining"]
 FIRST = 1.0
 """Seconds that the first clearing may last."""
 
-SPARED = 4.0
+REST_FACTOR = 4.0
 """How many times as long as a clearing the worker then goes on as usual, about."""
 
 
@@ -27,18 +27,18 @@ class Draining:
         self._ends_at = 0.0
         self._next_at = 0.0
 
-    def suspect_waits(self, now: float) -> None:
+    def begin(self, now: float) -> None:
         """Begin a clearing, unless the last one is too recent."""
         if now >= self._next_at:
             self._ends_at = now + self._length
-            self._next_at = self._ends_at + self._length * SPARED * random.uniform(0.5, 1.5)  # noqa: S311
+            self._next_at = self._ends_at + self._length * REST_FACTOR * random.uniform(0.5, 1.5)  # noqa: S311
             self._length *= 2
 
-    def left(self, now: float) -> float:
+    def remaining(self, now: float) -> float:
         """Seconds for which no job must be taken; 0 or less: take them."""
         return self._ends_at - now
 
-    def reached(self) -> None:
+    def done(self) -> None:
         """Note that the worker holds nothing: its next request may be given the suspect."""
         self._length = FIRST
         self._ends_at = 0.0

@@ -50,16 +50,16 @@ from tenure.worker.attempt import Attempt
 from tenure.worker.inbox import read_again
 from tenure.worker.outage import GONE
 from tenure.worker.peers import Peers
-from tenure.worker.settings import SettingsOf
+from tenure.worker.settings import SettingsByTask
 from tenure.worker.settler import Settler
 from tenure.worker.threads import Threads
 
 if TYPE_CHECKING:
-    from tenure.worker.isolation.lane import Isolation
+    from tenure.worker.isolation.runner import ProcessRunner
 
-__all__ = ["Executor", "after_completion", "answered", "decided", "perform", "timed_out"]
+__all__ = ["Executor", "after_completion", "outcome_of_answer", "outcome_of_decision", "perform", "timed_out"]
 
-LIVE = 60.0
+LIVE_WITHIN = 60.0
 """Seconds of silence up to which a worker counts as somebody who knows a task."""
 
 STRAY = 5.0
@@ -74,7 +74,7 @@ class Executor:
     def __init__(
         self,
         store: Store,
-        settings: SettingsOf,
+        settings: SettingsByTask,
         peers: Peers,
         settler: Settler,
         threads: Threads,
@@ -82,7 +82,7 @@ class Executor:
         middleware: Sequence[Middleware],
         payload_limit: int,
         raw_inboxes: Mapping[str, NewJob],
-        isolation: Isolation | None = None,
+        process_runner: ProcessRunner | None = None,
     ) -> None:
         self._store = store
         self._settings = settings
@@ -93,7 +93,7 @@ class Executor:
         self._middleware = middleware
         self._payload_limit = payload_limit
         self._raw_inboxes = raw_inboxes
-        self._isolation = isolation
+        self._process_runner = process_runner
 
     async def execute(self, attempt: Attempt) -> None:
         """Run one attempt. Raises nothing: whatever happens is the job's outcome, or is dropped with a lost lease."""
@@ -103,35 +103,35 @@ class Executor:
         try:
             outcome = await self._outcome(attempt)
             if isinstance(outcome, Finish | Requeue | Park):
-                step: Transition = outcome  # a child has run it, decided, and called the hooks
-                if not isinstance(step, Park) and has_failed(step):
-                    raised = raised_elsewhere(step.error)
+                transition: Transition = outcome  # a child has run it, decided, and called the hooks
+                if not isinstance(transition, Park) and has_failed(transition):
+                    raised = raised_elsewhere(transition.error)
             else:
                 if attempt.completion is not None and not settings.isolated:
                     outcome = await after_completion(attempt.completion, outcome)
-                step = next_transition(job, outcome, settings.policy)
-                if type(outcome) is not Succeeded and has_failed(step):
+                transition = next_transition(job, outcome, settings.policy)
+                if type(outcome) is not Succeeded and has_failed(transition):
                     raised = error_of(outcome)
                     failed = raised if settings.failing else None
             if attempt.output is not None:
-                step = _with_output(attempt, step)
+                transition = _with_output(attempt, transition)
         except Exception as error:
             log.exception("job %s of task %s could not be judged, it fails", job.id, job.task)
-            step, failed = Finish(State.FAILED, error=error_info(error)), error
+            transition, failed = Finish(State.FAILED, error=error_info(error)), error
         if failed is not None:
-            await self._tell(attempt, failed, step)
+            await self._report_failure(attempt, failed, transition)
         if attempt.lost and attempt.completed is None:
             self._settler.lost(attempt)
         else:
-            self._settler.add(attempt, step, raised)
+            self._settler.add(attempt, transition, raised)
 
-    async def _tell(self, attempt: Attempt, error: BaseException, step: Transition) -> None:
+    async def _report_failure(self, attempt: Attempt, error: BaseException, transition: Transition) -> None:
         """Let hooks know that it has failed, unless it is no longer the worker's, or had ended before by itself."""
         settings, context = attempt.settings, attempt.context
         if attempt.ended or attempt.lost or attempt.completed is not None or context is None or settings.task is None:
             return
-        attempt.told = True
-        await tell_failure(settings.task, settings.failing, context, error, step, self._threads)
+        attempt.failure_reported = True
+        await tell_failure(settings.task, settings.failing, context, error, transition, self._threads)
 
     async def _outcome(self, attempt: Attempt) -> Outcome | Transition:
         job, settings = attempt.lease.job, attempt.settings
@@ -151,11 +151,11 @@ class Executor:
             outcome = await self._before_step(attempt)
             if outcome is not None:
                 return outcome
-        if settings.isolated and self._isolation is not None:
-            return await self._isolation.run(attempt)
+        if settings.isolated and self._process_runner is not None:
+            return await self._process_runner.run(attempt)
         if settings.timeout is None:
             return await perform(settings.task, context, self._middleware, self._threads, settings.performing)
-        timer = asyncio.get_running_loop().call_later(settings.timeout, self._time_is_over, attempt)
+        timer = asyncio.get_running_loop().call_later(settings.timeout, self._time_out, attempt)
         try:
             return await perform(settings.task, context, self._middleware, self._threads, settings.performing)
         finally:
@@ -166,9 +166,9 @@ class Executor:
         job, step = attempt.lease.job, attempt.settings.task
         assert isinstance(step, Step)
         if is_decision(job):
-            return decided(step, job)
+            return outcome_of_decision(step, job)
         if job.on_timeout is not None:
-            return answered(Next(job.on_timeout), step, job)
+            return outcome_of_answer(Next(job.on_timeout), step, job)
         # Whoever enqueued it may have had other code, whose function took others.
         missing = [name for name in step._reads if name not in job.reads]
         if missing and job.attributes is not None and job.run_id is not None:
@@ -178,20 +178,20 @@ class Executor:
                 return Released()
         return None
 
-    def _time_is_over(self, attempt: Attempt) -> None:
+    def _time_out(self, attempt: Attempt) -> None:
         if attempt.signal.abort(AbortReason.TIMEOUT):
             attempt.interrupt()
-            asyncio.get_running_loop().call_later(STRAY, self._go_on_without, attempt)
+            asyncio.get_running_loop().call_later(STRAY, self._leave_stray, attempt)
 
-    def _go_on_without(self, attempt: Attempt) -> None:
-        """Take the slot back from a thread that does not stop; cancel a coroutine that caught its cancellation once more."""
-        if attempt.running and not attempt.told:
+    def _leave_stray(self, attempt: Attempt) -> None:
+        """Take the slot back from a thread that does not stop; cancel a coroutine that signals its cancellation once more."""
+        if attempt.running and not attempt.failure_reported:
             job = attempt.lease.job
             log.warning(
                 "job %s of task %s has not stopped %g s after its timeout: going on without it", job.id, job.task, STRAY
             )
             attempt.give_up()
-            asyncio.get_running_loop().call_later(STRAY, self._go_on_without, attempt)
+            asyncio.get_running_loop().call_later(STRAY, self._leave_stray, attempt)
 
     async def _unknown(self, attempt: Attempt) -> Outcome:
         job = attempt.lease.job
@@ -199,25 +199,27 @@ class Executor:
             return read_again(job, self._payload_limit, self._raw_inboxes)
         error = error_info(UnknownTask(job.task, self._settings.known))
         try:
-            if await self._peers.know(job.task, job.queue):
+            if await self._peers.should_skip(job.task, job.queue):
                 return Released()
         except GONE:
             return Unknown(error, known_elsewhere=True)
         # One that has been silent for a while, or serves other queues, is no reason to wait for it; but none is broken meanwhile.
-        known = any(job.task in worker.tasks for worker in self._peers.workers if worker.silent_for < LIVE)
+        known = any(job.task in worker.tasks for worker in self._peers.workers if worker.silent_for < LIVE_WITHIN)
         return Unknown(error, known_elsewhere=known)
 
 
-def _with_output(attempt: Attempt, step: Transition) -> Transition:
+def _with_output(attempt: Attempt, transition: Transition) -> Transition:
     """What an attempt wrote stays with it, if the worker's settle is what ends it and it is remembered; else it goes to the log."""
     if not attempt.lost and not attempt.completing:
-        if isinstance(step, Finish) and step.state is State.SUCCEEDED:
-            return msgspec.structs.replace(step, output=attempt.output)
-        if not isinstance(step, Park) and step.error is not None:
-            return msgspec.structs.replace(step, error=msgspec.structs.replace(step.error, output=attempt.output))
+        if isinstance(transition, Finish) and transition.state is State.SUCCEEDED:
+            return msgspec.structs.replace(transition, output=attempt.output)
+        if not isinstance(transition, Park) and transition.error is not None:
+            return msgspec.structs.replace(
+                transition, error=msgspec.structs.replace(transition.error, output=attempt.output)
+            )
     for line in (attempt.output or "").splitlines():
         log.info("job %s of task %s wrote %r", attempt.lease.job.id, attempt.lease.job.task, line)
-    return step
+    return transition
 
 
 async def after_completion(completion: Completion, outcome: Outcome) -> Outcome:
@@ -227,7 +229,7 @@ async def after_completion(completion: Completion, outcome: Outcome) -> Outcome:
         await to_the_end(completion.resolve())
     job = completion.lease.job
     if completion.stage is Stage.FINAL:
-        if (late := _late(outcome, completion.step)) is not None:
+        if (late := _late_answer(outcome, completion.step)) is not None:
             log.warning("job %s of task %s is complete all the same: %s", job.id, job.task, late)
     elif joined and isinstance(outcome, Succeeded):
         forgot = JobError(
@@ -239,10 +241,13 @@ async def after_completion(completion: Completion, outcome: Outcome) -> Outcome:
     return outcome
 
 
-def _late(outcome: Outcome, step: Finish) -> str | None:
+def _late_answer(outcome: Outcome, transition: Finish) -> str | None:
     """What a function has said after its job was complete in this way, if it was anything new."""
     match outcome:
-        case Succeeded(value, _, _, writes) if value in ("null", step.result) and writes in (None, step.writes):
+        case Succeeded(value, _, _, writes) if value in ("null", transition.result) and writes in (
+            None,
+            transition.writes,
+        ):
             return None
         case Released() | Interrupted():
             return None
@@ -281,13 +286,13 @@ async def perform(
         else:
             value = await _call(task, function, args, kwargs, threads, ctx, hooks)
         if isinstance(value, Answer):
-            return await _allowed(_answer(value, task, ctx), task, ctx)
+            return await _passed_by_hooks(_outcome_of_live_answer(value, task, ctx), task, ctx)
         if ctx.signal.reason is AbortReason.TIMEOUT:
             return timed_out(task)
         return task._succeeded(ctx.job, value, ctx._children, returned=returned is None or returned.value is value)
     except BaseException as error:  # noqa: BLE001  (nothing that a job raises may end the worker)
-        outcome = _outcome_of(error, task, ctx)
-        return await _allowed(outcome, task, ctx) if isinstance(error, Answer) else outcome
+        outcome = _outcome_of_error(error, task, ctx)
+        return await _passed_by_hooks(outcome, task, ctx) if isinstance(error, Answer) else outcome
     finally:
         running.reset(outside)
 
@@ -326,13 +331,13 @@ def _call(
     return threads.run(hooks.in_thread, (ctx, bound, asyncio._get_running_loop()), {})
 
 
-async def _allowed(outcome: Outcome, task: Task[..., Any], ctx: Context) -> Outcome:
+async def _passed_by_hooks(outcome: Outcome, task: Task[..., Any], ctx: Context) -> Outcome:
     """The same, if hooks have nothing against the jobs that come to exist because the next step is to wait for them."""
     if isinstance(outcome, Succeeded) and task.app.internals.hooks.enqueues:
         try:
             await awaiting(allowed(task.app, outcome.children[len(ctx._children) :]))
         except BaseException as error:  # noqa: BLE001  (the outcome of the job, whatever it is)
-            return _outcome_of(error, task, ctx)
+            return _outcome_of_error(error, task, ctx)
     return outcome
 
 
@@ -349,10 +354,10 @@ async def _wrapped(layer: Middleware, ctx: Context, call: Callable[[], Awaitable
     return await given
 
 
-def _outcome_of(error: BaseException, task: Task[..., Any], ctx: Context) -> Outcome:
+def _outcome_of_error(error: BaseException, task: Task[..., Any], ctx: Context) -> Outcome:
     """What an exception means, which depends on whether the job had been told to stop."""
     if isinstance(error, Answer):
-        return _answer(error, task, ctx)
+        return _outcome_of_live_answer(error, task, ctx)
     if ctx.signal.reason is AbortReason.TIMEOUT:
         return timed_out(task, error_info(error).traceback)
     if ctx.signal.reason is AbortReason.SHUTDOWN:
@@ -368,13 +373,13 @@ def timed_out(task: Task[..., Any], where: str | None = None, how: str = "") -> 
     return Raised(late, ErrorInfo("TimeoutError", str(late), where))
 
 
-def _answer(answer: Answer, task: Task[..., Any], ctx: Context) -> Outcome:
+def _outcome_of_live_answer(answer: Answer, task: Task[..., Any], ctx: Context) -> Outcome:
     if ctx.signal.reason is AbortReason.TIMEOUT and isinstance(answer, Next | Done):
         return timed_out(task)  # they are values
-    return answered(answer, task, ctx.job, ctx._children)
+    return outcome_of_answer(answer, task, ctx.job, ctx._children)
 
 
-def decided(task: Task[..., Any], job: JobRecord) -> Outcome:
+def outcome_of_decision(task: Task[..., Any], job: JobRecord) -> Outcome:
     """What becomes of a step that was completed by a program without its code."""
     assert isinstance(task, Step)
     try:
@@ -383,7 +388,9 @@ def decided(task: Task[..., Any], job: JobRecord) -> Outcome:
         return Undecodable(error_info(error), error)
 
 
-def answered(answer: Answer, task: Task[..., Any], job: JobRecord, children: tuple[NewJob, ...] = ()) -> Outcome:
+def outcome_of_answer(
+    answer: Answer, task: Task[..., Any], job: JobRecord, children: tuple[NewJob, ...] = ()
+) -> Outcome:
     """What an answer of this task means, which may be that it was none."""
     try:
         match answer:

@@ -16,27 +16,27 @@ class ForkGuard:
     __slots__ = ("_pid",)
 
     def __init__(self) -> None:
-        self._pid = _here.pid
+        self._pid = _current.pid
 
-    def exit_if_forked(self, whose: object) -> None:
+    def exit_if_forked(self, origin: object) -> None:
         """End this process, at once, if it is another; what it has come back from is told."""
-        if self._pid != _here.pid:
+        if self._pid != _current.pid:
             log.warning(
                 "a process that %s has forked has come back from its function, and is ended: end it with os._exit",
-                whose,
+                origin,
             )
             os._exit(0)
 
 
-class _Here:
+class _ProcessId:
     """Kept up to date by forks: asking the system would cost every job a call."""
 
     def __init__(self) -> None:
-        self.note()
+        self.refresh()
 
-    def note(self) -> None:
+    def refresh(self) -> None:
         self.pid = os.getpid()
 
 
-_here = _Here()
-os.register_at_fork(after_in_child=_here.note)
+_current = _ProcessId()
+os.register_at_fork(after_in_child=_current.refresh)

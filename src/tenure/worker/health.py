@@ -17,33 +17,33 @@ from typing import NoReturn
 from tenure.errors import InvalidOption
 from tenure.worker.outage import Outage
 
-__all__ = ["Health", "listener", "serve"]
+__all__ = ["WorkerHealth", "listener", "serve"]
 
 POLLS, MORE = 3, 2.0
 """A loop has come round recently if it did within so many times its `poll`, and so many seconds more."""
 
-SAID = 200
+ERROR_SHOWN = 200
 """Characters of the store's own words that are shown."""
 
 REQUEST_WITHIN = 2.0
 """Seconds in which a request must have come."""
 
 
-class Health:
+class WorkerHealth:
     """What a worker's loop notes of its progress; read by the keeper, in its thread."""
 
     def __init__(self, outage: Outage, poll: float) -> None:
         self.paused = False
-        """Whether it takes no new jobs, because it was told so."""
+        """Whether it takes no new jobs, because it was report so."""
 
         self.stopping = False
         self._outage = outage
         self._recent = POLLS * poll + MORE
-        self._turned_at = monotonic()
+        self._round_done_at = monotonic()
 
-    def turned(self) -> None:
+    def round_done(self) -> None:
         """Note that the loop has had its answer from the store, or had nothing to ask."""
-        self._turned_at = monotonic()
+        self._round_done_at = monotonic()
 
     def trouble(self, *, registered: bool, blocked_by: str | None) -> str:
         """What keeps the worker from leasing jobs, for people to read; empty if nothing does.
@@ -54,13 +54,13 @@ class Health:
             return "it is stopping"
         if self.paused:
             return "it is paused"
-        stuck_for, gone_for = monotonic() - self._turned_at, self._outage.gone_for
+        stuck_for, down_for = monotonic() - self._round_done_at, self._outage.down_for
         stuck = stuck_for > self._recent
         if stuck and blocked_by is not None:
             return f"{blocked_by} has blocked the event loop for {stuck_for:.0f} s"
         # Also of a loop that comes round because it has nothing to ask: its slots are full, or there is no queue.
-        if gone_for is not None and (stuck or gone_for > self._recent):
-            return f"the store has been gone for {gone_for:.0f} s: {self._outage.said[:SAID]}"
+        if down_for is not None and (stuck or down_for > self._recent):
+            return f"the store has been gone for {down_for:.0f} s: {self._outage.last_error[:ERROR_SHOWN]}"
         if stuck:
             return f"its loop has not come round for {stuck_for:.0f} s"
         return "" if registered else "it is not registered"
@@ -76,14 +76,14 @@ def listener(host: str, port: int) -> socket.socket:
         ) from error
 
 
-async def serve(listening: socket.socket, told: Callable[[], dict[str, object]]) -> NoReturn:
-    """Answer whoever asks, whatever the path: 200 if there is no trouble in what is told, else 503. Until cancelled."""
+async def serve(listening: socket.socket, report: Callable[[], dict[str, object]]) -> NoReturn:
+    """Answer whoever asks, whatever the path: 200 if there is no trouble in what is report, else 503. Until cancelled."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             async with asyncio.timeout(REQUEST_WITHIN):
                 await reader.readuntil(b"\r\n\r\n")
-                writer.write(_response(told()))
+                writer.write(_response(report()))
                 await writer.drain()
         writer.close()
 
@@ -93,9 +93,9 @@ async def serve(listening: socket.socket, told: Callable[[], dict[str, object]])
             await server.serve_forever()
 
 
-def _response(told: dict[str, object]) -> bytes:
-    status = HTTPStatus.SERVICE_UNAVAILABLE if told["trouble"] else HTTPStatus.OK
-    body = json.dumps(told).encode() + b"\n"
+def _response(report: dict[str, object]) -> bytes:
+    status = HTTPStatus.SERVICE_UNAVAILABLE if report["trouble"] else HTTPStatus.OK
+    body = json.dumps(report).encode() + b"\n"
     head = (
         f"HTTP/1.1 {status.value} {status.phrase}\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"

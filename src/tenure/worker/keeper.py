@@ -29,7 +29,7 @@ from tenure.stores.values import (
 )
 from tenure.worker.attempt import Attempt
 from tenure.worker.buffer import Buffer
-from tenure.worker.health import Health, listener, serve
+from tenure.worker.health import WorkerHealth, listener, serve
 from tenure.worker.loop_monitor import LoopMonitor
 from tenure.worker.memory import occupied
 from tenure.worker.outage import Outage
@@ -38,19 +38,19 @@ from tenure.worker.wakeup import Wakeup
 
 __all__ = ["Keeper"]
 
-LOOK = 1 / 3
+WATCH_INTERVAL = 1 / 3
 """Seconds between looks at the leases: a third of the shortest that there is."""
 
-SECOND = 1.0
+PROGRESS_INTERVAL = 1.0
 """Seconds between writes of progress."""
 
-ASK = 0.5
+CHECK_INTERVAL = 0.5
 """Seconds between questions whether jobs are still held, where no signal tells: with a look to wait for, less than a second."""
 
 START_WITHIN = 0.050
 """Seconds within which a job that is leased ahead must have started; else it is given back, for somebody who is idle."""
 
-FAREWELL = 2.0
+SIGN_OFF_TIMEOUT = 2.0
 """Seconds that signing off may take."""
 
 log = logging.getLogger("tenure.worker")
@@ -76,7 +76,7 @@ class Keeper:
         listens: bool,
         served: Callable[[], tuple[str, ...]],
         strays: Callable[[], int],
-        health: Health,
+        health: WorkerHealth,
         listening: tuple[str, int] | None = None,
         on_loop: Callable[[], Attempt | None],
         gave_back: Callable[[int], None],
@@ -101,28 +101,28 @@ class Keeper:
             beat,
             entry=entry,
             pulse=self._pulse,
-            reached=lambda: _call(self._worker_loop, self._beaten.set),
+            store_answered=lambda: _call_on(self._worker_loop, self._first_beat.set),
             entered=self._entered,
             retired=self._retired,
         )
         self._lock = threading.Lock()
         self._held: set[Attempt] = set()
-        self._returning: list[Attempt] = []
-        self._doubted: set[str] = set()
+        self._to_release: list[Attempt] = []
+        self._to_check: set[str] = set()
         self._lost_answers = LostAnswers()
-        self._next_second = 0.0
-        self._next_ask = 0.0
-        self._heard = 0
+        self._next_progress = 0.0
+        self._next_check = 0.0
+        self._seen_epoch = 0
         self._entered_with: tuple[str, ...] = ()
         self._missing_after = MISSING_AFTER
-        self._watches_buffer = False
+        self._buffer_watched = False
 
         self._thread: threading.Thread | None = None
         self._signed_off = False
-        self._look = Wakeup()
+        self._renewal_wakeup = Wakeup()
         self._renewing = asyncio.Lock()
         self._filled = asyncio.Event()
-        self._beaten = asyncio.Event()
+        self._first_beat = asyncio.Event()
         self._leaving = asyncio.Event()
         self._ended = asyncio.Event()
 
@@ -148,31 +148,31 @@ class Keeper:
         self._thread = threading.Thread(target=self._run, name="tenure-keeper", daemon=True)
         self._thread.start()
 
-    async def beaten(self) -> None:
+    async def first_beat(self) -> None:
         """Wait for the first beat: from then on it is known that the store answers."""
-        await self._beaten.wait()
+        await self._first_beat.wait()
 
     def register(self) -> None:
         """Enter the registry; before this it does not."""
-        _call(self._loop, self._registration.admitted.set)
+        _call_on(self._loop, self._registration.admitted.set)
 
     def beat_soon(self) -> None:
         """Tell at once what has changed."""
-        _call(self._loop, self._registration.beat_soon.set)
+        _call_on(self._loop, self._registration.beat_soon.set)
 
     async def stop(self) -> None:
         """Sign off, and end the thread; nothing happens if it has not started."""
         if self._thread is not None:
-            _call(self._loop, self._leaving.set)
+            _call_on(self._loop, self._leaving.set)
             await self._ended.wait()
             self._thread.join()
 
     def abandon(self, settlements: Sequence[Settlement]) -> None:
         """Settle these and sign off, from a thread that waits for it, while the worker's loop does not move."""
         if self._thread is not None:
-            exit_hooks = asyncio.run_coroutine_threadsafe(self._sign_off(settlements), self._loop)
+            signing_off = asyncio.run_coroutine_threadsafe(self._sign_off(settlements), self._loop)
             with contextlib.suppress(TimeoutError, RuntimeError):
-                exit_hooks.result(FAREWELL * 2)
+                signing_off.result(SIGN_OFF_TIMEOUT * 2)
 
     async def died(self) -> NoReturn:
         """Wait for the thread to end, and raise: a worker whose leases nobody renews must not go on."""
@@ -180,7 +180,7 @@ class Keeper:
         raise RuntimeError(f"the keeper of worker {self.worker_id} has died")
 
     @property
-    def deserted(self) -> str | None:
+    def left_behind(self) -> str | None:
         """The name that it has left in the registry, because it has died."""
         return None if self._signed_off else self._registration.name
 
@@ -190,9 +190,9 @@ class Keeper:
             self._held.update(attempts)
         self._buffer.put(attempts)
         # One job starts at once; if it does not, the look at the buffer every third of a second is soon enough.
-        if len(attempts) > 1 and not self._watches_buffer:
-            self._watches_buffer = True
-            _call(self._loop, self._filled.set)
+        if len(attempts) > 1 and not self._buffer_watched:
+            self._buffer_watched = True
+            _call_on(self._loop, self._filled.set)
 
     @property
     def held(self) -> list[Attempt]:
@@ -205,13 +205,13 @@ class Keeper:
         with self._lock:
             self._held.difference_update(attempts)
 
-    def lost_answers(self, request: LeaseRequest) -> None:
+    def recover(self, request: LeaseRequest) -> None:
         """Give back what the store has handed out on this request, for its answer was lost."""
-        _call(self._loop, self._lost_answers.add, request)
+        _call_on(self._loop, self._lost_answers.add, request)
 
-    async def secure(self, seconds: float) -> None:
+    async def extend_leases(self, seconds: float) -> None:
         """Hold everything for so many seconds more than usual, in which nothing can be renewed. Raises what the store raises."""
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._secure(seconds), self._loop))
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._extend_leases(seconds), self._loop))
 
     # The thread.
 
@@ -222,7 +222,7 @@ class Keeper:
         except Exception:
             log.exception("the keeper of worker %s has died, the worker stops", self.worker_id)
         finally:
-            _call(self._worker_loop, self._ended.set)
+            _call_on(self._worker_loop, self._ended.set)
 
     async def _keep(self) -> None:
         self._store = self._new_store()
@@ -234,14 +234,14 @@ class Keeper:
                     repeat("beat", lambda: self._registration.beat(self._store), self._registration.beat_soon.wait)
                 ),
                 # Woken at every look, however long the store has been gone: the leases run on.
-                parts.create_task(repeat("renewal", self._renew, self._look.wait)),
-                parts.create_task(repeat("release", self._give_back)),
+                parts.create_task(repeat("renewal", self._renew, self._renewal_wakeup.wait)),
+                parts.create_task(repeat("release", self._release_stale)),
                 parts.create_task(repeat("recovery", self._recover)),
             ]
             if self._listens:
-                tasks.append(parts.create_task(repeat("signals", self._hear)))
+                tasks.append(parts.create_task(repeat("signals", self._listen)))
             if self._listening is not None:
-                tasks.append(parts.create_task(serve(self._listening, self._told)))
+                tasks.append(parts.create_task(serve(self._listening, self._health_report)))
             await self._leaving.wait()
             for task in tasks:
                 task.cancel()
@@ -251,24 +251,24 @@ class Keeper:
     async def _sign_off(self, settlements: Sequence[Settlement]) -> None:
         self._signed_off = True
         with contextlib.suppress(TimeoutError, StoreError):
-            async with asyncio.timeout(FAREWELL):
+            async with asyncio.timeout(SIGN_OFF_TIMEOUT):
                 if settlements:
                     await self._store.settle(settlements)
-                await self._return(self._returning)
+                await self._release(self._to_release)
                 await self._lost_answers.give_back(self._store)
                 await self._registration.leave(self._store)
 
     def _entered(self, entry: WorkerInfo) -> None:
         self._entered_with, self._missing_after = entry.queues, entry.missing_after
-        self._heard = self._store.announcement_epoch
+        self._seen_epoch = self._store.announcement_epoch
         self._registered()
-        _call(self._worker_loop, self._wake)
+        _call_on(self._worker_loop, self._wake)
 
     def _retired(self) -> None:
         """Let go of everything; what it was still given under the name that it has lost need not wait for its lease to end."""
         for attempt in self.held:
             if not (attempt.ended or attempt.may_be_complete):
-                self._returning.append(attempt)
+                self._to_release.append(attempt)
             self._abort(attempt, AbortReason.TAKEN)
         self._filled.set()
 
@@ -292,62 +292,62 @@ class Keeper:
             registered=self.worker_id is not None, blocked_by=self._loop_monitor.blocked(monotonic())
         )
 
-    def _told(self) -> dict[str, object]:
+    def _health_report(self) -> dict[str, object]:
         """What somebody is told who asks for the worker's health."""
         trouble = self.trouble()
         return {"status": "stuck" if trouble else "ok", "trouble": trouble, "worker": self.worker_id}
 
-    def _missed_signals(self, now: float) -> bool:
+    def _missed_announcements(self, now: float) -> bool:
         """Whether something may have happened to jobs of which no signal told."""
         announcement_epoch = self._store.announcement_epoch if self._listens else 0
-        missed = announcement_epoch != self._heard or (announcement_epoch == 0 and now >= self._next_ask)
-        self._heard = announcement_epoch
+        missed = announcement_epoch != self._seen_epoch or (announcement_epoch == 0 and now >= self._next_check)
+        self._seen_epoch = announcement_epoch
         if missed:
-            self._next_ask = now + ASK
+            self._next_check = now + CHECK_INTERVAL
         return missed
 
     async def _renew(self) -> float:
         """Renew in one call all that is due; with it go what jobs say of their progress, and doubts about being held."""
         async with self._renewing:
             now = monotonic()
-            doubted, self._doubted = self._doubted, set()
-            every_second = now >= self._next_second
-            missed = self._missed_signals(now)
-            asked: list[tuple[Attempt, Renewal]] = []
+            to_check, self._to_check = self._to_check, set()
+            progress_due = now >= self._next_progress
+            missed = self._missed_announcements(now)
+            renewals: list[tuple[Attempt, Renewal]] = []
             for attempt in self.held:
                 due = attempt.renew_at is not None and attempt.renew_at <= now
-                doubtful = attempt.ask_at is not None and attempt.ask_at <= now
-                said = attempt.context._said if every_second and attempt.context is not None else None
-                if due or doubtful or missed or said is not None or attempt.lease.job.id in doubted:
-                    asked.append((attempt, Renewal(attempt.lease, attempt.renewal(now) if due else None, said)))
+                unconfirmed = attempt.check_at is not None and attempt.check_at <= now
+                progress = attempt.context._said if progress_due and attempt.context is not None else None
+                if due or unconfirmed or missed or progress is not None or attempt.lease.job.id in to_check:
+                    renewals.append((attempt, Renewal(attempt.lease, attempt.renewal(now) if due else None, progress)))
             try:
-                await self._ask(asked, now)
+                await self._send_renewals(renewals, now)
             except Exception:
-                self._doubted |= doubted
+                self._to_check |= to_check
                 if missed:
-                    self._heard = 0  # to be asked again
+                    self._seen_epoch = 0  # to be renewals again
                 raise
-        if every_second:
-            self._next_second = now + SECOND
-        times = [at for attempt in self.held for at in (attempt.renew_at, attempt.ask_at) if at is not None]
-        return max(min(times, default=now + 60.0) - monotonic(), 0.1 if self._doubted else 0.01)
+        if progress_due:
+            self._next_progress = now + PROGRESS_INTERVAL
+        times = [at for attempt in self.held for at in (attempt.renew_at, attempt.check_at) if at is not None]
+        return max(min(times, default=now + 60.0) - monotonic(), 0.1 if self._to_check else 0.01)
 
-    async def _secure(self, seconds: float) -> None:
+    async def _extend_leases(self, seconds: float) -> None:
         # One after the other: a renewal of the usual length that came second would count.
         async with self._renewing:
             kept = [attempt for attempt in self.held if attempt.settings.renew is not None]
-            asked = [(attempt, Renewal(attempt.lease, attempt.wanted_ttl + seconds)) for attempt in kept]
-            await self._ask(asked, monotonic())
+            renewals = [(attempt, Renewal(attempt.lease, attempt.wanted_ttl + seconds)) for attempt in kept]
+            await self._send_renewals(renewals, monotonic())
 
-    async def _ask(self, asked: Sequence[tuple[Attempt, Renewal]], now: float) -> None:
+    async def _send_renewals(self, renewals: Sequence[tuple[Attempt, Renewal]], now: float) -> None:
         """Have the store renew these, and let go of those that it does not."""
-        if not asked:
+        if not renewals:
             return
-        answers = await self._store.renew([renewal for _, renewal in asked])
-        for (attempt, renewal), reason in zip(asked, answers, strict=True):
+        answers = await self._store.renew([renewal for _, renewal in renewals])
+        for (attempt, renewal), reason in zip(renewals, answers, strict=True):
             if reason == UNCHANGED:
                 attempt.renewed(now, None)
-                self._doubted.add(attempt.lease.job.id)
+                self._to_check.add(attempt.lease.job.id)
                 continue
             if reason is not None:
                 self._abort(attempt, reason)
@@ -358,28 +358,28 @@ class Keeper:
             if attempt.context is not None and attempt.context._said is renewal.progress:
                 attempt.context._said = None
 
-    async def _hear(self) -> float:
+    async def _listen(self) -> float:
         """Doubt jobs of which the store signals something: a signal may be late and mean an older lease, a renewal tells.
 
         Look for work if the signal says that there is some.
         """
         with contextlib.suppress(StoreError):
-            async for signal in self._store.announcements():
-                if signal.kind is AnnouncementKind.WORK:
-                    _call(self._worker_loop, self._wake)
+            async for announcement in self._store.announcements():
+                if announcement.kind is AnnouncementKind.WORK:
+                    _call_on(self._worker_loop, self._wake)
                     continue
-                self._doubted.add(signal.job_id)
-                self._look.set()
+                self._to_check.add(announcement.job_id)
+                self._renewal_wakeup.set()
         return 1.0
 
-    async def _give_back(self) -> float:
+    async def _release_stale(self) -> float:
         """Release what was leased ahead and has not started in time."""
-        self._returning += self._buffer.claim_stale(monotonic() - START_WITHIN)
-        number = len(self._returning)
-        await self._return(self._returning[:number])
-        del self._returning[:number]
-        if not (self._buffer or self._returning):
-            self._watches_buffer = False
+        self._to_release += self._buffer.claim_stale(monotonic() - START_WITHIN)
+        number = len(self._to_release)
+        await self._release(self._to_release[:number])
+        del self._to_release[:number]
+        if not (self._buffer or self._to_release):
+            self._buffer_watched = False
             await self._filled.wait()
             self._filled.clear()
         return START_WITHIN / 2
@@ -389,7 +389,7 @@ class Keeper:
         await self._lost_answers.come()
         return await self._lost_answers.give_back(self._store)
 
-    async def _return(self, attempts: list[Attempt]) -> None:
+    async def _release(self, attempts: list[Attempt]) -> None:
         if attempts:
             self._gave_back(len(attempts))
             await self._store.settle([(attempt.lease, RELEASE) for attempt in attempts])
@@ -415,10 +415,10 @@ class Keeper:
         if held or self._loop_monitor.blocked(now):
             self._loop_monitor.check(self.worker_id, now)
         if kept:
-            self._look.set()
+            self._renewal_wakeup.set()
         if self._buffer:
             self._filled.set()
-        pause = max(min([LOOK, *(attempt.give_up_at - now for attempt in held)]), 0.0)
+        pause = max(min([WATCH_INTERVAL, *(attempt.give_up_at - now for attempt in held)]), 0.0)
         self._loop_monitor.expected_at = now + pause
         return pause
 
@@ -428,9 +428,9 @@ class Keeper:
         if attempt.may_be_complete and reason in (AbortReason.COMPLETED, AbortReason.NOT_FOUND, AbortReason.TAKEN):
             return  # by its own transaction, most likely; the executor asks
         if attempt.signal.abort(reason):
-            _call(self._worker_loop, attempt.interrupt)
+            _call_on(self._worker_loop, attempt.interrupt)
 
 
-def _call(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: object) -> None:
+def _call_on(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: object) -> None:
     with contextlib.suppress(RuntimeError):  # the loop is closed: its part of the worker has ended
         loop.call_soon_threadsafe(callback, *args)

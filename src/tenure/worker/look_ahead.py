@@ -34,9 +34,9 @@ class LookAhead:
     Knows no clock: it is handed the time.
     """
 
-    def __init__(self, slots: int, now: float, *, look_ahead: bool) -> None:
+    def __init__(self, slots: int, now: float, *, enabled: bool) -> None:
         self._slots = slots
-        self._look_ahead = look_ahead
+        self._enabled = enabled
         self._mean = AHEAD  # none is leased ahead before a short one has run
         self._ran = 0
         self._since = now
@@ -66,7 +66,7 @@ class LookAhead:
         loop, say) is not worth leasing, free slots or not.
         """
         ahead = 0
-        if self._look_ahead and self._mean < AHEAD and not self._stalled:
+        if self._enabled and self._mean < AHEAD and not self._stalled:
             ahead = min(round(self._slots * AHEAD / self._mean), LIMIT)
         self._wanted = min(free + ahead, self._manageable(now))
         return self._wanted

@@ -26,33 +26,33 @@ from tenure.worker.background_hooks import BackgroundHooks
 from tenure.worker.buffer import Buffer
 from tenure.worker.draining import Draining
 from tenure.worker.executor import Executor
-from tenure.worker.health import Health
+from tenure.worker.health import WorkerHealth
 from tenure.worker.inbox import Inbox
-from tenure.worker.isolation.lane import Isolation
+from tenure.worker.isolation.runner import ProcessRunner
 from tenure.worker.keeper import Keeper
 from tenure.worker.look_ahead import LookAhead
 from tenure.worker.outage import GONE, Outage
 from tenure.worker.peers import Peers
 from tenure.worker.queues import Queues
 from tenure.worker.recycling import Recycling
-from tenure.worker.settings import SettingsOf
-from tenure.worker.settler import Ended, Settler, settlements
+from tenure.worker.settings import SettingsByTask
+from tenure.worker.settler import EndedAttempt, Settler, settlements
 from tenure.worker.slots import Slots
 from tenure.worker.threads import Threads
-from tenure.worker.wakeup import Bell, Wakeup
+from tenure.worker.wakeup import Wakeup, WorkListener
 
 if TYPE_CHECKING:
     from tenure.app import App
 
 __all__ = ["Loop", "event_loops"]
 
-LOOK = 0.02
+LEAVE_CHECK_INTERVAL = 0.02
 """Seconds between looks whether the jobs of a queue that was left have ended."""
 
 AHEAD_FOR = 10.0
 """Seconds that leases last at most if some of their jobs have no free slot yet: should the worker die, they come back that soon."""
 
-ASIDE = 0.02
+STEP_ASIDE = 0.02
 """Seconds for which a worker that has found only jobs of others does not listen: so the next one wakes another worker."""
 
 NOTHING = Leased([])
@@ -70,9 +70,9 @@ class Loop:
         self,
         app: App,
         options: WorkerOptions,
-        settings: SettingsOf,
+        settings: SettingsByTask,
         middleware: Sequence[Middleware],
-        isolation: Isolation,
+        process_runner: ProcessRunner,
         recycling: Recycling,
         *,
         stem: str,
@@ -84,8 +84,8 @@ class Loop:
         self._app = app
         self._options = options
         self._settings = settings
-        self._isolation = isolation
-        self._isolated = isolation.tasks
+        self._process_runner = process_runner
+        self._isolated = process_runner.tasks
         self._recycling = recycling
         self.stem = stem
         self._on_limit = on_limit
@@ -94,10 +94,10 @@ class Loop:
         self._poll = seconds(options.poll, "poll")
 
         self._wakeup = Wakeup()
-        self._stir = Wakeup()
+        self._finish_wakeup = Wakeup()
         self.store = app.internals.new_store()
         self.queues = Queues(options.queues, self.store, self._wakeup.set)
-        self._bell = Bell(self.store, self._wakeup, self.queues.add)
+        self._work_listener = WorkListener(self.store, self._wakeup, self.queues.add)
         self.peers = Peers(self.store, settings)
         self.inbox = Inbox(
             self.store,
@@ -107,15 +107,15 @@ class Loop:
             taken=self._wakeup.set,
         )
         self._buffer = Buffer()
-        self._pace = LookAhead(options.concurrency, monotonic(), look_ahead=options.look_ahead)
-        self._clearing = Draining()
-        self._alone = False
+        self._look_ahead = LookAhead(options.concurrency, monotonic(), enabled=options.look_ahead)
+        self._draining = Draining()
+        self._runs_suspect = False
         self.paused = False
-        """Whether it takes no jobs until it is told to."""
+        """Whether it takes_jobs no jobs until it is told to."""
 
         self._finishing = False
         self.outage = Outage(stem)
-        self._health = Health(self.outage, self._poll)
+        self._health = WorkerHealth(self.outage, self._poll)
         self._threads = Threads()
         self.keeper = Keeper(
             app.internals.new_store,
@@ -130,8 +130,8 @@ class Loop:
             health=self._health,
             listening=None if options.health_port is None else (options.health_host, options.health_port),
             on_loop=lambda: self._slots.on_loop,
-            gave_back=self._pace.stalled,
-            gave_up=self._gave_up,
+            gave_back=self._look_ahead.stalled,
+            gave_up=self._on_given_up,
             wake=self._wakeup.set,
         )
         self.background_hooks = BackgroundHooks(app, self._threads)
@@ -146,14 +146,16 @@ class Loop:
             self.peers,
             self._settler,
             self._threads,
-            Transactions(self.store, seconds(app.options.complete_timeout, "complete_timeout"), self.keeper.secure),
+            Transactions(
+                self.store, seconds(app.options.complete_timeout, "complete_timeout"), self.keeper.extend_leases
+            ),
             (*app.internals.middlewares, *middleware),
             app.options.payload_limit,
             app.internals.raw_inboxes,
-            isolation,
+            process_runner,
         )
         self._slots = Slots(
-            options.concurrency, self._buffer, executor.execute, self._pace,
+            options.concurrency, self._buffer, executor.execute, self._look_ahead,
             rest=seconds(options.job_delay, "job_delay"), freed=self._wakeup.set,
         )  # fmt: skip
 
@@ -175,8 +177,8 @@ class Loop:
         return self._settler.finished
 
     @property
-    def takes(self) -> bool:
-        """Whether it takes new jobs."""
+    def takes_jobs(self) -> bool:
+        """Whether it takes_jobs new jobs."""
         return not (self.paused or self._finishing)
 
     async def run(self) -> None:
@@ -184,42 +186,42 @@ class Loop:
         rest = 0.0
         while not self._finishing or self._slots.running or self._settler:
             await self._wakeup.wait(rest)  # for an ended job, new work, a rested slot, other queues, finish(), or time
-            rest = await self._turn()
+            rest = await self._round_trip()
 
     def finish(self) -> None:
         """Take no more jobs; those leased ahead are released."""
         self._finishing = self._health.stopping = True
-        self._let_go()
-        self._stir.set()
+        self._release_buffer()
+        self._finish_wakeup.set()
 
     def pause(self) -> None:
         """Take no jobs until `resume`; those leased ahead are released."""
         self.paused = self._health.paused = True
-        self._let_go()
+        self._release_buffer()
 
     def resume(self) -> None:
         """Take jobs again."""
         self.paused = self._health.paused = False
         self._wakeup.set()
 
-    def tell(self, attempts: Sequence[Attempt], grace: float) -> None:
+    def stop_jobs(self, attempts: Sequence[Attempt], grace: float) -> None:
         """Tell running jobs to stop: coroutines are cancelled, threads see the signal, processes are killed after so many seconds."""
         for attempt in attempts:
             if attempt.signal.abort(AbortReason.SHUTDOWN) and attempt.child is None:
                 attempt.interrupt()
         if grace:
-            self._isolation.terminate(attempts, grace)
+            self._process_runner.terminate(attempts, grace)
         else:
-            self._isolation.kill(attempts)
+            self._process_runner.kill(attempts)
 
     def interrupt(self, attempts: Sequence[Attempt]) -> None:
         """Wait no longer for running jobs: kill those in processes, and release or fail all of them."""
-        self._isolation.kill(attempts)
+        self._process_runner.kill(attempts)
         for attempt in attempts:
-            step = next_transition(attempt.lease.job, Interrupted(), attempt.settings.policy)
+            transition = next_transition(attempt.lease.job, Interrupted(), attempt.settings.policy)
             if not attempt.may_be_complete:
-                self.background_hooks.failed(attempt, Aborted(AbortReason.SHUTDOWN), step)
-            self._settler.add(attempt, step)
+                self.background_hooks.failed(attempt, Aborted(AbortReason.SHUTDOWN), transition)
+            self._settler.add(attempt, transition)
 
     def unsettled(self) -> list[Settlement]:
         """What the store has not been told, running jobs as interrupted ones; for when this loop no longer moves."""
@@ -233,7 +235,7 @@ class Loop:
     async def serve(self, queue: str) -> None:
         """Serve this queue, or pattern of queues, from now on."""
         self.queues.join(queue)
-        self._bell.disarm()
+        self._work_listener.stop()
         self.keeper.beat_soon()
         await self._queues_changed()
         self._wakeup.set()
@@ -241,9 +243,9 @@ class Loop:
     def leave(self, queue: str) -> None:
         """Serve it no longer; its jobs that were leased ahead are released."""
         self.queues.leave(queue)
-        self._bell.disarm()
+        self._work_listener.stop()
         self.keeper.beat_soon()
-        self._buffer.put(self._released(self._buffer.claim_all(), self._unserved))
+        self._buffer.put(self._release(self._buffer.claim_all(), self._unserved))
 
     @property
     def unserved(self) -> list[Attempt]:
@@ -251,41 +253,41 @@ class Loop:
         return [attempt for attempt in self.running if self._unserved(attempt)]
 
     async def left_within(self, timeout: float | None) -> bool:
-        """Wait until none is in hand, and the store knows; False if that takes more than so many seconds."""
+        """Wait until none is in hand, and the store knows; False if that takes_jobs more than so many seconds."""
         ends_at = None if timeout is None else monotonic() + timeout
         while any(map(self._unserved, self.keeper.held)) and not self._finishing:
             if ends_at is not None and monotonic() >= ends_at:
                 return False
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(LEAVE_CHECK_INTERVAL)
         return True
 
     async def close(self) -> None:
         """Take the slots from jobs that have not ended, and let go of the threads."""
-        self._bell.disarm()
+        self._work_listener.stop()
         await self._slots.close()
         await self.background_hooks.close()
         self._threads.close()
 
     # One round.
 
-    async def _turn(self) -> float:
+    async def _round_trip(self) -> float:
         """Make one round trip, and act on what it brings; seconds until another is worth it although nothing happens."""
         ended, room, idle, served = self._settler.take(), self._room(), self._holds_nothing, self.queues.patterns
-        request, asked_at = self._request(room), monotonic()
+        request, requested_at = self._request(room), monotonic()
         try:
             answer = await self._exchange(ended, request)
         except Exception as error:  # noqa: BLE001  (no error of the store ends the worker, and none is taken for a job's)
             self._settler.put_back(ended)
             if request is not None and not isinstance(error, StoreUnavailable | StoreFull):
-                self.keeper.lost_answers(request)
+                self.keeper.recover(request)
             # Not woken by jobs that end meanwhile: they could not be settled either.
-            await self._stir.wait(self.outage.gone("worker", error))
+            await self._finish_wakeup.wait(self.outage.failed("worker", error))
             return 0.0
         verdicts, leased = answer
-        self._health.turned()
+        self._health.round_done()
         self._settler.settled(ended, verdicts)
-        self._begin(leased, asked_at, served)
-        if not self._recycling.left(self._slots.ran):
+        self._start_leased(leased, requested_at, served)
+        if not self._recycling.jobs_left(self._slots.ran):
             self._on_limit()
         if leased.inbox:
             self.inbox.notice()
@@ -298,20 +300,20 @@ class Loop:
                 self.background_hooks.call("queue_empty", self._queue_empty)
             if self._on_empty:
                 self._on_empty()
-        return await self._rest(leased, room)
+        return await self._next_round_in(leased, room)
 
     def _room(self) -> int:
         """How many jobs to lease now: for the free slots, and ahead of them while jobs are short."""
-        if not self.takes or self.keeper.worker_id is None:
+        if not self.takes_jobs or self.keeper.worker_id is None:
             return 0
         now = monotonic()
         if self._holds_nothing:
-            self._clearing.reached()
-        elif self._alone or self._clearing.left(now) > 0:
+            self._draining.done()
+        elif self._runs_suspect or self._draining.remaining(now) > 0:
             return 0
-        wanted = self._pace.wanted(self._options.concurrency - self._slots.busy, now)
+        wanted = self._look_ahead.wanted(self._options.concurrency - self._slots.busy, now)
         room = min(max(wanted - len(self._buffer), 0), BATCH)
-        return min(room, self._recycling.left(self._slots.ran + self._slots.busy + len(self._buffer)))
+        return min(room, self._recycling.jobs_left(self._slots.ran + self._slots.busy + len(self._buffer)))
 
     @property
     def _holds_nothing(self) -> bool:
@@ -330,7 +332,9 @@ class Loop:
             skip_tasks=self.peers.skipped, at_most=AHEAD_FOR if room > free else None,
         )  # fmt: skip
 
-    async def _exchange(self, ended: Sequence[Ended], request: LeaseRequest | None) -> tuple[Sequence[Verdict], Leased]:
+    async def _exchange(
+        self, ended: Sequence[EndedAttempt], request: LeaseRequest | None
+    ) -> tuple[Sequence[Verdict], Leased]:
         """Settle, lease, or both at once. Raises what the store says unless an item is to blame, which fails alone."""
         answer: tuple[Sequence[Verdict], Leased] = (), NOTHING
         try:
@@ -347,43 +351,45 @@ class Loop:
         self.outage.answered("worker")
         return answer
 
-    def _begin(self, leased: Leased, asked_at: float, served: Sequence[str]) -> None:
+    def _start_leased(self, leased: Leased, requested_at: float, served: Sequence[str]) -> None:
         """Hand what was leased to the keeper and to the slots."""
         if leased.suspect_waiting:
-            self._clearing.suspect_waits(asked_at)
-        attempts = [Attempt(lease, self._settings[lease.job.task], asked_at) for lease in leased.leases]
+            self._draining.begin(requested_at)
+        attempts = [Attempt(lease, self._settings[lease.job.task], requested_at) for lease in leased.leases]
         # A stop, a pause or another list of queues may have come while the leases were on their way.
-        if not self.takes:
-            attempts = self._released(attempts, lambda _: True)
+        if not self.takes_jobs:
+            attempts = self._release(attempts, lambda _: True)
         elif served is not self.queues.patterns:
-            attempts = self._released(attempts, self._unserved)
+            attempts = self._release(attempts, self._unserved)
         if attempts:
             self._worked = True
             self.queues.leased_from(attempts[0].lease.job.queue)
-            self._alone = attempts[0].lease.solo and not attempts[0].settings.isolated
+            self._runs_suspect = attempts[0].lease.solo and not attempts[0].settings.isolated
             self.keeper.hold(attempts)
             self._slots.wake()
 
-    async def _rest(self, leased: Leased, room: int) -> float:
+    async def _next_round_in(self, leased: Leased, room: int) -> float:
         """Seconds until the store is worth asking again although nothing happens."""
         poll = self._poll * random.uniform(0.9, 1.1)  # noqa: S311
         # A suspect comes alone, and if it is in a child by now others may run beside it.
         if len(leased.leases) >= room or (leased.leases and leased.leases[0].solo):
-            self._bell.disarm()
+            self._work_listener.stop()
             return 0.0 if room else poll
         # A ring that the known queues do not explain may come from another one.
-        if not leased.leases and self._bell.rang and await self._queues_changed():
+        if not leased.leases and self._work_listener.fired and await self._queues_changed():
             return 0.0
         # Those that were asked for have no more; the next ones may.
-        if self.queues.cut and await self._queues_changed():
+        if self.queues.truncated and await self._queues_changed():
             return 0.0
-        if leased.passed_over and self._bell.rang:
-            await self._pass_on(leased.passed_over)
+        if leased.passed_over and self._work_listener.fired:
+            await self._wake_peers(leased.passed_over)
         if self._app.options.wakeup:
-            self._bell.arm(self.queues.patterns, self.peers.skipped, ASIDE if leased.passed_over else 0.0)
+            self._work_listener.start(
+                self.queues.patterns, self.peers.skipped, STEP_ASIDE if leased.passed_over else 0.0
+            )
         return poll if leased.due_in is None else min(poll, max(leased.due_in, 0.001))
 
-    async def _pass_on(self, tasks: Sequence[str]) -> None:
+    async def _wake_peers(self, tasks: Sequence[str]) -> None:
         """Wake workers that know these tasks, for the ring that they did not hear."""
         try:
             await self.peers.pass_on(tasks)
@@ -398,18 +404,18 @@ class Loop:
         try:
             await self.queues.refresh()
         except StoreError as error:
-            await self._stir.wait(self.outage.gone("worker", error))
+            await self._finish_wakeup.wait(self.outage.failed("worker", error))
             return True
         self.outage.answered("worker")
         return self.queues.names != before
 
     # Giving back.
 
-    def _let_go(self) -> None:
-        self._released(self._buffer.claim_all(), lambda _: True)
+    def _release_buffer(self) -> None:
+        self._release(self._buffer.claim_all(), lambda _: True)
         self._wakeup.set()
 
-    def _released(self, attempts: Iterable[Attempt], unwanted: Callable[[Attempt], bool]) -> list[Attempt]:
+    def _release(self, attempts: Iterable[Attempt], unwanted: Callable[[Attempt], bool]) -> list[Attempt]:
         """Release what is not wanted; the rest."""
         wanted = []
         for attempt in attempts:
@@ -419,7 +425,7 @@ class Loop:
                 wanted.append(attempt)
         return wanted
 
-    def _gave_up(self, attempt: Attempt) -> None:
+    def _on_given_up(self, attempt: Attempt) -> None:
         """The keeper has let go of a job that it could not renew in time."""
         job = attempt.lease.job
         self._app.internals.audience.happened(

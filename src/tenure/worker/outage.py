@@ -1,4 +1,4 @@
-"""A store that is gone, or refuses everything: said once when that begins and once when it ends, ridden out in between."""
+"""A store that is gone, or refuses everything: last_error once when that begins and once when it ends, ridden out in between."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GONE: Final = (StoreUnavailable, OutcomeUnknown, StoreFull)
 FIRST, LONGEST = 0.1, 5.0
 """Seconds that the pause before another try is at most: the first one, and in the end."""
 
-SURE: Final = 6
+REFUSED_AFTER: Final = 6
 """Tries of a chore after which it is the chore that is refused: of a store that is gone the other parts have heard by then."""
 
 log = logging.getLogger("tenure.worker")
@@ -36,19 +36,19 @@ class Outage:
         self._chores: dict[str, int] = {}
         self._refused: set[str] = set()
         self._since = 0.0
-        self._said = ""
+        self._last_error = ""
 
     @property
-    def gone_for(self) -> float | None:
+    def down_for(self) -> float | None:
         """Seconds that the store has been gone for; None while it is there."""
         return time.monotonic() - self._since if self._tries else None
 
     @property
-    def said(self) -> str:
+    def last_error(self) -> str:
         """The latest error of the store, while it is gone."""
-        return self._said
+        return self._last_error
 
-    def gone(self, part: str, error: Exception, *, chore: bool = False) -> float:
+    def failed(self, part: str, error: Exception, *, chore: bool = False) -> float:
         """Note that the store has failed this part of the worker; seconds to pause before the next try, with full jitter.
 
         A chore says nothing of the store as a whole: a full one takes nothing in, and a user may lack the right to prune.
@@ -56,16 +56,16 @@ class Outage:
         with self._lock:
             if chore:
                 tries = self._chores[part] = self._chores.get(part, 0) + 1
-                if tries >= SURE and not self._tries and part not in self._refused:
+                if tries >= REFUSED_AFTER and not self._tries and part not in self._refused:
                     self._refused.add(part)
                     log.warning("worker %s: the store refuses the %s, it is tried again: %s", self._worker, part, error)
             else:
-                self._note(error)
+                self._went_down(error)
                 tries = self._tries[part] = self._tries.get(part, 0) + 1
         return random.uniform(0, min(FIRST * 2.0 ** min(tries, 10), LONGEST))  # noqa: S311
 
-    def _note(self, error: Exception) -> None:
-        self._said = str(error)
+    def _went_down(self, error: Exception) -> None:
+        self._last_error = str(error)
         if not self._tries:
             self._since = time.monotonic()
             log.warning(
@@ -89,7 +89,7 @@ class Outage:
     async def repeat(
         self,
         part: str,
-        step: Callable[[], Awaitable[float]],
+        operation: Callable[[], Awaitable[float]],
         rest: Callable[[float], Awaitable[object]] = asyncio.sleep,
         *,
         chore: bool = False,
@@ -102,9 +102,9 @@ class Outage:
         failed: type[Exception] | None = None
         while True:
             try:
-                pause = await step()
+                pause = await operation()
             except StoreError as error:
-                pause = self.gone(part, error, chore=chore)
+                pause = self.failed(part, error, chore=chore)
             except Exception as error:
                 if failed is not type(error):
                     log.exception("worker %s: %s failed, it is tried again until it succeeds", self._worker, part)

@@ -58,11 +58,11 @@ class Pause:
         else:
             self._loop.resume()
 
-    async def _call(self, moment: str, hooks: Sequence[Callable[[], Any]]) -> None:
+    async def _call(self, name: str, hooks: Sequence[Callable[[], Any]]) -> None:
         for hook in hooks:
             try:
-                said = hook()
-                if inspect.isawaitable(said):
-                    await said
+                result = hook()
+                if inspect.isawaitable(result):
+                    await result
             except Exception:
-                log.exception("%s, for %s, has failed", name_of(hook), moment)
+                log.exception("%s, for %s, has failed", name_of(hook), name)

@@ -41,10 +41,10 @@ class Queues:
 
     async def refresh(self) -> float:
         """Ask which queues have something to do; seconds until that is worth doing again."""
-        await self.tend()
+        await self.find_overdue()
         return INTERVAL
 
-    async def tend(self) -> tuple[str, ...]:
+    async def find_overdue(self) -> tuple[str, ...]:
         """As `refresh`; those whose jobs are to be reaped. Without patterns that may be all of them."""
         if not self.changing:
             return self.names
@@ -71,7 +71,7 @@ class Queues:
             self._recent[queue] = None
 
     @property
-    def cut(self) -> bool:
+    def truncated(self) -> bool:
         """Whether more queues may have something to do than are asked for at a time."""
         return self.changing and len(self.names) >= MOST
 

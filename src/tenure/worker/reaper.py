@@ -25,7 +25,7 @@ class Reaper:
 
     async def reap(self) -> float:
         """Take what has expired; seconds until the next look, or none if there was more than one step takes."""
-        overdue = await self._queues.tend()
+        overdue = await self._queues.find_overdue()
         reaped = await self._store.reap(overdue) if overdue else ()
         # Jitter keeps many workers from looking in step.
         return 0.0 if len(reaped) >= BATCH else INTERVAL * random.uniform(0.9, 1.1)  # noqa: S311

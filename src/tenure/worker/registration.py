@@ -24,17 +24,17 @@ class Registration:
         *,
         entry: Callable[[], WorkerInfo],
         pulse: Callable[[], Pulse],
-        reached: Callable[[], None],
+        store_answered: Callable[[], None],
         entered: Callable[[WorkerInfo], None],
         retired: Callable[[], None],
     ) -> None:
         self._interval = interval
         self._entry = entry
         self._pulse = pulse
-        self._reached = reached
+        self._store_answered = store_answered
         self._on_entry = entered
         self._on_retirement = retired
-        self._coming: WorkerInfo | None = None
+        self._pending_entry: WorkerInfo | None = None
         self.worker_id: str | None = None
         """Under which the worker is registered; None while it is not, and then it must not lease."""
 
@@ -46,7 +46,7 @@ class Registration:
     @property
     def name(self) -> str | None:
         """Under which the registry knows the worker, or may."""
-        return self.worker_id or (None if self._coming is None else self._coming.id)
+        return self.worker_id or (None if self._pending_entry is None else self._pending_entry.id)
 
     async def beat(self, store: Store) -> float:
         """Enter the registry, or show there that the worker lives; seconds until the next beat."""
@@ -65,11 +65,11 @@ class Registration:
 
     async def _enter(self, store: Store) -> None:
         # The name is kept until it is entered, however often the store fails: one that was given is given once.
-        entry = self._coming = self._coming or self._entry()
+        entry = self._pending_entry = self._pending_entry or self._entry()
         if not self.admitted.is_set():
             await store.beat(entry.id, Pulse())  # nobody is known by that name, but now the store has answered
-            self._reached()
+            self._store_answered()
             await self.admitted.wait()
         await store.register(entry)
-        self.worker_id, self._coming = entry.id, None
+        self.worker_id, self._pending_entry = entry.id, None
         self._on_entry(entry)

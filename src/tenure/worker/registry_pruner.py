@@ -10,7 +10,7 @@ from tenure.core.patterns import covers
 from tenure.stores.base import Store
 from tenure.stores.values import WorkerInfo
 
-__all__ = ["RegistryPruner", "silences"]
+__all__ = ["RegistryPruner", "required_silence"]
 
 OTHERS = 600.0
 """Seconds that workers of other queues must have been silent before they are forgotten."""
@@ -32,14 +32,14 @@ class RegistryPruner:
     async def prune(self) -> float:
         """Forget who is due for it, if it is this worker's turn; seconds until it is worth asking again."""
         if await self._store.claim_chore("registry", self._interval):
-            due = silences(await self._store.workers(), self._patterns(), self._interval)
+            due = required_silence(await self._store.workers(), self._patterns(), self._interval)
             for worker_id in await self._store.forget(due) if due else ():
                 log.warning("worker %s is missing and holds nothing: it is struck off the registry", worker_id)
         # Jitter: or the same worker would always ask first, and those of its queues alone be forgotten soon.
         return self._interval * random.uniform(0.9, 1.1)  # noqa: S311
 
 
-def silences(workers: Iterable[WorkerInfo], patterns: Sequence[str], interval: float) -> dict[str, float]:
+def required_silence(workers: Iterable[WorkerInfo], patterns: Sequence[str], interval: float) -> dict[str, float]:
     """The workers that are missing, and how long each must have been silent for one who serves these queues to forget it."""
     return {
         worker.id: max(worker.missing_after, interval if covers(patterns, worker.queues) else max(interval, OTHERS))

@@ -13,7 +13,7 @@ from tenure.core.options import UNSET, AppOptions, Unset, WorkerOptions
 from tenure.hooks.around import Failing, PerformHooks, failing_of, performing_of
 from tenure.tasks.task import Task
 
-__all__ = ["Settings", "SettingsOf", "resolve", "shortened"]
+__all__ = ["Settings", "SettingsByTask", "resolve", "shortened"]
 
 
 SHOWN = 10
@@ -48,7 +48,7 @@ class Settings:
     """Which of them want to hear of attempts that have failed."""
 
 
-class SettingsOf(dict[str, Settings]):
+class SettingsByTask(dict[str, Settings]):
     """The settings by task name, each looked up when the first job of the task comes."""
 
     def __init__(self, tasks: Mapping[str, Task[..., Any]], worker: WorkerOptions, app: AppOptions) -> None:

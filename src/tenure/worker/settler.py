@@ -27,9 +27,9 @@ from tenure.worker.wakeup import Wakeup
 if TYPE_CHECKING:
     from tenure.worker.keeper import Keeper
 
-__all__ = ["Ended", "Settler"]
+__all__ = ["EndedAttempt", "Settler"]
 
-Ended = tuple[Attempt, Transition]
+EndedAttempt = tuple[Attempt, Transition]
 
 log = logging.getLogger("tenure.worker")
 
@@ -45,15 +45,15 @@ class Settler:
         self._audience = audience
         self._background_hooks = background_hooks
         self._wakeup = wakeup
-        self._ended: list[Ended] = []
+        self._ended: list[EndedAttempt] = []
         self.finished = 0
         """Jobs made final by this worker so far; what the pruner goes by."""
 
     def __len__(self) -> int:
         return len(self._ended)
 
-    def add(self, attempt: Attempt, step: Transition, error: BaseException | None = None) -> None:
-        """Have this step settled with the next round trip; only the first of an attempt counts. `error` is what it has failed with.
+    def add(self, attempt: Attempt, transition: Transition, error: BaseException | None = None) -> None:
+        """Have this transition settled with the next round trip; only the first of an attempt counts. `error` is what it has failed with.
 
         One that a transaction of its own has ended is settled already. While that is still open, nothing is sent: whoever settles
         waits for it, and all others of the round trip would.
@@ -61,11 +61,11 @@ class Settler:
         if attempt.ended:
             return
         attempt.ended = True
-        if attempt.began and self._audience.wants & ENDS:
-            self._audience.took[attempt.lease.job.id] = perf_counter() - attempt.began
+        if attempt.started_at and self._audience.wants & ENDS:
+            self._audience.took[attempt.lease.job.id] = perf_counter() - attempt.started_at
         if attempt.completion is None or not attempt.completing:
-            self._ended.append((attempt, step))
-            if error is not None and (failure := failure_of(error, step)) is not None:
+            self._ended.append((attempt, transition))
+            if error is not None and (failure := failure_of(error, transition)) is not None:
                 self._audience.failures[attempt.lease.job.id] = failure
         elif (completed := attempt.completed) is not None:
             self._audience.settled((attempt.lease, completed))
@@ -80,41 +80,41 @@ class Settler:
         log.debug("job %s of task %s lost its lease: %s", job.id, job.task, attempt.signal.reason)
         self._keeper.drop([attempt])
 
-    def take(self) -> list[Ended]:
+    def take(self) -> list[EndedAttempt]:
         """What is to be settled now; `settled` or `put_back` must follow."""
         batch, self._ended = self._ended[:BATCH], self._ended[BATCH:]
         return batch
 
-    def put_back(self, batch: Sequence[Ended]) -> None:
+    def put_back(self, batch: Sequence[EndedAttempt]) -> None:
         """Keep what the store could not be told."""
         self._ended[:0] = batch
 
-    def settled(self, batch: Sequence[Ended], verdicts: Sequence[Verdict]) -> None:
+    def settled(self, batch: Sequence[EndedAttempt], verdicts: Sequence[Verdict]) -> None:
         """Let go of what the store has answered."""
         if failures := self._audience.failures:  # they have been logged
             for attempt, _ in batch:
                 failures.pop(attempt.lease.job.id, None)
         refused = []
-        for (attempt, step), verdict in zip(batch, verdicts, strict=True):
+        for (attempt, transition), verdict in zip(batch, verdicts, strict=True):
             if verdict.kind is VerdictKind.REFUSED:
                 refused.append(attempt)
                 self._refused(attempt, verdict)
             elif verdict.kind is not VerdictKind.OK:
                 job = attempt.lease.job
                 log.debug("job %s of task %s lost its lease before it was settled", job.id, job.task)
-            elif isinstance(step, Finish):
+            elif isinstance(transition, Finish):
                 self.finished += 1
-                if step.children:
-                    self._background_hooks.enqueued(step.children)
+                if transition.children:
+                    self._background_hooks.enqueued(transition.children)
         self._keeper.drop(attempt for attempt, _ in batch if attempt not in refused)
 
-    async def settle_apart(self, store: Store, batch: Sequence[Ended], error: Exception) -> list[Verdict]:
+    async def settle_apart(self, store: Store, batch: Sequence[EndedAttempt], error: Exception) -> list[Verdict]:
         """Settle a batch that the store has refused: halve it until the bad item stands alone, and fail that one.
 
         An item is bad only if the store settles something else at that moment. If it does not, no item is to blame: raises
         what the store said, and the whole batch can be settled later.
         """
-        if not batch or not await _settles(store, batch[0][0].lease):
+        if not batch or not await _accepts_settlements(store, batch[0][0].lease):
             raise error
         if len(batch) > 1:
             middle = len(batch) // 2
@@ -122,25 +122,25 @@ class Settler:
                 *await self._settle_part(store, batch[:middle]),
                 *await self._settle_part(store, batch[middle:]),
             ]
-        [(attempt, step)] = batch
+        [(attempt, transition)] = batch
         try:
             return await store.settle(settlements(batch))  # the store may have refused for a moment, and not this one
         except GONE:
             raise
         except Exception as again:
-            if not await _settles(store, attempt.lease):
+            if not await _accepts_settlements(store, attempt.lease):
                 raise
             job = attempt.lease.job
             log.exception(
                 "the store refuses the outcome of job %s of task %s, and no other: the job fails", job.id, job.task
             )
-            if isinstance(step, Finish) and step.state is State.FAILED:
+            if isinstance(transition, Finish) and transition.state is State.FAILED:
                 return [LEASE_LOST]  # not even that can be said: its lease will expire
             failed = Finish(State.FAILED, error=error_info(again))
             self._background_hooks.failed(attempt, again, failed)
             return await self._settle_part(store, [(attempt, failed)])
 
-    async def _settle_part(self, store: Store, batch: Sequence[Ended]) -> list[Verdict]:
+    async def _settle_part(self, store: Store, batch: Sequence[EndedAttempt]) -> list[Verdict]:
         try:
             return await store.settle(settlements(batch))
         except GONE:
@@ -151,22 +151,22 @@ class Settler:
     def _refused(self, attempt: Attempt, verdict: Verdict) -> None:
         """The children cannot be enqueued: a failure of the attempt, under the task's policy.
 
-        A step that hands over without an attribute that the next one needs would do so again: it has failed.
+        A transition that hands over without an attribute that the next one needs would do so again: it has failed.
         """
         error = JobError(verdict.reason)
         if verdict.other is None:
-            step: Transition = Finish(
+            transition: Transition = Finish(
                 State.FAILED, error=ErrorInfo("MissingAttribute", verdict.reason, output=attempt.output)
             )
         else:
             why = ErrorInfo("EnqueueRefused", verdict.reason, output=attempt.output)
-            step = next_transition(attempt.lease.job, Raised(error, why), attempt.settings.policy)
-        self._background_hooks.failed(attempt, error, step)
+            transition = next_transition(attempt.lease.job, Raised(error, why), attempt.settings.policy)
+        self._background_hooks.failed(attempt, error, transition)
         attempt.ended = False
-        self.add(attempt, step)
+        self.add(attempt, transition)
 
 
-async def _settles(store: Store, lease: Lease) -> bool:
+async def _accepts_settlements(store: Store, lease: Lease) -> bool:
     """Whether the store settles what nothing can be wrong with: a lease that it has never given, which changes nothing."""
     job = msgspec.structs.replace(lease.job, id=new_id(), run_id=None, attempt=0)
     never_given = msgspec.structs.replace(lease, job=job, token=Token(0, new_nonce()), number=0)
@@ -179,5 +179,5 @@ async def _settles(store: Store, lease: Lease) -> bool:
     return True
 
 
-def settlements(batch: Sequence[Ended]) -> list[Settlement]:
-    return [(attempt.lease, step) for attempt, step in batch]
+def settlements(batch: Sequence[EndedAttempt]) -> list[Settlement]:
+    return [(attempt.lease, transition) for attempt, transition in batch]

@@ -32,12 +32,19 @@ class Slots:
     """
 
     def __init__(
-        self, size: int, buffer: Buffer, execute: Execute, pace: LookAhead, *, rest: float, freed: Callable[[], None]
+        self,
+        size: int,
+        buffer: Buffer,
+        execute: Execute,
+        look_ahead: LookAhead,
+        *,
+        rest: float,
+        freed: Callable[[], None],
     ) -> None:
         self.size = size
         self.buffer = buffer
         self.execute = execute
-        self.pace = pace
+        self.look_ahead = look_ahead
         self.rest = rest
         self.freed = freed
         self.busy = 0
@@ -111,12 +118,12 @@ class Slot:
             self.attempt = attempt
             attempt.slot = self
             self._waited = False
-            started = attempt.began = perf_counter()
+            started = attempt.started_at = perf_counter()
             await self._drive(attempt)
             ended = perf_counter()
             self.attempt = None
             slots.ran += 1
-            slots.pace.ran(ended - started)
+            slots.look_ahead.ran(ended - started)
             if slots.closed:
                 return
             while self.task.cancelling():
@@ -137,12 +144,12 @@ class Slot:
         slots = self._slots
         context = copy_context()
         coroutine = slots.execute(attempt)
-        step: Callable[[Any], Any] = coroutine.send
+        resume: Callable[[Any], Any] = coroutine.send
         value: Any = None
         while True:
             slots.on_loop = attempt
             try:
-                awaited = context.run(step, value)
+                awaited = context.run(resume, value)
             except StopIteration:
                 return
             finally:
@@ -154,7 +161,7 @@ class Slot:
                 slots.wake()
             try:
                 value = yield awaited
-                step = coroutine.send
+                resume = coroutine.send
             except BaseException as error:  # noqa: BLE001  (a cancellation: it is the job's)
                 value = error
-                step = coroutine.throw
+                resume = coroutine.throw

@@ -8,9 +8,9 @@ from signal import Signals
 
 from tenure.core.options import WorkerOptions
 
-__all__ = ["AT_ONCE", "FINISH", "Command", "Exit", "Stop", "asked"]
+__all__ = ["AT_ONCE", "FINISH", "ExitStatus", "Stop", "WorkerCommand", "action_for"]
 
-AGAIN = 1.0
+SECOND_AFTER = 1.0
 """Seconds after a first TERM or INT from which an INT is another one: one keystroke may come twice, by two ways."""
 
 
@@ -29,7 +29,7 @@ FINISH = Stop(None, 0.0)
 AT_ONCE = Stop(0.0, 0.0)
 
 
-class Command(StrEnum):
+class WorkerCommand(StrEnum):
     """What a signal may ask of a worker that goes on."""
 
     KILL = "kill"
@@ -42,7 +42,7 @@ class Command(StrEnum):
     """Take jobs again."""
 
 
-class Exit(IntEnum):
+class ExitStatus(IntEnum):
     """The status with which the process of a worker ends."""
 
     STOPPED = 0
@@ -52,32 +52,32 @@ class Exit(IntEnum):
     """Something went wrong that should not, and the log says what."""
 
     REFUSED = 2
-    """It could not start: what it was asked cannot be done as asked, and one sentence says why."""
+    """It could not start: what it was action_for cannot be done as action_for, and one sentence says why."""
 
     RECYCLED = 75
     """It has reached `max_jobs`, `max_age` or `max_memory`: another should take its place at once."""
 
 
-def asked(signum: Signals, options: WorkerOptions, told_for: float | None) -> Stop | Command:
-    """What a signal asks of a worker that was first told to stop now so many seconds ago; None: it was not."""
+def action_for(signum: Signals, options: WorkerOptions, stopping_for: float | None) -> Stop | WorkerCommand:
+    """What a signal asks of a worker that was first told to stop term_stop so many seconds ago; None: it was not."""
     match signum:
         case Signals.SIGUSR1:
-            return Command.KILL
+            return WorkerCommand.KILL
         case Signals.SIGUSR2:
-            return Command.PAUSE
+            return WorkerCommand.PAUSE
         case Signals.SIGCONT:
-            return Command.RESUME
+            return WorkerCommand.RESUME
         case Signals.SIGTERM if options.graceful_term:
             return FINISH
-        case Signals.SIGINT if told_for is not None and told_for >= AGAIN:
+        case Signals.SIGINT if stopping_for is not None and stopping_for >= SECOND_AFTER:
             return AT_ONCE
         case Signals.SIGTERM | Signals.SIGINT:
-            return now(options)
+            return term_stop(options)
         case _:
             return FINISH
 
 
-def now(options: WorkerOptions) -> Stop:
+def term_stop(options: WorkerOptions) -> Stop:
     """To stop as TERM does."""
     if not options.term_child:
         return AT_ONCE

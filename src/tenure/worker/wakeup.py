@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from tenure.errors import StoreError
 from tenure.stores.base import Store
 
-__all__ = ["Bell", "Wakeup"]
+__all__ = ["Wakeup", "WorkListener"]
 
-REFUSED = 1.0
+RETRY_AFTER = 1.0
 """Seconds before a store that could not say when there is work is asked again."""
 
 log = logging.getLogger("tenure.worker")
@@ -44,28 +44,28 @@ class Wakeup:
         self._set = False
 
 
-class Bell:
+class WorkListener:
     """Listens for new work while the worker has room for it, and only then: one new job wakes one worker that listens."""
 
-    def __init__(self, store: Store, wakeup: Wakeup, named: Callable[[str], None]) -> None:
-        """`named` is called with the queue that it rings for, if the store tells."""
+    def __init__(self, store: Store, wakeup: Wakeup, on_queue: Callable[[str], None]) -> None:
+        """`on_queue` is called with the queue that it rings for, if the store tells."""
         self._store = store
         self._wakeup = wakeup
-        self._named = named
+        self._on_queue = on_queue
         self._listening: asyncio.Task[None] | None = None
-        self.rang = False
+        self.fired = False
         """Whether it has rung since it was armed."""
 
-    def arm(self, patterns: Sequence[str], skip_tasks: tuple[str, ...] = (), after: float = 0.0) -> None:
+    def start(self, patterns: Sequence[str], skip_tasks: tuple[str, ...] = (), after: float = 0.0) -> None:
         """Listen until it rings once for one of these queues, `after` so many seconds; if it listens already it goes on as it is.
 
         Jobs of `skip_tasks` that are in line already do not ring it.
         """
-        self.rang = False
+        self.fired = False
         if self._listening is None:
             self._listening = asyncio.create_task(self._listen(patterns, skip_tasks, after), name="tenure-bell")
 
-    def disarm(self) -> None:
+    def stop(self) -> None:
         """Leave the next ring to somebody who has room."""
         if self._listening is not None:
             self._listening.cancel()
@@ -77,11 +77,11 @@ class Bell:
         try:
             queue = await self._store.wait_for_work(patterns, 60.0, skip_tasks=skip_tasks)
             if queue is not None:
-                self._named(queue)
+                self._on_queue(queue)
         except StoreError as error:  # of one that is gone the worker's loop finds out by itself
             log.info("no wake-ups come, new work is looked for instead: %s", error)
             # Not rung at once: the store may refuse this alone, and the loop would go round without a rest.
-            await asyncio.sleep(REFUSED)
+            await asyncio.sleep(RETRY_AFTER)
         self._listening = None
-        self.rang = True
+        self.fired = True
         self._wakeup.set()

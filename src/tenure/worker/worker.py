@@ -24,15 +24,15 @@ from tenure.hooks.lifetime import ExitHooks
 from tenure.stores.values import WorkerInfo
 from tenure.tasks.context import Middleware
 from tenure.worker.chores import Chores
-from tenure.worker.isolation.lane import Isolation
+from tenure.worker.isolation.runner import ProcessRunner
 from tenure.worker.loop import Loop, event_loops
 from tenure.worker.memory import occupied
 from tenure.worker.outage import GONE
 from tenure.worker.pause import Pause
 from tenure.worker.recycling import Recycling
-from tenure.worker.settings import SettingsOf, shortened
-from tenure.worker.signals import Caught
-from tenure.worker.stopping import FINISH, Command, Exit, Stop
+from tenure.worker.settings import SettingsByTask, shortened
+from tenure.worker.signals import SignalCatcher
+from tenure.worker.stopping import FINISH, ExitStatus, Stop, WorkerCommand
 from tenure.worker.supervision.tether import Tether
 from tenure.worker.watchdog import Watchdog
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Status", "Worker"]
 
-LAST_WORD = 2.0
+SETTLE_TIMEOUT = 2.0
 """Seconds that a worker whose jobs' time is over gives the store to hear of what was released."""
 
 log = logging.getLogger("tenure.worker")
@@ -64,24 +64,26 @@ class Worker:
         self.options = options
         self._app = app
         self._middleware = middleware
-        self._settings = SettingsOf(app.tasks, options, app.options)
+        self._settings = SettingsByTask(app.tasks, options, app.options)
         self._identity = Identity(options.id)
-        self._isolation = Isolation(app, options, self._settings, lambda: (*app.internals.middlewares, *middleware))
+        self._process_runner = ProcessRunner(
+            app, options, self._settings, lambda: (*app.internals.middlewares, *middleware)
+        )
         self._recycling = Recycling(options, monotonic(), occupied)
         self._clean_up = seconds(options.term_timeout, "term_timeout")
         self._until_empty = False
         self._recycled = False
-        self._beginning = True
+        self._starting = True
         self._opened = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
         self._background: list[asyncio.Task[None]] = []
         self._stops: set[asyncio.Task[None]] = set()
         self._exit_hooks = ExitHooks(app.internals.hooks, self._identity.stem)
-        self._resourceful = False
+        self._resources_started = False
         self.tether: Tether | None = None
         """To the supervisor that has started this process, if one has: set before the worker runs."""
 
-        self.told_early: Sequence[int] = ()
+        self.early_signals: Sequence[int] = ()
         """Signals that came before it had handlers: set before the worker runs, which sends them again."""
 
         checked(options.queues)
@@ -114,8 +116,8 @@ class Worker:
             raise RuntimeError(f"a worker starts once, and this one is {self.status}: make another with app.worker()")
         self._app.internals.import_included()
         self._app.internals.check_flows()
-        self._say_what_it_runs()
-        self._loop = self._assembled()
+        self._log_queues_and_tasks()
+        self._loop = self._build_loop()
         self._pause = Pause(self._loop, self._app.internals.hooks)
         self.status = Status.RUNNING
         self._life = asyncio.create_task(self._live(), name="tenure-worker")
@@ -152,7 +154,7 @@ class Worker:
     ) -> None:
         await self.stop()
 
-    def run(self, *, until_empty: bool = False) -> Exit:
+    def run(self, *, until_empty: bool = False) -> ExitStatus:
         """Work until a signal stops it, or until there is nothing left to do now. Blocks; the status to exit with.
 
         `until_empty`: ends once nothing is waiting or due in its queues, and it runs nothing itself; jobs scheduled for
@@ -161,17 +163,17 @@ class Worker:
         self._until_empty = until_empty
         self._app.internals.import_included()
         try:
-            with Caught() as caught:
-                if self._isolation.tasks:
-                    self._isolation.fork_template()
+            with SignalCatcher() as signals:
+                if self._process_runner.tasks:
+                    self._process_runner.fork_template()
                 with (
-                    Watchdog(caught, self.options, self) as watchdog,
+                    Watchdog(signals, self.options, self) as watchdog,
                     asyncio.Runner(loop_factory=event_loops()) as runner,
                 ):
                     runner.run(self._run(watchdog))
         finally:
             self._exit_hooks.say_here()
-        return Exit.RECYCLED if self._recycled else Exit.STOPPED
+        return ExitStatus.RECYCLED if self._recycled else ExitStatus.STOPPED
 
     async def pause(self) -> None:
         """Take no new jobs until `resume`, as USR2 asks; those in hand are finished, those leased ahead released."""
@@ -197,7 +199,7 @@ class Worker:
         self._must_run()
         self._loop.leave(queue)
         if not finish:
-            self._loop.tell(self._loop.unserved, self._clean_up)
+            self._loop.stop_jobs(self._loop.unserved, self._clean_up)
             if not await self._loop.left_within(self._clean_up):
                 self._loop.interrupt(self._loop.unserved)
         await self._loop.left_within(None)
@@ -210,7 +212,7 @@ class Worker:
 
     async def _run(self, watchdog: Watchdog) -> None:
         watchdog.begin()
-        for early in self.told_early:
+        for early in self.early_signals:
             os.kill(os.getpid(), early)
         if self.tether is not None:
             self.tether.watch(self._app.retire, self._trouble)
@@ -237,21 +239,23 @@ class Worker:
     async def _begin_and_work(self, group: asyncio.TaskGroup) -> None:
         """The beginning, in its order, and then the work."""
         loop, keeper = self._loop, self._loop.keeper
-        self._isolation.start()
+        self._process_runner.start()
         await self._app.internals.start_stop.begin()
-        self._resourceful = True
+        self._resources_started = True
         try:
             await loop.store.open()
         except GONE as error:
-            loop.outage.gone("worker", error)
+            loop.outage.failed("worker", error)
         keeper.start()
         self._background.append(group.create_task(keeper.died()))
         self._opened.set()
-        await keeper.beaten()
-        chores = Chores(self._app, self.options, loop, self._recycle if self._recycling.looks else None, self._advise)
-        await chores.ahead("registry")
-        await self._isolation.prepare()
-        self._beginning = False
+        await keeper.first_beat()
+        chores = Chores(
+            self._app, self.options, loop, self._recycle if self._recycling.needs_polling else None, self._advise
+        )
+        await chores.run_early("registry")
+        await self._process_runner.prepare()
+        self._starting = False
         keeper.register()
         self._background += [group.create_task(loop.outage.repeat(name, do, chore=True)) for name, do in chores.items()]
         await loop.run()
@@ -259,8 +263,8 @@ class Worker:
     async def _end_jobs(self) -> None:
         """End the jobs in hand although something else has failed: what can still be settled is settled."""
         self._finish()
-        self._loop.tell(self._loop.running, self._clean_up)
-        for patience in (self._clean_up, LAST_WORD):
+        self._loop.stop_jobs(self._loop.running, self._clean_up)
+        for patience in (self._clean_up, SETTLE_TIMEOUT):
             try:
                 async with asyncio.timeout(patience):
                     await self._loop.run()
@@ -271,13 +275,13 @@ class Worker:
                 return
 
     async def _end(self) -> None:
-        """The end, in its order; a step that fails does not keep the next from being taken."""
+        """The end, in its order; a close that fails does not keep the next from being taken."""
         keeper = self._loop.keeper
         # The keeper after the jobs: one still finishing needs its lease until the moment it settles.
-        for step in (
+        for close in (
             self._pause.close,
             self._loop.close,
-            self._isolation.close,
+            self._process_runner.close,
             keeper.stop,
             self._leave_for_keeper,
             self._close_resources,
@@ -285,7 +289,7 @@ class Worker:
             self._app.internals.audience.listeners.aflush,
         ):
             try:
-                await step()
+                await close()
             except Exception:
                 log.exception(
                     "worker %s: something could not be ended, it goes on to end the rest", self._identity.stem
@@ -294,14 +298,14 @@ class Worker:
         await self._exit_hooks.say()
 
     async def _close_resources(self) -> None:
-        if self._resourceful:
+        if self._resources_started:
             await self._app.internals.start_stop.end()
 
     async def _leave_for_keeper(self) -> None:
         """Leave the registry, if the keeper has died and could not."""
-        if (deserted := self._loop.keeper.deserted) is not None:
+        if (deserted := self._loop.keeper.left_behind) is not None:
             with contextlib.suppress(TimeoutError, *GONE):
-                async with asyncio.timeout(LAST_WORD):
+                async with asyncio.timeout(SETTLE_TIMEOUT):
                     await self._loop.store.leave(deserted)
 
     def _finish(self) -> None:
@@ -311,7 +315,7 @@ class Worker:
             if self.id is not None:
                 self._app.internals.audience.happened(WorkerStopping(time(), self.id))
             self._loop.finish()
-            if self._beginning and self._work is not None:
+            if self._starting and self._work is not None:
                 self._work.cancel()
 
     async def _stop(self, stop: Stop) -> None:
@@ -319,11 +323,11 @@ class Worker:
         self._finish()
         if stop.finish is None or await self._worked_within(stop.finish):
             return
-        self._loop.tell(self._loop.running, stop.clean_up)
+        self._loop.stop_jobs(self._loop.running, stop.clean_up)
         if await self._worked_within(stop.clean_up):
             return
         self._loop.interrupt(self._loop.running)
-        if not await self._worked_within(LAST_WORD) and self._work is not None:
+        if not await self._worked_within(SETTLE_TIMEOUT) and self._work is not None:
             self._work.cancel()
 
     async def _worked_within(self, timeout: float) -> bool:
@@ -340,23 +344,23 @@ class Worker:
 
     # Signals, and limits of its own.
 
-    def heed(self, signum: Signals, asked: Stop | Command) -> None:
+    def handle_signal(self, signum: Signals, action: Stop | WorkerCommand) -> None:
         """Do what a signal has asked; on the event loop."""
-        match asked:
+        match action:
             case Stop():
                 log.info("worker %s stops: %s", self.id or self._identity.stem, signum.name)
                 self._recycled = False
-                stop = asyncio.create_task(self._stop(asked), name="tenure-stop")
+                stop = asyncio.create_task(self._stop(action), name="tenure-stop")
                 self._stops.add(stop)
                 stop.add_done_callback(self._stops.discard)
-            case Command.KILL:
-                running = self._isolation.running
+            case WorkerCommand.KILL:
+                running = self._process_runner.running
                 log.warning("worker %s kills %d isolated job(s): %s", self.id, len(running), signum.name)
-                self._isolation.kill(running)
-            case Command.PAUSE:
+                self._process_runner.kill(running)
+            case WorkerCommand.PAUSE:
                 log.warning("worker %s takes no new jobs: %s", self.id, signum.name)
                 self._pause.begin(paused=True)
-            case Command.RESUME:
+            case WorkerCommand.RESUME:
                 if self._loop.paused:
                     log.warning("worker %s takes jobs again: %s", self.id, signum.name)
                 self._pause.begin(paused=False)
@@ -366,14 +370,14 @@ class Worker:
         """Whether it holds nothing any more, and only its process goes on."""
         return self.status is Status.STOPPED
 
-    def tell_all(self) -> None:
+    def stop_all_jobs(self) -> None:
         """Tell all running jobs to stop; from any thread."""
         with contextlib.suppress(RuntimeError):  # the loop has been closed meanwhile
             for attempt in self._loop.running:
                 if attempt.signal.abort(AbortReason.SHUTDOWN):
                     self._life.get_loop().call_soon_threadsafe(attempt.interrupt)
 
-    def deafened(self, signums: Sequence[Signals]) -> None:
+    def handlers_restored(self, signums: Sequence[Signals]) -> None:
         """Warn that something has taken these signals from the worker, and that it has them back; on the event loop."""
         jobs = [f"job {attempt.lease.job.id} of task {attempt.lease.job.task}" for attempt in self._loop.running]
         log.warning(
@@ -394,18 +398,21 @@ class Worker:
         self._exit_hooks.say_here()
         self._app.internals.audience.listeners.flush()
         logging.shutdown()
-        os._exit(Exit.STOPPED)
+        os._exit(ExitStatus.STOPPED)
 
     def _recycle(self) -> None:
         """Stop, as QUIT does, if a limit is reached."""
-        if self.status is Status.RUNNING and (why := self._recycling.reached(self._loop.ran, monotonic())) is not None:
+        if (
+            self.status is Status.RUNNING
+            and (why := self._recycling.limit_reached(self._loop.ran, monotonic())) is not None
+        ):
             log.info("worker %s stops, for another to take its place: %s", self.id, why)
             self._recycled = True
             self._finish()
 
     # What it says.
 
-    def _say_what_it_runs(self) -> None:
+    def _log_queues_and_tasks(self) -> None:
         queues, tasks = shortened(self.options.queues), shortened(self._settings.known)
         if tasks:
             log.info("worker %s: queues %s, tasks %s", self._identity.stem, queues, tasks)
@@ -420,17 +427,17 @@ class Worker:
         if self.tether is None:
             log.warning("worker %s: %s", self._identity.stem, advice)
         else:
-            self.tether.tell(advice=[about, advice])
+            self.tether.send(advice=[about, advice])
 
     # Its parts.
 
-    def _assembled(self) -> Loop:
+    def _build_loop(self) -> Loop:
         return Loop(
             self._app,
             self.options,
             self._settings,
             self._middleware,
-            self._isolation,
+            self._process_runner,
             self._recycling,
             stem=self._identity.stem,
             entry=self._entry,
@@ -443,7 +450,7 @@ class Worker:
         """An entry for the registry, under a new name every time: who was retired comes back as somebody else."""
         worker_id = self._identity.take()
         if self.tether is not None:
-            self.tether.tell(id=worker_id)  # before it can hold anything under that name
+            self.tether.send(id=worker_id)  # before it can hold anything under that name
         return WorkerInfo(
             id=worker_id,
             host=self._identity.host,
@@ -461,4 +468,4 @@ class Worker:
 
     def _registered(self) -> None:
         if self.tether is not None:
-            self.tether.tell(registered=True)
+            self.tether.send(registered=True)

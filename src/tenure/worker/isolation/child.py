@@ -35,21 +35,21 @@ from tenure.sync import loop_factory, private_loop, run, stop
 from tenure.tasks.completion.completion import Stage
 from tenure.tasks.context import AbortSignal, Context, Middleware
 from tenure.worker.executor import after_completion, perform
-from tenure.worker.isolation.frames import Begin, Ended, Failing, packed
-from tenure.worker.isolation.lazy_store import LazyStore
+from tenure.worker.isolation.frames import AttemptEnded, Begin, FailureDecided, packed
+from tenure.worker.isolation.lazy_store import LazyStores
 from tenure.worker.isolation.limits import limited_memory
-from tenure.worker.isolation.link import Link
-from tenure.worker.isolation.records import SendRecords
+from tenure.worker.isolation.link import WorkerLink
+from tenure.worker.isolation.records import ForwardingHandler
 from tenure.worker.isolation.reporting import ReportingContext, ReportingTransactions
-from tenure.worker.isolation.template import NOT_OURS
-from tenure.worker.settings import Settings, SettingsOf, resolve
+from tenure.worker.isolation.template import GROUP_SIGNALS
+from tenure.worker.settings import Settings, SettingsByTask, resolve
 
 if TYPE_CHECKING:
     from tenure.app import App
 
 __all__ = ["ChildMain"]
 
-HANDLED = (*NOT_OURS, signal.SIGIO)
+HANDLED = (*GROUP_SIGNALS, signal.SIGIO)
 """Signals that mean something else to a child than to other processes, or nothing."""
 
 REHEARSALS = 16
@@ -62,7 +62,7 @@ class ChildMain:
     """What all children have in common, made in the template: as little as possible is left to each."""
 
     def __init__(
-        self, app: App, options: WorkerOptions, settings: SettingsOf, middleware: Sequence[Middleware]
+        self, app: App, options: WorkerOptions, settings: SettingsByTask, middleware: Sequence[Middleware]
     ) -> None:
         self._app = app
         self._settings = {name: settings[name] for name in settings.known}
@@ -73,28 +73,28 @@ class ChildMain:
         self._attempt: ChildAttempt | None = None
         # Here, once, and not in each child.
         signal.signal(signal.SIGTERM, self._terminated)
-        signal.signal(signal.SIGIO, self._arrived)
+        signal.signal(signal.SIGIO, self._data_arrived)
         self._rehearse()
         self._blocked = threading.local()
         os.register_at_fork(
-            before=self._hold_signals, after_in_parent=self._let_signals_come, after_in_child=self._heed_signals_again
+            before=self._block_signals, after_in_parent=self._unblock_signals, after_in_child=self._reset_signals
         )
 
-    def _hold_signals(self) -> None:
+    def _block_signals(self) -> None:
         """A job is about to fork. One that would come to the new process before it heeds signals again would be lost."""
         if self._attempt is not None:
             self._blocked.before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
 
-    def _let_signals_come(self) -> None:
+    def _unblock_signals(self) -> None:
         if self._attempt is not None:
             signal.pthread_sigmask(signal.SIG_SETMASK, self._blocked.before)
 
-    def _heed_signals_again(self) -> None:
+    def _reset_signals(self) -> None:
         """In a process that a job has forked: it is the job's, and to be ended as any other."""
         if self._attempt is not None:
             for signum in HANDLED:
                 signal.signal(signum, signal.SIG_DFL)
-            self._let_signals_come()
+            self._unblock_signals()
 
     def _rehearse(self) -> None:
         """Go through the motions: Python adapts code as it runs, and each child would pay for that with pages of its own."""
@@ -104,11 +104,11 @@ class ChildMain:
         for _ in range(REHEARSALS):
             ours, theirs = socket.socketpair()
             ours.sendall(packed(Begin.of(lease)))
-            link = Link(theirs)
+            link = WorkerLink(theirs)
             attempt = ChildAttempt(
                 app, resolve(task, WorkerOptions(), app.options), (), link.begin(), link, self._timeout
             )
-            link.send(Ended.of(copy_context().run(attempt.step)))
+            link.send(AttemptEnded.of(copy_context().run(attempt.run)))
             ours.close()
             theirs.close()
 
@@ -116,9 +116,9 @@ class ChildMain:
         if self._attempt is not None:
             self._attempt.main.interrupt()
 
-    def _arrived(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002
+    def _data_arrived(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002
         if self._attempt is not None:
-            self._attempt.link.arrived()
+            self._attempt.link.data_arrived()
 
     def run(self, own: socket.socket, output: int | None) -> NoReturn:
         """ChildAttempt the job that comes through this socket, and end; what it writes goes to `output`."""
@@ -127,19 +127,19 @@ class ChildMain:
             self._die_with_parent()
             if output is not None:
                 _write_to(output)
-            link = Link(own)
+            link = WorkerLink(own)
             for handler in logging.root.handlers:
-                if isinstance(handler, SendRecords):
+                if isinstance(handler, ForwardingHandler):
                     handler.redirect(link.send)
             begin = link.begin()
             settings = self._settings[begin.lease.job.task]
             self._attempt = attempt = ChildAttempt(self._app, settings, self._middleware, begin, link, self._timeout)
             link.listen(attempt.abort)
-            step = attempt.step()
+            transition = attempt.run()
             if os.getpid() == link.pid:  # else it is a process that the job has forked, and returned from
                 _flush()
                 self._app.internals.audience.listeners.flush()
-                link.send(Ended.of(step))
+                link.send(AttemptEnded.of(transition))
                 attempt.close()
                 if self._run_atexit:
                     threading._shutdown()  # type: ignore[attr-defined]
@@ -156,7 +156,13 @@ class ChildAttempt:
     """One attempt, here."""
 
     def __init__(
-        self, app: App, settings: Settings, middleware: Sequence[Middleware], begin: Begin, link: Link, timeout: float
+        self,
+        app: App,
+        settings: Settings,
+        middleware: Sequence[Middleware],
+        begin: Begin,
+        link: WorkerLink,
+        timeout: float,
     ) -> None:
         assert settings.task is not None
         self._app = app
@@ -165,32 +171,34 @@ class ChildAttempt:
         self._middleware = middleware
         self.link = link
         self._signal = AbortSignal()
-        self._reach = LazyStore(app.internals.make_store, app.url)
-        app.internals.make_store = self._reach.store
+        self._stores = LazyStores(app.internals.make_store, app.url)
+        app.internals.make_store = self._stores.store
         self._transactions = ReportingTransactions(app, timeout, link)
-        self._context = ReportingContext(begin.given, begin.worker, self._signal, self._task, self._transactions)
+        self._context = ReportingContext(
+            begin.original_lease, begin.worker, self._signal, self._task, self._transactions
+        )
         self._context.link = link
         self.main = MainThread(self._signal, self._context, link)
         self._cancel: Callable[[], object] | None = None
         self._runner: asyncio.Runner | None = None
         self._outcome: Outcome = Released()
 
-    def step(self) -> Transition:
+    def run(self) -> Transition:
         """ChildAttempt it; what becomes of the job."""
         job = self._context.job
         try:
             running.set(self._context)
             self._perform()
-            if self._reach.failed and isinstance(self._outcome, Raised):
+            if self._stores.unreachable and isinstance(self._outcome, Raised):
                 log.warning(
                     "job %s of task %s is released: it could not reach the store: %s",
                     job.id, job.task, phrase(self._outcome.error),
                 )  # fmt: skip
                 self._outcome = Released()
-            step = next_transition(job, self._outcome, self._settings.policy)
-            if self._settings.failing and has_failed(step) and not self._complete_already:
-                self._tell(step)
-            return step
+            transition = next_transition(job, self._outcome, self._settings.policy)
+            if self._settings.failing and has_failed(transition) and not self._complete_already:
+                self._report_failure(transition)
+            return transition
         except Exception as error:
             log.exception("job %s of task %s could not be judged, it fails", job.id, job.task)
             return Finish(State.FAILED, error=error_info(error))
@@ -206,15 +214,15 @@ class ChildAttempt:
         completion = self._context._completion
         return completion is not None and completion.stage is Stage.FINAL
 
-    def _tell(self, step: Transition) -> None:
+    def _report_failure(self, transition: Transition) -> None:
         """Let hooks know that it has failed; the worker knows what follows from that, should they end this process."""
-        self.link.send(Failing(Ended.of(step)))
+        self.link.send(FailureDecided(AttemptEnded.of(transition)))
         failing, error = self._settings.failing, error_of(self._outcome)
         if self._runner is not None:
-            telling = tell_failure(self._task, failing, self._context, error, step, self.main)
-            self._runner.get_loop().run_until_complete(telling)
+            calling = tell_failure(self._task, failing, self._context, error, transition, self.main)
+            self._runner.get_loop().run_until_complete(calling)
         else:
-            tell_failure_here(failing, self._context, error, step)
+            tell_failure_here(failing, self._context, error, transition)
 
     def _perform(self) -> None:
         layers = self._middleware
@@ -294,7 +302,7 @@ class ChildAttempt:
 class MainThread:
     """Calls blocking functions on the main thread, where a job that is to stop can be interrupted."""
 
-    def __init__(self, abort: AbortSignal, ctx: Context, link: Link) -> None:
+    def __init__(self, abort: AbortSignal, ctx: Context, link: WorkerLink) -> None:
         self.ident = threading.get_ident()
         self._signal = abort
         self._ctx = ctx
@@ -342,7 +350,7 @@ class MainThread:
         if self._ctx._completion is not None and self._ctx._completion.under_way:
             return  # it is about to end well
         if self._link.sending:
-            self._link.interrupted()
+            self._link.interrupt_later()
             return
         self._interrupted = True
         raise Aborted(reason)

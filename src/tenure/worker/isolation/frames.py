@@ -17,10 +17,10 @@ __all__ = [
     "TO_CHILD",
     "TO_TEMPLATE",
     "Abort",
+    "AttemptEnded",
     "Begin",
-    "Ended",
     "Exited",
-    "Failing",
+    "FailureDecided",
     "Fork",
     "Frames",
     "Granted",
@@ -29,9 +29,9 @@ __all__ = [
     "Opening",
     "Prepare",
     "Prepared",
+    "ProgressUpdate",
     "Refused",
-    "Said",
-    "Staged",
+    "StageChanged",
     "packed",
 ]
 
@@ -53,7 +53,7 @@ class Begin(msgspec.Struct, tag=1):
         return cls(msgspec.structs.replace(lease, number=0), lease.job.worker or "", f"{lease.number:x}")
 
     @property
-    def given(self) -> Lease:
+    def original_lease(self) -> Lease:
         return msgspec.structs.replace(self.lease, number=int(self.number, 16))
 
 
@@ -72,7 +72,7 @@ class Granted(msgspec.Struct, tag=3):
 # From a child.
 
 
-class Said(msgspec.Struct, tag=1):
+class ProgressUpdate(msgspec.Struct, tag=1):
     """How far the job is."""
 
     progress: Progress
@@ -98,14 +98,14 @@ class Opening(msgspec.Struct, tag=3):
     """The job begins a transaction that may end it; it waits for `Granted`."""
 
 
-class Staged(msgspec.Struct, tag=4):
+class StageChanged(msgspec.Struct, tag=4):
     """How far that transaction is: the name of a `Stage`, and once it is final, what was committed."""
 
     stage: str
-    step: Finish | None = None
+    transition: Finish | None = None
 
 
-class Ended(msgspec.Struct, tag=5):
+class AttemptEnded(msgspec.Struct, tag=5):
     """What becomes of the job: one of the three."""
 
     finish: Finish | None = None
@@ -113,26 +113,26 @@ class Ended(msgspec.Struct, tag=5):
     park: Park | None = None
 
     @classmethod
-    def of(cls, step: Transition) -> Ended:
-        match step:
+    def of(cls, transition: Transition) -> AttemptEnded:
+        match transition:
             case Finish():
-                return cls(finish=step)
+                return cls(finish=transition)
             case Requeue():
-                return cls(requeue=step)
+                return cls(requeue=transition)
             case Park():
-                return cls(park=step)
+                return cls(park=transition)
 
     @property
-    def step(self) -> Transition:
-        step = self.finish or self.requeue or self.park
-        assert step is not None
-        return step
+    def transition(self) -> Transition:
+        transition = self.finish or self.requeue or self.park
+        assert transition is not None
+        return transition
 
 
-class Failing(msgspec.Struct, tag=6):
+class FailureDecided(msgspec.Struct, tag=6):
     """The attempt has failed, which leads to this, and now hooks are told: whatever becomes of the child meanwhile."""
 
-    ended: Ended
+    ended: AttemptEnded
 
 
 # To the template.
@@ -180,7 +180,7 @@ class Prepared(msgspec.Struct, tag=14):
     error: ErrorInfo | None = None
 
 
-FromChild = Said | Logged | Opening | Staged | Ended | Failing
+FromChild = ProgressUpdate | Logged | Opening | StageChanged | AttemptEnded | FailureDecided
 FromTemplate = Logged | Refused | Exited | Prepared
 
 TO_CHILD: msgspec.msgpack.Decoder[Begin | Abort | Granted] = msgspec.msgpack.Decoder(Begin | Abort | Granted)

@@ -11,19 +11,19 @@ from tenure.errors import InvalidOption
 from tenure.stores.base import Store
 from tenure.worker.outage import GONE
 
-__all__ = ["LazyStore"]
+__all__ = ["LazyStores"]
 
 PAUSES = (1.0, 2.0)
-"""Seconds between the tries to reach the store: one more than there are pauses."""
+"""Seconds between the tries to stores the store: one more than there are pauses."""
 
 
-class LazyStore:
+class LazyStores:
     """The stores of one child process, and whether any of them could be reached."""
 
     def __init__(self, make: Callable[[], Store], url: str) -> None:
         self._make = make
         self._in_memory = url.startswith("memory:")
-        self.failed = False
+        self.unreachable = False
         """Whether the store was used and never reached: no fault of the job."""
 
     def store(self) -> Store:
@@ -33,15 +33,15 @@ class LazyStore:
                 "memory:// is the memory of one process, and an isolated task runs in another: "
                 "use ctx.enqueue(), whose jobs the worker stores"
             )
-        return cast("Store", _Reached(self._make(), self))
+        return cast("Store", LazyStore(self._make(), self))
 
 
-class _Reached:
+class LazyStore:
     """Passes everything on; before the first call that waits, it opens the store, in three tries."""
 
-    def __init__(self, store: Store, reach: LazyStore) -> None:
+    def __init__(self, store: Store, stores: LazyStores) -> None:
         self._store = store
-        self._reach = reach
+        self._stores = stores
         self._opening = asyncio.Lock()
         self._open = False
 
@@ -69,11 +69,11 @@ class _Reached:
                 try:
                     await self._store.open()
                 except GONE:
-                    if pause is None or self._reach.failed:
-                        self._reach.failed = True
+                    if pause is None or self._stores.unreachable:
+                        self._stores.unreachable = True
                         raise
                     await asyncio.sleep(pause)
                 else:
                     break
             self._open = True
-            self._reach.failed = False
+            self._stores.unreachable = False

@@ -23,21 +23,21 @@ import msgspec
 from tenure.core.job import Progress
 from tenure.core.lease import AbortReason
 from tenure.errors import StoreUnavailable
-from tenure.worker.isolation.frames import TO_CHILD, Abort, Begin, Frames, Granted, Opening, Said, packed
+from tenure.worker.isolation.frames import TO_CHILD, Abort, Begin, Frames, Granted, Opening, ProgressUpdate, packed
 
-__all__ = ["Link"]
+__all__ = ["WorkerLink"]
 
-SAID_EVERY = 0.25
+PROGRESS_INTERVAL = 0.25
 """Seconds between two words of progress: the worker writes one a second."""
 
 ORPHANED = 70
 """The exit status of a child whose worker is gone."""
 
 
-class Link:
+class WorkerLink:
     """Sends from any thread; hears in a thread of its own, which ends the process when the worker is gone.
 
-    Whoever handles SIGIO calls `arrived`.
+    Whoever handles SIGIO calls `data_arrived`.
     """
 
     def __init__(self, own: socket.socket) -> None:
@@ -47,8 +47,8 @@ class Link:
         self.pid = os.getpid()
         self._main = threading.get_ident()
         self._granted: concurrent.futures.Future[str | None] | None = None
-        self._said: Progress | None = None
-        self._said_at = 0.0
+        self._progress: Progress | None = None
+        self._progress_at = 0.0
         self.sending = False
         """Whether the main thread is sending: what interrupts it then would leave half a frame behind."""
 
@@ -72,9 +72,9 @@ class Link:
         fcntl.fcntl(own, fcntl.F_SETOWN, self.pid)
         fcntl.fcntl(own, fcntl.F_SETFL, os.O_ASYNC)
         if select.select((own,), (), (), 0)[0]:
-            self.arrived()  # too early to be told of
+            self.data_arrived()  # too early to be told of
 
-    def arrived(self) -> None:
+    def data_arrived(self) -> None:
         """There is, or will be soon, something to hear. May be called by a handler of a signal."""
         if not self._listening and os.getpid() == self.pid:
             self._listening = True
@@ -100,38 +100,38 @@ class Link:
                     self._interrupted = False
                     signal.raise_signal(signal.SIGTERM)
 
-    def interrupted(self) -> None:
+    def interrupt_later(self) -> None:
         """An interrupt has come while the main thread was sending: let it come again afterwards."""
         self._interrupted = True
 
-    def say(self, progress: Progress) -> None:
+    def report_progress(self, progress: Progress) -> None:
         """Tell how far the job is, soon."""
-        self._said = progress
-        if monotonic() - self._said_at >= SAID_EVERY:
-            self._say()
+        self._progress = progress
+        if monotonic() - self._progress_at >= PROGRESS_INTERVAL:
+            self._send_progress()
         else:
-            self.arrived()  # somebody must say it later
+            self.data_arrived()  # somebody must report_progress it later
 
     async def open(self) -> None:
         """Announce a transaction that may end the job, and wait until the worker is ready for it."""
         self._granted = concurrent.futures.Future()
-        self.arrived()
+        self.data_arrived()
         self.send(Opening())
         error = await asyncio.wrap_future(self._granted)
         if error is not None:
             raise StoreUnavailable(error)
 
-    def _say(self) -> None:
-        said, self._said = self._said, None
-        if said is not None:
-            self._said_at = monotonic()
-            self.send(Said(said))
+    def _send_progress(self) -> None:
+        progress, self._progress = self._progress, None
+        if progress is not None:
+            self._progress_at = monotonic()
+            self.send(ProgressUpdate(progress))
 
     def _listen(self) -> None:
         waiting = select.poll()
         waiting.register(self._socket, select.POLLIN)
         while True:
-            if waiting.poll(SAID_EVERY * 1000):
+            if waiting.poll(PROGRESS_INTERVAL * 1000):
                 received = self._socket.recv(1 << 16)
                 if not received:
                     os._exit(ORPHANED)
@@ -142,4 +142,4 @@ class Link:
                         case Granted(error):
                             if self._granted is not None and not self._granted.done():
                                 self._granted.set_result(error)
-            self._say()
+            self._send_progress()

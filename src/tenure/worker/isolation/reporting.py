@@ -10,8 +10,8 @@ from tenure.sync import private_loop, run
 from tenure.tasks.completion.completion import Completion, Stage, Transactions
 from tenure.tasks.context import Context
 from tenure.tasks.task import Task
-from tenure.worker.isolation.frames import Staged
-from tenure.worker.isolation.link import Link
+from tenure.worker.isolation.frames import StageChanged
+from tenure.worker.isolation.link import WorkerLink
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -22,18 +22,18 @@ __all__ = ["ReportingContext", "ReportingTransactions"]
 class ReportingContext(Context):
     """A context whose progress is told to the worker."""
 
-    link: Link
+    link: WorkerLink
 
     def progress(self, done: float, total: float | None = None, note: str | None = None) -> None:
         super().progress(done, total, note)
         if self._said is not None:
-            self.link.say(self._said)
+            self.link.report_progress(self._said)
 
 
 class ReportingTransactions(Transactions):
     """Transactions in a child's own connection to the store, which the first of them opens."""
 
-    def __init__(self, app: App, timeout: float, link: Link) -> None:
+    def __init__(self, app: App, timeout: float, link: WorkerLink) -> None:
         self._app = app
         self._timeout = timeout
         self._link = link
@@ -69,7 +69,7 @@ class ReportingTransactions(Transactions):
 class ReportingCompletion(Completion):
     """A completion of which the worker knows how far it is."""
 
-    def __init__(self, ctx: Context, task: Task[..., Any], transactions: Transactions, link: Link) -> None:
+    def __init__(self, ctx: Context, task: Task[..., Any], transactions: Transactions, link: WorkerLink) -> None:
         self._link = link
         self._stage = Stage.RUNNING
         super().__init__(ctx, task, transactions)
@@ -83,7 +83,7 @@ class ReportingCompletion(Completion):
         if stage is self._stage:
             return
         self._stage = stage
-        self._link.send(Staged(stage.name, self.step if stage is Stage.FINAL else None))
+        self._link.send(StageChanged(stage.name, self.step if stage is Stage.FINAL else None))
 
     async def open(self) -> None:
         await super().open()

@@ -40,23 +40,23 @@ from tenure.worker.isolation.frames import (
     Refused,
     packed,
 )
-from tenure.worker.isolation.records import SendRecords
+from tenure.worker.isolation.records import ForwardingHandler
 
-__all__ = ["NOT_OURS", "ChildAttempt", "first_fork", "fork"]
+__all__ = ["GROUP_SIGNALS", "RunChild", "call_before_first_fork", "fork"]
 
-NOT_OURS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+GROUP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 """Signals that a terminal or a service manager sends to the whole group of processes: the worker decides what they mean."""
 
 RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 """Bytes in the unit of `ru_maxrss`."""
 
-ChildAttempt = Callable[[socket.socket, int | None], NoReturn]
+RunChild = Callable[[socket.socket, int | None], NoReturn]
 """What a child does with its socket, and the descriptor that its output goes to."""
 
 log = logging.getLogger("tenure.worker")
 
 
-def fork(hooks: Hooks, prepare: Callable[[], ChildAttempt], abandon: Callable[[], None]) -> tuple[int, socket.socket]:
+def fork(hooks: Hooks, prepare: Callable[[], RunChild], abandon: Callable[[], None]) -> tuple[int, socket.socket]:
     """Fork a template; its pid, and the socket to speak with it. It ends when that socket does.
 
     There, `abandon` lets go of what belongs to the worker, and `prepare` gives what the children run.
@@ -80,7 +80,7 @@ def fork(hooks: Hooks, prepare: Callable[[], ChildAttempt], abandon: Callable[[]
     code = 1
     try:
         ours.close()
-        _settle_down()
+        _reset_process()
         abandon()
         template = Template(theirs, hooks, prepare())
         gc.collect()
@@ -96,7 +96,7 @@ def fork(hooks: Hooks, prepare: Callable[[], ChildAttempt], abandon: Callable[[]
 class Template:
     """Forks on request, and tells of every end."""
 
-    def __init__(self, control: socket.socket, hooks: Hooks, run: ChildAttempt) -> None:
+    def __init__(self, control: socket.socket, hooks: Hooks, run: RunChild) -> None:
         self._control = control
         self._hooks = hooks
         self._run = run
@@ -106,7 +106,7 @@ class Template:
         """Process ids by number."""
 
         self._prepared = False
-        SendRecords(self._send).install()
+        ForwardingHandler(self._send).install()
 
     def serve(self) -> None:
         """Do what the worker asks for, until it is gone; then no child is left."""
@@ -125,7 +125,7 @@ class Template:
                 if woken in ready:
                     _drain(woken)
                     self._reap()
-                if self._control.fileno() in ready and not self._hear():
+                if self._control.fileno() in ready and not self._serve_requests():
                     return
         except (BrokenPipeError, ConnectionResetError):
             return  # the worker is gone
@@ -133,7 +133,7 @@ class Template:
             for number in self._children:
                 self._kill(number)
 
-    def _hear(self) -> bool:
+    def _serve_requests(self) -> bool:
         """Do what was asked for; False if nobody is there to ask any more."""
         received, descriptors, _, _ = socket.recv_fds(self._control, 65536, 64)
         self._descriptors += descriptors
@@ -149,10 +149,10 @@ class Template:
         return bool(received)
 
     def _prepare(self) -> ErrorInfo | None:
-        """ChildAttempt the hooks before the first fork, once; what one of them has raised."""
+        """RunChild the hooks before the first fork, once; what one of them has raised."""
         if self._prepared:
             return None
-        error = first_fork(self._hooks)
+        error = call_before_first_fork(self._hooks)
         if error is None:
             self._prepared = True
             gc.freeze()
@@ -207,7 +207,7 @@ class Template:
         self._control.sendall(packed(frame))
 
 
-def first_fork(hooks: Hooks) -> ErrorInfo | None:
+def call_before_first_fork(hooks: Hooks) -> ErrorInfo | None:
     """Call the hooks `before_first_fork` here; returns what one of them has raised."""
     return _called(hooks, "before_first_fork")
 
@@ -220,12 +220,12 @@ def _called(hooks: Hooks, name: str) -> ErrorInfo | None:
     return None
 
 
-def _settle_down() -> None:
+def _reset_process() -> None:
     """Leave behind what the worker's process was doing."""
     for signum in signal.valid_signals():
         if callable(signal.getsignal(signum)):
             signal.signal(signum, signal.SIG_DFL)
-    for signum in NOT_OURS:
+    for signum in GROUP_SIGNALS:
         # A handler that does nothing, which the children inherit; what is ignored would be so in programs that jobs start.
         signal.signal(signum, _nothing)
     # What was to happen at the end of the worker must not happen at the end of every child.

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from tenure.worker.supervision.sources import Stamp
-from tenure.worker.supervision.tether import Lines
+from tenure.worker.supervision.tether import JsonLines
 
-__all__ = ["WorkerProcess", "cause"]
+__all__ = ["WorkerProcess", "describe_exit"]
 
 HELD_BACK = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
 """Signals that a process is not to get before it has handlers: two would end it, and the third takes back the second."""
@@ -43,7 +43,7 @@ class WorkerProcess:
         self.exit_code: int | None = None
         """Negative for the signal that ended it; None while it lives."""
 
-        self.listens = False
+        self.has_handlers = False
         """Whether every signal finds a handler."""
 
         self.ready = False
@@ -64,7 +64,7 @@ class WorkerProcess:
         self.trouble = ""
         """What keeps it from leasing jobs, when it was last asked; empty if nothing does."""
 
-        self.heard_at = self.started_at
+        self.last_message_at = self.started_at
         """When it has last told anything."""
 
         self.tasks = ""
@@ -74,14 +74,14 @@ class WorkerProcess:
         """What it says should be mended, and has not been logged: what it is about, and a sentence."""
 
         self.retired: list[str] = []
-        """Other workers that it has retired, on order."""
+        """Other workers that it has retired, on command."""
 
         self.files: dict[str, Stamp] = {}
         """What it was imported from, if the supervisor wants to know."""
 
-        self._lines = Lines()
+        self._lines = JsonLines()
 
-    def hear(self) -> bool:
+    def read_messages(self) -> bool:
         """Take in what it has told; False if there is nothing more to come."""
         while True:
             try:
@@ -94,11 +94,11 @@ class WorkerProcess:
                 return False
             try:
                 for facts in self._lines.feed(data):
-                    self._learn(**facts)
+                    self._update(**facts)
             except (ValueError, TypeError):  # somebody else in its process has written there
                 return False
 
-    def _learn(
+    def _update(
         self,
         *,
         hello: bool = False,
@@ -113,8 +113,8 @@ class WorkerProcess:
         advice: tuple[str, str] | None = None,
         files: Mapping[str, Stamp] = MappingProxyType({}),
     ) -> None:
-        self.heard_at = time.monotonic()
-        self.listens |= hello
+        self.last_message_at = time.monotonic()
+        self.has_handlers |= hello
         self.ready |= ready
         self.registered |= registered
         self.url = url or self.url
@@ -129,10 +129,10 @@ class WorkerProcess:
         if retired is not None:
             self.retired.append(retired)
 
-    def order(self, **order: object) -> None:
+    def send_command(self, **command: object) -> None:
         """Tell it to do something; if it does not listen, nobody hears."""
         with contextlib.suppress(OSError):
-            self.socket.send(Lines.line(**order))
+            self.socket.send(JsonLines.line(**command))
 
     def send(self, signum: signal.Signals) -> None:
         """Pass on a signal.
@@ -142,15 +142,15 @@ class WorkerProcess:
         """
         if self.exit_code is not None:
             return
-        if not self.listens and signum is not signal.SIGKILL:
+        if not self.has_handlers and signum is not signal.SIGKILL:
             if signum not in STOPS:
                 return
             signum = signal.SIGTERM
         os.kill(self.pid, signum)
 
     def ended(self, status: int) -> None:
-        """It was waited for, with this status: hear its last words, and let go of it."""
-        self.hear()
+        """It was waited for, with this status: read_messages its last words, and let go of it."""
+        self.read_messages()
         self.socket.close()
         self.exit_code = self._process.returncode = os.waitstatus_to_exitcode(status)
 
@@ -172,7 +172,7 @@ def _held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def cause(exit_code: int) -> str:
+def describe_exit(exit_code: int) -> str:
     """What ended a process, in words."""
     if exit_code >= 0:
         return f"exit code {exit_code}"

@@ -9,19 +9,19 @@ from collections.abc import Iterable, Mapping
 
 import tenure
 
-__all__ = ["Sources", "Stamp", "loaded", "own", "stamp"]
+__all__ = ["SourceWatcher", "Stamp", "app_files", "imported_files", "stamp"]
 
 Stamp = list[int] | None
 """What changes when a file is written; None while it is not there, as when an editor replaces it."""
 
 
-def loaded() -> list[str]:
+def imported_files() -> list[str]:
     """The files that this process has imported modules from, but for those of Python and of installed packages."""
     files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
-    return own(file for file in files if isinstance(file, str))
+    return app_files(file for file in files if isinstance(file, str))
 
 
-def own(files: Iterable[str]) -> list[str]:
+def app_files(files: Iterable[str]) -> list[str]:
     """Those of these files that are source code, and not of Python, of an installed package, or of Tenure."""
     paths = sysconfig.get_paths()
     others = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")] + [*tenure.__path__]
@@ -30,7 +30,7 @@ def own(files: Iterable[str]) -> list[str]:
     return sorted(file for file in real if not file.startswith(installed))
 
 
-class Sources:
+class SourceWatcher:
     """Files that are looked at again and again."""
 
     def __init__(self) -> None:

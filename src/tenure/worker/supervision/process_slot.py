@@ -6,10 +6,10 @@ import asyncio
 import time
 
 from tenure.core.backoff import Backoff
-from tenure.worker.stopping import Exit
+from tenure.worker.stopping import ExitStatus
 from tenure.worker.supervision.process import WorkerProcess
 
-__all__ = ["RESTART", "Place", "restart_in"]
+__all__ = ["RESTART", "ProcessSlot", "restart_delay"]
 
 HEALTHY = 30.0
 """Seconds after which the death of a process is no sign that the next one will die as well."""
@@ -17,23 +17,23 @@ HEALTHY = 30.0
 RESTART = Backoff(initial=0.5, maximum=30.0)
 """Pauses before a process that keeps dying is started again."""
 
-SILENT = 10.0
+ANSWER_WITHIN = 10.0
 """Seconds in which a process that is asked how it is must have answered."""
 
 
-def restart_in(exit_code: int, age: float, deaths: int, *, registered: bool) -> tuple[float, int]:
+def restart_delay(exit_code: int, age: float, deaths: int, *, registered: bool) -> tuple[float, int]:
     """Seconds until a process that ended by itself is replaced, and how many have now died early in a row.
 
     At once if it asked for it or had been well; the first death of one that was at work is taken for an accident.
     """
-    if exit_code == Exit.RECYCLED or age >= HEALTHY:
+    if exit_code == ExitStatus.RECYCLED or age >= HEALTHY:
         return 0.0, 0
     deaths += 1
     pauses = deaths - 1 if registered else deaths
     return (RESTART.jittered(pauses) if pauses else 0.0), deaths
 
 
-class Place:
+class ProcessSlot:
     """Where one of the N processes belongs."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Place:
         self.failure: str | None = None
         """Why the last one was never at work."""
 
-        self.renewing = False
+        self.reloading = False
         """Its process was told to make room for one with newer code."""
 
         self.done = False
@@ -66,6 +66,6 @@ class Place:
             return f"a process is not there ({self.failure})" if self.failure else "a process is not there"
         if not process.registered:
             return f"{process} is starting"
-        if time.monotonic() - process.heard_at > SILENT:
-            return f"{process} has not answered for {time.monotonic() - process.heard_at:.0f} s"
+        if time.monotonic() - process.last_message_at > ANSWER_WITHIN:
+            return f"{process} has not answered for {time.monotonic() - process.last_message_at:.0f} s"
         return f"{process}: {process.trouble}" if process.trouble else ""

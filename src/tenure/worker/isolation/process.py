@@ -25,31 +25,31 @@ from tenure.worker.executor import timed_out
 from tenure.worker.isolation.frames import (
     FROM_CHILD,
     Abort,
+    AttemptEnded,
     Begin,
-    Ended,
     Exited,
-    Failing,
+    FailureDecided,
     Frames,
     FromChild,
     Granted,
     Logged,
     Opening,
-    Said,
-    Staged,
+    ProgressUpdate,
+    StageChanged,
     packed,
 )
 from tenure.worker.isolation.records import log_here
 from tenure.worker.outage import GONE
 
-__all__ = ["Child", "let_go"]
+__all__ = ["ChildProcess", "stopped_outcome"]
 
-GRACE = 4.0
+TIMEOUT_GRACE = 4.0
 """Seconds that a job has to stop once its time is over, before its process is killed."""
 
-SHORT = 0.5
+LOST_GRACE = 0.5
 """The same for a job that is no longer the worker's: within a second of its cancellation it is gone."""
 
-REMIND = 0.1
+REMIND_AFTER = 0.1
 """Seconds after which a child is told once more to stop, and then twice as many: a signal that comes when the interpreter is just about to wait is noticed with the next one."""
 
 LINGER = 30.0
@@ -58,7 +58,7 @@ LINGER = 30.0
 log = logging.getLogger("tenure.worker")
 
 
-class Child:
+class ChildProcess:
     """One child; on the worker's loop."""
 
     def __init__(self, attempt: Attempt, number: int, kill: Callable[[int], None]) -> None:
@@ -76,7 +76,7 @@ class Child:
         self._loop = asyncio.get_running_loop()
         self._socket, self._theirs = socket.socketpair()
         self._socket.setblocking(False)
-        self._output = Tail(self._loop, attempt.settings.output) if attempt.settings.output else None
+        self._output = OutputTail(self._loop, attempt.settings.output) if attempt.settings.output else None
         self._frames = Frames(FROM_CHILD)
         self._unsent = bytearray()
         self._timer: asyncio.TimerHandle | None = None
@@ -98,7 +98,7 @@ class Child:
         self._theirs.close()
         if self._output is not None:
             self._output.begin()
-        self._loop.add_reader(self._socket, self._hear)
+        self._loop.add_reader(self._socket, self._read)
         self._send(Begin.of(self.attempt.lease))
         self.attempt.child = self
 
@@ -110,22 +110,22 @@ class Child:
             case AbortReason.SHUTDOWN:
                 self.terminate(None)
             case AbortReason.TIMEOUT:
-                self.terminate(GRACE)
+                self.terminate(TIMEOUT_GRACE)
             case _:
-                self.terminate(SHORT)
+                self.terminate(LOST_GRACE)
 
     def terminate(self, grace: float | None) -> None:
         """Tell it to stop, and kill it after so many seconds; None: do not."""
         if self.attempt.signal.reason is not None and not self.ended.done():
             if self._reminder is None:
-                self._tell_to_stop(self.attempt.signal.reason, REMIND)
+                self._send_abort(self.attempt.signal.reason, REMIND_AFTER)
             if grace is not None:
                 self._kill_after(grace)
 
-    def _tell_to_stop(self, reason: AbortReason, again: float) -> None:
+    def _send_abort(self, reason: AbortReason, again: float) -> None:
         if not self.ended.done():
             self._send(Abort(reason))
-            self._reminder = self._loop.call_later(again, self._tell_to_stop, reason, again * 2)
+            self._reminder = self._loop.call_later(again, self._send_abort, reason, again * 2)
 
     def kill(self) -> None:
         """End it at once, and whatever it has started."""
@@ -136,7 +136,7 @@ class Child:
     def give_up(self) -> None:
         """Nobody waits for its job any more: end it at once, unless that has ended."""
         if not self._begun:
-            self.refused(Released())
+            self.not_started(Released())
         elif not self.ended.done():
             self.kill()
 
@@ -157,11 +157,11 @@ class Child:
             self._loop.remove_reader(self._socket)
             if self._unsent:
                 self._loop.remove_writer(self._socket)
-        self.abandon()
+        self.close_descriptors()
         if not self.gone.done():
             self.gone.set_result(None)
 
-    def abandon(self) -> None:
+    def close_descriptors(self) -> None:
         """Let go of the descriptors."""
         self._socket.close()
         self._theirs.close()
@@ -172,12 +172,12 @@ class Child:
 
     def exited(self, exited: Exited) -> None:
         """The process has ended."""
-        self._hear(math.inf)
+        self._read(math.inf)
         if not self.ended.done():
             self._end(self._failed or self._death(exited))
         self.forget()
 
-    def refused(self, outcome: Outcome) -> None:
+    def not_started(self, outcome: Outcome) -> None:
         """There is no process, and this is why."""
         self._end(outcome)
         self.forget()
@@ -194,9 +194,11 @@ class Child:
         task, limit = attempt.settings.task, attempt.settings.memory_limit
         assert task is not None
         if attempt.signal.reason is AbortReason.TIMEOUT:
-            return timed_out(task, how=f": it did not stop within {GRACE:g} s, and was killed" if self._killed else "")
+            return timed_out(
+                task, how=f": it did not stop within {TIMEOUT_GRACE:g} s, and was killed" if self._killed else ""
+            )
         if attempt.signal.aborted:
-            return let_go(attempt)
+            return stopped_outcome(attempt)
         code = os.waitstatus_to_exitcode(exited.status)
         memory = f"it had occupied up to {exited.peak >> 20:,} MiB of memory"
         if limit is not None:
@@ -216,11 +218,11 @@ class Child:
 
     # What it tells.
 
-    def _hear(self, times: float = 1) -> None:
+    def _read(self, times: float = 1) -> None:
         try:
             while received := self._socket.recv(1 << 16):
                 for frame in self._frames.cut(received):
-                    self._heard(frame)
+                    self._handle(frame)
                 times -= 1
                 if times <= 0:
                     return  # whoever talks without end gets its turn again, as do the others
@@ -234,37 +236,37 @@ class Child:
         if self._socket.fileno() >= 0:
             self._loop.remove_reader(self._socket)
 
-    def _heard(self, frame: FromChild) -> None:
+    def _handle(self, frame: FromChild) -> None:
         attempt = self.attempt
         context = attempt.context
         assert context is not None
         match frame:
-            case Ended():
+            case AttemptEnded():
                 if self._timer is not None:
                     self._timer.cancel()
-                self._end(self._judged(frame.step))
+                self._end(self._unless_timed_out(frame.transition))
                 self._timer = self._loop.call_later(LINGER, self._lingers)
-            case Failing(ended):
-                self._failed = ended.step
-            case Said(progress):
+            case FailureDecided(ended):
+                self._failed = ended.transition
+            case ProgressUpdate(progress):
                 context._said = progress
             case Logged():
                 log_here(frame)
             case Opening():
                 self._granting = self._loop.create_task(self._grant(context._begin_completion()))
-            case Staged(stage, step):
+            case StageChanged(stage, transition):
                 completion = context._begin_completion()
                 completion.stage = Stage[stage]
-                if step is not None:
-                    completion.step = step
+                if transition is not None:
+                    completion.step = transition
 
-    def _judged(self, step: Transition) -> Outcome | Transition:
+    def _unless_timed_out(self, transition: Transition) -> Outcome | Transition:
         """What it has decided; unless it did not know yet that its time was over."""
         task = self.attempt.settings.task
         too_late = self.attempt.signal.reason is AbortReason.TIMEOUT and self.attempt.completed is None
-        if too_late and task is not None and isinstance(step, Finish) and step.state is State.SUCCEEDED:
+        if too_late and task is not None and isinstance(transition, Finish) and transition.state is State.SUCCEEDED:
             return timed_out(task)
-        return step
+        return transition
 
     async def _grant(self, completion: Completion) -> None:
         try:
@@ -315,7 +317,7 @@ class Child:
             self._loop.remove_writer(self._socket)
 
 
-class Tail:
+class OutputTail:
     """The end of what a child writes to stdout and stderr."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, size: int) -> None:
@@ -363,7 +365,7 @@ class Tail:
         del self._kept[: -self._size]
 
 
-def let_go(attempt: Attempt) -> Outcome:
+def stopped_outcome(attempt: Attempt) -> Outcome:
     """What came of an attempt that was told to stop, or whose worker ends."""
     return Released() if attempt.lost or attempt.child is None else Interrupted()
 
