@@ -113,7 +113,7 @@ async def test_a_store_that_is_gone_is_named(make_app: MakeApp, wire: Wire, star
         return (await asked(worker))[1]["trouble"]
 
     await eventually(told)
-    assert (await told()).startswith("the store has been gone for")
+    assert (await told()).startswith("the store has been down for")
     wire.hooks.clear()
     done.set()
     await eventually(lambda: _is_well(worker))
@@ -164,9 +164,9 @@ def test_what_is_said_of_a_worker() -> None:
     assert said() == "it is stopping"
     health.paused = health.stopping = False
     health = WorkerHealth(outage, poll=-1.0)  # a loop that should have come round a second ago
-    assert said() == "its loop has not come round for 0 s"
+    assert said() == "its loop has made no progress for 0 s"
     outage.failed("beat", StoreUnavailable("gone"))
-    assert said() == "the store has been gone for 0 s: gone"
+    assert said() == "the store has been down for 0 s: gone"
     assert said(blocked_by="job 1") == "job 1 has blocked the event loop for 0 s"
     outage.answered("beat")
-    assert said() == "its loop has not come round for 0 s"
+    assert said() == "its loop has made no progress for 0 s"

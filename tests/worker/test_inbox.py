@@ -176,7 +176,7 @@ async def test_a_store_without_room_for_new_jobs_works_off_those_it_has(
     await eventually(lambda: len(ran) == 100)
     full = False
     await eventually(lambda: len(ran) == 101)
-    assert lines("the store is gone") == []
+    assert lines("the store is down") == []
 
 
 async def test_an_outage_while_taking_in_loses_nothing(

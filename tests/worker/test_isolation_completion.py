@@ -63,7 +63,7 @@ async def test_a_child_completes_its_job_with_its_writes_and_its_children(
     await eventually(lambda: lines(f"job {job.id} of task awaited succeeded"))
     assert await effects.rows() == [1, 2]
     assert len(await app.ajobs(queue="nobody")) == 2
-    assert lines("is complete all the same: what it returned afterwards is dropped")
+    assert lines("was completed in its transaction, so the rest is ignored: its return value is dropped")
     assert not lines("ended as failed")
     assert not lines("lost its lease")
 

@@ -68,7 +68,7 @@ DEATHS: dict[str, tuple[Callable[[], object], str]] = {
     "abort": (os.abort, "ChildDied: its process was killed by SIGABRT;"),
     "kill": (
         lambda: os.kill(os.getpid(), signal.SIGKILL),
-        r"ChildDied: its process was killed by SIGKILL \(which is what",
+        r"ChildDied: its process was killed by SIGKILL \(which the kernel sends",
     ),
     "SystemExit": (lambda: sys.exit("enough"), "SystemExit: enough"),
     "memory": (exhaust, "MemoryError: the attempt has reached its memory_limit of 67,108,864 bytes"),
@@ -375,7 +375,7 @@ async def test_children_killed_by_command_are_failed_attempts_and_the_worker_goe
     await eventually((tmp_path / "here").exists)
     lane = worker._process_runner
     lane.kill(lane.running)
-    with pytest.raises(JobFailed, match="ChildDied: its process was killed, as its worker was asked to"):
+    with pytest.raises(JobFailed, match="ChildDied: its process was killed, because its worker was asked to kill it"):
         await job.aresult(timeout=30)
     assert await (await next_one.aenqueue()).aresult(timeout=30) == 1
 
@@ -397,12 +397,12 @@ async def test_another_template_is_forked_when_the_first_is_killed(
     job = await runs.aenqueue()
     child, template = map(int, (await eventually(lambda: _read(tmp_path / "pid"))).split())
     os.kill(template, signal.SIGKILL)
-    with pytest.raises(JobFailed, match="ChildDied: the process that had forked its process has died"):
+    with pytest.raises(JobFailed, match="ChildDied: its process died, because the process that forked it died"):
         await job.aresult(timeout=30)
     assert await (await next_one.aenqueue()).aresult(timeout=30) != template
     if sys.platform == "linux":
         await eventually(lambda: not alive(child))
-    assert lines("has ended, and they with it")
+    assert lines("has exited, and so have they")
 
 
 @whatever_the_store
@@ -420,7 +420,7 @@ async def test_a_job_for_which_no_process_can_be_had_is_given_back(
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, usual[1]))
     try:
         job = await runs.aenqueue()
-        await eventually(lambda: len(lines("no process can be had")) > 2)
+        await eventually(lambda: len(lines("cannot start a child process")) > 2)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, usual)
     assert await job.aresult(timeout=30) == 1

@@ -111,7 +111,7 @@ def test_a_worker_stops_when_it_occupies_too_much(url: str, work: Any) -> None:
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_a_signal_still_stops_a_worker_that_waits_for_its_last_jobs(url: str, work: Any) -> None:
     worker = work(url, "coroutine", "hoards", max_memory=200 << 20, concurrency=2)
-    wait_until(lambda: "another to take its place" in worker.log, "the limit")
+    wait_until(lambda: "to be replaced" in worker.log, "the limit")
     worker.send(signal.SIGTERM)
     [status, [job, _]] = worker.hear("ended")
     assert job == ["waiting", 0, 0, None]

@@ -139,7 +139,7 @@ async def test_a_store_that_goes_while_a_worker_starts_is_told_in_two_lines(
     await eventually(lambda: any("is back" in message for message in caplog.messages))
 
     told = [record for record in caplog.records if "the store" in record.getMessage()]
-    assert ["the store is gone" in record.getMessage() for record in told] == [True, False]
+    assert ["the store is down" in record.getMessage() for record in told] == [True, False]
     assert [record.exc_info for record in told] == [None, None]
 
 

@@ -1,4 +1,4 @@
-"""Processes that a job has forked, and that come back from its function: copies of the worker, who have no business in it."""
+"""`ForkGuard`: ends processes that a job has forked and that return from its function."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ log = logging.getLogger("tenure.worker")
 
 
 class ForkGuard:
-    """The process that this was made in. A copy of it would run other jobs a second time, on connections that it shares."""
+    """Remembers the process that created it. A fork of it would run jobs a second time, on connections that it shares
+    with the worker.
+    """
 
     __slots__ = ("_pid",)
 
@@ -19,17 +21,17 @@ class ForkGuard:
         self._pid = _current.pid
 
     def exit_if_forked(self, origin: object) -> None:
-        """End this process, at once, if it is another; what it has come back from is told."""
+        """Exit at once if this process is a fork. `origin` is the function it returned from, for the log."""
         if self._pid != _current.pid:
             log.warning(
-                "a process that %s has forked has come back from its function, and is ended: end it with os._exit",
+                "a process forked by %s returned from its function and was ended: call os._exit in the child",
                 origin,
             )
             os._exit(0)
 
 
 class _ProcessId:
-    """Kept up to date by forks: asking the system would cost every job a call."""
+    """The current process id, updated after each fork: a call of `os.getpid` for every job would cost more."""
 
     def __init__(self) -> None:
         self.refresh()

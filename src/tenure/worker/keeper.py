@@ -1,4 +1,4 @@
-"""The thread that keeps a worker's leases alive, whatever its jobs do to its event loop."""
+"""`Keeper`: a thread that renews a worker's leases, whatever its jobs do to the worker's event loop."""
 
 from __future__ import annotations
 
@@ -39,16 +39,18 @@ from tenure.worker.wakeup import Wakeup
 __all__ = ["Keeper"]
 
 WATCH_INTERVAL = 1 / 3
-"""Seconds between looks at the leases: a third of the shortest that there is."""
+"""Seconds between checks of the held leases: a third of the shortest lease allowed."""
 
 PROGRESS_INTERVAL = 1.0
-"""Seconds between writes of progress."""
+"""Seconds between writes of job progress to the store."""
 
 CHECK_INTERVAL = 0.5
-"""Seconds between questions whether jobs are still held, where no signal tells: with a look to wait for, less than a second."""
+"""Seconds between checks of whether jobs are still held while no announcements arrive. With the time until the next
+check of the leases that makes less than a second.
+"""
 
 START_WITHIN = 0.050
-"""Seconds within which a job that is leased ahead must have started; else it is given back, for somebody who is idle."""
+"""Seconds within which a job that is leased ahead must start. Otherwise it is released, for an idle worker to take."""
 
 SIGN_OFF_TIMEOUT = 2.0
 """Seconds that signing off may take."""
@@ -57,11 +59,12 @@ log = logging.getLogger("tenure.worker")
 
 
 class Keeper:
-    """Beats, renews, listens and gives back, from a thread with its own event loop and its own store object.
+    """Sends heartbeats, renews leases, listens to announcements and releases jobs, from a thread with its own event
+    loop and store object.
 
-    A job that blocks the worker's loop, or computes in Python for minutes, must not cost that job or any other its lease.
-    Every part is a loop of its own, so that a call that hangs holds up nothing but itself; above all not the part that
-    lets go of jobs whose lease can no longer be counted on.
+    A job that blocks the worker's loop, or computes in Python for minutes, must not cost that job or any other its
+    lease. Each part is its own asyncio task, so that a call that hangs holds up only that part, and never the part that
+    stops jobs whose lease may have ended.
     """
 
     def __init__(
@@ -128,18 +131,18 @@ class Keeper:
 
     @property
     def worker_id(self) -> str | None:
-        """Under which the worker is registered; None while it is not, and then it must not lease."""
+        """The worker's id in the registry. None while it is not registered; then it must not lease."""
         return self._registration.worker_id
 
-    # What the worker calls, on its own loop.
+    # Called by the worker, on its own loop.
 
     @property
     def health_port(self) -> int | None:
-        """Where it tells of its health, once it has started."""
+        """Port of the health server; None before it has started."""
         return None if self._listening is None else self._listening.getsockname()[1]
 
     def start(self) -> None:
-        """Begin, in a thread of its own; `InvalidOption` if others listen where it is to tell of its health."""
+        """Start the thread. Raises `InvalidOption` if the health port is in use."""
         if self._address is not None:
             self._listening = listener(*self._address)
         self._worker_loop = asyncio.get_running_loop()
@@ -149,78 +152,80 @@ class Keeper:
         self._thread.start()
 
     async def first_beat(self) -> None:
-        """Wait for the first beat: from then on it is known that the store answers."""
+        """Wait until the first heartbeat has reached the store."""
         await self._first_beat.wait()
 
     def register(self) -> None:
-        """Enter the registry; before this it does not."""
+        """Let the keeper register the worker. Until then it only checks that the store answers."""
         _call_on(self._loop, self._registration.admitted.set)
 
     def beat_soon(self) -> None:
-        """Tell at once what has changed."""
+        """Send a heartbeat now, because something has changed."""
         _call_on(self._loop, self._registration.beat_soon.set)
 
     async def stop(self) -> None:
-        """Sign off, and end the thread; nothing happens if it has not started."""
+        """Sign off and end the thread. Does nothing if the thread was not started."""
         if self._thread is not None:
             _call_on(self._loop, self._leaving.set)
             await self._ended.wait()
             self._thread.join()
 
     def abandon(self, settlements: Sequence[Settlement]) -> None:
-        """Settle these and sign off, from a thread that waits for it, while the worker's loop does not move."""
+        """Settle these and sign off while the worker's loop is blocked. Called from another thread, which waits."""
         if self._thread is not None:
             signing_off = asyncio.run_coroutine_threadsafe(self._sign_off(settlements), self._loop)
             with contextlib.suppress(TimeoutError, RuntimeError):
                 signing_off.result(SIGN_OFF_TIMEOUT * 2)
 
     async def died(self) -> NoReturn:
-        """Wait for the thread to end, and raise: a worker whose leases nobody renews must not go on."""
+        """Wait for the thread to end, then raise: a worker must not go on when its leases are no longer renewed."""
         await self._ended.wait()
-        raise RuntimeError(f"the keeper of worker {self.worker_id} has died")
+        raise RuntimeError(f"the keeper of worker {self.worker_id} died")
 
     @property
     def left_behind(self) -> str | None:
-        """The name that it has left in the registry, because it has died."""
+        """The worker id that is still in the registry because the keeper died; None if it has signed off."""
         return None if self._signed_off else self._registration.name
 
     def hold(self, attempts: list[Attempt]) -> None:
-        """Keep these leases alive until they are dropped, and put the jobs into the buffer."""
+        """Renew these leases until they are dropped, and put the jobs into the buffer."""
         with self._lock:
             self._held.update(attempts)
         self._buffer.put(attempts)
-        # One job starts at once; if it does not, the look at the buffer every third of a second is soon enough.
+        # A single job usually starts at once. If it does not, the check every third of a second is soon enough.
         if len(attempts) > 1 and not self._buffer_watched:
             self._buffer_watched = True
             _call_on(self._loop, self._filled.set)
 
     @property
     def held(self) -> list[Attempt]:
-        """What it keeps alive, at this moment."""
+        """The attempts whose leases it renews now."""
         with self._lock:
             return list(self._held)
 
     def drop(self, attempts: Iterable[Attempt]) -> None:
-        """Keep these no longer: they are settled, or lost."""
+        """Stop renewing these: they are settled or lost."""
         with self._lock:
             self._held.difference_update(attempts)
 
     def recover(self, request: LeaseRequest) -> None:
-        """Give back what the store has handed out on this request, for its answer was lost."""
+        """Release what the store leased for this request, because its answer was lost."""
         _call_on(self._loop, self._lost_answers.add, request)
 
     async def extend_leases(self, seconds: float) -> None:
-        """Hold everything for so many seconds more than usual, in which nothing can be renewed. Raises what the store raises."""
+        """Extend all leases by `seconds` more than usual, for a time in which they cannot be renewed. Raises what the
+        store raises.
+        """
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._extend_leases(seconds), self._loop))
 
-    # The thread.
+    # On the keeper's thread.
 
     def _run(self) -> None:
         try:
             with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
                 runner.run(self._keep())
         except Exception:
-            log.exception("the keeper of worker %s has died, the worker stops", self.worker_id)
+            log.exception("the keeper of worker %s died: the worker stops", self.worker_id)
         finally:
             _call_on(self._worker_loop, self._ended.set)
 
@@ -233,7 +238,7 @@ class Keeper:
                 parts.create_task(
                     repeat("beat", lambda: self._registration.beat(self._store), self._registration.beat_soon.wait)
                 ),
-                # Woken at every look, however long the store has been gone: the leases run on.
+                # Woken at every check, however long the store has been down, because the leases keep running out.
                 parts.create_task(repeat("renewal", self._renew, self._renewal_wakeup.wait)),
                 parts.create_task(repeat("release", self._release_stale)),
                 parts.create_task(repeat("recovery", self._recover)),
@@ -265,7 +270,9 @@ class Keeper:
         _call_on(self._worker_loop, self._wake)
 
     def _retired(self) -> None:
-        """Let go of everything; what it was still given under the name that it has lost need not wait for its lease to end."""
+        """Drop all jobs. Those leased under the retired id are released, so that they need not wait for their leases to
+        end.
+        """
         for attempt in self.held:
             if not (attempt.ended or attempt.may_be_complete):
                 self._to_release.append(attempt)
@@ -273,7 +280,7 @@ class Keeper:
         self._filled.set()
 
     def _pulse(self) -> Pulse:
-        """How the worker is."""
+        """The worker's state for its next heartbeat."""
         held, served = self.held, self._served()
         running = sorted((attempt.leased_at, attempt.lease.job.id) for attempt in held if attempt.running)
         return Pulse(
@@ -287,18 +294,18 @@ class Keeper:
         )
 
     def trouble(self) -> str:
-        """What keeps the worker from leasing jobs; empty if nothing does. From any thread."""
+        """What keeps the worker from leasing jobs, as a phrase; empty if it can. May be called from any thread."""
         return self._health.trouble(
             registered=self.worker_id is not None, blocked_by=self._loop_monitor.blocked(monotonic())
         )
 
     def _health_report(self) -> dict[str, object]:
-        """What somebody is told who asks for the worker's health."""
+        """The body of the answer to a health request."""
         trouble = self.trouble()
         return {"status": "stuck" if trouble else "ok", "trouble": trouble, "worker": self.worker_id}
 
     def _missed_announcements(self, now: float) -> bool:
-        """Whether something may have happened to jobs of which no signal told."""
+        """Whether announcements about held jobs may have been missed."""
         announcement_epoch = self._store.announcement_epoch if self._listens else 0
         missed = announcement_epoch != self._seen_epoch or (announcement_epoch == 0 and now >= self._next_check)
         self._seen_epoch = announcement_epoch
@@ -307,7 +314,9 @@ class Keeper:
         return missed
 
     async def _renew(self) -> float:
-        """Renew in one call all that is due; with it go what jobs say of their progress, and doubts about being held."""
+        """Renew all leases that are due, in one call. The same call sends the jobs' progress and checks jobs that may
+        have been lost.
+        """
         async with self._renewing:
             now = monotonic()
             to_check, self._to_check = self._to_check, set()
@@ -325,7 +334,7 @@ class Keeper:
             except Exception:
                 self._to_check |= to_check
                 if missed:
-                    self._seen_epoch = 0  # to be renewals again
+                    self._seen_epoch = 0  # so that they are checked again
                 raise
         if progress_due:
             self._next_progress = now + PROGRESS_INTERVAL
@@ -333,14 +342,14 @@ class Keeper:
         return max(min(times, default=now + 60.0) - monotonic(), 0.1 if self._to_check else 0.01)
 
     async def _extend_leases(self, seconds: float) -> None:
-        # One after the other: a renewal of the usual length that came second would count.
+        # Under the lock, because a concurrent renewal of the usual length would undo the extension.
         async with self._renewing:
             kept = [attempt for attempt in self.held if attempt.settings.renew is not None]
             renewals = [(attempt, Renewal(attempt.lease, attempt.wanted_ttl + seconds)) for attempt in kept]
             await self._send_renewals(renewals, monotonic())
 
     async def _send_renewals(self, renewals: Sequence[tuple[Attempt, Renewal]], now: float) -> None:
-        """Have the store renew these, and let go of those that it does not."""
+        """Send these renewals, and drop the jobs that the store no longer gives to this worker."""
         if not renewals:
             return
         answers = await self._store.renew([renewal for _, renewal in renewals])
@@ -352,16 +361,17 @@ class Keeper:
             if reason is not None:
                 self._abort(attempt, reason)
                 if reason is AbortReason.TAKEN:
-                    self._registration.beat_soon.set()  # by a retirement, maybe: to be noticed before it leases more
+                    self._registration.beat_soon.set()  # maybe by a retirement, which must be noticed before the worker leases more
                 continue
             attempt.renewed(now, renewal.ttl)
             if attempt.context is not None and attempt.context._said is renewal.progress:
                 attempt.context._said = None
 
     async def _listen(self) -> float:
-        """Doubt jobs of which the store signals something: a signal may be late and mean an older lease, a renewal tells.
+        """Check the jobs that announcements name. An announcement may be late and concern an older lease, so a renewal
+        decides.
 
-        Look for work if the signal says that there is some.
+        An announcement of new work wakes the worker's loop.
         """
         with contextlib.suppress(StoreError):
             async for announcement in self._store.announcements():
@@ -373,7 +383,7 @@ class Keeper:
         return 1.0
 
     async def _release_stale(self) -> float:
-        """Release what was leased ahead and has not started in time."""
+        """Release jobs that were leased ahead and have not started in time."""
         self._to_release += self._buffer.claim_stale(monotonic() - START_WITHIN)
         number = len(self._to_release)
         await self._release(self._to_release[:number])
@@ -385,7 +395,7 @@ class Keeper:
         return START_WITHIN / 2
 
     async def _recover(self) -> float:
-        """Release what was leased without this worker's knowing."""
+        """Release jobs whose lease answers were lost."""
         await self._lost_answers.come()
         return await self._lost_answers.give_back(self._store)
 
@@ -396,9 +406,10 @@ class Keeper:
             self.drop(attempts)
 
     async def _watch(self) -> float:
-        """Let go of what can no longer be counted on, and see whether the worker's loop moves. Never waits for the store."""
+        """Stop jobs whose lease may have ended, and check that the worker's loop moves. Never waits for the store."""
         now = monotonic()
-        # What has ended and is not settled is not given up: the token decides, however late the settle comes.
+        # An attempt that has ended and is not settled is not given up: its token decides, however late the settle
+        # comes.
         kept = self.held
         self._loop_monitor.look(self.worker_id, now, kept)
         held = [attempt for attempt in kept if not (attempt.ended or attempt.completing)]
@@ -409,7 +420,7 @@ class Keeper:
         if overdue:
             job = overdue[0].lease.job
             log.warning(
-                "worker %s gives up %d job(s) that it cannot be sure to hold any more, the first is job %s of task %s",
+                "worker %s gives up %d job(s) whose leases it could not renew in time, the first is job %s of task %s",
                 self.worker_id, len(overdue), job.id, job.task,
             )  # fmt: skip
         if held or self._loop_monitor.blocked(now):
@@ -423,10 +434,12 @@ class Keeper:
         return pause
 
     def _abort(self, attempt: Attempt, reason: AbortReason) -> None:
-        """Tell a job that its lease is gone: what runs in a thread sees it at once, a coroutine is cancelled on its loop."""
+        """Abort a job whose lease is gone. A thread sees its signal at once; a coroutine is cancelled on the worker's
+        loop.
+        """
         self.drop([attempt])
         if attempt.may_be_complete and reason in (AbortReason.COMPLETED, AbortReason.NOT_FOUND, AbortReason.TAKEN):
-            return  # by its own transaction, most likely; the executor asks
+            return  # most likely its own transaction has ended it; the executor finds out
         if attempt.signal.abort(reason):
             _call_on(self._worker_loop, attempt.interrupt)
 

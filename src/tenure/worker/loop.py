@@ -1,4 +1,4 @@
-"""The loop of a worker: settle what has ended, lease what there is room for, run it, wait."""
+"""`Loop`: settles jobs that have ended, leases as many as there is room for, and waits."""
 
 from __future__ import annotations
 
@@ -47,13 +47,17 @@ if TYPE_CHECKING:
 __all__ = ["Loop", "event_loops"]
 
 LEAVE_CHECK_INTERVAL = 0.02
-"""Seconds between looks whether the jobs of a queue that was left have ended."""
+"""Seconds between checks of whether the jobs of a queue that was left have ended."""
 
 AHEAD_FOR = 10.0
-"""Seconds that leases last at most if some of their jobs have no free slot yet: should the worker die, they come back that soon."""
+"""Longest lease, in seconds, while some of its jobs have no free slot yet. If the worker dies, they are leased again
+that soon.
+"""
 
 STEP_ASIDE = 0.02
-"""Seconds for which a worker that has found only jobs of others does not listen: so the next one wakes another worker."""
+"""Seconds for which a worker that found only jobs of unknown tasks does not listen, so that the next announcement wakes
+another worker.
+"""
 
 NOTHING = Leased([])
 
@@ -61,9 +65,9 @@ log = logging.getLogger("tenure.worker")
 
 
 class Loop:
-    """What a worker works with, put together on the event loop that it lives on; and the round that it makes, over and over.
+    """Builds the parts of a worker on its event loop, and makes one round trip to the store after the other.
 
-    No error of the store, and nothing that a job does short of ending the process, ends it; `finish` does.
+    No error of the store ends it, and nothing that a job does, unless the job ends the process. `finish` ends it.
     """
 
     def __init__(
@@ -111,7 +115,7 @@ class Loop:
         self._draining = Draining()
         self._runs_suspect = False
         self.paused = False
-        """Whether it takes_jobs no jobs until it is told to."""
+        """Whether it takes no jobs until `resume`."""
 
         self._finishing = False
         self.outage = Outage(stem)
@@ -137,7 +141,7 @@ class Loop:
         self.background_hooks = BackgroundHooks(app, self._threads)
         self._queue_empty = app.internals.hooks.of("queue_empty")
         self._worked = False
-        """Whether it has had jobs since it last found nothing to do."""
+        """Whether it has had jobs since its queues were last empty."""
 
         self._settler = Settler(self.keeper, self._wakeup, self.background_hooks, app.internals.audience)
         executor = Executor(
@@ -159,33 +163,33 @@ class Loop:
             rest=seconds(options.job_delay, "job_delay"), freed=self._wakeup.set,
         )  # fmt: skip
 
-    # What the worker asks of it.
+    # Called by the worker.
 
     @property
     def running(self) -> list[Attempt]:
-        """The jobs that have started and whose outcome is not known."""
+        """Jobs that have started and whose outcome is not known."""
         return self._slots.running
 
     @property
     def ran(self) -> int:
-        """Attempts that have ended."""
+        """Number of attempts that have ended."""
         return self._slots.ran
 
     @property
     def finished(self) -> int:
-        """Jobs that have become final here."""
+        """Number of jobs that this worker has made final."""
         return self._settler.finished
 
     @property
     def takes_jobs(self) -> bool:
-        """Whether it takes_jobs new jobs."""
+        """Whether it takes new jobs."""
         return not (self.paused or self._finishing)
 
     async def run(self) -> None:
-        """Settle what has ended and lease what there is room for, until it is to finish and is empty-handed."""
+        """Settle and lease until `finish` was called and nothing is left to settle."""
         rest = 0.0
         while not self._finishing or self._slots.running or self._settler:
-            await self._wakeup.wait(rest)  # for an ended job, new work, a rested slot, other queues, finish(), or time
+            await self._wakeup.wait(rest)  # until a job ends, new work, a rested slot, other queues, finish(), or time
             rest = await self._round_trip()
 
     def finish(self) -> None:
@@ -205,7 +209,9 @@ class Loop:
         self._wakeup.set()
 
     def stop_jobs(self, attempts: Sequence[Attempt], grace: float) -> None:
-        """Tell running jobs to stop: coroutines are cancelled, threads see the signal, processes are killed after so many seconds."""
+        """Abort running jobs: coroutines are cancelled, threads see the signal, child processes are killed after
+        `grace` seconds.
+        """
         for attempt in attempts:
             if attempt.signal.abort(AbortReason.SHUTDOWN) and attempt.child is None:
                 attempt.interrupt()
@@ -215,7 +221,7 @@ class Loop:
             self._process_runner.kill(attempts)
 
     def interrupt(self, attempts: Sequence[Attempt]) -> None:
-        """Wait no longer for running jobs: kill those in processes, and release or fail all of them."""
+        """Stop waiting for running jobs: kill those in child processes, and release or fail all of them."""
         self._process_runner.kill(attempts)
         for attempt in attempts:
             transition = next_transition(attempt.lease.job, Interrupted(), attempt.settings.policy)
@@ -224,7 +230,7 @@ class Loop:
             self._settler.add(attempt, transition)
 
     def unsettled(self) -> list[Settlement]:
-        """What the store has not been told, running jobs as interrupted ones; for when this loop no longer moves."""
+        """All unsettled jobs, running ones as interrupted. Used when this loop is blocked."""
         ended = self._settler.take()
         return settlements(ended) + [
             (attempt.lease, next_transition(attempt.lease.job, Interrupted(), attempt.settings.policy))
@@ -241,7 +247,7 @@ class Loop:
         self._wakeup.set()
 
     def leave(self, queue: str) -> None:
-        """Serve it no longer; its jobs that were leased ahead are released."""
+        """Stop serving it; its jobs that were leased ahead are released."""
         self.queues.leave(queue)
         self._work_listener.stop()
         self.keeper.beat_soon()
@@ -253,7 +259,9 @@ class Loop:
         return [attempt for attempt in self.running if self._unserved(attempt)]
 
     async def left_within(self, timeout: float | None) -> bool:
-        """Wait until none is in hand, and the store knows; False if that takes_jobs more than so many seconds."""
+        """Wait until no job of a queue that was left is held. Returns False after `timeout` seconds; None waits for
+        ever.
+        """
         ends_at = None if timeout is None else monotonic() + timeout
         while any(map(self._unserved, self.keeper.held)) and not self._finishing:
             if ends_at is not None and monotonic() >= ends_at:
@@ -262,25 +270,27 @@ class Loop:
         return True
 
     async def close(self) -> None:
-        """Take the slots from jobs that have not ended, and let go of the threads."""
+        """Cancel the slots of jobs that have not ended, and end the threads."""
         self._work_listener.stop()
         await self._slots.close()
         await self.background_hooks.close()
         self._threads.close()
 
-    # One round.
+    # One round trip.
 
     async def _round_trip(self) -> float:
-        """Make one round trip, and act on what it brings; seconds until another is worth it although nothing happens."""
+        """Make one round trip and act on its answer. Returns the seconds until the next one, if nothing wakes the loop
+        sooner.
+        """
         ended, room, idle, served = self._settler.take(), self._room(), self._holds_nothing, self.queues.patterns
         request, requested_at = self._request(room), monotonic()
         try:
             answer = await self._exchange(ended, request)
-        except Exception as error:  # noqa: BLE001  (no error of the store ends the worker, and none is taken for a job's)
+        except Exception as error:  # noqa: BLE001  (no error of the store ends the worker, and none counts as a job's)
             self._settler.put_back(ended)
             if request is not None and not isinstance(error, StoreUnavailable | StoreFull):
                 self.keeper.recover(request)
-            # Not woken by jobs that end meanwhile: they could not be settled either.
+            # Jobs that end meanwhile do not wake it: they could not be settled either.
             await self._finish_wakeup.wait(self.outage.failed("worker", error))
             return 0.0
         verdicts, leased = answer
@@ -292,7 +302,8 @@ class Loop:
         if leased.inbox:
             self.inbox.notice()
         elif idle and room and not leased.leases and (self._worked or self._on_empty):
-            # Held nothing when it asked, and got nothing: whatever its own last jobs have enqueued was there to be leased.
+            # It held nothing when it asked and got nothing, so jobs that its own last jobs enqueued were there to be
+            # leased.
             if await self._queues_changed():
                 return 0.0
             if self._worked:
@@ -335,7 +346,9 @@ class Loop:
     async def _exchange(
         self, ended: Sequence[EndedAttempt], request: LeaseRequest | None
     ) -> tuple[Sequence[Verdict], Leased]:
-        """Settle, lease, or both at once. Raises what the store says unless an item is to blame, which fails alone."""
+        """Settle, lease, or both in one call. Raises the store's error unless one item causes it: then that item fails
+        alone.
+        """
         answer: tuple[Sequence[Verdict], Leased] = (), NOTHING
         try:
             if request is not None:
@@ -352,11 +365,11 @@ class Loop:
         return answer
 
     def _start_leased(self, leased: Leased, requested_at: float, served: Sequence[str]) -> None:
-        """Hand what was leased to the keeper and to the slots."""
+        """Pass the leased jobs to the keeper and the slots."""
         if leased.suspect_waiting:
             self._draining.begin(requested_at)
         attempts = [Attempt(lease, self._settings[lease.job.task], requested_at) for lease in leased.leases]
-        # A stop, a pause or another list of queues may have come while the leases were on their way.
+        # The worker may have been stopped, paused or given other queues while the answer was on its way.
         if not self.takes_jobs:
             attempts = self._release(attempts, lambda _: True)
         elif served is not self.queues.patterns:
@@ -369,16 +382,16 @@ class Loop:
             self._slots.wake()
 
     async def _next_round_in(self, leased: Leased, room: int) -> float:
-        """Seconds until the store is worth asking again although nothing happens."""
+        """Seconds until the next round trip, if nothing wakes the loop sooner."""
         poll = self._poll * random.uniform(0.9, 1.1)  # noqa: S311
-        # A suspect comes alone, and if it is in a child by now others may run beside it.
+        # A suspect is leased alone. If it runs in a child process by now, others may run beside it.
         if len(leased.leases) >= room or (leased.leases and leased.leases[0].solo):
             self._work_listener.stop()
             return 0.0 if room else poll
-        # A ring that the known queues do not explain may come from another one.
+        # An announcement without a job in the known queues may come from a new queue.
         if not leased.leases and self._work_listener.fired and await self._queues_changed():
             return 0.0
-        # Those that were asked for have no more; the next ones may.
+        # Only the first queues were asked for, and they have no more jobs; the next ones may.
         if self.queues.truncated and await self._queues_changed():
             return 0.0
         if leased.passed_over and self._work_listener.fired:
@@ -390,14 +403,14 @@ class Loop:
         return poll if leased.due_in is None else min(poll, max(leased.due_in, 0.001))
 
     async def _wake_peers(self, tasks: Sequence[str]) -> None:
-        """Wake workers that know these tasks, for the ring that they did not hear."""
+        """Wake workers that know these tasks, because this worker received the announcement meant for them."""
         try:
             await self.peers.pass_on(tasks)
         except GONE as error:
-            log.debug("worker %s: others were not told of jobs for them: %s", self.stem, error)
+            log.debug("worker %s: could not wake workers for the jobs that it passed over: %s", self.stem, error)
 
     async def _queues_changed(self) -> bool:
-        """Look for queues that have something to do; whether the list is another now, or may be."""
+        """Look for queues with jobs. Returns whether the list has changed, or may have."""
         if not self.queues.changing:
             return False
         before = self.queues.names
@@ -409,14 +422,14 @@ class Loop:
         self.outage.answered("worker")
         return self.queues.names != before
 
-    # Giving back.
+    # Releasing.
 
     def _release_buffer(self) -> None:
         self._release(self._buffer.claim_all(), lambda _: True)
         self._wakeup.set()
 
     def _release(self, attempts: Iterable[Attempt], unwanted: Callable[[Attempt], bool]) -> list[Attempt]:
-        """Release what is not wanted; the rest."""
+        """Release the unwanted attempts and return the others."""
         wanted = []
         for attempt in attempts:
             if unwanted(attempt):
@@ -426,7 +439,7 @@ class Loop:
         return wanted
 
     def _on_given_up(self, attempt: Attempt) -> None:
-        """The keeper has let go of a job that it could not renew in time."""
+        """The keeper gave up a job whose lease it could not renew in time."""
         job = attempt.lease.job
         self._app.internals.audience.happened(
             LeaseLost(time(), job.id, job.task, job.queue, job.run_id, job.attempt, job.worker, AbortReason.ERROR)

@@ -1,4 +1,4 @@
-"""Jobs that a worker leaves to other workers, because those should_skip the task and it does not."""
+"""`Peers`: decides which tasks a worker leaves to other workers, because they know the task and it does not."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from tenure.worker.settings import SettingsByTask
 __all__ = ["Peers"]
 
 FRESH = 2.0
-"""Seconds for which a look at the registry is good."""
+"""Seconds after which the registry is read again."""
 
 UNKNOWN = 0.1
-"""Seconds for which it is believed that no worker knows a task: one that does may have come since."""
+"""Seconds for which "no worker knows this task" holds: one that does may have started since."""
 
 MAX_NUDGED = 3
-"""Workers that are nudged for one task, at most."""
+"""Workers that are woken for one task, at most."""
 
 
 class Peers:
-    """Knows which tasks to leave to other workers, and which workers should_skip them.
+    """Decides which tasks to leave to other workers, and knows which workers run them.
 
-    The registry is read when a job of an unknown task has come, and from then on every two seconds while tasks are left to others.
-    Where all workers should_skip the same tasks it is never read.
+    The registry is read when a job of an unknown task arrives, and from then on every two seconds while tasks are left
+    to others. Where all workers know the same tasks it is never read.
     """
 
     def __init__(self, store: Store, settings: SettingsByTask) -> None:
         self._store = store
         self._settings = settings
         self._known_elsewhere: set[str] = set()
-        """Tasks that this worker does not should_skip and another live one does."""
+        """Tasks that this worker does not know and another live one does."""
 
         self._any_known = asyncio.Event()
         self._read_at = -FRESH
@@ -43,14 +43,17 @@ class Peers:
         """The registry, as last read."""
 
         self.skipped: tuple[str, ...] = ()
-        """Tasks whose jobs this worker passes over: those that `tasks=` leaves out, and those that other live workers should_skip."""
+        """Tasks whose jobs this worker does not lease: those that `tasks=` leaves out, and those that only other live
+        workers know.
+        """
 
         self._update_skipped()
 
     async def should_skip(self, task: str, queue: str) -> bool:
-        """Whether jobs of this task, which this worker does not run, are to be left to others; then they are from now on.
+        """Whether to leave jobs of this unknown task to other workers. If True, the task is skipped from now on.
 
-        So it is if a live worker that serves the queue knows the task, or if `tasks=` leaves it out. Raises what the store raises.
+        True if a live worker that serves `queue` knows the task, or if `tasks=` leaves it out. Raises what the store
+        raises.
         """
         if task in self.skipped:
             return True
@@ -64,7 +67,9 @@ class Peers:
         return True
 
     async def refresh(self) -> float:
-        """Take back the tasks that no live worker knows any more, or this one does by now; seconds until the next look."""
+        """Stop skipping tasks that no other live worker knows any more, or that this worker knows by now. Returns the
+        seconds until the next call.
+        """
         await self._any_known.wait()
         await self._read()
         self._known_elsewhere = {task for task in self._known_elsewhere if self._workers_for(task)}.difference(
@@ -76,7 +81,9 @@ class Peers:
         return FRESH
 
     async def pass_on(self, tasks: Iterable[str]) -> None:
-        """Nudge workers that should_skip these tasks: their jobs have woken this worker in vain. Raises what the store raises."""
+        """Wake workers that know these tasks, because their jobs have woken this worker instead. Raises what the store
+        raises.
+        """
         await self._read()
         nudged: set[str] = set()
         for task in tasks:

@@ -1,4 +1,4 @@
-"""The signals of a worker's process, signals from before it has an event loop until it has none any more."""
+"""`SignalCatcher`: catches the signals of a worker's process and passes them to a thread."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ HANDLED_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1
 
 
 class SignalCatcher:
-    """In this block the signals lie in a pipe, where a thread finds them; the handlers do nothing else.
+    """Within this block, signals are written to a pipe from which a thread reads them. The handlers do nothing else.
 
-    It is filled by the interpreter's own handler in C, so that a signal is not missed while the main thread is blocked in a call
-    that knows nothing of Python. Only the main thread gets signals; active else the block changes nothing.
+    The interpreter's own C handler writes to the pipe, so no signal is missed while the main thread is blocked in a C
+    call. Only the main thread receives signals; on any other thread the block changes nothing.
     """
 
     def __init__(self) -> None:
         self.active = threading.current_thread() is threading.main_thread()
-        """Whether signals are signals at all."""
+        """Whether signals are caught: only if it was created on the main thread."""
 
         self._read, self._write = socket.socketpair()
         self._write.setblocking(False)
@@ -45,7 +45,7 @@ class SignalCatcher:
         self._write.close()
 
     def restore(self) -> None:
-        """Leave the signals as they were found."""
+        """Restore the signal handlers as they were before."""
         if self in _installed:
             _installed.remove(self)
             signal.set_wakeup_fd(self._fd_before)
@@ -53,26 +53,31 @@ class SignalCatcher:
                 signal.signal(signum, handler)  # type: ignore[arg-type]
 
     def claim_wakeup_fd(self) -> None:
-        """Fill the pipe again, on the main thread: an event loop that begins may have replaced the signals for itself."""
+        """Make the interpreter write to this pipe again; call on the main thread. A new event loop may have taken the
+        wakeup fd for itself.
+        """
         if self.active:
             signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
 
     def replaced(self) -> list[Signals]:
-        """The signals whose handlers something has replaced so that they reach no one; from any thread.
+        """The signals whose handlers were replaced by SIG_IGN or SIG_DFL, so that they are lost. May be called from any
+        thread.
 
-        A function in the place of ours does no harm: the interpreter fills the pipe all the same.
+        A function in place of ours does no harm, because the interpreter still writes to the pipe.
         """
         return [signum for signum in HANDLED_SIGNALS if signal.getsignal(signum) in (signal.SIG_IGN, signal.SIG_DFL)]
 
     def reinstall(self) -> list[Signals]:
-        """Handle such signals again, on the main thread; returns them."""
+        """Reinstall the handlers of such signals and return those signals; call on the main thread."""
         replaced = self.replaced()
         for signum in replaced:
             signal.signal(signum, self._handle)
         return replaced
 
     def wait(self, timeout: float) -> list[Signals]:
-        """Wait for signals, in one thread, and so many seconds at most (which may be infinite); those that came."""
+        """Wait for signals for at most `timeout` seconds, which may be infinite, and return them. Call from one thread
+        only.
+        """
         self._read.settimeout(None if timeout == float("inf") else max(timeout, 0.001))
         try:
             return [signum for byte in self._read.recv(4096) if (signum := _handled(byte)) is not None]
@@ -80,11 +85,11 @@ class SignalCatcher:
             return []
 
     def interrupt(self) -> None:
-        """Have the wait end, from any thread."""
+        """End the wait; may be called from any thread."""
         self._write.send(b"\0")
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        # What runs on this thread may have replaced the pipe's place without telling: then the byte is not there yet.
+        # Code on this thread may have set its own wakeup fd. Then the byte is not in the pipe yet.
         replaced_by = signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
         if replaced_by != self._write.fileno():
             signal.set_wakeup_fd(replaced_by, warn_on_full_buffer=False)
@@ -98,7 +103,8 @@ def _handled(byte: int) -> Signals | None:
     return Signals(byte) if byte in HANDLED_SIGNALS else None
 
 
-# A signal that finds a forked child with the handlers of its parent would be the parent's: until it has its own, none gets in.
+# A signal that reached a forked child while it has its parent's handlers would go to the parent's pipe. So signals are
+# blocked until the child has its own handlers.
 
 
 def _before_fork() -> None:

@@ -1,4 +1,4 @@
-"""The slots of a worker: where jobs run, and how many at a time."""
+"""`Slots`: run a worker's jobs, a fixed number at a time."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tenure.worker.look_ahead import LookAhead
 __all__ = ["Slot", "Slots"]
 
 TURN = 0.001
-"""Seconds after which a slot whose jobs never wait gives the loop to the others, so that settling goes on beside them."""
+"""Seconds after which a slot whose jobs never wait yields to the event loop, so that settling goes on beside them."""
 
 Execute = Callable[[Attempt], Coroutine[Any, Any, None]]
 
 
 class Slots:
-    """Runs the jobs in the buffer, at most `size` at a time; `freed` is told when a slot has rested.
+    """Runs the jobs in the buffer, at most `size` at a time. `freed` is called when a slot has rested after a job.
 
-    A slot is one long-lived asyncio task. One is woken for a full buffer and runs job after job; only when a job waits for
-    something does it wake two others. So a job that never waits costs no task and no wake-up of its own, and those that
+    A slot is one long-lived asyncio task. One slot is woken for a full buffer and runs job after job; only when a job
+    waits for something does it wake two others. So a job that never waits costs no task and no wake-up, and jobs that
     do wait are all running after a few passes of the loop.
     """
 
@@ -48,13 +48,13 @@ class Slots:
         self.rest = rest
         self.freed = freed
         self.busy = 0
-        """Slots that run a job, or rest after one."""
+        """Number of slots that run a job, or rest after one."""
 
         self.ran = 0
-        """Attempts that have ended."""
+        """Number of attempts that have ended."""
 
         self.on_loop: Attempt | None = None
-        """The job whose code is on the event loop at this moment; read by the keeper, from its thread."""
+        """The job whose code runs on the event loop at this moment. The keeper reads it from its thread."""
 
         self.closed = False
         self.fork_guard = ForkGuard()
@@ -67,7 +67,7 @@ class Slots:
         return [slot.attempt for slot in self._slots if slot.attempt is not None and not slot.attempt.ended]
 
     def wake(self) -> None:
-        """Let an idle slot look at the buffer, if there is something in it."""
+        """Wake an idle slot if the buffer has jobs."""
         if not self.buffer:
             return
         while self._parked:
@@ -85,7 +85,7 @@ class Slots:
         await parked
 
     async def close(self) -> None:
-        """End the slots; a job that does not let itself be cancelled is left behind."""
+        """End the slots. A job that cannot be cancelled is left behind."""
         self.closed = True
         tasks = [slot.task for slot in self._slots]
         for slot in self._slots:
@@ -97,7 +97,7 @@ class Slots:
 
 
 class Slot:
-    """Room for one job at a time."""
+    """Runs one job at a time, in a loop."""
 
     def __init__(self, slots: Slots) -> None:
         self.attempt: Attempt | None = None
@@ -127,7 +127,7 @@ class Slot:
             if slots.closed:
                 return
             while self.task.cancelling():
-                self.task.uncancel()  # it was the job that was cancelled (or that cancelled itself), not the slot
+                self.task.uncancel()  # the job was cancelled, or cancelled itself, and not the slot
             if slots.rest:
                 await asyncio.sleep(slots.rest)
                 slots.freed()
@@ -140,7 +140,9 @@ class Slot:
 
     @types.coroutine
     def _drive(self, attempt: Attempt) -> Generator[Any, Any, None]:
-        """Run the job in a copy of the context variables, which asyncio gives only to a task of its own."""
+        """Run the job in a copy of the context variables. asyncio offers that only for a new task, which would cost
+        more.
+        """
         slots = self._slots
         context = copy_context()
         coroutine = slots.execute(attempt)
@@ -162,6 +164,6 @@ class Slot:
             try:
                 value = yield awaited
                 resume = coroutine.send
-            except BaseException as error:  # noqa: BLE001  (a cancellation: it is the job's)
+            except BaseException as error:  # noqa: BLE001  (a cancellation, which is the job's)
                 value = error
                 resume = coroutine.throw

@@ -1,4 +1,4 @@
-"""What each signal asks of a worker, and how long its jobs may go on once it stops."""
+"""What each signal means to a worker, and how long its jobs may go on once it stops."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from tenure.core.options import WorkerOptions
 __all__ = ["AT_ONCE", "FINISH", "ExitStatus", "Stop", "WorkerCommand", "action_for"]
 
 SECOND_AFTER = 1.0
-"""Seconds after a first TERM or INT from which an INT is another one: one keystroke may come twice, by two ways."""
+"""An INT counts as a second one only this many seconds after the first TERM or INT: one keystroke may arrive twice, in
+two ways.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """How long the jobs in hand may go on once no more are taken."""
+    """How long running jobs may go on once no more are taken."""
 
     finish: float | None
-    """Seconds in which they may finish; then they are told to stop. None: as long as they take."""
+    """Seconds that jobs have to finish before they are aborted; None: as long as they take."""
 
     clean_up: float
-    """Seconds in which they may stop once they are told; then they are released, and what is isolated is killed."""
+    """Seconds that jobs have to stop once they are aborted. Then they are released, and isolated ones killed."""
 
 
 FINISH = Stop(None, 0.0)
@@ -30,10 +32,10 @@ AT_ONCE = Stop(0.0, 0.0)
 
 
 class WorkerCommand(StrEnum):
-    """What a signal may ask of a worker that goes on."""
+    """Signals that a worker acts on without stopping."""
 
     KILL = "kill"
-    """Kill the isolated jobs that run; failed attempts, under their policy."""
+    """Kill the isolated jobs that run. These are failed attempts, under their retry policy."""
 
     PAUSE = "pause"
     """Take no new jobs."""
@@ -43,23 +45,25 @@ class WorkerCommand(StrEnum):
 
 
 class ExitStatus(IntEnum):
-    """The status with which the process of a worker ends."""
+    """Exit status of a worker's process."""
 
     STOPPED = 0
-    """It was told to, or there was nothing left to do."""
+    """It was stopped, or there was nothing left to do."""
 
     FAILED = 1
-    """Something went wrong that should not, and the log says what."""
+    """An unexpected error; the log has it."""
 
     REFUSED = 2
-    """It could not start: what it was action_for cannot be done as action_for, and one sentence says why."""
+    """It could not start, and has printed one sentence that says why."""
 
     RECYCLED = 75
-    """It has reached `max_jobs`, `max_age` or `max_memory`: another should take its place at once."""
+    """It has reached `max_jobs`, `max_age` or `max_memory` and should be replaced at once."""
 
 
 def action_for(signum: Signals, options: WorkerOptions, stopping_for: float | None) -> Stop | WorkerCommand:
-    """What a signal asks of a worker that was first told to stop term_stop so many seconds ago; None: it was not."""
+    """What a worker does on a signal. `stopping_for` is the number of seconds since it was first told to stop at once;
+    None if it was not.
+    """
     match signum:
         case Signals.SIGUSR1:
             return WorkerCommand.KILL
@@ -78,7 +82,7 @@ def action_for(signum: Signals, options: WorkerOptions, stopping_for: float | No
 
 
 def term_stop(options: WorkerOptions) -> Stop:
-    """To stop as TERM does."""
+    """The stop that TERM asks for."""
     if not options.term_child:
         return AT_ONCE
     return Stop(float(options.pre_shutdown_timeout), float(options.term_timeout))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The thread that hears a process's signals, and ends a process that was told to stop and does not."""
+"""`Watchdog`: a thread that receives the process's signals, and ends a process that should stop and does not."""
 
 from __future__ import annotations
 
@@ -17,41 +17,42 @@ from tenure.worker.stopping import Stop, WorkerCommand, action_for
 __all__ = ["Watchdog"]
 
 MOVES_WITHIN = 0.5
-"""Seconds in which an event loop that is not blocked gets to a call."""
+"""Seconds within which an event loop that is not blocked runs a callback."""
 
 LAST_STEPS = 5.0
-"""Seconds that a worker may need after its jobs' time is over: to release them, to leave the registry, to close connections."""
+"""Seconds that a worker has after its jobs' time is over: to release them, leave the registry and close connections."""
 
 LOOK = 1.0
-"""Seconds between looks whether a job has replaced the signals from the worker."""
+"""Seconds between checks of whether a job has replaced the worker's signal handlers."""
 
 NEVER = float("inf")
 
 
 class Watched(Protocol):
-    """What it watches."""
+    """What a `Watchdog` watches: a worker."""
 
     @property
     def ended(self) -> bool:
-        """Whether it holds nothing any more, and only its process goes on."""
+        """Whether it has stopped, and only its process is left."""
 
     def handle_signal(self, signum: Signals, action: Stop | WorkerCommand) -> None:
-        """Do what a signal has action_for; on the event loop."""
+        """Act on a signal; called on the event loop."""
 
     def handlers_restored(self, signums: Sequence[Signals]) -> None:
-        """Hear that these signals were replaced from it, and that it has them back; on the event loop."""
+        """Called on the event loop after handlers were replaced and have been reinstalled."""
 
     def stop_all_jobs(self) -> None:
-        """Tell all running jobs to stop; from any thread."""
+        """Abort all running jobs; from any thread."""
 
     def abandon(self) -> None:
-        """Release what is held, leave the registry, and end the process; from any thread."""
+        """Release all jobs, leave the registry, and end the process; from any thread."""
 
 
 class Watchdog:
-    """Hands each signal to the event loop, and keeps the time itself: a loop that a job has blocked can do neither.
+    """Passes each signal to the event loop, and measures the time itself, because a loop that a job has blocked can do
+    neither.
 
-    It needs the interpreter now and then: against a call into C that keeps the lock for minutes it can do nothing.
+    It needs the interpreter now and then, so it is helpless against a C call that holds the GIL for minutes.
     """
 
     def __init__(self, signals: SignalCatcher, options: WorkerOptions, watched: Watched) -> None:
@@ -67,7 +68,7 @@ class Watchdog:
         return self
 
     def begin(self) -> None:
-        """Begin, on the event loop; signals that came before are heard first."""
+        """Start; call on the event loop. Signals that came before are handled first."""
         if self._signals.active:
             self._loop = asyncio.get_running_loop()
             self._signals.claim_wakeup_fd()
@@ -117,7 +118,7 @@ class Watchdog:
             self._abandon_at = min(self._abandon_at, now + stop.finish + stop.clean_up)
 
     def _moves(self) -> bool:
-        """Whether the event loop gets to a call, or has been closed."""
+        """Whether the event loop runs a callback in time, or has been closed."""
         moved = threading.Event()
         return not self._on_loop(moved.set) or moved.wait(MOVES_WITHIN)
 
@@ -125,7 +126,7 @@ class Watchdog:
         try:
             self._loop.call_soon_threadsafe(callback, *args)
         except RuntimeError:
-            return False  # it is closed: the worker has ended
+            return False  # it is closed because the worker has ended
         return True
 
 

@@ -1,4 +1,4 @@
-"""What runs in a child process: one attempt of one job, and then the end."""
+"""`ChildMain`: runs one attempt of one job in a child process, then exits."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ if TYPE_CHECKING:
 __all__ = ["ChildMain"]
 
 HANDLED = (*GROUP_SIGNALS, signal.SIGIO)
-"""Signals that mean something else to a child than to other processes, or nothing."""
+"""Signals that a child process handles differently from other processes, or ignores."""
 
 REHEARSALS = 16
-"""How often an attempt is rehearsed in the template."""
+"""How many times an attempt is rehearsed in the template."""
 
 log = logging.getLogger("tenure.worker")
 
 
 class ChildMain:
-    """What all children have in common, made in the template: as little as possible is left to each."""
+    """What all children share. It is created in the template, so that each child has as little to do as possible."""
 
     def __init__(
         self, app: App, options: WorkerOptions, settings: SettingsByTask, middleware: Sequence[Middleware]
@@ -71,7 +71,7 @@ class ChildMain:
         self._timeout = seconds(app.options.complete_timeout, "complete_timeout")
         self._die_with_parent = _dying_with_parent()
         self._attempt: ChildAttempt | None = None
-        # Here, once, and not in each child.
+        # Set here, once, and not in each child.
         signal.signal(signal.SIGTERM, self._terminated)
         signal.signal(signal.SIGIO, self._data_arrived)
         self._rehearse()
@@ -81,7 +81,9 @@ class ChildMain:
         )
 
     def _block_signals(self) -> None:
-        """A job is about to fork. One that would come to the new process before it heeds signals again would be lost."""
+        """Block signals before a job forks. A signal that reached the new process before its handlers are reset would
+        be lost.
+        """
         if self._attempt is not None:
             self._blocked.before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
 
@@ -90,14 +92,16 @@ class ChildMain:
             signal.pthread_sigmask(signal.SIG_SETMASK, self._blocked.before)
 
     def _reset_signals(self) -> None:
-        """In a process that a job has forked: it is the job's, and to be ended as any other."""
+        """Reset signal handlers in a process that a job has forked, so that it can be ended like any other."""
         if self._attempt is not None:
             for signum in HANDLED:
                 signal.signal(signum, signal.SIG_DFL)
             self._unblock_signals()
 
     def _rehearse(self) -> None:
-        """Go through the motions: Python adapts code as it runs, and each child would pay for that with pages of its own."""
+        """Run a dummy attempt. Python specializes code as it runs, and otherwise each child would pay for that with its
+        own memory pages.
+        """
         app = self._app.internals.stand_in()
         task = app.task(name="rehearsed")(_nothing)
         lease = Lease(JobRecord("", task.name, "default", State.RUNNING, task.bind().payload), Token(1, 1), 1.0)
@@ -121,7 +125,7 @@ class ChildMain:
             self._attempt.link.data_arrived()
 
     def run(self, own: socket.socket, output: int | None) -> NoReturn:
-        """ChildAttempt the job that comes through this socket, and end; what it writes goes to `output`."""
+        """Run the job that arrives through this socket, then exit. `output` is the descriptor for stdout and stderr."""
         code = 1
         try:
             self._die_with_parent()
@@ -136,7 +140,9 @@ class ChildMain:
             self._attempt = attempt = ChildAttempt(self._app, settings, self._middleware, begin, link, self._timeout)
             link.listen(attempt.abort)
             transition = attempt.run()
-            if os.getpid() == link.pid:  # else it is a process that the job has forked, and returned from
+            if (
+                os.getpid() == link.pid
+            ):  # otherwise this is a process that the job has forked, which returned from its function
                 _flush()
                 self._app.internals.audience.listeners.flush()
                 link.send(AttemptEnded.of(transition))
@@ -147,13 +153,13 @@ class ChildMain:
                     _flush()
             code = 0
         except BaseException:
-            log.exception("a child process has failed")
+            log.exception("a child process failed")
         finally:
             os._exit(code)
 
 
 class ChildAttempt:
-    """One attempt, here."""
+    """One attempt, in its child process."""
 
     def __init__(
         self,
@@ -184,14 +190,14 @@ class ChildAttempt:
         self._outcome: Outcome = Released()
 
     def run(self) -> Transition:
-        """ChildAttempt it; what becomes of the job."""
+        """Run the attempt; returns the transition of its job."""
         job = self._context.job
         try:
             running.set(self._context)
             self._perform()
             if self._stores.unreachable and isinstance(self._outcome, Raised):
                 log.warning(
-                    "job %s of task %s is released: it could not reach the store: %s",
+                    "job %s of task %s could not reach the store: released: %s",
                     job.id, job.task, phrase(self._outcome.error),
                 )  # fmt: skip
                 self._outcome = Released()
@@ -200,11 +206,13 @@ class ChildAttempt:
                 self._report_failure(transition)
             return transition
         except Exception as error:
-            log.exception("job %s of task %s could not be judged, it fails", job.id, job.task)
+            log.exception(
+                "internal error while deciding the outcome of job %s of task %s: marked failed", job.id, job.task
+            )
             return Finish(State.FAILED, error=error_info(error))
 
     def close(self) -> None:
-        """Let go of connections as a program does that ends well."""
+        """Close connections, as a program does that ends normally."""
         if self._runner is not None:
             self._runner.close()
         stop()
@@ -215,7 +223,7 @@ class ChildAttempt:
         return completion is not None and completion.stage is Stage.FINAL
 
     def _report_failure(self, transition: Transition) -> None:
-        """Let hooks know that it has failed; the worker knows what follows from that, should they end this process."""
+        """Call the `on_failure` hooks. The worker is sent the transition first, in case the hooks end this process."""
         self.link.send(FailureDecided(AttemptEnded.of(transition)))
         failing, error = self._settings.failing, error_of(self._outcome)
         if self._runner is not None:
@@ -242,7 +250,7 @@ class ChildAttempt:
             self._without_loop(layers)
 
     def _on_loop(self, layers: Sequence[Middleware]) -> None:
-        """A coroutine, with its middleware, on a loop of its own."""
+        """Run a coroutine and its middleware on a new event loop."""
 
         async def performed() -> None:
             self._transactions.on_loop(asyncio.get_running_loop())
@@ -261,11 +269,11 @@ class ChildAttempt:
         self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
         if self._signal.aborted:
             task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):  # that came when the function had ended
+        with contextlib.suppress(asyncio.CancelledError):  # cancelled after the function had ended
             loop.run_until_complete(task)
 
     def _beside_loop(self, layers: Sequence[Middleware]) -> None:
-        """A function on this thread, its middleware on the loop of blocking code."""
+        """Run a function on this thread, and its middleware on the private loop."""
         performing = perform(self._task, self._context, layers, self.main, self._settings.performing)
         ended = asyncio.run_coroutine_threadsafe(performing, private_loop())
         self.main.serve(ended)
@@ -274,14 +282,14 @@ class ChildAttempt:
             run(self._complete())
 
     def _without_loop(self, layers: Sequence[Middleware]) -> None:
-        """A function on this thread, without a loop unless it asks for something that needs one."""
+        """Run a function on this thread, without an event loop unless the function needs one."""
         performing = perform(self._task, self._context, layers, self.main, self._settings.performing)
         try:
             performing.send(None)
         except StopIteration as ended:
             self._outcome = ended.value
         else:
-            raise RuntimeError("the function of a plain def has waited for something")
+            raise RuntimeError("a plain def was suspended: it awaited something outside an event loop")
         if self._context._completion is not None:
             run(self._complete())
 
@@ -290,7 +298,7 @@ class ChildAttempt:
             self._outcome = await after_completion(self._context._completion, self._outcome)
 
     def abort(self, reason: AbortReason) -> None:
-        """The worker says that the job must stop; on the thread of the link."""
+        """Abort the job, because the worker says so; called on the link's thread."""
         if self._signal.abort(reason):
             if self._task._is_async:
                 if (cancel := self._cancel) is not None:
@@ -300,7 +308,7 @@ class ChildAttempt:
 
 
 class MainThread:
-    """Calls blocking functions on the main thread, where a job that is to stop can be interrupted."""
+    """Calls blocking functions on the main thread, where a signal can interrupt a job that should stop."""
 
     def __init__(self, abort: AbortSignal, ctx: Context, link: WorkerLink) -> None:
         self.ident = threading.get_ident()
@@ -312,7 +320,9 @@ class MainThread:
         self._interrupted = False
 
     async def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Call a function there, from there or from a loop elsewhere, with the context variables that are set here."""
+        """Call a function on the main thread, with the current context variables. May be awaited there or on a loop
+        elsewhere.
+        """
         if threading.get_ident() == self.ident:
             return self._call(function, args, kwargs)
         loop, context = asyncio.get_running_loop(), copy_context()
@@ -334,21 +344,22 @@ class MainThread:
         return value
 
     def serve(self, asking: concurrent.futures.Future[Any]) -> None:
-        """Call what others ask for, or have asked for already, until they have ended."""
+        """Make the calls that other threads request, until `asking` is done."""
         asking.add_done_callback(lambda _: self._calls.put(None))
         while (there := self._calls.get()) is not None:
             there()
 
     def interrupt(self) -> None:
-        """A handler of TERM: raise `Aborted` in the function, once, if the worker wants it to stop; a TERM of anybody else means nothing.
+        """Handler of TERM: raise `Aborted` in the function, once, if the worker has aborted the job. Any other TERM is
+        ignored.
 
-        A service manager sends TERM to every process that there is: what it means for the jobs, the worker decides.
+        A service manager sends TERM to every process. What that means for the jobs is decided by the worker.
         """
         reason = self._signal.reason
         if reason is None or self._interrupted or not self._in_function or threading.get_ident() != self.ident:
             return
         if self._ctx._completion is not None and self._ctx._completion.under_way:
-            return  # it is about to end well
+            return  # it is about to commit
         if self._link.sending:
             self._link.interrupt_later()
             return
@@ -365,11 +376,11 @@ class MainThread:
 
 
 def _nothing() -> None:
-    """Is rehearsed."""
+    """The function of the rehearsed task."""
 
 
 def _dying_with_parent() -> Callable[[], object]:
-    """What lets a child be killed when the template is: by the kernel, where it can."""
+    """A function that makes the kernel kill this process when the template dies, where the system supports it."""
     if sys.platform != "linux":
         return _nothing
     prctl, die, kill = ctypes.CDLL(None).prctl, 1, int(signal.SIGKILL)
@@ -377,11 +388,11 @@ def _dying_with_parent() -> Callable[[], object]:
 
 
 def _write_to(output: int) -> None:
-    """Let this process, and those that it starts, write there."""
+    """Redirect stdout and stderr of this process, and of those that it starts."""
     for descriptor in (1, 2):
         os.dup2(output, descriptor)
     os.close(output)
-    # Line by line: whatever ends the process, what it had written is there.
+    # Line buffered, so that whatever ends the process, its output is not lost.
     sys.stdout, sys.stderr = (
         open(descriptor, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
         for descriptor in (1, 2)

@@ -1,4 +1,4 @@
-"""What a worker, its template and their children tell each other: values, and how they travel through a socket."""
+"""Messages between a worker, its template and their children, and how they travel through a socket."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ F = TypeVar("F")
 
 
 class Begin(msgspec.Struct, tag=1):
-    """What to run; the first thing that a child is told."""
+    """The job to run: the first message to a child."""
 
     lease: Lease
     worker: str
     number: str
-    """Of the lease, which may be too large for a number here."""
+    """Lease number in hexadecimal: it may be too large for a msgpack integer."""
 
     @classmethod
     def of(cls, lease: Lease) -> Begin:
@@ -58,13 +58,13 @@ class Begin(msgspec.Struct, tag=1):
 
 
 class Abort(msgspec.Struct, tag=2):
-    """Stop, and why."""
+    """Stop the job, for this reason."""
 
     reason: AbortReason
 
 
 class Granted(msgspec.Struct, tag=3):
-    """The worker is ready for the transaction that was announced; or why it is not."""
+    """The worker is ready for the transaction that was announced. `error` says why it is not."""
 
     error: str | None = None
 
@@ -73,13 +73,13 @@ class Granted(msgspec.Struct, tag=3):
 
 
 class ProgressUpdate(msgspec.Struct, tag=1):
-    """How far the job is."""
+    """Progress of the job."""
 
     progress: Progress
 
 
 class Logged(msgspec.Struct, tag=2):
-    """A log record; the template sends them too."""
+    """A log record. The template sends these too."""
 
     name: str
     level: int
@@ -95,18 +95,18 @@ class Logged(msgspec.Struct, tag=2):
 
 
 class Opening(msgspec.Struct, tag=3):
-    """The job begins a transaction that may end it; it waits for `Granted`."""
+    """The job is about to begin a transaction that may end it, and waits for `Granted`."""
 
 
 class StageChanged(msgspec.Struct, tag=4):
-    """How far that transaction is: the name of a `Stage`, and once it is final, what was committed."""
+    """The stage of that transaction: the name of a `Stage`, and once it is final, the transition that was committed."""
 
     stage: str
     transition: Finish | None = None
 
 
 class AttemptEnded(msgspec.Struct, tag=5):
-    """What becomes of the job: one of the three."""
+    """The attempt has ended with one of these three transitions."""
 
     finish: Finish | None = None
     requeue: Requeue | None = None
@@ -130,7 +130,9 @@ class AttemptEnded(msgspec.Struct, tag=5):
 
 
 class FailureDecided(msgspec.Struct, tag=6):
-    """The attempt has failed, which leads to this, and now hooks are told: whatever becomes of the child meanwhile."""
+    """The attempt has failed with this transition, and the `on_failure` hooks are called next. The transition holds
+    even if the child dies meanwhile.
+    """
 
     ended: AttemptEnded
 
@@ -139,27 +141,29 @@ class FailureDecided(msgspec.Struct, tag=6):
 
 
 class Fork(msgspec.Struct, tag=1):
-    """Fork a child, to be known by this number; so many descriptors come with it: its socket, and one for its output."""
+    """Fork a child with this number. `descriptors` is the number of file descriptors sent along: its socket, and one
+    for its output.
+    """
 
     number: int
     descriptors: int
 
 
 class Kill(msgspec.Struct, tag=2):
-    """Kill that child, and whatever it has started, if it is still there."""
+    """Kill this child, and all processes that it has started."""
 
     number: int
 
 
 class Prepare(msgspec.Struct, tag=3):
-    """ChildAttempt the hooks that come before the first fork."""
+    """Run the `before_first_fork` hooks."""
 
 
 # From the template.
 
 
 class Refused(msgspec.Struct, tag=12):
-    """There is no such child: a hook of the user's has raised this, or no process can be had now."""
+    """The child could not be forked: a hook raised this error, or the system refused a process."""
 
     number: int
     error: ErrorInfo
@@ -167,7 +171,7 @@ class Refused(msgspec.Struct, tag=12):
 
 
 class Exited(msgspec.Struct, tag=13):
-    """The child has ended, with this wait status, having occupied at most so many bytes."""
+    """The child has exited with this wait status. `peak` is its largest resident memory, in bytes."""
 
     number: int
     status: int
@@ -175,7 +179,7 @@ class Exited(msgspec.Struct, tag=13):
 
 
 class Prepared(msgspec.Struct, tag=14):
-    """The hooks have run; or what one of them has raised."""
+    """The hooks have run. `error` is what one of them raised."""
 
     error: ErrorInfo | None = None
 
@@ -192,20 +196,22 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def packed(frame: msgspec.Struct) -> bytes:
-    """A frame as it travels: its length in four bytes, and itself."""
+    """A frame as bytes: its length in four bytes, then its body."""
     body = _encode(frame)
     return len(body).to_bytes(4, "big") + body
 
 
 class Frames(Generic[F]):
-    """Cuts what comes out of a socket into frames."""
+    """Splits the bytes from a socket into frames."""
 
     def __init__(self, decoder: msgspec.msgpack.Decoder[F]) -> None:
         self._decoder = decoder
         self._bytes = bytearray()
 
     def cut(self, received: bytes) -> Iterator[F]:
-        """The frames that are whole with this; `msgspec.DecodeError` if it was none of ours who sent them."""
+        """The frames completed by these bytes. Raises `msgspec.DecodeError` if another program has written to the
+        socket.
+        """
         self._bytes += received
         while len(self._bytes) >= 4:
             end = 4 + int.from_bytes(self._bytes[:4], "big")

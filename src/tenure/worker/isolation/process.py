@@ -1,4 +1,4 @@
-"""A child process as its worker sees it: what it is told, what it tells, and how it ends."""
+"""`ChildProcess`: the worker's side of a child process."""
 
 from __future__ import annotations
 
@@ -44,31 +44,33 @@ from tenure.worker.outage import GONE
 __all__ = ["ChildProcess", "stopped_outcome"]
 
 TIMEOUT_GRACE = 4.0
-"""Seconds that a job has to stop once its time is over, before its process is killed."""
+"""Seconds that a job has to stop after its timeout, before its process is killed."""
 
 LOST_GRACE = 0.5
-"""The same for a job that is no longer the worker's: within a second of its cancellation it is gone."""
+"""Seconds that a job has to stop whose lease is lost: within a second of its cancellation it is gone."""
 
 REMIND_AFTER = 0.1
-"""Seconds after which a child is told once more to stop, and then twice as many: a signal that comes when the interpreter is just about to wait is noticed with the next one."""
+"""Seconds after which `Abort` is sent again, doubled each time. A signal that arrives just as the interpreter is about
+to wait is only noticed with the next one.
+"""
 
 LINGER = 30.0
-"""Seconds that a child has to end once its job has."""
+"""Seconds that a child has to exit once its job has ended."""
 
 log = logging.getLogger("tenure.worker")
 
 
 class ChildProcess:
-    """One child; on the worker's loop."""
+    """One child process. All methods are called on the worker's loop."""
 
     def __init__(self, attempt: Attempt, number: int, kill: Callable[[int], None]) -> None:
         self.attempt = attempt
         self.number = number
         self.ended: asyncio.Future[Outcome | Transition] = asyncio.get_running_loop().create_future()
-        """What came of the attempt; the process may take a little longer."""
+        """Outcome or transition of the attempt. The process may take a little longer to exit."""
 
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """When there is no process any more."""
+        """Done when the process has exited."""
 
         self._kill = kill
         self._killed = False
@@ -83,17 +85,17 @@ class ChildProcess:
         self._reminder: asyncio.TimerHandle | None = None
         self._granting: asyncio.Task[None] | None = None
         self._failed: Transition | None = None
-        """What becomes of the job, once it has said that it tells hooks of a failure."""
+        """The transition of a failed attempt whose `on_failure` hooks are running in the child."""
 
-    # Its beginning.
+    # Starting.
 
     @property
     def descriptors(self) -> list[int]:
-        """What the template needs to fork it."""
+        """File descriptors that the template passes to the child."""
         return [self._theirs.fileno(), *(() if self._output is None else (self._output.theirs,))]
 
     def begin(self) -> None:
-        """It is being forked: tell it what to do, and hear it."""
+        """Send the job to the child that is being forked, and read its messages."""
         self._begun = True
         self._theirs.close()
         if self._output is not None:
@@ -102,10 +104,12 @@ class ChildProcess:
         self._send(Begin.of(self.attempt.lease))
         self.attempt.child = self
 
-    # What the worker does to it.
+    # Stopping.
 
     def stop(self) -> None:
-        """Tell it to stop, for the reason that the signal has. Who stops the worker says how long it may take; else it is killed soon."""
+        """Send it the abort reason of its signal. After a timeout or a lost lease it is killed soon; on shutdown the
+        caller decides when.
+        """
         match self.attempt.signal.reason:
             case AbortReason.SHUTDOWN:
                 self.terminate(None)
@@ -115,7 +119,7 @@ class ChildProcess:
                 self.terminate(LOST_GRACE)
 
     def terminate(self, grace: float | None) -> None:
-        """Tell it to stop, and kill it after so many seconds; None: do not."""
+        """Send it the abort reason, and kill it after `grace` seconds; None: do not kill it."""
         if self.attempt.signal.reason is not None and not self.ended.done():
             if self._reminder is None:
                 self._send_abort(self.attempt.signal.reason, REMIND_AFTER)
@@ -128,13 +132,13 @@ class ChildProcess:
             self._reminder = self._loop.call_later(again, self._send_abort, reason, again * 2)
 
     def kill(self) -> None:
-        """End it at once, and whatever it has started."""
+        """Kill it at once, with all processes that it has started."""
         if not self.gone.done():
             self._killed = True
             self._kill(self.number)
 
     def give_up(self) -> None:
-        """Nobody waits for its job any more: end it at once, unless that has ended."""
+        """Kill it, because its slot no longer waits for the job. If the job has ended, the process exits by itself."""
         if not self._begun:
             self.not_started(Released())
         elif not self.ended.done():
@@ -142,11 +146,11 @@ class ChildProcess:
 
     @property
     def job(self) -> tuple[str, str]:
-        """The id and the task of its job."""
+        """Id and task name of its job."""
         return self.attempt.lease.job.id, self.attempt.lease.job.task
 
     def forget(self) -> None:
-        """It is gone, or is nobody's business any more."""
+        """Release timers, readers and descriptors, because the process has exited or no longer matters."""
         if self._reminder is not None:
             self._reminder.cancel()
         if self._timer is not None:
@@ -162,23 +166,23 @@ class ChildProcess:
             self.gone.set_result(None)
 
     def close_descriptors(self) -> None:
-        """Let go of the descriptors."""
+        """Close the descriptors."""
         self._socket.close()
         self._theirs.close()
         if self._output is not None:
             self._output.close()
 
-    # What becomes of it.
+    # How it ends.
 
     def exited(self, exited: Exited) -> None:
-        """The process has ended."""
+        """The process has exited."""
         self._read(math.inf)
         if not self.ended.done():
             self._end(self._failed or self._death(exited))
         self.forget()
 
     def not_started(self, outcome: Outcome) -> None:
-        """There is no process, and this is why."""
+        """The process was not started, with this outcome for the attempt."""
         self._end(outcome)
         self.forget()
 
@@ -189,7 +193,7 @@ class ChildProcess:
             self.ended.set_result(outcome)
 
     def _death(self, exited: Exited) -> Outcome:
-        """What it means that the process has ended before the job."""
+        """The outcome of an attempt whose process exited before the job had ended."""
         attempt = self.attempt
         task, limit = attempt.settings.task, attempt.settings.memory_limit
         assert task is not None
@@ -206,17 +210,17 @@ class ChildProcess:
         if code >= 0:
             why = f"its process ended with exit code {code} before the job had; {memory}"
         elif self._killed:
-            why = "its process was killed, as its worker was asked to"
+            why = "its process was killed, because its worker was asked to kill it"
         else:
             why = f"its process was killed by {_name(-code)}"
-            why += " (which is what the kernel sends if memory runs out)" if code == -signal.SIGKILL else ""
+            why += " (which the kernel sends when memory runs out)" if code == -signal.SIGKILL else ""
             why += f"; {memory}"
         died = ChildDied(
             why, exit_code=code if code >= 0 else None, signal=-code if code < 0 else None, peak=exited.peak
         )
         return Raised(died, ErrorInfo("ChildDied", why))
 
-    # What it tells.
+    # Messages from the child.
 
     def _read(self, times: float = 1) -> None:
         try:
@@ -225,13 +229,13 @@ class ChildProcess:
                     self._handle(frame)
                 times -= 1
                 if times <= 0:
-                    return  # whoever talks without end gets its turn again, as do the others
+                    return  # a child that never stops writing must not keep the others waiting
         except BlockingIOError:
             return
         except OSError:
             pass
         except msgspec.DecodeError:
-            log.exception("the process of job %s says what cannot be read: it is killed", self.attempt.lease.job.id)
+            log.exception("the process of job %s sent an unreadable message: killed", self.attempt.lease.job.id)
             self.kill()
         if self._socket.fileno() >= 0:
             self._loop.remove_reader(self._socket)
@@ -261,7 +265,7 @@ class ChildProcess:
                     completion.step = transition
 
     def _unless_timed_out(self, transition: Transition) -> Outcome | Transition:
-        """What it has decided; unless it did not know yet that its time was over."""
+        """The child's transition, unless the child did not know yet that its timeout was over."""
         task = self.attempt.settings.task
         too_late = self.attempt.signal.reason is AbortReason.TIMEOUT and self.attempt.completed is None
         if too_late and task is not None and isinstance(transition, Finish) and transition.state is State.SUCCEEDED:
@@ -274,15 +278,15 @@ class ChildProcess:
         except GONE as error:
             self._send(Granted(str(error)))
         except Exception as error:  # the child must not wait for ever
-            log.exception("the leases could not be secured for a transaction of job %s", self.attempt.lease.job.id)
+            log.exception("could not extend the leases for a transaction of job %s", self.attempt.lease.job.id)
             self._send(Granted(str(error)))
         else:
             self._send(Granted())
 
-    # How.
+    # Timers and the socket.
 
     def _lingers(self) -> None:
-        log.warning("job %s of task %s has ended, and its process has not: it is killed", *self.job)
+        log.warning("job %s of task %s has ended, but its process has not: killed", *self.job)
         self.kill()
 
     def _kill_after(self, grace: float) -> None:
@@ -300,13 +304,13 @@ class ChildProcess:
         except BlockingIOError:
             sent = 0
         except OSError:
-            return  # it has ended, and nobody reads this any more
+            return  # the process has exited, so the message does not matter
         if sent < len(message):
             self._unsent += message[sent:]
             self._loop.add_writer(self._socket, self._send_rest)
 
     def _send_rest(self) -> None:
-        """Send what the socket takes now."""
+        """Send as much of the rest as the socket takes now."""
         try:
             del self._unsent[: self._socket.send(self._unsent)]
         except BlockingIOError:
@@ -318,7 +322,7 @@ class ChildProcess:
 
 
 class OutputTail:
-    """The end of what a child writes to stdout and stderr."""
+    """Keeps the last bytes that a child writes to stdout and stderr."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, size: int) -> None:
         self._loop = loop
@@ -331,12 +335,12 @@ class OutputTail:
         self._open_theirs = True
 
     def begin(self) -> None:
-        """The child has its end: read."""
+        """Start to read, once the child has the other end."""
         self._close_theirs()
         self._loop.add_reader(self._ours, self._read)
 
     def text(self) -> str:
-        """What is kept, now."""
+        """The output so far."""
         if self._open:
             self._read()
         kept = storable(self._kept.decode(errors="backslashreplace"))
@@ -366,7 +370,7 @@ class OutputTail:
 
 
 def stopped_outcome(attempt: Attempt) -> Outcome:
-    """What came of an attempt that was told to stop, or whose worker ends."""
+    """The outcome of an attempt that was aborted, or whose worker stops."""
     return Released() if attempt.lost or attempt.child is None else Interrupted()
 
 

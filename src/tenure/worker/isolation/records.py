@@ -1,4 +1,4 @@
-"""Log records of other processes, logged here."""
+"""`ForwardingHandler`: forwards log records of child processes to the worker, which logs them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from tenure.worker.isolation.frames import Logged
 __all__ = ["ForwardingHandler", "log_here"]
 
 MAX_TEXT = 100_000
-"""Characters of a message or a traceback that are sent at most."""
+"""Characters of a message or a traceback that are sent, at most."""
 
 _STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName"}
-"""Attributes that every record has; any other was given as `extra`, or by a record factory of the user's."""
+"""Attributes that every record has. All others come from `extra`, or from a record factory of the user's."""
 
 
 class ForwardingHandler(logging.Handler):
-    """Sends records to the worker, whose handlers are the ones that the user has set up.
+    """Sends records to the worker, whose handlers are those that the user has configured.
 
-    The filters of those are asked here too, for what they add to a record from context variables, which are not sent.
+    The filters of those handlers are called here too, because they may add values from context variables, which are not
+    sent.
     """
 
     def __init__(self, send: Callable[[Logged], None]) -> None:
@@ -29,10 +30,10 @@ class ForwardingHandler(logging.Handler):
         self.send = send
         self.pid = os.getpid()
         self._filters: list[tuple[str, Any]] = []
-        """Filters, and the loggers from which on they are asked."""
+        """Logger name prefixes, each with a filter to call for its records."""
 
     def install(self) -> None:
-        """Be the only handler that there is; levels stay as they are."""
+        """Become the only handler; levels stay as they are."""
         for logger in logging.root.manager.loggerDict.values():
             if isinstance(logger, logging.Logger) and logger.handlers:
                 self._filters += [(f"{logger.name}.", each) for handler in logger.handlers for each in handler.filters]
@@ -42,16 +43,16 @@ class ForwardingHandler(logging.Handler):
         logging.root.handlers = [self]
 
     def redirect(self, send: Callable[[Logged], None]) -> None:
-        """Send them another way from now on, from this process."""
+        """Send records by another function from now on, from this process."""
         self.send, self.pid = send, os.getpid()
 
     def emit(self, record: logging.LogRecord) -> None:
         if os.getpid() != self.pid:
-            return _to_stderr(record)  # a process that the job has forked: the socket is not its own
+            return _to_stderr(record)  # a process that the job has forked must not write to the socket
         try:
             for name, filtering in self._filters:
                 if f"{record.name}.".startswith(name):
-                    # Whether a record is dropped, the handlers decide.
+                    # The handlers in the worker decide whether a record is dropped.
                     (filtering.filter if hasattr(filtering, "filter") else filtering)(record)
             self.send(_logged(record))
         except Exception:  # noqa: BLE001  (as all handlers do)
@@ -60,7 +61,7 @@ class ForwardingHandler(logging.Handler):
 
 
 def log_here(logged: Logged) -> None:
-    """Let the loggers of this process have a record of another."""
+    """Log a record of another process here."""
     logger = logging.getLogger(logged.name)
     if logger.isEnabledFor(logged.level):
         record = logger.makeRecord(
@@ -78,7 +79,7 @@ def log_here(logged: Logged) -> None:
 
 
 class _ForwardedRecord(logging.LogRecord):
-    """A record that keeps what was added to it in the other process, whatever filters find in the context variables of this one."""
+    """A record whose extra attributes, set in the other process, cannot be overwritten by filters of this one."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in vars(self).get("_forwarded", ()):
@@ -107,7 +108,7 @@ def _logged(record: logging.LogRecord) -> Logged:
 
 
 def _text(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode()  # half of a surrogate pair cannot be sent
+    return text.encode("utf-8", "backslashreplace").decode()  # a lone surrogate cannot be encoded
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a job in a child process is given, and of which its worker is told: progress, and how far a transaction is."""
+"""Context and transactions of a job in a child process, which report progress and transaction stages to the worker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["ReportingContext", "ReportingTransactions"]
 
 
 class ReportingContext(Context):
-    """A context whose progress is told to the worker."""
+    """A context that sends its progress to the worker."""
 
     link: WorkerLink
 
@@ -31,7 +31,7 @@ class ReportingContext(Context):
 
 
 class ReportingTransactions(Transactions):
-    """Transactions in a child's own connection to the store, which the first of them opens."""
+    """Transactions on the child's own connection to the store, which the first of them opens."""
 
     def __init__(self, app: App, timeout: float, link: WorkerLink) -> None:
         self._app = app
@@ -41,7 +41,7 @@ class ReportingTransactions(Transactions):
         self._own_loop: asyncio.AbstractEventLoop | None = None
 
     def on_loop(self, loop: asyncio.AbstractEventLoop) -> None:
-        """The job is a coroutine on this loop; else it is a function, and they are on the loop of blocking code."""
+        """Use this loop, because the job is a coroutine on it. Functions use the private loop."""
         self._own_loop = loop
 
     @property
@@ -63,11 +63,11 @@ class ReportingTransactions(Transactions):
         return ReportingCompletion(ctx, task, self, self._link)
 
     async def make_room(self) -> None:
-        """The worker has done so when the block was announced."""
+        """Does nothing: the worker has made room when the block was announced."""
 
 
 class ReportingCompletion(Completion):
-    """A completion of which the worker knows how far it is."""
+    """A completion that reports its stage to the worker."""
 
     def __init__(self, ctx: Context, task: Task[..., Any], transactions: Transactions, link: WorkerLink) -> None:
         self._link = link
@@ -90,7 +90,7 @@ class ReportingCompletion(Completion):
         try:
             await self._link.open()
             await self.transactions.store.open()
-            self.check()  # waiting may have told that the lease is lost
+            self.check()  # the lease may have been lost while it waited
         except BaseException:
             self.stage = Stage.RUNNING
             raise

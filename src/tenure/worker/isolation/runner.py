@@ -1,17 +1,17 @@
-"""The process lane: each attempt in a child process of its own, forked from a template.
+"""`ProcessRunner`: runs each attempt of an isolated task in a new child process, forked from a template.
 
 What the rest of the worker uses:
 
-    ProcessRunner.tasks             the tasks of this worker that run in children
-    ProcessRunner.fork_template()   before there is a loop or a thread, if there are `tasks`; `start` does it else, with a warning
-    ProcessRunner.start()           on the worker's loop
-    await ProcessRunner.prepare()   runs `before_first_fork`: in the template, or in the worker if there is none; raises what a hook
-                                raised, as RuntimeError
-    ProcessRunner.running           the attempts that are in children now
-    ProcessRunner.terminate(attempts, grace)   their signals have been aborted: tell the children (`Aborted` is raised in them, or
-                                           the coroutine is cancelled), kill what is left of them after so many seconds
-    ProcessRunner.kill(attempts)    at once; without an aborted signal that is a failed attempt
-    await ProcessRunner.close()     ends the template and whatever children there are
+    tasks               names of this worker's isolated tasks
+    fork_template()     call it before there is a loop or a thread, if there are `tasks`; otherwise `start` forks, with a warning
+    start()             call it on the worker's loop
+    await prepare()     runs the `before_first_fork` hooks: in the template, or in the worker if there is none
+    await run(attempt)  runs an attempt in a child process
+    running             the attempts that run in children now
+    terminate(attempts, grace)  sends aborted attempts their reason (`Aborted` is raised in the child, or the coroutine is
+                        cancelled), and kills what is left after `grace` seconds
+    kill(attempts)      kills at once; without an aborted signal that is a failed attempt
+    await close()       ends the template and all children
 """
 
 from __future__ import annotations
@@ -63,19 +63,19 @@ if TYPE_CHECKING:
 __all__ = ["ProcessRunner"]
 
 TEMPLATE_EXIT_TIMEOUT = 2.0
-"""Seconds that the template, and children whose job has ended, have to end too."""
+"""Seconds that the template, and children whose job has ended, have to exit."""
 
 NO_PROCESS_PAUSE = 1.0
-"""Seconds until a job is given back for which no process could be had."""
+"""Seconds before a job is released for which no process could be started."""
 
 RESEND_AFTER = 0.01
-"""Seconds until the template is told again what did not fit into its socket."""
+"""Seconds before a message is sent again that did not fit into the template's socket."""
 
 log = logging.getLogger("tenure.worker")
 
 
 class ProcessRunner:
-    """Runs attempts in child processes; belongs to one worker, and from `start` on to its event loop."""
+    """Runs attempts in child processes. Belongs to one worker, and from `start` on to its event loop."""
 
     def __init__(
         self,
@@ -98,24 +98,24 @@ class ProcessRunner:
         self._prepared: asyncio.Future[ErrorInfo | None] | None = None
         self._reading = False
         self._state: dict[str, object] | None = None
-        """What was in `app.state` before `on_start` put there what is of the worker's process only."""
+        """Contents of `app.state` before `on_start` added what belongs to the worker's process."""
 
         _all_runners.add(self)
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """Names of the tasks of this worker that run in children."""
+        """Names of this worker's isolated tasks."""
         return tuple(name for name in self._settings.known if self._settings[name].isolated)
 
     @property
     def running(self) -> list[Attempt]:
-        """The attempts that are in children now."""
+        """Attempts that run in child processes now."""
         return [child.attempt for child in self._children.values() if not child.ended.done()]
 
     # Starting and stopping.
 
     def fork_template(self) -> None:
-        """Fork the process that forks, if there is none yet."""
+        """Fork the template, if there is none yet."""
         if self._control is None:
             if self._state is None:
                 self._state = dict(vars(self._app.state))
@@ -125,15 +125,16 @@ class ProcessRunner:
             self._reading = False
 
     def start(self) -> None:
-        """Begin, on the worker's loop."""
+        """Start; call on the worker's loop."""
         self._loop = asyncio.get_running_loop()
         if self.tasks:
             self._have_template()
 
     async def prepare(self) -> None:
-        """ChildAttempt the hooks `before_first_fork`; `RuntimeError` if one of them raises.
+        """Run the `before_first_fork` hooks. Raises `RuntimeError` if one of them raises.
 
-        They run in the template. A worker that has no template runs them itself, in a thread, because they may block for long.
+        They run in the template. A worker without a template runs them itself, on a thread, because they may block for
+        long.
         """
         if not self._app.internals.hooks.of("before_first_fork"):
             return
@@ -144,10 +145,10 @@ class ProcessRunner:
             self._send(Prepare())
             error = await self._prepared
         if error is not None:
-            raise RuntimeError(f"before_first_fork has failed: {error.type}: {error.message}\n{error.traceback or ''}")
+            raise RuntimeError(f"before_first_fork failed: {error.type}: {error.message}\n{error.traceback or ''}")
 
     async def close(self) -> None:
-        """End the template, and with it every child that there is."""
+        """End the template, and with it all children."""
         if self._control is None:
             return
         ending = [child.gone for child in self._children.values() if child.ended.done()]
@@ -166,20 +167,22 @@ class ProcessRunner:
     # Running.
 
     async def run(self, attempt: Attempt) -> Outcome | Transition:
-        """ChildAttempt an attempt in a child of its own; what came of it, or what becomes of its job if the child has decided that."""
+        """Run an attempt in a new child process. Returns its outcome, or the transition of its job if the child has
+        decided it.
+        """
         try:
             outcome = await self._in_child(attempt)
-        except asyncio.CancelledError:  # it was told to stop while it waited for a process, or the worker ends
+        except asyncio.CancelledError:  # it was aborted while it waited for a process, or the worker stops
             outcome = stopped_outcome(attempt)
-        except OSError as error:  # no descriptor or no process to be had: nothing that the job could help
+        except OSError as error:  # no descriptor or no process left, which is not the job's fault
             job = attempt.lease.job
-            log.warning("no process can be had for job %s of task %s, it is given back: %s", job.id, job.task, error)
+            log.warning("cannot start a child process for job %s of task %s: released: %s", job.id, job.task, error)
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(NO_PROCESS_PAUSE)
             outcome = Released()
         if (completion := attempt.completion) is not None:
             if completion.stage is Stage.SETTLING:
-                completion.stage = Stage.JOINED  # it died while it committed: the store is asked
+                completion.stage = Stage.JOINED  # it died while it committed: `resolve` asks the store
             elif completion.stage is Stage.OPEN:
                 completion.stage = Stage.RUNNING
             with contextlib.suppress(asyncio.CancelledError):
@@ -206,7 +209,7 @@ class ProcessRunner:
             return Released()
         self._have_template()
         if attempt.lease.job.task not in self._known:
-            late = JobError("its task was registered after the worker had started, and children do not know it")
+            late = JobError("its task was registered after the worker had started, so child processes do not know it")
             return Raised(late, ErrorInfo("JobError", str(late)))
         await self._fork(child)
         timer = None
@@ -219,16 +222,19 @@ class ProcessRunner:
                 timer.cancel()
 
     def terminate(self, attempts: Iterable[Attempt], grace: float) -> None:
-        """Tell children to stop, and kill those that have not after so many seconds; on the worker's loop.
+        """Abort the jobs in child processes, and kill those that have not stopped after `grace` seconds; call on the
+        worker's loop.
 
-        Attempts that are in no child are passed over.
+        Attempts that run in no child are skipped.
         """
         for attempt in attempts:
             if attempt.child is not None:
                 attempt.child.terminate(grace)
 
     def kill(self, attempts: Iterable[Attempt]) -> None:
-        """Kill children; on the worker's loop. Attempts that are in no child are passed over."""
+        """Kill the child processes of these attempts; call on the worker's loop. Attempts that run in no child are
+        skipped.
+        """
         for attempt in attempts:
             if attempt.child is not None:
                 attempt.child.kill()
@@ -269,7 +275,7 @@ class ProcessRunner:
         if self._control is None:
             return
         try:
-            self._control.send(packed(frame))  # a frame is so short that it goes as a whole or not at all
+            self._control.send(packed(frame))  # a frame is so short that it is sent as a whole or not at all
         except BlockingIOError:
             self._loop.call_later(RESEND_AFTER, self._send, frame)
         except OSError:
@@ -306,24 +312,24 @@ class ProcessRunner:
         if by_hook:
             child.not_started(Raised(ChildDied(error.message), error))
             return
-        log.warning(
-            "no process can be had for job %s of task %s, it is given back: %s", *child.job, error.message[:200]
-        )
+        log.warning("cannot start a child process for job %s of task %s: released: %s", *child.job, error.message[:200])
         self._loop.call_later(NO_PROCESS_PAUSE, child.not_started, Released())
 
     def _template_gone(self) -> None:
-        """It was killed, most likely: so are its children, and another must be forked for the next job."""
+        """The template has exited; most likely it was killed. Its children are dead too. The next job forks another."""
         if self._control is None:
             return
         control, self._control = self._control, None
         if self._reading:
             self._loop.remove_reader(control)
         control.close()
-        log.error("the process that forks children for isolated tasks (pid %d) has ended, and they with it", self._pid)
+        log.error(
+            "the process that forks child processes for isolated tasks (pid %d) has exited, and so have they", self._pid
+        )
         self._loop.run_in_executor(None, _wait_for, self._pid)
         if self._prepared is not None and not self._prepared.done():
-            self._prepared.set_result(ErrorInfo("ChildDied", "the process that it ran in has died"))
-        why = "the process that had forked its process has died, and it with that"
+            self._prepared.set_result(ErrorInfo("ChildDied", "the process that ran it died"))
+        why = "its process died, because the process that forked it died"
         for child in list(self._children.values()):
             gone = stopped_outcome(child.attempt) if child.attempt.signal.aborted else None
             child.not_started(gone or Raised(ChildDied(why), ErrorInfo("ChildDied", why)))
@@ -337,7 +343,7 @@ class ProcessRunner:
             self._room.release()
 
     def abandon(self) -> None:
-        """In a process that was forked off: let go of the descriptors."""
+        """Close the descriptors, in a process that was forked."""
         if self._control is not None:
             self._control.close()
         for child in self._children.values():
@@ -350,7 +356,7 @@ def _time_out(attempt: Attempt) -> None:
 
 
 def _wait_for(pid: int) -> None:
-    """Wait until the template has ended, and kill it if it does not."""
+    """Wait until the template has exited, and kill it if it does not."""
     deadline = time.monotonic() + TEMPLATE_EXIT_TIMEOUT
     with contextlib.suppress(ChildProcessError):
         while not os.waitpid(pid, os.WNOHANG)[0]:

@@ -1,4 +1,4 @@
-"""Where one of a supervisor's processes belongs, and how soon the next one takes it."""
+"""`ProcessSlot`: one of a supervisor's N worker processes, and when it is replaced."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from tenure.worker.supervision.process import WorkerProcess
 __all__ = ["RESTART", "ProcessSlot", "restart_delay"]
 
 HEALTHY = 30.0
-"""Seconds after which the death of a process is no sign that the next one will die as well."""
+"""A process that has run for this many seconds counts as healthy: its death does not delay the next one."""
 
 RESTART = Backoff(initial=0.5, maximum=30.0)
 """Pauses before a process that keeps dying is started again."""
 
 ANSWER_WITHIN = 10.0
-"""Seconds in which a process that is asked how it is must have answered."""
+"""Seconds within which a process must have sent a message."""
 
 
 def restart_delay(exit_code: int, age: float, deaths: int, *, registered: bool) -> tuple[float, int]:
-    """Seconds until a process that ended by itself is replaced, and how many have now died early in a row.
+    """Seconds until a process that has exited is replaced, and the number of early deaths in a row.
 
-    At once if it asked for it or had been well; the first death of one that was at work is taken for an accident.
+    It is replaced at once if it asked for that or was healthy. The first death of a process that was working counts as
+    an accident.
     """
     if exit_code == ExitStatus.RECYCLED or age >= HEALTHY:
         return 0.0, 0
@@ -34,36 +35,36 @@ def restart_delay(exit_code: int, age: float, deaths: int, *, registered: bool) 
 
 
 class ProcessSlot:
-    """Where one of the N processes belongs."""
+    """One of the N processes of a supervisor, over all restarts."""
 
     def __init__(self) -> None:
         self.process: WorkerProcess | None = None
         self.successor: WorkerProcess | None = None
-        """With newer code: takes over when it is at work."""
+        """A process with newer code, which takes over when it is working."""
 
         self.start: asyncio.TimerHandle | None = None
-        """When the next one starts."""
+        """Timer that starts the next process."""
 
         self.deaths = 0
-        """Early ones in a row."""
+        """Early deaths in a row."""
 
         self.failure: str | None = None
-        """Why the last one was never at work."""
+        """Why the last process never started to work; None if it did."""
 
         self.reloading = False
-        """Its process was told to make room for one with newer code."""
+        """Whether its process was stopped to be replaced by one with newer code."""
 
         self.done = False
-        """Nothing was left to do, and nobody is to look for more."""
+        """Whether its process found nothing left to do, with `until_empty`."""
 
     @property
     def trouble(self) -> str:
-        """What keeps its process from leasing jobs; empty if nothing does."""
+        """What keeps its process from leasing jobs, as a phrase; empty if it can."""
         process = self.process
         if self.done:
             return ""
         if process is None:
-            return f"a process is not there ({self.failure})" if self.failure else "a process is not there"
+            return f"a process is missing ({self.failure})" if self.failure else "a process is missing"
         if not process.registered:
             return f"{process} is starting"
         if time.monotonic() - process.last_message_at > ANSWER_WITHIN:

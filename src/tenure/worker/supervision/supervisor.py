@@ -1,4 +1,4 @@
-"""Keeping several worker processes at work: what `tenure work -p N` is beside its workers."""
+"""`Supervisor`: keeps several worker processes running, for `tenure work -p N`."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tenure.worker.supervision.sources import SourceWatcher
 __all__ = ["Supervisor"]
 
 START_TIMEOUT = 60.0
-"""Seconds within which a process that dies without having been at work has failed to start."""
+"""A process that dies within this many seconds without having worked has failed to start."""
 
 RETIRE_TIMEOUT = 5.0
-"""Seconds that the supervisor, when all have ended, gives the store to read_messages of those that died."""
+"""Seconds that the supervisor waits at its end for dead workers to be retired in the store."""
 
 ADVICE_INTERVAL = 80_000.0
-"""Seconds until the same advice is logged again: a little less than a day, after which workers repeat it."""
+"""Seconds until the same advice is logged again: a little less than the day after which workers repeat it."""
 
 SOURCES_INTERVAL = 0.25
-"""Seconds between looks at the source files."""
+"""Seconds between checks of the source files."""
 
 WATCHED = (
     signal.SIGCHLD,
@@ -46,8 +46,8 @@ log = logging.getLogger("tenure.supervisor")
 class Supervisor:
     """Runs worker processes, replaces those that die, and retires them at once, so that others get their jobs.
 
-    It never imports the app, so a process that it starts has the code of that moment, and nothing that an app does can harm
-    it. Only it passes signals on. If it dies itself, however, its workers stop as if by TERM.
+    It never imports the app. So each process that it starts has the code of that moment, and nothing that an app does
+    can harm the supervisor. Only the supervisor passes signals on. If it dies, its workers stop as on TERM.
     """
 
     def __init__(
@@ -63,12 +63,12 @@ class Supervisor:
         on_ready: Callable[[str, str], None],
         early_signals: Sequence[int] = (),
     ) -> None:
-        """`command` starts a worker process whose `Tether` is at that descriptor.
+        """`command` returns the command line of a worker process whose `Tether` uses the given descriptor.
 
-        `kill_after` are the seconds that a process has to end after each signal that stops it; None: as long as it takes.
-        `watches`: starts them anew whenever a source file changes. `health` is where it is asked whether all is well. `say`
-        tells the user one sentence; `on_ready` hears, once, that a process has imported the app: the URL of its store, and its tasks in words.
-        `early_signals` are signals that came before it had handlers, to be sent again.
+        `kill_after`: seconds that a process has to exit after each stopping signal; None: as long as it takes.
+        `watches`: restart the processes when a source file changes. `health`: socket of the health server. `say` shows
+        the user one sentence. `on_ready` is called once, when a process has imported the app, with the URL of its store
+        and its task names. `early_signals`: signals that arrived before there were handlers, to be sent again.
         """
         self._command = command
         self._kill_after = kill_after
@@ -82,21 +82,21 @@ class Supervisor:
         self._processes: dict[int, WorkerProcess] = {}
         self._retirements: set[asyncio.Task[None]] = set()
         self._unretired: dict[str, str] = {}
-        """Dead workers that processes were asked to retire and have not yet, and what they died of."""
+        """Dead workers that other processes are to retire and have not yet, with the cause of death."""
 
         self._advised: dict[str, float] = {}
-        """When it was last logged that something should be mended, by what it is about."""
+        """When each advice was last logged, by its key."""
 
         self._terminal = _has_terminal()
         self._paused = False
         self._stopping = False
         self._proven = False
-        """Whether any process has ever been at work."""
+        """Whether any process has ever worked."""
 
         self._exit_code = ExitStatus.STOPPED
 
     def run(self) -> int:
-        """Supervise until told to stop, or until it is hopeless; the exit code."""
+        """Supervise until stopped, or until no process can start; returns the exit code."""
         return asyncio.run(self._run())
 
     async def _run(self) -> int:
@@ -129,7 +129,7 @@ class Supervisor:
             case signal.SIGHUP if not (self._terminal and not _has_terminal()):
                 self._reload()
             case signal.SIGHUP:
-                log.warning("the terminal is gone")
+                log.warning("the terminal is gone: stopping")
                 self._stop(signal.SIGTERM)
             case signal.SIGTERM | signal.SIGINT | signal.SIGQUIT:
                 self._stop(signum)
@@ -139,12 +139,12 @@ class Supervisor:
                 self._pass_on(signum)
 
     def _pass_on(self, signum: signal.Signals) -> None:
-        log.info("%s is passed on to %d process(es)", signum.name, len(self._processes))
+        log.info("passing %s on to %d process(es)", signum.name, len(self._processes))
         for process in self._processes.values():
             process.send(signum)
 
     def _stop(self, signum: signal.Signals) -> None:
-        """Start nothing any more, and end when all have ended."""
+        """Start no more processes, and end when all have exited."""
         self._stopping = True
         for slot in self._slots:
             if slot.start is not None:
@@ -158,7 +158,7 @@ class Supervisor:
     def _kill(self, processes: Sequence[WorkerProcess]) -> None:
         for process in processes:
             if process.exit_code is None:
-                log.error("%s has not stopped in time and is killed", process)
+                log.error("%s has not stopped in time: killed", process)
                 process.send(signal.SIGKILL)
 
     def _end_if_empty(self) -> None:
@@ -178,18 +178,18 @@ class Supervisor:
     def _start(self) -> WorkerProcess | None:
         try:
             process = WorkerProcess(self._command)
-        except OSError as error:  # no memory, too many processes or files: it may pass
-            log.error("no process can be started: %s", error)  # noqa: TRY400 - the slot in the code says nothing
+        except OSError as error:  # no memory, or too many processes or files: that may pass
+            log.error("cannot start a process: %s", error)  # noqa: TRY400 - the slot in the code says nothing
             return None
         self._processes[process.pid] = process
         self._loop.add_reader(process.socket, self._read, process)
         return process
 
     def _reload(self) -> None:
-        """Start a successor for every process; each takes over when it is at work, and not if it never is."""
+        """Start a successor for every process. Each takes over when it works, or never if it does not."""
         if self._stopping:
             return
-        log.warning("reloading: %d new process(es) start, the old ones finish what they run", len(self._slots))
+        log.warning("reloading: starting %d new process(es), the old ones finish their jobs", len(self._slots))
         for slot in self._slots:
             if slot.successor is not None:
                 slot.successor.send(signal.SIGTERM)
@@ -202,7 +202,7 @@ class Supervisor:
                 slot.successor = self._start()
 
     def _check_sources(self, sources: SourceWatcher) -> None:
-        """Start all anew if a source file has changed; jobs are interrupted, and run again with the new code."""
+        """Restart all processes if a source file has changed. Jobs are interrupted, and run again with the new code."""
         changed = sources.changed()
         if changed is not None and not self._stopping:
             self._say(f"{changed} has changed")
@@ -218,7 +218,7 @@ class Supervisor:
                     self._loop.call_later(self._kill_after[signal.SIGTERM] or START_TIMEOUT, self._kill, [slot.process])
         self._loop.call_later(SOURCES_INTERVAL, self._check_sources, sources)
 
-    # What processes tell.
+    # Messages of processes.
 
     def _read(self, process: WorkerProcess) -> None:
         had_handlers, registered = process.has_handlers, process.registered
@@ -241,7 +241,7 @@ class Supervisor:
             self._at_work(process)
 
     def _advise(self, about: str, advice: str) -> None:
-        """Log what a process says should be mended, unless another has said so within the last day."""
+        """Log the advice of a process, unless another has given it within the last day."""
         now, logged_at = self._loop.time(), self._advised.get(about)
         if logged_at is None or now - logged_at >= ADVICE_INTERVAL:
             self._advised[about] = now
@@ -268,16 +268,16 @@ class Supervisor:
                 slot.failure = None
 
     def _health_report(self) -> dict[str, object]:
-        """What somebody is told who asks whether all is well."""
+        """The body of the answer to a health request."""
         troubles = [trouble for slot in self._slots if (trouble := slot.trouble)]
         trouble = "it is stopping" if self._stopping else "; ".join(troubles)
         workers = [process.worker_id for process in self._processes.values() if process.registered]
         return {"status": "stuck" if trouble else "ok", "trouble": trouble, "workers": workers}
 
-    # Ends.
+    # Exits.
 
     def _reap(self) -> None:
-        """Wait for all that have ended, also for strangers: pid 1 of a container inherits every orphan there."""
+        """Wait for all processes that have exited, also for strangers: pid 1 of a container inherits every orphan."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -287,7 +287,7 @@ class Supervisor:
                 return
             process = self._processes.pop(pid, None)
             if process is None:
-                log.debug("process %d, an orphan, has ended", pid)
+                log.debug("process %d, an orphan, has exited", pid)
                 continue
             self._read(process)
             self._loop.remove_reader(process.socket)
@@ -300,15 +300,15 @@ class Supervisor:
             self._retire(process, describe_exit(exit_code))
         slot = next((slot for slot in self._slots if process in (slot.process, slot.successor)), None)
         if self._stopping:
-            # Of TERM one may die that no longer handles it, because it has ended its work.
+            # A process that has finished its work no longer handles TERM, and may die of it.
             if process.registered and not well and exit_code != -signal.SIGTERM:
                 log.error("%s: %s", process, describe_exit(exit_code))
                 self._exit_code = max(self._exit_code, ExitStatus.FAILED)
         elif slot is None:
-            log.info("%s, replaced before, has ended: %s", process, describe_exit(exit_code))
+            log.info("%s, already replaced, has exited: %s", process, describe_exit(exit_code))
         elif slot.successor is process:
             slot.successor = None
-            log.error("the new code does not start, the old goes on: %s", process.refusal or describe_exit(exit_code))
+            log.error("the new code does not start, keeping the old: %s", process.refusal or describe_exit(exit_code))
         elif slot.successor is not None:
             slot.process, slot.successor = slot.successor, None
         else:
@@ -334,11 +334,11 @@ class Supervisor:
                 self._give_up(process)
                 return
             if not self._proven and process.refusal is not None:
-                return  # it would say the same again, unless another one shows that it need not
+                return  # another try would fail alike, unless another process shows that it need not
         pause, slot.deaths = restart_delay(exit_code, process.age, slot.deaths, registered=process.registered)
         log.log(
             logging.INFO if exit_code == ExitStatus.RECYCLED else logging.WARNING,
-            "%s has ended after %.1f s (%s), another starts %s",
+            "%s exited after %.1f s (%s), another starts %s",
             process,
             process.age,
             process.refusal or describe_exit(exit_code),
@@ -358,7 +358,7 @@ class Supervisor:
         self._stop(signal.SIGTERM)
 
     def _retire(self, process: WorkerProcess, reason: str) -> None:
-        """Take its jobs from it; where only the app can reach the store, have another process do that."""
+        """Retire a dead process's worker. Where only the app can reach the store, another process does so."""
         if process.worker_id is None:
             return
         if "://" in process.url:
@@ -368,7 +368,7 @@ class Supervisor:
             return
         self._unretired[process.worker_id] = reason
         for other in self._processes.values():
-            if other.registered:  # if it is dead too, its successor is asked
+            if other.registered:  # if that one dies too, its successor is asked
                 other.send_command(retire=(process.worker_id, reason))
                 return
 
