@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from tenure.core.lease import AbortReason
 from tenure.core.lifecycle import RELEASE
+from tenure.core.loops import call_soon
 from tenure.errors import StoreError
 from tenure.jobs.lost_answers import LostAnswers
 from tenure.stores.base import Store
@@ -104,7 +105,7 @@ class Keeper:
             beat,
             entry=entry,
             pulse=self._pulse,
-            store_answered=lambda: _call_on(self._worker_loop, self._first_beat.set),
+            store_answered=lambda: call_soon(self._worker_loop, self._first_beat.set),
             entered=self._entered,
             retired=self._retired,
         )
@@ -157,16 +158,16 @@ class Keeper:
 
     def register(self) -> None:
         """Let the keeper register the worker. Until then it only checks that the store answers."""
-        _call_on(self._loop, self._registration.admitted.set)
+        call_soon(self._loop, self._registration.admitted.set)
 
     def beat_soon(self) -> None:
         """Send a heartbeat now, because something has changed."""
-        _call_on(self._loop, self._registration.beat_soon.set)
+        call_soon(self._loop, self._registration.beat_soon.set)
 
     async def stop(self) -> None:
         """Sign off and end the thread. Does nothing if the thread was not started."""
         if self._thread is not None:
-            _call_on(self._loop, self._leaving.set)
+            call_soon(self._loop, self._leaving.set)
             await self._ended.wait()
             self._thread.join()
 
@@ -195,7 +196,7 @@ class Keeper:
         # A single job usually starts at once. If it does not, the check every third of a second is soon enough.
         if len(attempts) > 1 and not self._buffer_watched:
             self._buffer_watched = True
-            _call_on(self._loop, self._filled.set)
+            call_soon(self._loop, self._filled.set)
 
     @property
     def held(self) -> list[Attempt]:
@@ -210,7 +211,7 @@ class Keeper:
 
     def recover(self, request: LeaseRequest) -> None:
         """Release what the store leased for this request, because its answer was lost."""
-        _call_on(self._loop, self._lost_answers.add, request)
+        call_soon(self._loop, self._lost_answers.add, request)
 
     async def extend_leases(self, seconds: float) -> None:
         """Extend all leases by `seconds` more than usual, for a time in which they cannot be renewed. Raises what the
@@ -227,7 +228,7 @@ class Keeper:
         except Exception:
             log.exception("the keeper of worker %s died: the worker stops", self.worker_id)
         finally:
-            _call_on(self._worker_loop, self._ended.set)
+            call_soon(self._worker_loop, self._ended.set)
 
     async def _keep(self) -> None:
         self._store = self._new_store()
@@ -267,7 +268,7 @@ class Keeper:
         self._entered_with, self._missing_after = entry.queues, entry.missing_after
         self._seen_epoch = self._store.announcement_epoch
         self._registered()
-        _call_on(self._worker_loop, self._wake)
+        call_soon(self._worker_loop, self._wake)
 
     def _retired(self) -> None:
         """Drop all jobs. Those leased under the retired id are released, so that they need not wait for their leases to
@@ -376,7 +377,7 @@ class Keeper:
         with contextlib.suppress(StoreError):
             async for announcement in self._store.announcements():
                 if announcement.kind is AnnouncementKind.WORK:
-                    _call_on(self._worker_loop, self._wake)
+                    call_soon(self._worker_loop, self._wake)
                     continue
                 self._to_check.add(announcement.job_id)
                 self._renewal_wakeup.set()
@@ -441,9 +442,4 @@ class Keeper:
         if attempt.may_be_complete and reason in (AbortReason.COMPLETED, AbortReason.NOT_FOUND, AbortReason.TAKEN):
             return  # most likely its own transaction has ended it; the executor finds out
         if attempt.signal.abort(reason):
-            _call_on(self._worker_loop, attempt.interrupt)
-
-
-def _call_on(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: object) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop is closed: its part of the worker has ended
-        loop.call_soon_threadsafe(callback, *args)
+            call_soon(self._worker_loop, attempt.interrupt)

@@ -44,7 +44,7 @@ from tenure.worker.wakeup import Wakeup, WorkListener
 if TYPE_CHECKING:
     from tenure.app import App
 
-__all__ = ["Loop", "event_loops"]
+__all__ = ["Loop"]
 
 LEAVE_CHECK_INTERVAL = 0.02
 """Seconds between checks of whether the jobs of a queue that was left have ended."""
@@ -447,12 +447,3 @@ class Loop:
 
     def _unserved(self, attempt: Attempt) -> bool:
         return not serves(self.queues.patterns, attempt.lease.job.queue)
-
-
-def event_loops() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """What makes the fastest event loop that is installed."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import math
 import sys
 import threading
 from collections.abc import Callable, Sequence
 
+from tenure.core.loops import call_soon
 from tenure.worker.attempt import Attempt
 
 __all__ = ["LoopMonitor"]
@@ -58,8 +58,7 @@ class LoopMonitor:
         if self._pinged_at is None:
             self._pinged_at = now
             self._warned = False
-            with contextlib.suppress(RuntimeError):  # the loop is closed: the worker has ended
-                self._loop.call_soon_threadsafe(self._moved)
+            call_soon(self._loop, self._moved)
         elif self.blocked(now) and not self._warned:
             self._warned = True
             frame = sys._current_frames().get(self._thread)

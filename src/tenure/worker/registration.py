@@ -26,7 +26,7 @@ class Registration:
         *,
         entry: Callable[[], WorkerInfo],
         pulse: Callable[[], Pulse],
-        store_answered: Callable[[], None],
+        store_answered: Callable[[], object],
         entered: Callable[[WorkerInfo], None],
         retired: Callable[[], None],
     ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +10,7 @@ from contextvars import Context, copy_context
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
+from tenure.core.loops import call_soon
 from tenure.worker.fork_guard import ForkGuard
 
 __all__ = ["Threads"]
@@ -88,8 +88,7 @@ class Threads:
         # loop again.
         if not self._hop_under_way:
             self._hop_under_way = True
-            with contextlib.suppress(RuntimeError):  # the loop is closed, so no job waits any more
-                self._loop.call_soon_threadsafe(self._resolve)
+            call_soon(self._loop, self._resolve)  # if the loop is closed, no job waits any more
 
     def _resolve(self) -> None:
         self._hop_under_way = False

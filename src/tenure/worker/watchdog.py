@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from signal import Signals
 from time import monotonic
 from types import TracebackType
 from typing import Protocol, Self
 
+from tenure.core.loops import call_soon
 from tenure.core.options import WorkerOptions
 from tenure.worker.signals import SignalCatcher
 from tenure.worker.stopping import Stop, WorkerCommand, action_for
@@ -89,9 +90,9 @@ class Watchdog:
             ):
                 self._on_signal(signum, monotonic())
             if self._signals.replaced():
-                self._on_loop(self._reinstall)
+                call_soon(self._loop, self._reinstall)
             # The handlers of other signals run on the main thread, which may be asleep in its event loop.
-            self._on_loop(_nothing)
+            call_soon(self._loop, _nothing)
             if self._closed.is_set():
                 return
             if self._stop_jobs_at <= monotonic():
@@ -111,7 +112,7 @@ class Watchdog:
         stop = action_for(
             signum, self._options, None if self._stop_requested_at is None else now - self._stop_requested_at
         )
-        self._on_loop(self._watched.handle_signal, signum, stop)
+        call_soon(self._loop, self._watched.handle_signal, signum, stop)
         if isinstance(stop, Stop) and stop.finish is not None:
             self._stop_requested_at = now if self._stop_requested_at is None else self._stop_requested_at
             self._stop_jobs_at = min(self._stop_jobs_at, now + stop.finish)
@@ -120,14 +121,7 @@ class Watchdog:
     def _moves(self) -> bool:
         """Whether the event loop runs a callback in time, or has been closed."""
         moved = threading.Event()
-        return not self._on_loop(moved.set) or moved.wait(MOVES_WITHIN)
-
-    def _on_loop(self, callback: Callable[..., object], *args: object) -> bool:
-        try:
-            self._loop.call_soon_threadsafe(callback, *args)
-        except RuntimeError:
-            return False  # it is closed because the worker has ended
-        return True
+        return not call_soon(self._loop, moved.set) or moved.wait(MOVES_WITHIN)
 
 
 def _nothing() -> None: ...

@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING, Any, Self
 from tenure.core.checks import Duration, seconds
 from tenure.core.identity import Identity
 from tenure.core.lease import AbortReason
+from tenure.core.loops import call_soon
 from tenure.core.options import WorkerOptions
 from tenure.core.patterns import checked
 from tenure.errors import InvalidOption
 from tenure.events import WorkerStopping
 from tenure.hooks.lifetime import ExitHooks
 from tenure.stores.values import WorkerInfo
+from tenure.sync import loop_factory
 from tenure.tasks.context import Middleware
 from tenure.worker.chores import Chores
 from tenure.worker.isolation.runner import ProcessRunner
-from tenure.worker.loop import Loop, event_loops
+from tenure.worker.loop import Loop
 from tenure.worker.memory import occupied
 from tenure.worker.outage import GONE
 from tenure.worker.pause import Pause
@@ -171,7 +173,7 @@ class Worker:
                     self._process_runner.fork_template()
                 with (
                     Watchdog(signals, self.options, self) as watchdog,
-                    asyncio.Runner(loop_factory=event_loops()) as runner,
+                    asyncio.Runner(loop_factory=loop_factory()) as runner,
                 ):
                     runner.run(self._run(watchdog))
         finally:
@@ -377,10 +379,9 @@ class Worker:
 
     def stop_all_jobs(self) -> None:
         """Abort all running jobs; from any thread."""
-        with contextlib.suppress(RuntimeError):  # the loop has been closed meanwhile
-            for attempt in self._loop.running:
-                if attempt.signal.abort(AbortReason.SHUTDOWN):
-                    self._life.get_loop().call_soon_threadsafe(attempt.interrupt)
+        for attempt in self._loop.running:
+            if attempt.signal.abort(AbortReason.SHUTDOWN):
+                call_soon(self._life.get_loop(), attempt.interrupt)
 
     def handlers_restored(self, signums: Sequence[Signals]) -> None:
         """Warn that these signal handlers were replaced and have been reinstalled; called on the event loop."""
