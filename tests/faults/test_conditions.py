@@ -220,7 +220,7 @@ async def test_every_good_job_succeeds_though_the_store_refuses_again_and_again(
 async def test_a_store_that_refuses_is_said_once_and_shown_by_the_health(
     app: App, condition: Condition, warnings: Warnings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "MORE", 0.3)
+    monkeypatch.setattr(health, "STUCK_SECONDS", 0.3)
     started, finish = asyncio.Event(), asyncio.Event()
 
     @app.task

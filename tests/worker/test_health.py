@@ -14,7 +14,7 @@ import pytest
 
 from tenure.app import App
 from tenure.errors import InvalidOption, StoreUnavailable
-from tenure.worker.health import MORE, WorkerHealth
+from tenure.worker.health import STUCK_SECONDS, WorkerHealth
 from tenure.worker.outage import Outage
 from tenure.worker.worker import Worker
 from tests.conftest import KINDS
@@ -52,7 +52,7 @@ async def test_a_worker_that_works_is_well(app: App, start: Start) -> None:
 async def test_a_job_that_blocks_the_loop_is_named(app: App, start: Start) -> None:
     @app.task
     async def blocks() -> None:
-        time.sleep(MORE + 2.0)
+        time.sleep(STUCK_SECONDS + 2.0)
 
     worker = await start(app, health_port=0, poll=0.01, beat=0.05)
     port = worker.health_port

@@ -423,7 +423,7 @@ async def _equals(value: Callable[[], Any], wanted: Any) -> bool:
 async def test_many_finished_jobs_are_pruned_before_the_interval_is_over(
     make_app: MakeApp, store: Store, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # I16
-    monkeypatch.setattr(pruner, "SOON", 500)
+    monkeypatch.setattr(pruner, "PRUNE_AFTER_JOBS", 500)
     app = make_app(keep=Retention(count=100))
 
     @app.task

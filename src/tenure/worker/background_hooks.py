@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BackgroundHooks"]
 
-PATIENCE = 5.0
+CLOSE_TIMEOUT = 5.0
 """Seconds that running hooks have to finish when the worker stops."""
 
 log = logging.getLogger("tenure.worker")
@@ -60,7 +60,7 @@ class BackgroundHooks:
     async def close(self) -> None:
         """Wait for running hooks, and cancel those that take longer than 5 seconds."""
         if self._under_way:
-            _, late = await asyncio.wait(self._under_way, timeout=PATIENCE)
+            _, late = await asyncio.wait(self._under_way, timeout=CLOSE_TIMEOUT)
             for task in late:
                 log.warning("hooks for %s did not finish before the worker stopped: cancelled", task.get_name())
                 task.cancel()

@@ -20,8 +20,8 @@ from tenure.worker.outage import Outage
 
 __all__ = ["WorkerHealth", "listener", "serve"]
 
-POLLS, MORE = 3, 2.0
-"""The loop is stuck if its last round trip is older than `POLLS` times its `poll` interval plus `MORE` seconds."""
+STUCK_POLLS, STUCK_SECONDS = 3, 2.0
+"""The loop is stuck if its last round trip is older than `STUCK_POLLS` times its `poll` interval plus `STUCK_SECONDS` seconds."""
 
 ERROR_SHOWN = 200
 """Characters of the store's error message that are shown at most."""
@@ -39,7 +39,7 @@ class WorkerHealth:
 
         self.stopping = False
         self._outage = outage
-        self._recent = POLLS * poll + MORE
+        self._recent = STUCK_POLLS * poll + STUCK_SECONDS
         self._round_done_at = monotonic()
 
     def round_done(self) -> None:

@@ -54,7 +54,7 @@ AHEAD_FOR = 10.0
 that soon.
 """
 
-STEP_ASIDE = 0.02
+LISTEN_PAUSE = 0.02
 """Seconds for which a worker that found only jobs of unknown tasks does not listen, so that the next announcement wakes
 another worker.
 """
@@ -398,7 +398,7 @@ class Loop:
             await self._wake_peers(leased.passed_over)
         if self._app.options.wakeup:
             self._work_listener.start(
-                self.queues.patterns, self.peers.skipped, STEP_ASIDE if leased.passed_over else 0.0
+                self.queues.patterns, self.peers.skipped, LISTEN_PAUSE if leased.passed_over else 0.0
             )
         return poll if leased.due_in is None else min(poll, max(leased.due_in, 0.001))
 

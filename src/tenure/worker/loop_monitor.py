@@ -17,7 +17,7 @@ __all__ = ["LoopMonitor"]
 BLOCKED = 1.0
 """Seconds for which the loop must be blocked before a warning is logged."""
 
-NAMED = 3
+MAX_NAMED = 3
 """Jobs named in the warning, at most, when it is unknown which one is the cause."""
 
 log = logging.getLogger("tenure.worker")
@@ -49,8 +49,8 @@ class LoopMonitor:
                 'Run such a task with isolation="process". Otherwise the whole process was paused',
                 worker_id,
                 late,
-                ", ".join(f"job {job.id} of task {job.task}" for job in jobs[:NAMED]),
-                f" or {len(jobs) - NAMED} more" if len(jobs) > NAMED else "",
+                ", ".join(f"job {job.id} of task {job.task}" for job in jobs[:MAX_NAMED]),
+                f" or {len(jobs) - MAX_NAMED} more" if len(jobs) > MAX_NAMED else "",
             )
 
     def check(self, worker_id: str | None, now: float) -> None:

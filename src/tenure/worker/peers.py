@@ -14,10 +14,10 @@ from tenure.worker.settings import SettingsByTask
 
 __all__ = ["Peers"]
 
-FRESH = 2.0
+REGISTRY_MAX_AGE = 2.0
 """Seconds after which the registry is read again."""
 
-UNKNOWN = 0.1
+UNKNOWN_MAX_AGE = 0.1
 """Seconds for which "no worker knows this task" holds: one that does may have started since."""
 
 MAX_NUDGED = 3
@@ -38,7 +38,7 @@ class Peers:
         """Tasks that this worker does not know and another live one does."""
 
         self._any_known = asyncio.Event()
-        self._read_at = -FRESH
+        self._read_at = -REGISTRY_MAX_AGE
         self.workers: list[WorkerInfo] = []
         """The registry, as last read."""
 
@@ -58,7 +58,7 @@ class Peers:
         if task in self.skipped:
             return True
         if task not in self._settings.left_out:
-            await self._read(UNKNOWN)
+            await self._read(UNKNOWN_MAX_AGE)
             if not any(serves(worker.queues, queue) for worker in self._workers_for(task)):
                 return False
             self._known_elsewhere.add(task)
@@ -78,7 +78,7 @@ class Peers:
         self._update_skipped()
         if not self._known_elsewhere:
             self._any_known.clear()
-        return FRESH
+        return REGISTRY_MAX_AGE
 
     async def pass_on(self, tasks: Iterable[str]) -> None:
         """Wake workers that know these tasks, because their jobs have woken this worker instead. Raises what the store
@@ -98,7 +98,7 @@ class Peers:
         return [worker for worker in self.workers if task in worker.tasks and not worker.missing]
 
     async def _read(self, good_for: float | None = None) -> None:
-        if monotonic() - self._read_at >= (FRESH if good_for is None else good_for):
+        if monotonic() - self._read_at >= (REGISTRY_MAX_AGE if good_for is None else good_for):
             self.workers, self._read_at = await self._store.workers(), monotonic()
 
     def _update_skipped(self) -> None:

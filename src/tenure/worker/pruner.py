@@ -11,10 +11,10 @@ from tenure.stores.base import BATCH, Store
 
 __all__ = ["Pruner"]
 
-LOOK = 1.0
+CHECK_INTERVAL = 1.0
 """Seconds between checks of how many jobs have finished."""
 
-SOON = 10_000
+PRUNE_AFTER_JOBS = 10_000
 """Prune after this many finished jobs although the interval is not over: at 50,000 jobs a second, a minute adds up to
 millions.
 """
@@ -35,11 +35,11 @@ class Pruner:
         """Remove one batch if it is time. Returns the seconds until the next call."""
         now = time.monotonic()
         finished = self._finished()
-        if now < self._due and finished - self._pruned_at < SOON:
-            return min(LOOK, self._due - now)
+        if now < self._due and finished - self._pruned_at < PRUNE_AFTER_JOBS:
+            return min(CHECK_INTERVAL, self._due - now)
         if await self._store.prune(self._options.keep, self._options.keep_in) >= BATCH:
             # Rest as long as the batch took, so that a backlog of old records takes at most half of the store's time.
             return time.monotonic() - now
         self._pruned_at = finished
         self._due = now + self._interval
-        return min(LOOK, self._interval)
+        return min(CHECK_INTERVAL, self._interval)

@@ -12,7 +12,7 @@ from tenure.stores.values import WorkerInfo
 
 __all__ = ["RegistryPruner", "required_silence"]
 
-OTHERS = 600.0
+OTHER_QUEUES_SILENCE = 600.0
 """Seconds that workers of other queues must have been silent before they are removed."""
 
 log = logging.getLogger("tenure.worker")
@@ -42,7 +42,9 @@ class RegistryPruner:
 def required_silence(workers: Iterable[WorkerInfo], patterns: Sequence[str], interval: float) -> dict[str, float]:
     """The missing workers, each with the seconds of silence after which a worker that serves `patterns` may remove it."""
     return {
-        worker.id: max(worker.missing_after, interval if covers(patterns, worker.queues) else max(interval, OTHERS))
+        worker.id: max(
+            worker.missing_after, interval if covers(patterns, worker.queues) else max(interval, OTHER_QUEUES_SILENCE)
+        )
         for worker in workers
         if worker.missing
     }

@@ -16,7 +16,7 @@ from tenure.tasks.task import Task
 __all__ = ["Settings", "SettingsByTask", "resolve", "shortened"]
 
 
-SHOWN = 10
+MAX_SHOWN = 10
 """Names that `shortened` shows at most."""
 
 LANES = ("loop", "thread", "process")
@@ -95,8 +95,8 @@ class SettingsByTask(dict[str, Settings]):
 
 def shortened(names: Sequence[str]) -> str:
     """These names as text; of a long list the first ten and the number of the rest."""
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
+    more = f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
+    return ", ".join(names[:MAX_SHOWN]) + more
 
 
 def resolve(task: Task[..., Any] | None, worker: WorkerOptions, app: AppOptions) -> Settings:

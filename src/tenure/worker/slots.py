@@ -17,7 +17,7 @@ from tenure.worker.look_ahead import LookAhead
 
 __all__ = ["Slot", "Slots"]
 
-TURN = 0.001
+MAX_TURN = 0.001
 """Seconds after which a slot whose jobs never wait yields to the event loop, so that settling goes on beside them."""
 
 Execute = Callable[[Attempt], Coroutine[Any, Any, None]]
@@ -134,7 +134,7 @@ class Slot:
             slots.busy -= 1
             if self._waited:
                 turn_began = ended
-            elif ended - turn_began > TURN:
+            elif ended - turn_began > MAX_TURN:
                 await asyncio.sleep(0)
                 turn_began = perf_counter()
 

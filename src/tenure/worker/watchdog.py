@@ -20,10 +20,10 @@ __all__ = ["Watchdog"]
 MOVES_WITHIN = 0.5
 """Seconds within which an event loop that is not blocked runs a callback."""
 
-LAST_STEPS = 5.0
+SHUTDOWN_TIMEOUT = 5.0
 """Seconds that a worker has after its jobs' time is over: to release them, leave the registry and close connections."""
 
-LOOK = 1.0
+CHECK_INTERVAL = 1.0
 """Seconds between checks of whether a job has replaced the worker's signal handlers."""
 
 NEVER = float("inf")
@@ -86,7 +86,7 @@ class Watchdog:
     def _watch(self) -> None:
         while True:
             for signum in self._signals.wait(
-                min(self._stop_jobs_at, self._abandon_at, monotonic() + LOOK) - monotonic()
+                min(self._stop_jobs_at, self._abandon_at, monotonic() + CHECK_INTERVAL) - monotonic()
             ):
                 self._on_signal(signum, monotonic())
             if self._signals.replaced():
@@ -101,7 +101,9 @@ class Watchdog:
                     self._watched.stop_all_jobs()
             if self._abandon_at <= monotonic():
                 self._abandon_at = NEVER
-                if not self._moves() or not self._closed.wait(MOVES_WITHIN if self._watched.ended else LAST_STEPS):
+                if not self._moves() or not self._closed.wait(
+                    MOVES_WITHIN if self._watched.ended else SHUTDOWN_TIMEOUT
+                ):
                     self._watched.abandon()
 
     def _reinstall(self) -> None:

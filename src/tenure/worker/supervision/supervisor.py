@@ -77,7 +77,7 @@ class Supervisor:
         self._health = health
         self._say = say
         self._on_ready: Callable[[str, str], None] | None = on_ready
-        self._told_early = early_signals
+        self._early_signals = early_signals
         self._slots = [ProcessSlot() for _ in range(processes)]
         self._processes: dict[int, WorkerProcess] = {}
         self._retirements: set[asyncio.Task[None]] = set()
@@ -106,7 +106,7 @@ class Supervisor:
             self._loop.add_signal_handler(signum, self._signalled, signum)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
             self._loop.add_signal_handler(signal.SIGHUP, self._signalled, signal.SIGHUP)
-        for early in self._told_early:
+        for early in self._early_signals:
             os.kill(os.getpid(), early)
         for slot in self._slots:
             self._fill(slot)
