@@ -9,7 +9,10 @@ __all__ = ["call_soon"]
 
 
 def call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: object) -> bool:
-    """Call `callback` on `loop`, from any thread. Returns False if the loop is closed, which means that its owner has ended."""
+    """Call `callback` on `loop`, from any thread.
+
+    Returns False if the loop is closed, which means that its owner has ended.
+    """
     try:
         loop.call_soon_threadsafe(callback, *args)
     except RuntimeError:

@@ -1,3 +1,5 @@
-"""Runs jobs. Start reading at `worker.py` (start and stop) and `loop.py` (settle, lease, wait); `executor.py` runs one
-attempt and `keeper.py` renews leases.
+"""Runs jobs.
+
+Start reading at `worker.py` (start and stop) and `loop.py` (settle, lease, wait); `executor.py` runs one attempt and
+`keeper.py` renews leases.
 """

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["Attempt"]
 
 MARGIN = 0.5
-"""Seconds before the end of a lease at which the worker stops its job, because it could not renew the lease. For leases
-shorter than 5 seconds: a tenth of the lease.
+"""Seconds before the end of a lease at which the worker stops its job, because it could not renew the lease.
+
+For leases shorter than 5 seconds: a tenth of the lease.
 """
 
 UNCONFIRMED_LIMIT = 2.0
@@ -31,8 +32,9 @@ CHECK_INTERVAL = 0.5
 """Seconds between two checks of whether the worker still holds such a job."""
 
 STILL_HELD: Final = frozenset({None, AbortReason.TIMEOUT, AbortReason.SHUTDOWN})
-"""Abort reasons after which the worker still holds the lease. After any other reason the lease is gone and the job's
-result is dropped.
+"""Abort reasons after which the worker still holds the lease.
+
+After any other reason the lease is gone and the job's result is dropped.
 """
 
 
@@ -92,7 +94,10 @@ class Attempt:
 
     @property
     def completing(self) -> bool:
-        """Whether that transaction may have committed, or may commit at any moment. Then only the lease token decides."""
+        """Whether that transaction may have committed, or may commit at any moment.
+
+        Then only the lease token decides.
+        """
         completion = self.completion
         return completion is not None and completion.under_way
 
@@ -127,14 +132,17 @@ class Attempt:
 
     @property
     def has_wrong_ttl(self) -> bool:
-        """Whether the lease has a different length than it should. The program that enqueued the job did not know the
-        task's setting, or the worker leased it ahead. The first renewal corrects it.
+        """Whether the lease has a different length than it should.
+
+        The program that enqueued the job did not know the task's setting, or the worker leased it ahead. The first
+        renewal corrects it.
         """
         return not self.was_renewed and self.ttl != self.wanted_ttl
 
     def renewal(self, now: float) -> float:
-        """Seconds to ask for in a renewal sent now. With `renew=None`: what is left of the lease, had it started with
-        the right length.
+        """Seconds to ask for in a renewal sent now.
+
+        With `renew=None`: what is left of the lease, had it started with the right length.
         """
         if self.settings.renew is None:
             return max(self.leased_at + self.wanted_ttl - now, 0.1)
@@ -157,8 +165,9 @@ class Attempt:
 
     @property
     def never_renewed(self) -> bool:
-        """Whether its lease is left to run out (`renew=None`). Then the job may go on, and be settled, until another
-        worker leases it.
+        """Whether its lease is left to run out (`renew=None`).
+
+        Then the job may go on, and be settled, until another worker leases it.
         """
         return self.settings.renew is None and not self.has_wrong_ttl
 
@@ -176,16 +185,18 @@ class Attempt:
         return ends - max(min(self.ttl / 10, MARGIN), 0.1)
 
     def renewed(self, requested_at: float, ttl: float | None) -> None:
-        """Record that the store confirmed the lease. `ttl` is its new length in seconds, counted from `requested_at`;
-        None if it was not extended.
+        """Record that the store confirmed the lease.
+
+        `ttl` is its new length in seconds, counted from `requested_at`; None if it was not extended.
         """
         self.confirmed_at = requested_at
         if ttl is not None:
             self.renewed_at, self.ttl, self.was_renewed = requested_at, ttl, True
 
     def interrupt(self) -> None:
-        """Stop its function; call on the worker's loop. A coroutine is cancelled, a child process is sent the reason, a
-        thread only sees its abort signal.
+        """Stop its function; call on the worker's loop.
+
+        A coroutine is cancelled, a child process is sent the reason, a thread only sees its abort signal.
 
         Does nothing while the `on_failure` hooks run, so that they can finish.
         """
@@ -198,8 +209,9 @@ class Attempt:
             self.give_up()
 
     def give_up(self) -> None:
-        """Cancel the slot that waits for it; call on the worker's loop. A thread that still runs the function becomes a
-        stray.
+        """Cancel the slot that waits for it; call on the worker's loop.
+
+        A thread that still runs the function becomes a stray.
         """
         if self.slot is not None and self.slot.attempt is self:
             self.slot.task.cancel()

@@ -28,8 +28,9 @@ log = logging.getLogger("tenure.worker")
 
 
 class BackgroundHooks:
-    """Calls hooks in asyncio tasks, so that the worker's loop does not wait for them; `close` waits. What hooks raise
-    is logged.
+    """Calls hooks in asyncio tasks, so that the worker's loop does not wait for them; `close` waits.
+
+    What hooks raise is logged.
     """
 
     def __init__(self, app: App, threads: Threads) -> None:

@@ -34,8 +34,9 @@ class Buffer:
             return None
 
     def claim_stale(self, leased_before: float) -> list[Attempt]:
-        """Take the jobs that were leased before this time. Rarely takes one more, when a slot claims the first one at
-        the same moment.
+        """Take the jobs that were leased before this time.
+
+        Rarely takes one more, when a slot claims the first one at the same moment.
         """
         stale = []
         while (first := self._first()) is not None and first.leased_at < leased_before:

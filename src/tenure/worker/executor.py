@@ -96,8 +96,9 @@ class Executor:
         self._process_runner = process_runner
 
     async def execute(self, attempt: Attempt) -> None:
-        """Run one attempt. Raises nothing: any error becomes the job's outcome, or is dropped because the lease is
-        lost.
+        """Run one attempt.
+
+        Raises nothing: any error becomes the job's outcome, or is dropped because the lease is lost.
         """
         job, settings = attempt.lease.job, attempt.settings
         failed: BaseException | None = None
@@ -191,8 +192,9 @@ class Executor:
             asyncio.get_running_loop().call_later(STRAY, self._leave_stray, attempt)
 
     def _leave_stray(self, attempt: Attempt) -> None:
-        """Free the slot of a thread that does not stop. A coroutine that caught its cancellation is cancelled once
-        more.
+        """Free the slot of a thread that does not stop.
+
+        A coroutine that caught its cancellation is cancelled once more.
         """
         if attempt.running and not attempt.failure_reported:
             job = attempt.lease.job
@@ -222,8 +224,9 @@ class Executor:
 
 
 def _with_output(attempt: Attempt, transition: Transition) -> Transition:
-    """Attach the attempt's output to its transition. If the worker does not settle the job, or the job is not
-    remembered, log the output instead.
+    """Attach the attempt's output to its transition.
+
+    If the worker does not settle the job, or the job is not remembered, log the output instead.
     """
     if not attempt.lost and not attempt.completing:
         if isinstance(transition, Finish) and transition.state is State.SUCCEEDED:
@@ -319,8 +322,9 @@ async def perform(
 
 
 class Returned:
-    """Records what a function returned. Hooks and middleware may replace it by a value that need not match its
-    annotation.
+    """Records what a function returned.
+
+    Hooks and middleware may replace it by a value that need not match its annotation.
     """
 
     def __init__(self, function: Callable[..., Any], *, is_async: bool) -> None:
@@ -359,7 +363,7 @@ async def _passed_by_hooks(outcome: Outcome, task: Task[..., Any], ctx: Context)
     if isinstance(outcome, Succeeded) and task.app.internals.hooks.enqueues:
         try:
             await awaiting(allowed(task.app, outcome.children[len(ctx._children) :]))
-        except BaseException as error:  # noqa: BLE001  (the outcome of the job, whatever it is)
+        except BaseException as error:  # noqa: BLE001  (any error becomes the outcome of the job)
             return _outcome_of_error(error, task, ctx)
     return outcome
 
@@ -391,8 +395,9 @@ def _outcome_of_error(error: BaseException, task: Task[..., Any], ctx: Context) 
 
 
 def timed_out(task: Task[..., Any], where: str | None = None, how: str = "") -> Outcome:
-    """The outcome of an attempt that exceeded its timeout. What the function returned afterwards does not count: it may
-    have returned early because it was stopped.
+    """The outcome of an attempt that exceeded its timeout.
+
+    What the function returned afterwards does not count: it may have returned early because it was stopped.
     """
     late = TimeoutError(f"the attempt took longer than its timeout of {task.options.timeout:g} s{how}")
     return Raised(late, ErrorInfo("TimeoutError", str(late), where))
@@ -425,6 +430,6 @@ def outcome_of_answer(
                 answer.why = bounded(str(answer.why))
             case Wait():
                 task._check_answer(answer.on_timeout)
-    except Exception as error:  # noqa: BLE001  (the outcome of the job, whatever it is)
+    except Exception as error:  # noqa: BLE001  (any error becomes the outcome of the job)
         return Raised(error, error_info(error))
     return answer  # type: ignore[return-value]  # every other Answer is an Outcome

@@ -11,8 +11,9 @@ log = logging.getLogger("tenure.worker")
 
 
 class ForkGuard:
-    """Remembers the process that created it. A fork of it would run jobs a second time, on connections that it shares
-    with the worker.
+    """Remembers the process that created it.
+
+    A fork of it would run jobs a second time, on connections that it shares with the worker.
     """
 
     __slots__ = ("_pid",)

@@ -78,7 +78,10 @@ def listener(host: str, port: int) -> socket.socket:
 
 
 async def serve(listening: socket.socket, report: Callable[[], dict[str, object]]) -> NoReturn:
-    """Answer HTTP requests, whatever their path: status 200 if `report` has no trouble, else 503. Runs until cancelled."""
+    """Answer HTTP requests, whatever their path: status 200 if `report` has no trouble, else 503.
+
+    Runs until cancelled.
+    """
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):

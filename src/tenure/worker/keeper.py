@@ -46,8 +46,9 @@ PROGRESS_INTERVAL = 1.0
 """Seconds between writes of job progress to the store."""
 
 CHECK_INTERVAL = 0.5
-"""Seconds between checks of whether jobs are still held while no announcements arrive. With the time until the next
-check of the leases that makes less than a second.
+"""Seconds between checks of whether jobs are still held while no announcements arrive.
+
+With the time until the next check of the leases that makes less than a second.
 """
 
 START_WITHIN = 0.050
@@ -214,8 +215,9 @@ class Keeper:
         call_soon(self._loop, self._lost_answers.add, request)
 
     async def extend_leases(self, seconds: float) -> None:
-        """Extend all leases by `seconds` more than usual, for a time in which they cannot be renewed. Raises what the
-        store raises.
+        """Extend all leases by `seconds` more than usual, for a time in which they cannot be renewed.
+
+        Raises what the store raises.
         """
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._extend_leases(seconds), self._loop))
 
@@ -271,8 +273,9 @@ class Keeper:
         call_soon(self._worker_loop, self._wake)
 
     def _retired(self) -> None:
-        """Drop all jobs. Those leased under the retired id are released, so that they need not wait for their leases to
-        end.
+        """Drop all jobs.
+
+        Those leased under the retired id are released, so that they need not wait for their leases to end.
         """
         for attempt in self.held:
             if not (attempt.ended or attempt.may_be_complete):
@@ -315,8 +318,9 @@ class Keeper:
         return missed
 
     async def _renew(self) -> float:
-        """Renew all leases that are due, in one call. The same call sends the jobs' progress and checks jobs that may
-        have been lost.
+        """Renew all leases that are due, in one call.
+
+        The same call sends the jobs' progress and checks jobs that may have been lost.
         """
         async with self._renewing:
             now = monotonic()
@@ -369,8 +373,9 @@ class Keeper:
                 attempt.context._said = None
 
     async def _listen(self) -> float:
-        """Check the jobs that announcements name. An announcement may be late and concern an older lease, so a renewal
-        decides.
+        """Check the jobs that announcements name.
+
+        An announcement may be late and concern an older lease, so a renewal decides.
 
         An announcement of new work wakes the worker's loop.
         """
@@ -435,8 +440,9 @@ class Keeper:
         return pause
 
     def _abort(self, attempt: Attempt, reason: AbortReason) -> None:
-        """Abort a job whose lease is gone. A thread sees its signal at once; a coroutine is cancelled on the worker's
-        loop.
+        """Abort a job whose lease is gone.
+
+        A thread sees its signal at once; a coroutine is cancelled on the worker's loop.
         """
         self.drop([attempt])
         if attempt.may_be_complete and reason in (AbortReason.COMPLETED, AbortReason.NOT_FOUND, AbortReason.TAKEN):

@@ -20,8 +20,9 @@ WINDOW = 0.010
 """Seconds over which the rate is measured, at least."""
 
 STARTED = 0.040
-"""After jobs had to be released unstarted, lease as many at a time as start in this many seconds. A little less than
-`START_WITHIN` of the keeper.
+"""After jobs had to be released unstarted, lease as many at a time as start in this many seconds.
+
+A little less than `START_WITHIN` of the keeper.
 """
 
 MORE_EVERY = 0.1
@@ -31,8 +32,9 @@ UNLIMITED = 1 << 20
 
 
 class LookAhead:
-    """Measures how fast jobs go through the worker, and decides how many its buffer may hold. It reads no clock:
-    callers pass the time.
+    """Measures how fast jobs go through the worker, and decides how many its buffer may hold.
+
+    It reads no clock: callers pass the time.
     """
 
     def __init__(self, slots: int, now: float, *, enabled: bool) -> None:

@@ -50,8 +50,9 @@ LEAVE_CHECK_INTERVAL = 0.02
 """Seconds between checks of whether the jobs of a queue that was left have ended."""
 
 AHEAD_FOR = 10.0
-"""Longest lease, in seconds, while some of its jobs have no free slot yet. If the worker dies, they are leased again
-that soon.
+"""Longest lease, in seconds, while some of its jobs have no free slot yet.
+
+If the worker dies, they are leased again that soon.
 """
 
 LISTEN_PAUSE = 0.02
@@ -259,8 +260,9 @@ class Loop:
         return [attempt for attempt in self.running if self._unserved(attempt)]
 
     async def left_within(self, timeout: float | None) -> bool:
-        """Wait until no job of a queue that was left is held. Returns False after `timeout` seconds; None waits for
-        ever.
+        """Wait until no job of a queue that was left is held.
+
+        Returns False after `timeout` seconds; None waits for ever.
         """
         ends_at = None if timeout is None else monotonic() + timeout
         while any(map(self._unserved, self.keeper.held)) and not self._finishing:
@@ -279,8 +281,9 @@ class Loop:
     # One round trip.
 
     async def _round_trip(self) -> float:
-        """Make one round trip and act on its answer. Returns the seconds until the next one, if nothing wakes the loop
-        sooner.
+        """Make one round trip and act on its answer.
+
+        Returns the seconds until the next one, if nothing wakes the loop sooner.
         """
         ended, room, idle, served = self._settler.take(), self._room(), self._holds_nothing, self.queues.patterns
         request, requested_at = self._request(room), monotonic()
@@ -346,8 +349,9 @@ class Loop:
     async def _exchange(
         self, ended: Sequence[EndedAttempt], request: LeaseRequest | None
     ) -> tuple[Sequence[Verdict], Leased]:
-        """Settle, lease, or both in one call. Raises the store's error unless one item causes it: then that item fails
-        alone.
+        """Settle, lease, or both in one call.
+
+        Raises the store's error unless one item causes it: then that item fails alone.
         """
         answer: tuple[Sequence[Verdict], Leased] = (), NOTHING
         try:

@@ -24,8 +24,9 @@ log = logging.getLogger("tenure.worker")
 
 
 class LoopMonitor:
-    """Pings an event loop, and names the job that blocks it if there is no answer. Create it on that loop. It reads no
-    clock: callers pass the time.
+    """Pings an event loop, and names the job that blocks it if there is no answer.
+
+    Create it on that loop. It reads no clock: callers pass the time.
     """
 
     def __init__(self, on_loop: Callable[[], Attempt | None]) -> None:
@@ -38,8 +39,9 @@ class LoopMonitor:
         """When the next call of `look` should come."""
 
     def look(self, worker_id: str | None, now: float, held: Sequence[Attempt]) -> None:
-        """Warn if this call comes so late that the whole process must have stood still. One of the jobs held since then
-        may be the cause.
+        """Warn if this call comes so late that the whole process must have stood still.
+
+        One of the jobs held since then may be the cause.
         """
         late = now - self.expected_at
         jobs = [each.lease.job for each in held if each.leased_at < self.expected_at and not each.settings.isolated]
@@ -54,7 +56,10 @@ class LoopMonitor:
             )
 
     def check(self, worker_id: str | None, now: float) -> None:
-        """Check whether the loop has answered the last ping, and ping it again. Warns once for each time it is blocked."""
+        """Check whether the loop has answered the last ping, and ping it again.
+
+        Warns once for each time it is blocked.
+        """
         if self._pinged_at is None:
             self._pinged_at = now
             self._warned = False

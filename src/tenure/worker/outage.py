@@ -51,8 +51,9 @@ class Outage:
         return self._last_error
 
     def failed(self, part: str, error: Exception, *, chore: bool = False) -> float:
-        """Record that the store has failed this part of the worker. Returns the seconds to wait before the next try,
-        with full jitter.
+        """Record that the store has failed this part of the worker.
+
+        Returns the seconds to wait before the next try, with full jitter.
 
         A failed chore does not mean that the store is down: a full store refuses new jobs, and a database user may lack
         the right to prune.

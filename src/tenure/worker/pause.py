@@ -26,8 +26,10 @@ class Pause:
         self._latest: asyncio.Task[None] | None = None
 
     def begin(self, *, paused: bool) -> asyncio.Future[None]:
-        """Pause or resume. The future is done when that has happened and the hooks have returned. Does nothing if the
-        loop is already in that state.
+        """Pause or resume.
+
+        The future is done when that has happened and the hooks have returned. Does nothing if the loop is already in
+        that state.
         """
         if not self._before and not self._after:
             self._change(paused)

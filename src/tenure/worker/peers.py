@@ -67,8 +67,9 @@ class Peers:
         return True
 
     async def refresh(self) -> float:
-        """Stop skipping tasks that no other live worker knows any more, or that this worker knows by now. Returns the
-        seconds until the next call.
+        """Stop skipping tasks that no other live worker knows any more, or that this worker knows by now.
+
+        Returns the seconds until the next call.
         """
         await self._any_known.wait()
         await self._read()
@@ -81,8 +82,9 @@ class Peers:
         return REGISTRY_MAX_AGE
 
     async def pass_on(self, tasks: Iterable[str]) -> None:
-        """Wake workers that know these tasks, because their jobs have woken this worker instead. Raises what the store
-        raises.
+        """Wake workers that know these tasks, because their jobs have woken this worker instead.
+
+        Raises what the store raises.
         """
         await self._read()
         nudged: set[str] = set()

@@ -16,8 +16,9 @@ log = logging.getLogger("tenure.worker")
 
 
 class Registration:
-    """Registers a worker, sends its heartbeats, and registers it again under a new id if it was retired. Belongs to one
-    event loop.
+    """Registers a worker, sends its heartbeats, and registers it again under a new id if it was retired.
+
+    Belongs to one event loop.
     """
 
     def __init__(

@@ -126,8 +126,9 @@ def resolve(task: Task[..., Any] | None, worker: WorkerOptions, app: AppOptions)
 
 
 def _backoff(*places: Backoff | int | Unset | None) -> Backoff | None:
-    """The backoff of the first place that has a retry policy. An integer there means retries, with the next backoff
-    found.
+    """The backoff of the first place that has a retry policy.
+
+    An integer there means retries, with the next backoff found.
     """
     given = [value for value in places if not isinstance(value, Unset)]
     if given and isinstance(given[0], int):

@@ -53,8 +53,9 @@ class Settler:
         return len(self._ended)
 
     def add(self, attempt: Attempt, transition: Transition, error: BaseException | None = None) -> None:
-        """Settle `transition` with the next round trip. Only the first transition of an attempt counts. `error` is what
-        the attempt failed with.
+        """Settle `transition` with the next round trip.
+
+        Only the first transition of an attempt counts. `error` is what the attempt failed with.
 
         A job that has ended in its own transaction is already settled. While that transaction is open nothing is sent,
         because the settle would wait for it, and with it all others of the round trip.

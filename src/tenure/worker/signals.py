@@ -53,15 +53,17 @@ class SignalCatcher:
                 signal.signal(signum, handler)  # type: ignore[arg-type]
 
     def claim_wakeup_fd(self) -> None:
-        """Make the interpreter write to this pipe again; call on the main thread. A new event loop may have taken the
-        wakeup fd for itself.
+        """Make the interpreter write to this pipe again; call on the main thread.
+
+        A new event loop may have taken the wakeup fd for itself.
         """
         if self.active:
             signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
 
     def replaced(self) -> list[Signals]:
-        """The signals whose handlers were replaced by SIG_IGN or SIG_DFL, so that they are lost. May be called from any
-        thread.
+        """The signals whose handlers were replaced by SIG_IGN or SIG_DFL, so that they are lost.
+
+        May be called from any thread.
 
         A function in place of ours does no harm, because the interpreter still writes to the pipe.
         """
@@ -75,8 +77,9 @@ class SignalCatcher:
         return replaced
 
     def wait(self, timeout: float) -> list[Signals]:
-        """Wait for signals for at most `timeout` seconds, which may be infinite, and return them. Call from one thread
-        only.
+        """Wait for signals for at most `timeout` seconds, which may be infinite, and return them.
+
+        Call from one thread only.
         """
         self._read.settimeout(None if timeout == float("inf") else max(timeout, 0.001))
         try:

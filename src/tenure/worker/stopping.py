@@ -61,8 +61,9 @@ class ExitStatus(IntEnum):
 
 
 def action_for(signum: Signals, options: WorkerOptions, stopping_for: float | None) -> Stop | WorkerCommand:
-    """What a worker does on a signal. `stopping_for` is the number of seconds since it was first told to stop at once;
-    None if it was not.
+    """What a worker does on a signal.
+
+    `stopping_for` is the number of seconds since it was first told to stop at once; None if it was not.
     """
     match signum:
         case Signals.SIGUSR1:

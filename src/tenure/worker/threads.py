@@ -76,7 +76,7 @@ class Threads:
             if not call.ended.cancelled():
                 try:
                     value = call.context.run(call.function, *call.args, **call.kwargs)
-                except BaseException as raised:  # noqa: BLE001  (the outcome of the job, whatever it is)
+                except BaseException as raised:  # noqa: BLE001  (any error becomes the outcome of the job)
                     error = raised
                 self._fork_guard.exit_if_forked(call.function)
             self._hand_back((call, value, error))

@@ -59,8 +59,9 @@ class WorkListener:
         """Whether it has received an announcement since `start`."""
 
     def start(self, patterns: Sequence[str], skip_tasks: tuple[str, ...] = (), after: float = 0.0) -> None:
-        """Listen for one announcement of work in these queues, starting in `after` seconds. Does nothing if it already
-        listens.
+        """Listen for one announcement of work in these queues, starting in `after` seconds.
+
+        Does nothing if it already listens.
 
         Jobs of `skip_tasks` that are already waiting do not count.
         """

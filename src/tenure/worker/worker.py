@@ -191,8 +191,9 @@ class Worker:
         await self._pause.begin(paused=False)
 
     async def serve(self, queue: str) -> None:
-        """Serve this queue, or pattern of queues, too, after the others. Raises `InvalidOption` if a pattern excludes
-        it.
+        """Serve this queue, or pattern of queues, too, after the others.
+
+        Raises `InvalidOption` if a pattern excludes it.
         """
         self._must_run()
         await self._loop.serve(queue)
@@ -433,8 +434,9 @@ class Worker:
             )
 
     def _advise(self, about: str, advice: str) -> None:
-        """Warn of a problem that the operator should fix. Under a supervisor, the supervisor logs it, because all its
-        workers would log the same.
+        """Warn of a problem that the operator should fix.
+
+        Under a supervisor, the supervisor logs it, because all its workers would log the same.
         """
         if self.tether is None:
             log.warning("worker %s: %s", self._identity.stem, advice)

@@ -81,8 +81,9 @@ class ChildMain:
         )
 
     def _block_signals(self) -> None:
-        """Block signals before a job forks. A signal that reached the new process before its handlers are reset would
-        be lost.
+        """Block signals before a job forks.
+
+        A signal that reached the new process before its handlers are reset would be lost.
         """
         if self._attempt is not None:
             self._blocked.before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
@@ -99,8 +100,9 @@ class ChildMain:
             self._unblock_signals()
 
     def _rehearse(self) -> None:
-        """Run a dummy attempt. Python specializes code as it runs, and otherwise each child would pay for that with its
-        own memory pages.
+        """Run a dummy attempt.
+
+        Python specializes code as it runs, and otherwise each child would pay for that with its own memory pages.
         """
         app = self._app.internals.stand_in()
         task = app.task(name="rehearsed")(_nothing)
@@ -241,7 +243,7 @@ class ChildAttempt:
             return
         try:
             waiting(moment(self._app.internals.hooks.of("after_fork")))
-        except BaseException as error:  # noqa: BLE001  (the outcome of the job, whatever it is)
+        except BaseException as error:  # noqa: BLE001  (any error becomes the outcome of the job)
             self._outcome = Raised(error, error_info(error))
             return
         if self._middleware or (self._task._is_step and self._app.internals.hooks.enqueues):
@@ -256,7 +258,7 @@ class ChildAttempt:
             self._transactions.on_loop(asyncio.get_running_loop())
             try:
                 await awaiting(moment(self._app.internals.hooks.of("after_fork")))
-            except BaseException as error:  # noqa: BLE001  (the outcome of the job, whatever it is)
+            except BaseException as error:  # noqa: BLE001  (any error becomes the outcome of the job)
                 self._outcome = Raised(error, error_info(error))
                 return
             self._outcome = await perform(self._task, self._context, layers, self.main, self._settings.performing)
@@ -320,8 +322,9 @@ class MainThread:
         self._interrupted = False
 
     async def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Call a function on the main thread, with the current context variables. May be awaited there or on a loop
-        elsewhere.
+        """Call a function on the main thread, with the current context variables.
+
+        May be awaited there or on a loop elsewhere.
         """
         if threading.get_ident() == self.ident:
             return self._call(function, args, kwargs)
@@ -333,7 +336,7 @@ class MainThread:
             error: BaseException | None = None
             try:
                 value = context.run(self._call, function, args, kwargs)
-            except BaseException as raised:  # noqa: BLE001  (the outcome of the job, whatever it is)
+            except BaseException as raised:  # noqa: BLE001  (any error becomes the outcome of the job)
                 error = raised
             loop.call_soon_threadsafe(ended.set_result, (value, error))
 
@@ -350,8 +353,9 @@ class MainThread:
             there()
 
     def interrupt(self) -> None:
-        """Handler of TERM: raise `Aborted` in the function, once, if the worker has aborted the job. Any other TERM is
-        ignored.
+        """Handler of TERM: raise `Aborted` in the function, once, if the worker has aborted the job.
+
+        Any other TERM is ignored.
 
         A service manager sends TERM to every process. What that means for the jobs is decided by the worker.
         """
@@ -404,5 +408,5 @@ def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except Exception:  # noqa: BLE001, S112  (nobody is left to be told)
+        except Exception:  # noqa: BLE001, S112  (there is nothing left to report to)
             continue

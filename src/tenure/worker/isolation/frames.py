@@ -130,8 +130,9 @@ class AttemptEnded(msgspec.Struct, tag=5):
 
 
 class FailureDecided(msgspec.Struct, tag=6):
-    """The attempt has failed with this transition, and the `on_failure` hooks are called next. The transition holds
-    even if the child dies meanwhile.
+    """The attempt has failed with this transition, and the `on_failure` hooks are called next.
+
+    The transition holds even if the child dies meanwhile.
     """
 
     ended: AttemptEnded
@@ -141,8 +142,9 @@ class FailureDecided(msgspec.Struct, tag=6):
 
 
 class Fork(msgspec.Struct, tag=1):
-    """Fork a child with this number. `descriptors` is the number of file descriptors sent along: its socket, and one
-    for its output.
+    """Fork a child with this number.
+
+    `descriptors` is the number of file descriptors sent along: its socket, and one for its output.
     """
 
     number: int
@@ -209,8 +211,9 @@ class Frames(Generic[F]):
         self._bytes = bytearray()
 
     def cut(self, received: bytes) -> Iterator[F]:
-        """The frames completed by these bytes. Raises `msgspec.DecodeError` if another program has written to the
-        socket.
+        """The frames completed by these bytes.
+
+        Raises `msgspec.DecodeError` if another program has written to the socket.
         """
         self._bytes += received
         while len(self._bytes) >= 4:

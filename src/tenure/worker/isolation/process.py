@@ -50,8 +50,9 @@ LOST_GRACE = 0.5
 """Seconds that a job has to stop whose lease is lost: within a second of its cancellation it is gone."""
 
 REMIND_AFTER = 0.1
-"""Seconds after which `Abort` is sent again, doubled each time. A signal that arrives just as the interpreter is about
-to wait is only noticed with the next one.
+"""Seconds after which `Abort` is sent again, doubled each time.
+
+A signal that arrives just as the interpreter is about to wait is only noticed with the next one.
 """
 
 LINGER = 30.0
@@ -107,8 +108,9 @@ class ChildProcess:
     # Stopping.
 
     def stop(self) -> None:
-        """Send it the abort reason of its signal. After a timeout or a lost lease it is killed soon; on shutdown the
-        caller decides when.
+        """Send it the abort reason of its signal.
+
+        After a timeout or a lost lease it is killed soon; on shutdown the caller decides when.
         """
         match self.attempt.signal.reason:
             case AbortReason.SHUTDOWN:

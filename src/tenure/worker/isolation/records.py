@@ -116,7 +116,7 @@ def _plain(value: Any) -> Any:
         return value
     try:
         return _text((value if isinstance(value, str) else repr(value))[:MAX_TEXT])
-    except Exception as error:  # noqa: BLE001  (told in its place)
+    except Exception as error:  # noqa: BLE001  (its error is logged in its place)
         return f"<its repr raised {type(error).__name__}>"
 
 

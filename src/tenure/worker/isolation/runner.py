@@ -167,8 +167,9 @@ class ProcessRunner:
     # Running.
 
     async def run(self, attempt: Attempt) -> Outcome | Transition:
-        """Run an attempt in a new child process. Returns its outcome, or the transition of its job if the child has
-        decided it.
+        """Run an attempt in a new child process.
+
+        Returns its outcome, or the transition of its job if the child has decided it.
         """
         try:
             outcome = await self._in_child(attempt)
@@ -232,8 +233,9 @@ class ProcessRunner:
                 attempt.child.terminate(grace)
 
     def kill(self, attempts: Iterable[Attempt]) -> None:
-        """Kill the child processes of these attempts; call on the worker's loop. Attempts that run in no child are
-        skipped.
+        """Kill the child processes of these attempts; call on the worker's loop.
+
+        Attempts that run in no child are skipped.
         """
         for attempt in attempts:
             if attempt.child is not None:

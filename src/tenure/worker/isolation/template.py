@@ -1,5 +1,6 @@
-"""`Template`: the process that forks child processes. It has the app imported and one thread, so that its children
-start clean.
+"""`Template`: the process that forks child processes.
+
+It has the app imported and one thread, so that its children start clean.
 
 A worker has an event loop, threads and connections, none of which survives a fork intact. So it forks this process
 before it has any of them, and requests every child from it. The template also kills children, because only the parent

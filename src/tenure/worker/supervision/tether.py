@@ -64,8 +64,9 @@ class Tether:
         self._paused = False
 
     def send(self, **facts: object) -> None:
-        """Send a message to the supervisor. After a failure nothing more is sent; if the supervisor is gone, `watch`
-        stops the process.
+        """Send a message to the supervisor.
+
+        After a failure nothing more is sent; if the supervisor is gone, `watch` stops the process.
         """
         with self._lock:
             if self._connected:
@@ -139,6 +140,7 @@ class Tether:
 
 
 def _pass(*_: object) -> None:
-    """Handler of signals that must not end a worker and mean nothing to it. SIG_IGN would be inherited by programs that
-    jobs start.
+    """Handler of signals that must not end a worker and mean nothing to it.
+
+    SIG_IGN would be inherited by programs that jobs start.
     """
