@@ -21,14 +21,14 @@ from typing import (
 
 from msgspec.structs import replace
 
-from tenure.core.after import Bound, checked_after
+from tenure.core.after import BoundCall, checked_after
 from tenure.core.checks import JOB_OPTIONS, Duration, job_options, named, refused
 from tenure.core.checks import name as checked_name
 from tenure.core.codec import Arguments, JoinArguments, JsonArguments, RawArguments, ResultCodec
 from tenure.core.job import JobRecord, NewJob, State, new_id
 from tenure.core.lifecycle import Finish
 from tenure.core.options import UNSET, TaskOptions, Unset, made, meant_for_job, unknown_option
-from tenure.core.outcome import Answer, Succeeded
+from tenure.core.outcome import Answer, Success
 from tenure.errors import InvalidName, InvalidOption, PayloadError, UnknownTask
 from tenure.hooks.registry import Hooks, JobHooks
 from tenure.jobs.handle import Job
@@ -50,7 +50,7 @@ Blocker: TypeAlias = "Job[Any] | FlowRun | Bound | str"
 """What a job may wait for."""
 
 
-class Call(Bound, Generic[R_co]):
+class Call(BoundCall, Generic[R_co]):
     """A task with its arguments, checked and encoded: each enqueue of it is a new job."""
 
     __slots__ = ("caller", "payload")
@@ -213,11 +213,11 @@ class Caller(Generic[P, R_co]):
         """Attributes of a run, decoded from JSON, converted by the annotations of its flow if the flow is known here."""
         return attributes
 
-    def _completed(self, job: JobRecord, value: Any) -> Succeeded:
+    def _completed(self, job: JobRecord, value: Any) -> Success:
         """The outcome of a job that is completed by hand with `value`; `UnknownTask` if only code elsewhere knows it."""
         if job.run_id is not None:
             raise UnknownTask(job.task, self.app.tasks)
-        return Succeeded(self._results.encode(value))
+        return Success(self._results.encode(value))
 
     def _new_job(self, payload: bytes) -> NewJob:
         """A job of this payload that no store knows yet."""
@@ -308,16 +308,16 @@ class Task(Caller[P, R_co], JobHooks):
         children: tuple[NewJob, ...] = (),
         *,
         returned: bool = True,
-    ) -> Succeeded:
+    ) -> Success:
         """What it means that a job of this task has given this value; `PayloadError` if that cannot be stored.
 
         `returned`: its function has returned it, so it must fit the annotation.
         """
         if isinstance(value, Answer):
             raise TypeError(f"task {self.name!r} gave {type(value).__name__}, which is an answer of steps of a flow")
-        return Succeeded(self._encode_result(value, returned=returned), children)
+        return Success(self._encode_result(value, returned=returned), children)
 
-    def _completed(self, job: JobRecord, value: Any) -> Succeeded:
+    def _completed(self, job: JobRecord, value: Any) -> Success:
         return self._succeeded(job, value, returned=False)
 
     def _finish(self, job: JobRecord, value: Any, children: tuple[NewJob, ...] = ()) -> Finish:

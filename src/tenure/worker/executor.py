@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tenure.core.failure import bounded, error_info, phrase, raised_elsewhere
+from tenure.core.failure import bounded, describe_exception, remote_exception
 from tenure.core.inbox import UNREAD
 from tenure.core.job import ErrorInfo, JobRecord, NewJob, State
 from tenure.core.lease import AbortReason
 from tenure.core.lifecycle import Finish, Park, Requeue, Transition, next_transition
 from tenure.core.outcome import (
+    Abandoned,
     Answer,
     Collided,
     Done,
@@ -26,16 +27,15 @@ from tenure.core.outcome import (
     Next,
     Outcome,
     Raised,
-    Released,
     Retry,
-    Succeeded,
+    Success,
     Undecodable,
     Unknown,
     Wait,
 )
 from tenure.core.remote_completion import is_decision
 from tenure.core.running import running
-from tenure.errors import JobError, PayloadTooLarge, UnknownTask
+from tenure.errors import STORE_OUTAGE, JobError, PayloadTooLarge, UnknownTask
 from tenure.hooks.around import Blocking, PerformHooks, error_of, has_failed, tell_failure
 from tenure.hooks.calling import awaiting
 from tenure.hooks.registry import name_of
@@ -48,7 +48,6 @@ from tenure.tasks.step import Step
 from tenure.tasks.task import Task
 from tenure.worker.attempt import Attempt
 from tenure.worker.inbox import read_again
-from tenure.worker.outage import GONE
 from tenure.worker.peers import Peers
 from tenure.worker.settings import SettingsByTask
 from tenure.worker.settler import Settler
@@ -108,12 +107,12 @@ class Executor:
             if isinstance(outcome, Finish | Requeue | Park):
                 transition: Transition = outcome  # a child process ran it, decided the transition and called the hooks
                 if not isinstance(transition, Park) and has_failed(transition):
-                    raised = raised_elsewhere(transition.error)
+                    raised = remote_exception(transition.error)
             else:
                 if attempt.completion is not None and not settings.isolated:
                     outcome = await after_completion(attempt.completion, outcome)
                 transition = next_transition(job, outcome, settings.policy)
-                if type(outcome) is not Succeeded and has_failed(transition):
+                if type(outcome) is not Success and has_failed(transition):
                     raised = error_of(outcome)
                     failed = raised if settings.failing else None
             if attempt.output is not None:
@@ -122,7 +121,7 @@ class Executor:
             log.exception(
                 "internal error while deciding the outcome of job %s of task %s: marked failed", job.id, job.task
             )
-            transition, failed = Finish(State.FAILED, error=error_info(error)), error
+            transition, failed = Finish(State.FAILED, error=describe_exception(error)), error
         if failed is not None:
             await self._report_failure(attempt, failed, transition)
         if attempt.lost and attempt.completed is None:
@@ -141,7 +140,7 @@ class Executor:
     async def _outcome(self, attempt: Attempt) -> Outcome | Transition:
         job, settings = attempt.lease.job, attempt.settings
         if attempt.signal.aborted:
-            return Released()  # its lease was lost while it was in the buffer
+            return Abandoned()  # its lease was lost while it was in the buffer
         if settings.task is None:
             return await self._unknown(attempt)
         attempt.context = context = Context(
@@ -149,7 +148,7 @@ class Executor:
         )
         if len(job.payload) > self._payload_limit:
             too_large = PayloadTooLarge(len(job.payload), self._payload_limit)
-            return Undecodable(error_info(too_large), too_large)
+            return Undecodable(describe_exception(too_large), too_large)
         if settings.task._is_step and (
             job.on_timeout is not None or job.reads != settings.task._reads or is_decision(job)
         ):
@@ -182,8 +181,8 @@ class Executor:
         if missing and job.attributes is not None and job.run_id is not None:
             try:
                 job.attributes.update(await self._store.attributes(job.run_id, missing))
-            except GONE:
-                return Released()
+            except STORE_OUTAGE:
+                return Abandoned()
         return None
 
     def _time_out(self, attempt: Attempt) -> None:
@@ -211,11 +210,11 @@ class Executor:
         job = attempt.lease.job
         if job.task == UNREAD:
             return read_again(job, self._payload_limit, self._raw_inboxes)
-        error = error_info(UnknownTask(job.task, self._settings.known))
+        error = describe_exception(UnknownTask(job.task, self._settings.known))
         try:
             if await self._peers.should_skip(job.task, job.queue):
-                return Released()
-        except GONE:
+                return Abandoned()
+        except STORE_OUTAGE:
             return Unknown(error, known_elsewhere=True)
         # Worker entries that are silent or serve other queues are no reason to wait long. But while there is one, the
         # job is not marked broken.
@@ -251,7 +250,7 @@ async def after_completion(completion: Completion, outcome: Outcome) -> Outcome:
             log.warning(
                 "job %s of task %s was completed in its transaction, so the rest is ignored: %s", job.id, job.task, late
             )
-    elif joined and isinstance(outcome, Succeeded):
+    elif joined and isinstance(outcome, Success):
         forgot = JobError(
             "the function returned before the transaction of ctx.complete(connection=…) was committed: commit it first"
         )
@@ -266,14 +265,14 @@ def _late_answer(outcome: Outcome, transition: Finish) -> str | None:
     nothing.
     """
     match outcome:
-        case Succeeded(value, _, _, writes) if value in ("null", transition.result) and writes in (
+        case Success(value, _, _, writes) if value in ("null", transition.result) and writes in (
             None,
             transition.writes,
         ):
             return None
-        case Released() | Interrupted():
+        case Abandoned() | Interrupted():
             return None
-        case Succeeded():
+        case Success():
             return "its return value is dropped; set tx.result instead"
         case Raised(_, error):
             return f"it raised {phrase(error)}"
@@ -297,7 +296,7 @@ async def perform(
     try:
         args, kwargs = task._call_arguments(ctx.job.payload, ctx)
     except Exception as error:  # noqa: BLE001  (a PayloadError, or any error of a converter of the user's)
-        return Undecodable(error_info(error), error)
+        return Undecodable(describe_exception(error), error)
     outside = running.set(ctx)
     function, returned = task.function, None
     try:
@@ -360,7 +359,7 @@ def _call(
 
 async def _passed_by_hooks(outcome: Outcome, task: Task[..., Any], ctx: Context) -> Outcome:
     """The same outcome, unless a `before_enqueue` hook refuses one of the jobs that the next step is to wait for."""
-    if isinstance(outcome, Succeeded) and task.app.internals.hooks.enqueues:
+    if isinstance(outcome, Success) and task.app.internals.hooks.enqueues:
         try:
             await awaiting(allowed(task.app, outcome.children[len(ctx._children) :]))
         except BaseException as error:  # noqa: BLE001  (any error becomes the outcome of the job)
@@ -386,12 +385,12 @@ def _outcome_of_error(error: BaseException, task: Task[..., Any], ctx: Context) 
     if isinstance(error, Answer):
         return _outcome_of_live_answer(error, task, ctx)
     if ctx.signal.reason is AbortReason.TIMEOUT:
-        return timed_out(task, error_info(error).traceback)
+        return timed_out(task, describe_exception(error).traceback)
     if ctx.signal.reason is AbortReason.SHUTDOWN:
         return Interrupted()
     if ctx.signal.aborted:
-        return Released()
-    return Raised(error, error_info(error))
+        return Abandoned()
+    return Raised(error, describe_exception(error))
 
 
 def timed_out(task: Task[..., Any], where: str | None = None, how: str = "") -> Outcome:
@@ -415,7 +414,7 @@ def outcome_of_decision(task: Task[..., Any], job: JobRecord) -> Outcome:
     try:
         return task._decided(job)
     except Exception as error:  # noqa: BLE001  (another attempt could not read the value either)
-        return Undecodable(error_info(error), error)
+        return Undecodable(describe_exception(error), error)
 
 
 def outcome_of_answer(
@@ -431,5 +430,5 @@ def outcome_of_answer(
             case Wait():
                 task._check_answer(answer.on_timeout)
     except Exception as error:  # noqa: BLE001  (any error becomes the outcome of the job)
-        return Raised(error, error_info(error))
+        return Raised(error, describe_exception(error))
     return answer  # type: ignore[return-value]  # every other Answer is an Outcome

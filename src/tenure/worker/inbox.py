@@ -9,7 +9,7 @@ import msgspec
 
 from tenure.core.inbox import read
 from tenure.core.job import JobRecord, NewJob
-from tenure.core.outcome import Outcome, Succeeded, Undecodable
+from tenure.core.outcome import Outcome, Success, Undecodable
 from tenure.stores.base import Store
 
 __all__ = ["Inbox", "read_again"]
@@ -20,7 +20,7 @@ def read_again(job: JobRecord, limit: int, raw: Mapping[str, NewJob]) -> Outcome
     again.
     """
     made, error = read(job.queue, job.payload, limit, raw.get(job.queue))
-    return Succeeded(msgspec.json.encode(made.id).decode(), (made,)) if error is None else Undecodable(error)
+    return Success(msgspec.json.encode(made.id).decode(), (made,)) if error is None else Undecodable(error)
 
 
 class Inbox:

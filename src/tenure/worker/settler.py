@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tenure.core.failure import error_info, failure_of
+from tenure.core.failure import attempt_failure, describe_exception
 from tenure.core.job import ErrorInfo, State, new_id
 from tenure.core.lease import Lease, Token, new_nonce
 from tenure.core.lifecycle import RELEASE, Finish, Transition, next_transition
 from tenure.core.outcome import Raised
-from tenure.errors import JobError
+from tenure.errors import STORE_OUTAGE, JobError
 from tenure.observe.audience import Audience
 from tenure.observe.deriving import ENDS
 from tenure.stores.base import BATCH, Store
 from tenure.stores.values import LEASE_LOST, OK, Settlement, Verdict, VerdictKind
 from tenure.worker.attempt import Attempt
 from tenure.worker.background_hooks import BackgroundHooks
-from tenure.worker.outage import GONE
 from tenure.worker.wakeup import Wakeup
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ class Settler:
             self._audience.took[attempt.lease.job.id] = perf_counter() - attempt.started_at
         if attempt.completion is None or not attempt.completing:
             self._ended.append((attempt, transition))
-            if error is not None and (failure := failure_of(error, transition)) is not None:
+            if error is not None and (failure := attempt_failure(error, transition)) is not None:
                 self._audience.failures[attempt.lease.job.id] = failure
         elif (completed := attempt.completed) is not None:
             self._audience.settled((attempt.lease, completed))
@@ -129,7 +128,7 @@ class Settler:
             return await store.settle(
                 settlements(batch)
             )  # the store may have refused for a moment, and not because of this item
-        except GONE:
+        except STORE_OUTAGE:
             raise
         except Exception as again:
             if not await _accepts_settlements(store, attempt.lease):
@@ -142,14 +141,14 @@ class Settler:
             )
             if isinstance(transition, Finish) and transition.state is State.FAILED:
                 return [LEASE_LOST]  # the store refuses even this failure: the lease will expire
-            failed = Finish(State.FAILED, error=error_info(again))
+            failed = Finish(State.FAILED, error=describe_exception(again))
             self._background_hooks.failed(attempt, again, failed)
             return await self._settle_part(store, [(attempt, failed)])
 
     async def _settle_part(self, store: Store, batch: Sequence[EndedAttempt]) -> list[Verdict]:
         try:
             return await store.settle(settlements(batch))
-        except GONE:
+        except STORE_OUTAGE:
             raise
         except Exception as error:  # noqa: BLE001
             return await self.settle_apart(store, batch, error)
@@ -181,7 +180,7 @@ async def _accepts_settlements(store: Store, lease: Lease) -> bool:
     never_given = msgspec.structs.replace(lease, job=job, token=Token(0, new_nonce()), number=0)
     try:
         await store.settle([(never_given, RELEASE)])
-    except GONE:
+    except STORE_OUTAGE:
         raise
     except Exception:  # noqa: BLE001
         return False

@@ -19,7 +19,7 @@ from tenure.core.lease import AbortReason
 from tenure.core.loops import call_soon
 from tenure.core.options import WorkerOptions
 from tenure.core.patterns import checked
-from tenure.errors import InvalidOption
+from tenure.errors import STORE_OUTAGE, InvalidOption
 from tenure.events import WorkerStopping
 from tenure.hooks.lifetime import ExitHooks
 from tenure.stores.values import WorkerInfo
@@ -29,7 +29,6 @@ from tenure.worker.chores import Chores
 from tenure.worker.isolation.runner import ProcessRunner
 from tenure.worker.loop import Loop
 from tenure.worker.memory import occupied
-from tenure.worker.outage import GONE
 from tenure.worker.pause import Pause
 from tenure.worker.recycling import Recycling
 from tenure.worker.settings import SettingsByTask, shortened
@@ -252,7 +251,7 @@ class Worker:
         self._resources_started = True
         try:
             await loop.store.open()
-        except GONE as error:
+        except STORE_OUTAGE as error:
             loop.outage.failed("worker", error)
         keeper.start()
         self._background.append(group.create_task(keeper.died()))
@@ -312,7 +311,7 @@ class Worker:
     async def _leave_for_keeper(self) -> None:
         """Leave the registry if the keeper died and could not do so."""
         if (deserted := self._loop.keeper.left_behind) is not None:
-            with contextlib.suppress(TimeoutError, *GONE):
+            with contextlib.suppress(TimeoutError, *STORE_OUTAGE):
                 async with asyncio.timeout(SETTLE_TIMEOUT):
                     await self._loop.store.leave(deserted)
 

@@ -21,12 +21,12 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tenure.core.checks import seconds
-from tenure.core.failure import error_info, phrase
+from tenure.core.failure import describe_exception, error_summary
 from tenure.core.job import JobRecord, State
 from tenure.core.lease import AbortReason, Lease, Token
 from tenure.core.lifecycle import Finish, Transition, next_transition
 from tenure.core.options import WorkerOptions
-from tenure.core.outcome import Outcome, Raised, Released
+from tenure.core.outcome import Abandoned, Outcome, Raised
 from tenure.core.running import running
 from tenure.errors import Aborted
 from tenure.hooks.around import error_of, has_failed, tell_failure, tell_failure_here
@@ -189,7 +189,7 @@ class ChildAttempt:
         self.main = MainThread(self._signal, self._context, link)
         self._cancel: Callable[[], object] | None = None
         self._runner: asyncio.Runner | None = None
-        self._outcome: Outcome = Released()
+        self._outcome: Outcome = Abandoned()
 
     def run(self) -> Transition:
         """Run the attempt; returns the transition of its job."""
@@ -200,9 +200,9 @@ class ChildAttempt:
             if self._stores.unreachable and isinstance(self._outcome, Raised):
                 log.warning(
                     "job %s of task %s could not reach the store: released: %s",
-                    job.id, job.task, phrase(self._outcome.error),
+                    job.id, job.task, error_summary(self._outcome.error),
                 )  # fmt: skip
-                self._outcome = Released()
+                self._outcome = Abandoned()
             transition = next_transition(job, self._outcome, self._settings.policy)
             if self._settings.failing and has_failed(transition) and not self._complete_already:
                 self._report_failure(transition)
@@ -211,7 +211,7 @@ class ChildAttempt:
             log.exception(
                 "internal error while deciding the outcome of job %s of task %s: marked failed", job.id, job.task
             )
-            return Finish(State.FAILED, error=error_info(error))
+            return Finish(State.FAILED, error=describe_exception(error))
 
     def close(self) -> None:
         """Close connections, as a program does that ends normally."""
@@ -244,7 +244,7 @@ class ChildAttempt:
         try:
             waiting(moment(self._app.internals.hooks.of("after_fork")))
         except BaseException as error:  # noqa: BLE001  (any error becomes the outcome of the job)
-            self._outcome = Raised(error, error_info(error))
+            self._outcome = Raised(error, describe_exception(error))
             return
         if self._middleware or (self._task._is_step and self._app.internals.hooks.enqueues):
             self._beside_loop(layers)
@@ -259,7 +259,7 @@ class ChildAttempt:
             try:
                 await awaiting(moment(self._app.internals.hooks.of("after_fork")))
             except BaseException as error:  # noqa: BLE001  (any error becomes the outcome of the job)
-                self._outcome = Raised(error, error_info(error))
+                self._outcome = Raised(error, describe_exception(error))
                 return
             self._outcome = await perform(self._task, self._context, layers, self.main, self._settings.performing)
             self._cancel = None

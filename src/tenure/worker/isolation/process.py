@@ -17,8 +17,8 @@ from tenure.core.failure import storable
 from tenure.core.job import ErrorInfo, State
 from tenure.core.lease import AbortReason
 from tenure.core.lifecycle import Finish, Transition
-from tenure.core.outcome import Interrupted, Outcome, Raised, Released
-from tenure.errors import ChildDied
+from tenure.core.outcome import Abandoned, Interrupted, Outcome, Raised
+from tenure.errors import STORE_OUTAGE, ChildDied
 from tenure.tasks.completion.completion import Completion, Stage
 from tenure.worker.attempt import Attempt
 from tenure.worker.executor import timed_out
@@ -39,7 +39,6 @@ from tenure.worker.isolation.frames import (
     packed,
 )
 from tenure.worker.isolation.records import log_here
-from tenure.worker.outage import GONE
 
 __all__ = ["ChildProcess", "stopped_outcome"]
 
@@ -142,7 +141,7 @@ class ChildProcess:
     def give_up(self) -> None:
         """Kill it, because its slot no longer waits for the job. If the job has ended, the process exits by itself."""
         if not self._begun:
-            self.not_started(Released())
+            self.not_started(Abandoned())
         elif not self.ended.done():
             self.kill()
 
@@ -277,7 +276,7 @@ class ChildProcess:
     async def _grant(self, completion: Completion) -> None:
         try:
             await completion.transactions.make_room()
-        except GONE as error:
+        except STORE_OUTAGE as error:
             self._send(Granted(str(error)))
         except Exception as error:  # the child must not wait for ever
             log.exception("could not extend the leases for a transaction of job %s", self.attempt.lease.job.id)
@@ -373,7 +372,7 @@ class OutputTail:
 
 def stopped_outcome(attempt: Attempt) -> Outcome:
     """The outcome of an attempt that was aborted, or whose worker stops."""
-    return Released() if attempt.lost or attempt.child is None else Interrupted()
+    return Abandoned() if attempt.lost or attempt.child is None else Interrupted()
 
 
 def _name(signum: int) -> str:

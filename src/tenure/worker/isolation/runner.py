@@ -34,7 +34,7 @@ from tenure.core.job import ErrorInfo
 from tenure.core.lease import AbortReason
 from tenure.core.lifecycle import Transition
 from tenure.core.options import WorkerOptions
-from tenure.core.outcome import Outcome, Raised, Released
+from tenure.core.outcome import Abandoned, Outcome, Raised
 from tenure.errors import ChildDied, JobError
 from tenure.tasks.completion.completion import Stage, to_the_end
 from tenure.tasks.context import Middleware
@@ -180,7 +180,7 @@ class ProcessRunner:
             log.warning("cannot start a child process for job %s of task %s: released: %s", job.id, job.task, error)
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(NO_PROCESS_PAUSE)
-            outcome = Released()
+            outcome = Abandoned()
         if (completion := attempt.completion) is not None:
             if completion.stage is Stage.SETTLING:
                 completion.stage = Stage.JOINED  # it died while it committed: `resolve` asks the store
@@ -207,7 +207,7 @@ class ProcessRunner:
     async def _run(self, child: ChildProcess) -> Outcome | Transition:
         attempt = child.attempt
         if attempt.signal.aborted:
-            return Released()
+            return Abandoned()
         self._have_template()
         if attempt.lease.job.task not in self._known:
             late = JobError("its task was registered after the worker had started, so child processes do not know it")
@@ -315,7 +315,7 @@ class ProcessRunner:
             child.not_started(Raised(ChildDied(error.message), error))
             return
         log.warning("cannot start a child process for job %s of task %s: released: %s", *child.job, error.message[:200])
-        self._loop.call_later(NO_PROCESS_PAUSE, child.not_started, Released())
+        self._loop.call_later(NO_PROCESS_PAUSE, child.not_started, Abandoned())
 
     def _template_gone(self) -> None:
         """The template has exited; most likely it was killed. Its children are dead too. The next job forks another."""
