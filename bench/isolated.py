@@ -15,7 +15,7 @@ import time
 
 from tenure import App
 from tenure.stores import open_store
-from tenure.worker.isolation import lane  # noqa: F401  (so that both have the same libraries loaded)
+from tenure.worker.isolation import runner  # noqa: F401  (both processes load the same libraries)
 
 app = App(os.environ["TENURE_URL"])
 

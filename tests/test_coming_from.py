@@ -18,7 +18,7 @@ from tenure.cli.work import work
 from tenure.jobs.by_hand import Held
 from tenure.tasks.flow import FlowWorkers, Starter
 from tenure.tasks.task import Caller
-from tenure.worker.signals import CAUGHT
+from tenure.worker.signals import HANDLED_SIGNALS
 from tenure.worker.worker import Worker
 
 from .documentation import ROOT, option_errors, prose, spans, variables
@@ -27,7 +27,9 @@ PAGE = ROOT / "docs" / "coming-from.md"
 SYSTEMS = ("Guild queues", "Worqr", "Queuert", "Resque", "hworker")
 
 REASONS = frozenset(reason.value for reason in AbortReason)
-SIGNALS = frozenset({signum.name.removeprefix("SIG") for signum in CAUGHT} | {"HUP"})  # HUP is the supervisor's
+SIGNALS = frozenset(
+    {signum.name.removeprefix("SIG") for signum in HANDLED_SIGNALS} | {"HUP"}
+)  # that one is the supervisor's
 OPTIONS = frozenset(name for each in work.params for name in (*each.opts, *each.secondary_opts))
 PLACEHOLDERS = frozenset(
     {"name", "url", "queue", "payload", "value", "step", "run_id", "job_id", "worker_id", "results"}

@@ -32,7 +32,7 @@ PRINTED: dict[str, str | re.Pattern[str]] = {
     "  archive begins\n"
     "  archive failed with ChildDied, final=True\n"
     "  the worker leaves\n"
-    "exit status 0; its process was killed, as its worker was asked to\n",
+    "exit status 0; its process was killed, because its worker was asked to kill it\n",
     "image_fanout.py": "cat.png@100, cat.png@800, dog.png@100, dog.png@800\n",
     "killed_worker.py": "a peer holds [b'first', b'']\n"
     "and was killed; cancelled: 2\n"

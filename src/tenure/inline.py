@@ -163,14 +163,14 @@ class Inline:
         await call_failure_hooks(settings.task, settings.failing, context, error, step, threads)
 
     async def _outcome(self, lease: Lease, threads: Blocking) -> Outcome:
-        from tenure.worker.executor import answered, perform
+        from tenure.worker.executor import outcome_of_answer, perform
 
         task = self._app.tasks.get(lease.job.task)
         if task is None:
             unknown = UnknownTask(lease.job.task, self._app.tasks)
             return Unknown(ErrorInfo("UnknownTask", str(unknown)), known_elsewhere=False)
         if lease.job.on_timeout is not None:
-            return answered(Next(lease.job.on_timeout), task, lease.job)
+            return outcome_of_answer(Next(lease.job.on_timeout), task, lease.job)
         context = Context(lease, WORKER, AbortSignal())
         hooks = self._app.internals.settings(task.name).performing
         outcome = await perform(task, context, self._app.internals.middlewares, threads, hooks)

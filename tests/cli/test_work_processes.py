@@ -305,7 +305,7 @@ def test_a_process_that_cannot_stop_is_killed_and_retired(service: Service) -> N
 
     assert supervisor.wait() == 1
     assert job.refresh().state == "waiting"
-    assert "is killed" in supervisor.log.read_text()
+    assert "has not stopped in time: killed" in supervisor.log.read_text()
 
 
 # Restarting, recycling, reloading.

@@ -97,7 +97,7 @@ async def test_a_function_that_returns_without_a_commit_has_failed(
     assert await effects.rows() == [2]
     await eventually(lambda: lines("runs again"))
     [said] = lines("runs again")
-    assert "was not committed: commit it before" in said
+    assert "was committed: commit it first" in said
 
 
 async def test_a_function_that_raises_before_its_commit_fails_as_usual(
@@ -142,7 +142,7 @@ async def test_what_is_raised_after_the_callers_commit_changes_nothing(
 
     await job.aresult(timeout=10)
     await eventually(lambda: lines("succeeded, attempt 1"))
-    assert len(lines("afterwards it raised ValueError: late")) == 1
+    assert len(lines("the rest is ignored: it raised ValueError: late")) == 1
     assert await effects.rows() == [1]
 
 

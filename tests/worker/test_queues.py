@@ -19,13 +19,13 @@ async def test_one_lease_asks_for_some_of_the_queues_and_the_next_for_the_next()
     await queues.refresh()
 
     asked = [queues.names]
-    while queues.pass_on():
+    while queues.advance():
         asked.append(queues.names)
 
     assert [names[0] for names in asked] == ["first"] * 3  # which is named, so that it always comes first
     assert [queue for names in asked for queue in names[1:]] == NAMES
     assert max(map(len, asked)) <= MOST + 1
-    assert queues.cut
+    assert queues.truncated
     await queues.refresh()
     assert queues.names == asked[0]
     await store.close()
@@ -52,6 +52,6 @@ async def test_few_queues_are_asked_for_all_at_once() -> None:
     await queues.refresh()
 
     assert queues.names == tuple(NAMES[:3])
-    assert not queues.cut
-    assert not queues.pass_on()
+    assert not queues.truncated
+    assert not queues.advance()
     await store.close()

@@ -262,7 +262,7 @@ async def test_a_hook_that_fails_is_logged_and_the_worker_goes_on(
     async def job() -> None: ...
 
     await start(app, poll=0.05)
-    told = "a hook for queue_empty has failed"
+    told = "a hook for queue_empty failed"
     await (await job.aenqueue()).aresult(timeout=10)
     await eventually(lambda: caplog.text.count(told) == 1)
     await (await job.aenqueue()).aresult(timeout=10)
@@ -301,7 +301,7 @@ async def test_hooks_are_called_before_a_pause_and_after_it(app: App, start: Sta
 @whatever_the_store
 async def test_a_worker_is_paused_only_while_it_runs(app: App, start: Start) -> None:
     worker = app.worker()
-    with pytest.raises(RuntimeError, match="this can be asked of a running worker, and this one is ready"):
+    with pytest.raises(RuntimeError, match="this needs a running worker, and this one is ready"):
         await worker.pause()
 
 

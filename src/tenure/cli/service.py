@@ -20,8 +20,8 @@ from tenure.cli.pidfile import pidfile
 from tenure.core.options import WorkerOptions
 from tenure.errors import TenureError, UnknownTask
 from tenure.worker.health import listener
-from tenure.worker.stopping import Exit, now
-from tenure.worker.supervision.sources import own
+from tenure.worker.stopping import ExitStatus, term_stop
+from tenure.worker.supervision.sources import app_files
 from tenure.worker.supervision.supervisor import Supervisor
 from tenure.worker.supervision.tether import Tether
 
@@ -57,7 +57,7 @@ def _work_alone(given: Given, options: WorkerOptions) -> NoReturn:
         app = _app(given)
         print_message(_at_work(app.url, _tasks(app, options), given))
         worker = _worker(app, options)
-        worker.told_early = early.received
+        worker.early_signals = early.received
         sys.exit(worker.run(until_empty=given["until_empty"]))
 
 
@@ -78,13 +78,13 @@ def _supervise(given: Given, options: WorkerOptions, arguments: Sequence[str]) -
         supervisor = Supervisor(
             lambda fd: [sys.executable, *flags, "-m", "tenure", "work", "--supervised", str(fd), *arguments],
             processes=given["processes"],
-            patience=_patience(options),
+            kill_after=_patience(options),
             until_empty=given["until_empty"],
             watches=given["reload"],
             health=None if options.health_port is None else listener(options.health_host, options.health_port),
             say=print_message,
-            begun=begun,
-            told_early=early.received,
+            on_ready=begun,
+            early_signals=early.received,
         )
         sys.exit(supervisor.run())
 
@@ -104,13 +104,13 @@ def _work_supervised(given: Given, options: WorkerOptions, fd: int) -> NoReturn:
         worker_id = None if options.id is None else f"{options.id}:{secrets.token_hex(4)}"
         worker = _worker(app, replace(options, id=worker_id, health_port=None))
         worker.tether = tether
-        tether.tell_files()
-        tether.tell(ready=True, url=app.url, tasks=_tasks(app, options))
+        tether.send_files()
+        tether.send(ready=True, url=app.url, tasks=_tasks(app, options))
         sys.exit(worker.run(until_empty=given["until_empty"]))
     except (CommandError, TenureError) as error:
-        tether.tell_files(*_files_of(error, given["target"]))
-        tether.tell(refused=str(error))
-        sys.exit(Exit.REFUSED)
+        tether.send_files(*_files_of(error, given["target"]))
+        tether.send(refused=str(error))
+        sys.exit(ExitStatus.REFUSED)
 
 
 @contextlib.contextmanager
@@ -137,7 +137,7 @@ def _worker_options(given: Given) -> WorkerOptions:
 
 def _patience(options: WorkerOptions) -> dict[signal.Signals, float | None]:
     """Seconds that a worker with these options has to end after each signal; None: as long as its jobs take."""
-    stop = now(options)
+    stop = term_stop(options)
     soon = (stop.finish or 0.0) + stop.clean_up + GRACE
     return {
         signal.SIGTERM: None if options.graceful_term else soon,
@@ -176,9 +176,9 @@ def _worker(app: App, options: WorkerOptions) -> Worker:
 
 def _tasks(app: App, options: WorkerOptions) -> str:
     """The tasks that its workers know, in words."""
-    from tenure.worker.settings import SettingsOf, shortened
+    from tenure.worker.settings import SettingsByTask, shortened
 
-    return shortened(SettingsOf(app.tasks, options, app.options).known) or "none"
+    return shortened(SettingsByTask(app.tasks, options, app.options).known) or "none"
 
 
 def _level(given: Given) -> str:
@@ -202,4 +202,4 @@ def _files_of(error: BaseException, target: str) -> list[str]:
         if isinstance(cause, SyntaxError) and cause.filename is not None:
             files.add(cause.filename)
         cause = cause.__cause__ or cause.__context__
-    return own(files)
+    return app_files(files)

@@ -17,7 +17,7 @@ import click
 from tenure.app import App
 from tenure.cli.messages import CommandError
 from tenure.core.escape import escaped
-from tenure.worker.supervision.sources import own
+from tenure.worker.supervision.sources import app_files
 
 __all__ = ["load_app", "show_traceback"]
 
@@ -99,7 +99,7 @@ def _import_error(where: str, error: BaseException) -> CommandError:
     if isinstance(error, SyntaxError):
         place, line = f" in {error.filename}, line {error.lineno}", error.text
     elif frames := _frames(error):
-        theirs = own(frame.filename for frame in frames)
+        theirs = app_files(frame.filename for frame in frames)
         last = next((frame for frame in reversed(frames) if str(Path(frame.filename).resolve()) in theirs), frames[-1])
         place, line = f" in {last.filename}, line {last.lineno}", last.line
     says = f" (the line is: {line.strip():.200})" if line and line.strip() else ""
