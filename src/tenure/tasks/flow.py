@@ -25,7 +25,6 @@ from tenure.errors import InvalidName, InvalidOption, MissingAttribute
 from tenure.stores.values import Enqueued, RunSearch
 from tenure.sync import blocking
 from tenure.tasks.context import Context
-from tenure.tasks.routes import unreached
 from tenure.tasks.step import AsyncStep, Step, StepRegistrar, declared
 from tenure.tasks.task import Nobody
 
@@ -296,7 +295,7 @@ class Flow(NamedFlow):
         """Make a step of a function: `@flow.step` or `@flow.step(...)`. The first one is where runs start.
 
         `then`: the step, or its name, that follows unless this one says otherwise. `next`: the only steps that it may choose with
-        `Next`; a flow says when it is first used which of its steps nothing leads to, and counts on these. The name is the
+        `Next`. A flow checks when it is first used that it has the steps which these name. The name is the
         function's own unless `name` gives another. The other options are those of a task, see `TaskOptions`.
         """
         return StepRegistrar(self, options) if function is None else declared(self, function, options)
@@ -400,10 +399,6 @@ class Flow(NamedFlow):
                             f"step {step.step_name!r} of flow {self.name!r} says {option}={name!r:.80}, "
                             f"and there is no such step{_meant(name, self._steps)}"
                         )
-        if lost := unreached(self._first, self._steps):
-            raise InvalidOption(
-                f"nothing leads to step {lost[0]!r} of flow {self.name!r}: name it in the then= or next= of another, or take it out"
-            )
         self._checked = True
 
     def _must_have_steps(self) -> None:
