@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import tenure
+import tenure.core.keywords
 from tenure import AbortReason, App, Context, Flow, FlowRun, Job, Next
 from tenure.cli.work import work
 from tenure.jobs.by_hand import Held
@@ -145,13 +146,13 @@ def _keywords(called: Any) -> frozenset[str] | None:
     """The arguments that something takes by name; None if any will do."""
     overloads = typing.get_overloads(getattr(called, "__func__", called)) if inspect.isroutine(called) else ()
     forms = [inspect.signature(called), *map(inspect.signature, overloads)]
-    # `**unknown: Never` takes none: it is there for the sentence about them.
-    parameters = [each for form in forms for each in form.parameters.values() if each.annotation != "Never"]
-    by_name = frozenset(
-        each.name for each in parameters if each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD)
-    )
-    any_will_do = len(forms) == 1 and any(each.kind is each.VAR_KEYWORD for each in parameters)
-    return None if any_will_do else by_name
+    parameters = [each for form in forms for each in form.parameters.values()]
+    by_name = {each.name for each in parameters if each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD)}
+    unpacked = [found[1] for each in parameters if (found := re.match(r"Unpack\[(\w+)\]", str(each.annotation)))]
+    for each in unpacked:
+        by_name |= getattr(tenure.core.keywords, each).__annotations__.keys()
+    any_will_do = len(forms) == 1 and not unpacked and any(each.kind is each.VAR_KEYWORD for each in parameters)
+    return None if any_will_do else frozenset(by_name)
 
 
 def _given_by(called: Any) -> object:

@@ -6,15 +6,15 @@ import logging
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from types import MappingProxyType, SimpleNamespace
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, Never, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypeVar, Unpack, overload
 
 import msgspec
 
-from tenure.core.backoff import Backoff
 from tenure.core.checks import Duration, named, refused, seconds, several
 from tenure.core.checks import name as checked_name
 from tenure.core.job import State
-from tenure.core.options import UNSET, AppOptions, Retention, Unset, WorkerOptions, made, retention, unknown_option
+from tenure.core.keywords import AppKeywords, TaskKeywords, WorkerKeywords
+from tenure.core.options import AppOptions, Retention, WorkerOptions, check_names, made, retention
 from tenure.errors import InvalidName, InvalidOption, JobNotFound
 from tenure.events import Event, Kind, kind_of
 from tenure.explain import Explanation, explain
@@ -65,46 +65,20 @@ class App(JobHooks, WorkerHooks):
         self,
         store: str | Callable[[], Store] | None = None,
         *,
-        retry: Backoff | int | None = Backoff(),  # noqa: B008 - frozen, and an editor shows it
-        max_attempts: int | None = 25,
-        lease: Duration = 30.0,
-        renew: Duration | Unset | None = UNSET,
-        keep: Retention | Mapping[str, Retention] = Retention(),  # noqa: B008
-        default_queue: str | None = "default",
-        payload_limit: int = 1 << 20,
-        unknown_for: Duration = 3600.0,
-        wakeup: bool = True,
-        complete_timeout: Duration = 5.0,
-        missing_after: Duration = 10.0,
         listeners: Iterable[Listener] = (),
         log: logging.Logger | Literal[False] | None = None,
-        **unknown: Never,
+        **options: Unpack[AppKeywords],
     ) -> None:
         """Make an app. `listeners` are called with every event, see `listen`; `log` is told of every job that has ended, see `Logs`.
 
         Without a logger that is `tenure.jobs`; False: nobody is told.
         """
-        if unknown:
-            raise unknown_option("App", "App", unknown)
+        check_names("App", "App", options)
         try:
-            for_all, for_queues = retention(keep)
+            for_all, for_queues = retention(options.get("keep", Retention()))
         except (InvalidOption, InvalidName) as error:
             raise named(error, "App") from None
-        options = {
-            "retry": retry,
-            "max_attempts": max_attempts,
-            "lease": lease,
-            "renew": renew,
-            "keep": for_all,
-            "keep_in": for_queues,
-            "default_queue": default_queue,
-            "payload_limit": payload_limit,
-            "unknown_for": unknown_for,
-            "wakeup": wakeup,
-            "complete_timeout": complete_timeout,
-            "missing_after": missing_after,
-        }
-        self.options = made(AppOptions, "App", options)
+        self.options = made(AppOptions, "App", {**options, "keep": for_all, "keep_in": for_queues})
         _check_store(store)
         _check_log(log)
         given = os.environ.get("TENURE_URL") or "sqlite:///tenure.db" if store is None else store
@@ -142,23 +116,7 @@ class App(JobHooks, WorkerHooks):
     def task(
         self,
         /,
-        *,
-        name: str | None = None,
-        queue: str | None = None,
-        retry: Backoff | int | Unset | None = UNSET,
-        max_attempts: int | Unset | None = UNSET,
-        max_losses: int | None = 3,
-        lease: Duration | Unset = UNSET,
-        renew: Duration | Unset | None = UNSET,
-        timeout: Duration | None = None,
-        keep: Duration | None = None,
-        priority: int = 0,
-        raw: bool = False,
-        inbox: Literal["raw"] | None = None,
-        isolation: Literal["process"] | Unset | None = UNSET,
-        memory_limit: int | None = None,
-        output: int = 0,
-        aliases: Iterable[str] = (),
+        **options: Unpack[TaskKeywords],
     ) -> Registrar: ...
     def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """Make a task of a function: `@app.task` or `@app.task(...)`.
@@ -555,73 +513,15 @@ class App(JobHooks, WorkerHooks):
             raise
         return held
 
-    def worker(
-        self,
-        queues: Iterable[str] = ("*",),
-        *,
-        tasks: Iterable[str | Task[..., Any]] | None = None,
-        concurrency: int = 1,
-        id: str | None = None,  # noqa: A002
-        poll: Duration = 1.0,
-        job_delay: Duration = 0.0,
-        retry: Backoff | int | Unset | None = UNSET,
-        lease: Duration | Unset = UNSET,
-        renew: Duration | Unset | None = UNSET,
-        middleware: Sequence[Middleware] = (),
-        reap: bool = True,
-        look_ahead: bool = True,
-        beat: Duration = 2.0,
-        prune_interval: Duration = 60.0,
-        health_port: int | None = None,
-        health_host: str = "127.0.0.1",
-        isolation: Literal["process"] | None = None,
-        isolated: int | None = None,
-        run_atexit: bool = False,
-        term_timeout: Duration = 4.0,
-        pre_shutdown_timeout: Duration = 0.0,
-        term_child: bool = True,
-        graceful_term: bool = False,
-        fail_interrupted: bool = False,
-        max_jobs: int | None = None,
-        max_age: Duration | None = None,
-        max_memory: int | None = None,
-        **unknown: Never,
-    ) -> Worker:
+    def worker(self, queues: Iterable[str] = ("*",), **options: Unpack[WorkerKeywords]) -> Worker:
         """A worker for the jobs of this app, not yet started; see `WorkerOptions`."""
         from tenure.worker.worker import Worker
 
-        if unknown:
-            raise unknown_option("worker", "worker", unknown)
-        options = {
-            "queues": queues,
-            "tasks": tasks,
-            "concurrency": concurrency,
-            "id": id,
-            "poll": poll,
-            "job_delay": job_delay,
-            "retry": retry,
-            "lease": lease,
-            "renew": renew,
-            "reap": reap,
-            "look_ahead": look_ahead,
-            "beat": beat,
-            "prune_interval": prune_interval,
-            "health_port": health_port,
-            "health_host": health_host,
-            "isolation": isolation,
-            "isolated": isolated,
-            "run_atexit": run_atexit,
-            "term_timeout": term_timeout,
-            "pre_shutdown_timeout": pre_shutdown_timeout,
-            "term_child": term_child,
-            "graceful_term": graceful_term,
-            "fail_interrupted": fail_interrupted,
-            "max_jobs": max_jobs,
-            "max_age": max_age,
-            "max_memory": max_memory,
-        }
-        layers = tuple(checked_middleware(layer) for layer in several(middleware, "worker: middleware"))
-        return Worker(self, made(WorkerOptions, "worker", options), layers)
+        check_names("worker", "worker", options)
+        layers = tuple(
+            checked_middleware(each) for each in several(options.pop("middleware", ()), "worker: middleware")
+        )
+        return Worker(self, made(WorkerOptions, "worker", {"queues": queues, **options}), layers)
 
     async def aclose(self) -> None:
         """Let go of the connections of this event loop, and of those that blocking code has used; later calls open others.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
+
+from tenure.core.options import WorkerOptions
 
 __all__ = ["work"]
 
@@ -45,8 +47,38 @@ def option(*names: str, **settings: Any) -> Callable[[F], F]:
     return click.option(*names, cls=Option, envvar=variable, allow_from_autoenv=False, **settings)
 
 
+def worker_option(name: str, help: str, short: str = "", **settings: Any) -> Callable[[F], F]:  # noqa: A002
+    """An option of `WorkerOptions` on the command line. It takes its name, type and default from there."""
+    field = WorkerOptions.__dataclass_fields__[name]
+    long = "--" + name.replace("_", "-")
+    if field.default is True:
+        settings |= {"default": True, "show_default": True}
+        long = f"{long}/{long.replace('--', '--no-')}"
+    elif field.default is False:
+        settings["is_flag"] = True
+    else:
+        kind, metavar = KINDS[str(field.type).removesuffix(" | None")]
+        settings = {"type": kind, "metavar": metavar} | settings
+        if field.default is not None:
+            settings |= {"default": field.default, "show_default": True}
+    return option(*filter(None, (short, long)), help=help, **settings)
+
+
+KINDS: Mapping[str, tuple[Any, str | None]] = {
+    "int": (int, "N"),
+    "Duration": (float, "SECONDS"),
+    "str": (str, "NAME"),
+    "Literal['process']": (click.Choice(["process"]), None),
+}
+"""How the command line reads an option, and shows its value, by the type of its field."""
+
+
+def list_option(*names: str, help: str) -> Callable[[F], F]:  # noqa: A002
+    """An option that takes several names: `-q a,b -q c` is a, b, c."""
+    return option(*names, multiple=True, callback=_names, metavar="NAMES", help=help)
+
+
 def _names(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:  # noqa: ARG001
-    """Take `-q a,b -q c` as a, b, c."""
     return tuple(name for value in values for part in value.split(",") if (name := part.strip()))
 
 
@@ -55,38 +87,25 @@ def _names(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ..
 )
 @click.argument("target", envvar="TENURE_APP")
 # What it serves.
-@option("-q", "--queues", multiple=True, callback=_names, metavar="NAMES",
-        help="Serve these, the first before the second: names, globs, !exclusions, with commas. Default: all.")  # fmt: skip
-@option(
-    "--tasks", multiple=True, callback=_names, metavar="NAMES", help="Run only these tasks; leave the others in line."
+@list_option(
+    "-q",
+    "--queues",
+    help="Serve these, the first before the second: names, globs, !exclusions, with commas. Default: all.",
 )
-@option(
-    "-c",
-    "--concurrency",
-    type=int,
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Run so many jobs at a time, in each process.",
-)
+@list_option("--tasks", help="Run only these tasks; leave the others in line.")
+@worker_option("concurrency", "Run so many jobs at a time, in each process.", "-c")
 @option("--until-empty", is_flag=True, help="Stop when there is nothing left to run.")
-@option(
-    "--poll", type=float, default=1.0, show_default=True, metavar="SECONDS", help="Ask the store at least so often."
+@worker_option("poll", "Ask the store at least so often.")
+@worker_option(
+    "id", "Name in the registry, or what the names of several processes begin with. Default: host, pid and chance."
 )
-@option("--id", metavar="NAME",
-        help="Name in the registry, or what the names of several processes begin with. Default: host, pid and chance.")  # fmt: skip
-@option(
-    "--reap/--no-reap",
-    default=True,
-    show_default=True,
-    help="Recover the jobs of dead workers, and remove what is old.",
-)
+@worker_option("reap", "Recover the jobs of dead workers, and remove what is old.")
 # Processes.
 @option("-p", "--processes", type=click.IntRange(1), default=1, show_default=True, metavar="N",
         help="Run so many worker processes, under a supervisor.")  # fmt: skip
-@option("--max-jobs", type=int, metavar="N", help="Replace a process that has run so many jobs.")
-@option("--max-age", type=float, metavar="SECONDS", help="Replace a process that is so old.")
-@option("--max-memory", type=size, metavar="SIZE", help="Replace a process that occupies so much memory, such as 512M.")
+@worker_option("max_jobs", "Replace a process that has run so many jobs.")
+@worker_option("max_age", "Replace a process that is so old.")
+@worker_option("max_memory", "Replace a process that occupies so much memory, such as 512M.", type=size, metavar="SIZE")
 @option("--reload", is_flag=True, help="For development: start anew whenever a source file of the app changes.")
 @option("--background", is_flag=True, help="Go on in the background, under a supervisor, once the app is imported.")
 @option(
@@ -96,32 +115,23 @@ def _names(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ..
     help="Keep the process id there; refuse if such a process runs.",
 )
 # Isolation.
-@option(
-    "--isolation", type=click.Choice(["process"]), help="Run each job in a child process of its own, whatever its task."
-)
-@option("--isolated", type=int, metavar="N", help="Child processes at a time. Default: as many as jobs.")
-@option("--run-atexit", is_flag=True, help="Let child processes run their atexit handlers.")
+@worker_option("isolation", "Run each job in a child process of its own, whatever its task.")
+@worker_option("isolated", "Child processes at a time. Default: as many as jobs.")
+@worker_option("run_atexit", "Let child processes run their atexit handlers.")
 # Stopping.
-@option("--term-timeout", type=float, default=4.0, show_default=True, metavar="SECONDS",
-        help="Let jobs that TERM or INT has told to stop clean up for so long; then release them.")  # fmt: skip
-@option("--pre-shutdown-timeout", type=float, default=0.0, show_default=True, metavar="SECONDS",
-        help="Wait so long after TERM or INT before telling jobs to stop.")  # fmt: skip
-@option("--term-child/--no-term-child", default=True, show_default=True,
-        help="Tell jobs to stop before they are killed or released; else that happens at once.")  # fmt: skip
-@option("--graceful-term", is_flag=True, help="Finish the jobs in hand on TERM, however long they take, as on QUIT.")
-@option(
-    "--fail-interrupted",
-    is_flag=True,
-    help="Let jobs that TERM or INT has interrupted fail, instead of releasing them.",
-)
+@worker_option("term_timeout", "Let jobs that TERM or INT has told to stop clean up for so long; then release them.")
+@worker_option("pre_shutdown_timeout", "Wait so long after TERM or INT before telling jobs to stop.")
+@worker_option("term_child", "Tell jobs to stop before they are killed or released; else that happens at once.")
+@worker_option("graceful_term", "Finish the jobs in hand on TERM, however long they take, as on QUIT.")
+@worker_option("fail_interrupted", "Let jobs that TERM or INT has interrupted fail, instead of releasing them.")
 # Watching.
-@option(
-    "--health-port",
+@worker_option(
+    "health_port",
+    "Answer there, over HTTP, whether the worker is well.",
     type=click.IntRange(0, 65535),
     metavar="PORT",
-    help="Answer there, over HTTP, whether the worker is well.",
 )
-@option("--health-host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Answer at this address.")
+@worker_option("health_host", "Answer at this address.", metavar="ADDRESS")
 @option(
     "-v",
     "--verbose",

@@ -12,15 +12,16 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Literal, TypeVar
 
+from tenure.core.after import checked_after
 from tenure.core.backoff import Backoff
 from tenure.core.checks import (
-    JOB_OPTIONS,
     Check,
     Duration,
     attempts,
     duration,
     flag,
     integer,
+    job_options,
     named,
     or_none,
     refused,
@@ -29,6 +30,7 @@ from tenure.core.checks import (
 )
 from tenure.core.checks import name as checked_name
 from tenure.core.checks import priority as checked_priority
+from tenure.core.keywords import AppKeywords, JobKeywords, NextKeywords, StepKeywords, TaskKeywords, WorkerKeywords
 from tenure.core.patterns import checked as checked_patterns
 from tenure.errors import InvalidName, InvalidOption
 
@@ -39,10 +41,11 @@ __all__ = [
     "TaskOptions",
     "Unset",
     "WorkerOptions",
+    "check_names",
+    "job_fields",
     "made",
     "meant_for_job",
     "retention",
-    "unknown_option",
 ]
 
 
@@ -270,8 +273,14 @@ class WorkerOptions:
     """Seconds that a slot rests after each job."""
 
     retry: Backoff | int | Unset | None = UNSET
+    """How an exception is retried in tasks that do not say so themselves."""
+
     lease: Duration | Unset = UNSET
+    """Seconds that a lease lasts, at least 1, for tasks that do not say so themselves."""
+
     renew: Duration | Unset | None = UNSET
+    """Seconds between renewals of a lease, at most half of it, for tasks that do not say so themselves; None: never."""
+
     reap: bool = True
     """Take jobs from dead workers of the same queues, and prune what is old. Without any such worker nobody recovers them."""
 
@@ -365,11 +374,17 @@ class AppOptions:
     """An integer: that many retries, with the default backoff; it stands in the place of `max_attempts`."""
 
     max_attempts: int | None = _ATTEMPTS
+    """Attempts before a job fails for errors, losses not counted; None: no limit."""
+
     lease: Duration = 30.0
+    """Seconds that a lease lasts, at least 1."""
+
     renew: Duration | Unset | None = UNSET
     """UNSET: a lease is renewed when less than two thirds of it are left."""
 
     keep: Retention = Retention()
+    """How long finished jobs are kept; a mapping says it for each queue, with `"*"` for all others."""
+
     keep_in: Mapping[str, Retention] = field(default_factory=lambda: MappingProxyType({}))
     """Retention of single queues."""
 
@@ -428,6 +443,23 @@ def made(kind: type[O], whose: str, given: Mapping[str, Any]) -> O:
         raise named(error, whose) from None
 
 
+def job_fields(
+    whose: str, place: str, given: Mapping[str, Any], before: Mapping[str, Any], after: tuple[Any, ...]
+) -> tuple[dict[str, Any], tuple[Any, ...]]:
+    """Apply what `using` is given to a job that has the fields `before` and waits for `after`: both, changed.
+
+    Raises `InvalidOption` or `InvalidName`, which says whose option is wrong.
+    """
+    check_names(whose, place, given)
+    options = {name: value for name, value in given.items() if name not in {"after", "connection"}}
+    try:
+        if "after" in given:
+            after = checked_after(given["after"])
+        return {**before, **job_options(options, before)}, after
+    except (InvalidOption, InvalidName) as error:
+        raise named(error, whose) from None
+
+
 def _check(options: Options) -> None:
     """Apply the check of each option; `UNSET` is left where it is the default."""
     for option, check in options.checks.items():
@@ -447,13 +479,13 @@ def _given_twice(retries: int) -> InvalidOption:
 
 # Options that there are not.
 
-_TASK = (*TaskOptions.checks, "name")
 _PLACES: Mapping[str, tuple[tuple[str, ...], str]] = {
-    "task": (_TASK, "@app.task({})"),
-    "step": ((*(option for option in _TASK if option != "raw"), "then", "next"), "@flow.step({})"),
-    "using": ((*JOB_OPTIONS, "after", "connection"), ".using({})"),
-    "worker": ((*WorkerOptions.checks, "middleware"), "app.worker({})"),
-    "App": ((*AppOptions.checks, "store", "listeners", "log"), "App({})"),
+    "task": (tuple(TaskKeywords.__annotations__), "@app.task({})"),
+    "step": (tuple(StepKeywords.__annotations__), "@flow.step({})"),
+    "using": ((*JobKeywords.__annotations__, "after"), ".using({})"),
+    "Next": ((*NextKeywords.__annotations__, "after"), "Next(…).using({})"),
+    "worker": ((*WorkerKeywords.__annotations__, "queues"), "app.worker({})"),
+    "App": ((*AppKeywords.__annotations__, "store", "listeners", "log"), "App({})"),
 }
 """The options of each place, and how they are written there."""
 
@@ -480,11 +512,12 @@ _ELSEWHERE: Mapping[str, str] = {
 """What options are called in other libraries, and what they are called here."""
 
 
-def unknown_option(whose: str, place: str, given: Mapping[str, Any]) -> InvalidOption:
-    """The error about the first of these options, which none of this place is called; it says which one was meant."""
-    option, value = next(iter(given.items()))
+def check_names(whose: str, place: str, given: Mapping[str, Any]) -> None:
+    """Raise `InvalidOption` about the first of these options that does not exist in this place; it says which one was meant."""
     known = _PLACES[place][0]
-    return InvalidOption(f"{whose}: there is no option {option!r:.80}: {_meant(option, value, place, known)}")
+    for option, value in given.items():
+        if option not in known:
+            raise InvalidOption(f"{whose}: there is no option {option!r:.80}: {_meant(option, value, place, known)}")
 
 
 def meant_for_job(option: str) -> str | None:
@@ -504,6 +537,8 @@ def _meant(option: str, value: object, place: str, known: tuple[str, ...]) -> st
         return f"did you mean {meant!r}?"
     if close := difflib.get_close_matches(option, known, n=1, cutoff=0.7):
         return f"did you mean {close[0]!r}?"
+    if place == "Next" and meant in JobKeywords.__annotations__:
+        return f"only the first job of a run has it: write flow.using({meant}=…)"
     for other, (options, how) in _PLACES.items():
         if meant in options and other != place:
             return f"write {how.format(f'{meant}=…')}"

@@ -5,23 +5,21 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from datetime import datetime
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, Never, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
 import msgspec
 from msgspec.structs import replace
 
-from tenure.core.after import Bound, checked_after
+from tenure.core.after import Bound
 from tenure.core.attributes import decoded, sought, write
-from tenure.core.backoff import Backoff
-from tenure.core.checks import Duration, integer, job_options, named
+from tenure.core.checks import Duration, integer
 from tenure.core.checks import name as checked_name
 from tenure.core.codec import Decode, decoder_of, digest
 from tenure.core.job import NewJob, RunStep, Writes, new_id
-from tenure.core.options import UNSET, Unset, unknown_option
-from tenure.core.outcome import NamedStep
-from tenure.errors import InvalidName, InvalidOption, MissingAttribute
+from tenure.core.keywords import JobKeywords, StepKeywords, WorkerKeywords
+from tenure.core.options import UNSET, Unset, job_fields
+from tenure.errors import InvalidOption, MissingAttribute
 from tenure.stores.values import Enqueued, RunSearch
 from tenure.sync import blocking
 from tenure.tasks.context import Context
@@ -116,41 +114,15 @@ class Starter:
         """Check and encode a start, to be enqueued together with others, or waited for by one."""
         return Start(self, self._flow._opening(attributes))
 
-    def using(
-        self,
-        *,
-        delay: Duration | Unset = UNSET,
-        run_at: datetime | Unset = UNSET,
-        expires: Duration | Unset | None = UNSET,
-        priority: int | Unset = UNSET,
-        unique: str | bool | Unset | None = UNSET,
-        window: Duration | Unset | None = UNSET,
-        unique_raises: bool | Unset = UNSET,
-        queue: str | Unset = UNSET,
-        tags: Iterable[str] | Unset = UNSET,
-        keep: Duration | Unset | None = UNSET,
-        max_attempts: int | Unset | None = UNSET,
-        after: Iterable[Blocker] | Unset = UNSET,
-        if_blocker_fails: Literal["fail", "proceed", "wait"] | Unset = UNSET,
-        connection: object = UNSET,
-        **unknown: Never,
-    ) -> Starter:
+    def using(self, *, after: Iterable[Blocker] | Unset = UNSET, **options: Unpack[JobKeywords]) -> Starter:
         """The same flow with other options for the first step of the runs that are started through what this returns.
 
         They mean what they mean for a task, and the steps that follow inherit priority, tags and keep. `unique`: a key that
         only one run of the flow holds at a time, until the run is final or for `window`; True makes it from the attributes.
         """
-        given = {name: value for name, value in locals().items() if not isinstance(value, Unset)}
-        del given["self"], given["unknown"]
-        if unknown:
-            raise unknown_option(f"flow {self._flow.name!r}", "using", unknown)
-        connection = given.pop("connection", self._connection)
-        try:
-            after = checked_after(given.pop("after")) if "after" in given else self._after
-            fields = {**self._said, **job_options(given, self._said)}
-        except (InvalidOption, InvalidName) as error:
-            raise named(error, f"flow {self._flow.name!r}") from None
-        return Starter(self._flow, fields, connection, after)
+        given = options if isinstance(after, Unset) else {**options, "after": after}
+        fields, blockers = job_fields(f"flow {self._flow.name!r}", "using", given, self._said, self._after)
+        return Starter(self._flow, fields, options.get("connection", self._connection), blockers)
 
     # For those who enqueue.
 
@@ -273,23 +245,7 @@ class Flow(NamedFlow):
     def step(
         self,
         /,
-        *,
-        then: str | NamedStep | None = None,
-        next: Iterable[str | NamedStep] | None = None,
-        name: str | None = None,
-        queue: str | None = None,
-        retry: Backoff | int | Unset | None = UNSET,
-        max_attempts: int | Unset | None = UNSET,
-        max_losses: int | None = 3,
-        lease: Duration | Unset = UNSET,
-        renew: Duration | Unset | None = UNSET,
-        timeout: Duration | None = None,
-        keep: Duration | None = None,
-        priority: int = 0,
-        isolation: Literal["process"] | Unset | None = UNSET,
-        memory_limit: int | None = None,
-        output: int = 0,
-        aliases: Iterable[str] = (),
+        **options: Unpack[StepKeywords],
     ) -> StepRegistrar: ...
     def step(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """Make a step of a function: `@flow.step` or `@flow.step(...)`. The first one is where runs start.
@@ -318,7 +274,7 @@ class Flow(NamedFlow):
 
     # Working.
 
-    def worker(self, **options: Any) -> Worker:
+    def worker(self, **options: Unpack[WorkerKeywords]) -> Worker:
         """A worker for the queues of its steps, and whatever else is in them, not yet started; options are those of `App.worker`."""
         self._check()
         return self.app.worker(self.queues, **options)

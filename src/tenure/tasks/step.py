@@ -14,12 +14,12 @@ from tenure.core.checks import name as checked_name
 from tenure.core.checks import named, refused, several
 from tenure.core.codec import decoder_of, read
 from tenure.core.job import JobRecord, NewJob, RunStep, new_id
-from tenure.core.options import TaskOptions, made
+from tenure.core.options import TaskOptions, check_names, made
 from tenure.core.outcome import Done, Next, Succeeded
 from tenure.core.remote_completion import decision_of, is_decision
 from tenure.errors import InvalidOption, MissingAttribute, PayloadError
 from tenure.tasks.context import Context
-from tenure.tasks.task import AsyncTask, Call, Nobody, Task, check_names, name_of_function
+from tenure.tasks.task import AsyncTask, Call, Nobody, Task, name_of_function
 
 if TYPE_CHECKING:
     from tenure.tasks.flow import Flow
@@ -232,9 +232,9 @@ def declared(flow: Flow, function: Callable[..., Any], options: Mapping[str, Any
     name = name_of_function("step", function, given)
     whose = f"step {name!r} of flow {flow.name!r}"
     then, leads_to = given.pop("then", None), given.pop("next", None)
-    check_names(whose, "step", given)
-    if given.get("raw"):
+    if given.pop("raw", False):
         raise InvalidOption(f"{whose} takes attributes by name, not the bytes that raw=True means")
+    check_names(whose, "step", given)
     own = frozenset(given)
     if given.get("queue") is None:
         given["queue"] = flow.app.options.default_queue

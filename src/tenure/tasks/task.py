@@ -5,31 +5,31 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import (
     TYPE_CHECKING,
     Any,
     ClassVar,
     Concatenate,
     Generic,
-    Literal,
     ParamSpec,
     TypeAlias,
     TypeVar,
+    Unpack,
     overload,
 )
 
 from msgspec.structs import replace
 
-from tenure.core.after import Bound, checked_after
-from tenure.core.checks import JOB_OPTIONS, Duration, job_options, named, refused
+from tenure.core.after import Bound
 from tenure.core.checks import name as checked_name
+from tenure.core.checks import named, refused
 from tenure.core.codec import Arguments, JoinArguments, JsonArguments, RawArguments, ResultCodec
 from tenure.core.job import JobRecord, NewJob, State, new_id
+from tenure.core.keywords import JobKeywords
 from tenure.core.lifecycle import Finish
-from tenure.core.options import UNSET, TaskOptions, Unset, made, meant_for_job, unknown_option
+from tenure.core.options import TaskOptions, Unset, check_names, job_fields, made, meant_for_job
 from tenure.core.outcome import Answer, Succeeded
-from tenure.errors import InvalidName, InvalidOption, PayloadError, UnknownTask
+from tenure.errors import InvalidOption, PayloadError, UnknownTask
 from tenure.hooks.registry import Hooks, JobHooks
 from tenure.jobs.handle import Job
 from tenure.stores.values import Enqueued
@@ -137,66 +137,18 @@ class Caller(Generic[P, R_co]):
 
     # With `after`, type checkers do not check the arguments: they cannot know which parameter is `results`, which is filled in.
     @overload
-    def using(
-        self,
-        *,
-        after: Iterable[Blocker],
-        delay: Duration | Unset = UNSET,
-        run_at: datetime | Unset = UNSET,
-        expires: Duration | Unset | None = UNSET,
-        priority: int | Unset = UNSET,
-        unique: str | bool | Unset | None = UNSET,
-        window: Duration | Unset | None = UNSET,
-        unique_raises: bool | Unset = UNSET,
-        queue: str | Unset = UNSET,
-        tags: Iterable[str] | Unset = UNSET,
-        keep: Duration | Unset | None = UNSET,
-        max_attempts: int | Unset | None = UNSET,
-        if_blocker_fails: Literal["fail", "proceed", "wait"] | Unset = UNSET,
-        connection: object = UNSET,
-    ) -> Caller[..., R_co]: ...
+    def using(self, *, after: Iterable[Blocker], **options: Unpack[JobKeywords]) -> Caller[..., R_co]: ...
     @overload
-    def using(
-        self,
-        *,
-        after: Unset = UNSET,
-        delay: Duration | Unset = UNSET,
-        run_at: datetime | Unset = UNSET,
-        expires: Duration | Unset | None = UNSET,
-        priority: int | Unset = UNSET,
-        unique: str | bool | Unset | None = UNSET,
-        window: Duration | Unset | None = UNSET,
-        unique_raises: bool | Unset = UNSET,
-        queue: str | Unset = UNSET,
-        tags: Iterable[str] | Unset = UNSET,
-        keep: Duration | Unset | None = UNSET,
-        max_attempts: int | Unset | None = UNSET,
-        if_blocker_fails: Literal["fail", "proceed", "wait"] | Unset = UNSET,
-        connection: object = UNSET,
-    ) -> Caller[P, R_co]: ...
+    def using(self, **options: Unpack[JobKeywords]) -> Caller[P, R_co]: ...
     def using(self, **options: Any) -> Caller[..., R_co]:
-        """The same task with other options for the jobs that are enqueued through what this returns.
-
-        `delay` or `run_at`: not before then. `expires`: cancelled if not started within this time. `priority`: lower
-        comes first. `unique`: a key that only one job of the task holds at a time, until it is final or for `window`;
-        True makes it from the arguments; another enqueue gives the job that holds it, marked `duplicate`, or raises
-        `UniqueConflict` with `unique_raises`. `tags`: to find it by. `keep`: how long its record is kept once it is
-        final. `max_attempts`: None for ever. `connection`: enqueue in its transaction, as `App.enqueue` says.
+        """The same task with other options for the jobs that are enqueued through what this returns; see `JobKeywords`.
 
         `after`: jobs and runs, or their ids, to wait for, and bound calls and starts, which come to exist in the same step; up
         to 10,000. A job that waits holds no worker; when all have ended it joins the line, and is given their results in this
-        order, in its parameter `results` if it has one. If one ends without success, it fails too, or by `if_blocker_fails` it
-        may `proceed` (in the place of the result stands `{"$failure": …}`) or `wait` until the other succeeds after a retry.
+        order, in its parameter `results` if it has one. If one ends without success, `if_blocker_fails` says what follows.
         """
-        given = {name: value for name, value in options.items() if not isinstance(value, Unset)}
-        connection = given.pop("connection", self._connection)
-        if unknown := given.keys() - JOB_OPTIONS.keys() - {"after"}:
-            raise unknown_option(f"task {self.name!r}", "using", {name: given[name] for name in sorted(unknown)})
-        try:
-            after = checked_after(given.pop("after")) if "after" in given else self._after
-            fields = {**self._fields, **job_options(given, self._fields)}
-        except (InvalidOption, InvalidName) as error:
-            raise named(error, f"task {self.name!r}") from None
+        fields, after = job_fields(f"task {self.name!r}", "using", options, self._fields, self._after)
+        connection = options.get("connection", self._connection)
         return Caller(self.app, self.name, self._arguments, self._results, fields, connection, after)
 
     # For those who enqueue, compare and read calls.
@@ -394,13 +346,6 @@ def name_of_function(kind: str, function: object, given: dict[str, Any]) -> str:
         raise refused(f"what @….{kind} decorates", "a function", function, hint)
     name = given.pop("name", None)
     return checked_name(kind, getattr(function, "__name__", None) if name is None else name)
-
-
-def check_names(whose: str, place: str, given: Mapping[str, Any]) -> None:
-    """Raise `InvalidOption` about an option that tasks, or steps, do not have."""
-    unknown = {option: value for option, value in given.items() if option not in TaskOptions.checks}
-    if unknown:
-        raise unknown_option(whose, place, unknown)
 
 
 def _option_meant(misfit: str, kwargs: Mapping[str, Any]) -> str:
