@@ -14,7 +14,7 @@ from tenure.core.checks import Duration, named, refused, seconds, several
 from tenure.core.checks import name as checked_name
 from tenure.core.job import State
 from tenure.core.keywords import AppKeywords, TaskKeywords, WorkerKeywords
-from tenure.core.options import AppOptions, Retention, WorkerOptions, check_names, made, retention
+from tenure.core.options import AppOptions, Retention, WorkerOptions, build_options, check_names, split_retention
 from tenure.errors import InvalidName, InvalidOption, JobNotFound
 from tenure.events import Event, Kind, kind_of
 from tenure.explain import Explanation, explain
@@ -38,7 +38,7 @@ from tenure.sync import blocking, refuse_on_loop
 from tenure.sync import run as run_blocking
 from tenure.tasks.context import Context, Middleware, checked_middleware
 from tenure.tasks.flow import Flow, NamedFlow, RemoteFlow, Start
-from tenure.tasks.task import AsyncTask, Call, Caller, Nobody, Registrar, Task, registered
+from tenure.tasks.task import AsyncTask, Call, Caller, Registrar, Task, Untyped, register_task
 
 if TYPE_CHECKING:
     from tenure.worker.worker import Worker
@@ -75,10 +75,10 @@ class App(JobHooks, WorkerHooks):
         """
         check_names("App", "App", options)
         try:
-            for_all, for_queues = retention(options.get("keep", Retention()))
+            for_all, for_queues = split_retention(options.get("keep", Retention()))
         except (InvalidOption, InvalidName) as error:
             raise named(error, "App") from None
-        self.options = made(AppOptions, "App", {**options, "keep": for_all, "keep_in": for_queues})
+        self.options = build_options(AppOptions, "App", {**options, "keep": for_all, "keep_in": for_queues})
         _check_store(store)
         _check_log(log)
         given = os.environ.get("TENURE_URL") or "sqlite:///tenure.db" if store is None else store
@@ -101,9 +101,9 @@ class App(JobHooks, WorkerHooks):
         return f"<App {masked(self.url)}>"
 
     @overload
-    def task(self, function: Callable[Concatenate[Nobody, P], Coroutine[Any, Any, R]], /) -> AsyncTask[..., R]: ...
+    def task(self, function: Callable[Concatenate[Untyped, P], Coroutine[Any, Any, R]], /) -> AsyncTask[..., R]: ...
     @overload
-    def task(self, function: Callable[Concatenate[Nobody, P], R], /) -> Task[..., R]: ...
+    def task(self, function: Callable[Concatenate[Untyped, P], R], /) -> Task[..., R]: ...
     @overload
     def task(self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
     @overload
@@ -125,7 +125,7 @@ class App(JobHooks, WorkerHooks):
         annotated `Context` is filled in by the worker; put it first, so that type checkers do not ask callers for it.
         For the options see `TaskOptions`.
         """
-        return Registrar(self, options) if function is None else registered(self, function, options)
+        return Registrar(self, options) if function is None else register_task(self, function, options)
 
     @property
     def tasks(self) -> Mapping[str, Task[..., Any]]:
@@ -434,7 +434,7 @@ class App(JobHooks, WorkerHooks):
         ids, search = [_id(target) for target in targets], search_of(state, queue, task, tag)
         retried = await retry(self.internals.session.store, ids, search, error)
         if self.internals.inlines:
-            await self.internals.inlines[-1].work_off([target for target in targets if not isinstance(target, str)])
+            await self.internals.inlines[-1].run_pending([target for target in targets if not isinstance(target, str)])
         return retried
 
     async def adelete(
@@ -482,10 +482,10 @@ class App(JobHooks, WorkerHooks):
         checked_name("worker", worker_id)
         reaped: list[Reaped] = []
         while True:
-            step = await self.internals.session.store.retire(worker_id, reason=reason)
-            reaped += step
+            batch = await self.internals.session.store.retire(worker_id, reason=reason)
+            reaped += batch
             # No further: one that lives, and has not heard yet, would lose again what it has just been given.
-            if len(step) < BATCH:
+            if len(batch) < BATCH:
                 return reaped
 
     # Working.
@@ -521,7 +521,7 @@ class App(JobHooks, WorkerHooks):
         layers = tuple(
             checked_middleware(each) for each in several(options.pop("middleware", ()), "worker: middleware")
         )
-        return Worker(self, made(WorkerOptions, "worker", {"queues": queues, **options}), layers)
+        return Worker(self, build_options(WorkerOptions, "worker", {"queues": queues, **options}), layers)
 
     async def aclose(self) -> None:
         """Let go of the connections of this event loop, and of those that blocking code has used; later calls open others.

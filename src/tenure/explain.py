@@ -71,8 +71,8 @@ class Explanation(msgspec.Struct, frozen=True):
     """The most decisive first."""
 
     def __str__(self) -> str:
-        told = (f"{each.sentence}. {each.advice}".rstrip() for each in self.reasons)
-        return "\n".join([self.summary, *(f"- {line}" for line in told)])
+        lines = (f"{each.sentence}. {each.advice}".rstrip() for each in self.reasons)
+        return "\n".join([self.summary, *(f"- {line}" for line in lines)])
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,7 +205,7 @@ def _limit(case: Case) -> int | None:
 async def explain(app: App, job_id: str) -> Explanation:
     """Read what there is to read about a job, or the current step of a run, and say what follows from it."""
     store = app.internals.session.store
-    job = await _meant(store, job_id)
+    job = await _current_job(store, job_id)
     queues, workers = await store.queues(), tuple(await store.workers())
     if job is None:
         live = [worker for worker in workers if not worker.missing]
@@ -226,7 +226,7 @@ async def explain(app: App, job_id: str) -> Explanation:
     return Explanation(job.id, job.task, job.queue, job.state, summary, reasons(case))
 
 
-async def _meant(store: Store, job_id: str) -> JobRecord | None:
+async def _current_job(store: Store, job_id: str) -> JobRecord | None:
     """The job with this id; if that began a run which has gone on, the step that this is at."""
     [job] = await store.get([job_id])
     if job is not None and job.run_id == job.id and job.successor is not None:
@@ -237,7 +237,7 @@ async def _meant(store: Store, job_id: str) -> JobRecord | None:
 
 async def _blockers(store: Store, job: JobRecord) -> tuple[Blocker, ...]:
     """What it waits for; a run under its own id, in the state of its current step."""
-    found = [(id_, await _meant(store, id_)) for id_ in await store.blockers(job.id, BLOCKERS)]
+    found = [(id_, await _current_job(store, id_)) for id_ in await store.blockers(job.id, BLOCKERS)]
     return tuple(Blocker(id_, each.task, each.queue, each.state) for id_, each in found if each is not None)
 
 

@@ -54,12 +54,12 @@ class Inline:
     def __init__(self, app: App, *, raises: bool) -> None:
         from tenure.stores.memory import Data, MemoryStore
 
-        space = Data()
+        data = Data()
         self._raises = raises
         self._failures: list[BaseException] = []
-        self.sessions = PerLoop(lambda: Session(observed(MemoryStore(space), app.internals.audience), app.options))
+        self.sessions = PerLoop(lambda: Session(observed(MemoryStore(data), app.internals.audience), app.options))
         self._app = app
-        self._resting: set[str] = set()
+        self._postponed: set[str] = set()
 
     def __enter__(self) -> Self:
         refuse_on_loop("with app.inline", "use async with")
@@ -81,10 +81,10 @@ class Inline:
         self._app.internals.inlines.remove(self)
         await self.sessions.close()
 
-    def work_off_here(self, handles: Sequence[Handle]) -> None:
-        """The blocking twin of `work_off`: plain functions run on this thread."""
+    def run_pending_here(self, handles: Sequence[Handle]) -> None:
+        """The blocking twin of `run_pending`: plain functions run on this thread."""
         here = _CallersThread()
-        working = asyncio.run_coroutine_threadsafe(self._work_off(handles, here), private_loop())
+        working = asyncio.run_coroutine_threadsafe(self._run_pending(handles, here), private_loop())
         working.add_done_callback(lambda _: here.close())
         try:
             here.serve()
@@ -94,13 +94,13 @@ class Inline:
         working.result()
         self._raise_failure()
 
-    async def work_off(self, handles: Sequence[Handle]) -> None:
+    async def run_pending(self, handles: Sequence[Handle]) -> None:
         """Run whatever waits, until nothing does, and let these handles know how it ended."""
         from tenure.worker.threads import Threads
 
         threads = Threads()
         try:
-            await self._work_off(handles, threads)
+            await self._run_pending(handles, threads)
         finally:
             threads.close()
         self._raise_failure()
@@ -112,32 +112,33 @@ class Inline:
             if self._raises and failures:
                 raise failures[0]
 
-    async def _work_off(self, handles: Sequence[Handle], threads: Blocking) -> None:
+    async def _run_pending(self, handles: Sequence[Handle], threads: Blocking) -> None:
         from tenure.hooks.around import error_of, has_failed
 
         store = self.sessions.here().store
         while (lease := await self._next(store)) is not None:
             outcome = await self._outcome(lease, threads)
             if isinstance(outcome, Reschedule | Unknown):
-                self._resting.add(lease.job.id)
+                self._postponed.add(lease.job.id)
             settings = self._app.internals.settings(lease.job.task)
-            step = next_transition(lease.job, outcome, settings.policy)
-            if isinstance(step, Requeue) and step.error is not None and not step.missed:
-                step = msgspec.structs.replace(step, delay=0.0)  # it is not waited for, and so not told of in the log
-            failure = error_of(outcome) if has_failed(step) else None
+            transition = next_transition(lease.job, outcome, settings.policy)
+            if isinstance(transition, Requeue) and transition.error is not None and not transition.missed:
+                # The delay is not waited for, so the log must not mention one.
+                transition = msgspec.structs.replace(transition, delay=0.0)
+            failure = error_of(outcome) if has_failed(transition) else None
             if failure is not None and settings.failing:
-                await self._tell(settings, lease, failure, step, threads)
-            [verdict] = await store.settle([(lease, step)])
+                await self._call_failure_hooks(settings, lease, failure, transition, threads)
+            [verdict] = await store.settle([(lease, transition)])
             if verdict.kind is VerdictKind.REFUSED:
                 error = ErrorInfo("MissingAttribute" if verdict.other is None else "EnqueueRefused", verdict.reason)
-                step = Finish(State.FAILED, error=error)
+                transition = Finish(State.FAILED, error=error)
                 failure = JobError(verdict.reason)
-                await store.settle([(lease, step)])
+                await store.settle([(lease, transition)])
                 if settings.failing:
-                    await self._tell(settings, lease, failure, step, threads)
-            elif isinstance(step, Finish) and step.children and self._app.internals.hooks.enqueues:
-                await awaiting(come_to_exist(self._app, step.children))
-            if failure is not None and isinstance(step, Finish):
+                    await self._call_failure_hooks(settings, lease, failure, transition, threads)
+            elif isinstance(transition, Finish) and transition.children and self._app.internals.hooks.enqueues:
+                await awaiting(come_to_exist(self._app, transition.children))
+            if failure is not None and isinstance(transition, Finish):
                 self._failures.append(failure)
         for handle, record in zip(handles, await store.get([handle.id for handle in handles]), strict=True):
             if isinstance(handle, FlowRun):
@@ -148,19 +149,19 @@ class Inline:
 
     async def _next(self, store: Store) -> Lease | None:
         waiting = (await store.search(Search(state=State.WAITING, limit=BATCH))).jobs
-        await store.trigger([job.id for job in waiting if job.run_at is not None and job.id not in self._resting])
+        await store.trigger([job.id for job in waiting if job.run_at is not None and job.id not in self._postponed])
         queues = tuple(dict.fromkeys(job.queue for job in waiting))
         request = LeaseRequest(queues=queues, limit=1, worker=WORKER, ttl=60, nonce=new_nonce(), solo=True)
         return next(iter((await store.lease(request)).leases), None)
 
-    async def _tell(
-        self, settings: Settings, lease: Lease, error: BaseException, step: Transition, threads: Blocking
+    async def _call_failure_hooks(
+        self, settings: Settings, lease: Lease, error: BaseException, transition: Transition, threads: Blocking
     ) -> None:
         from tenure.hooks.around import tell_failure
 
         assert settings.task is not None
         context = Context(lease, WORKER, AbortSignal())
-        await tell_failure(settings.task, settings.failing, context, error, step, threads)
+        await tell_failure(settings.task, settings.failing, context, error, transition, threads)
 
     async def _outcome(self, lease: Lease, threads: Blocking) -> Outcome:
         from tenure.worker.executor import answered, perform
@@ -188,7 +189,7 @@ class _CallersThread:
     async def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Call a function there, with the context variables that are set here."""
         loop = asyncio.get_running_loop()
-        ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+        done: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
         call = functools.partial(copy_context().run, function, *args, **kwargs)
 
         def there() -> None:
@@ -200,10 +201,10 @@ class _CallersThread:
                 raise
             except BaseException as raised:  # noqa: BLE001 - the outcome of the job
                 error = raised
-            loop.call_soon_threadsafe(ended.set_result, (value, error))
+            loop.call_soon_threadsafe(done.set_result, (value, error))
 
         self._calls.put(there)
-        value, error = await ended
+        value, error = await done
         if error is not None:
             raise error
         return value

@@ -53,9 +53,9 @@ def serve(given: Given, arguments: Sequence[str], supervised: int | None) -> NoR
 
 
 def _work_alone(given: Given, options: WorkerOptions) -> NoReturn:
-    with pidfile(given["pidfile"]), _stopped_by_hang_up():
+    with pidfile(given["pidfile"]), _hup_as_term():
         app = _app(given)
-        note(_at_work(app.url, _tasks(app, options), given))
+        note(_summary(app.url, _tasks(app, options), given))
         worker = _worker(app, options)
         worker.told_early = early.told
         sys.exit(worker.run(until_empty=given["until_empty"]))
@@ -69,7 +69,7 @@ def _supervise(given: Given, options: WorkerOptions, arguments: Sequence[str]) -
         log_to_stderr(_level(given), given["log_format"])
 
         def begun(url: str, tasks: str) -> None:
-            note(_at_work(url, tasks, given))
+            note(_summary(url, tasks, given))
             if background is not None:
                 background.begun()
 
@@ -78,7 +78,7 @@ def _supervise(given: Given, options: WorkerOptions, arguments: Sequence[str]) -
         supervisor = Supervisor(
             lambda fd: [sys.executable, *flags, "-m", "tenure", "work", "--supervised", str(fd), *arguments],
             processes=given["processes"],
-            patience=_patience(options),
+            patience=_stop_timeouts(options),
             until_empty=given["until_empty"],
             watches=given["reload"],
             health=None if options.health_port is None else listener(options.health_host, options.health_port),
@@ -114,7 +114,7 @@ def _work_supervised(given: Given, options: WorkerOptions, fd: int) -> NoReturn:
 
 
 @contextlib.contextmanager
-def _stopped_by_hang_up() -> Iterator[None]:
+def _hup_as_term() -> Iterator[None]:
     """HUP is TERM here: a terminal that is closed must not cost jobs their attempts, and there is nobody who could reload."""
     before = signal.getsignal(signal.SIGHUP)
     if before is signal.SIG_IGN:  # nohup
@@ -135,7 +135,7 @@ def _worker_options(given: Given) -> WorkerOptions:
     )
 
 
-def _patience(options: WorkerOptions) -> dict[signal.Signals, float | None]:
+def _stop_timeouts(options: WorkerOptions) -> dict[signal.Signals, float | None]:
     """Seconds that a worker with these options has to end after each signal; None: as long as its jobs take."""
     stop = now(options)
     soon = (stop.finish or 0.0) + stop.clean_up + GRACE
@@ -185,7 +185,7 @@ def _level(given: Given) -> str:
     return str(given["log_level"] or ("warning", "info", "debug")[min(given["verbose"], 2)])
 
 
-def _at_work(url: str, tasks: str, given: Given) -> str:
+def _summary(url: str, tasks: str, given: Given) -> str:
     from tenure.stores import masked
 
     queues, concurrency, processes = ",".join(given["queues"]) or "*", given["concurrency"], given["processes"]

@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 ARGUMENTS = "tenure.arguments"
 
 
-class Work(click.Command):
+class WorkCommand(click.Command):
     """Remembers what it was given, for the processes that it starts."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -25,7 +25,7 @@ class Work(click.Command):
         return super().parse_args(ctx, args)
 
 
-class Option(click.Option):
+class EnvironmentOption(click.Option):
     """Names its variable where its value is refused: that may be where it came from."""
 
     def get_error_hint(self, ctx: click.Context | None) -> str:
@@ -44,7 +44,7 @@ def option(*names: str, **settings: Any) -> Callable[[F], F]:
     """An option that the environment may set too: --term-timeout is TENURE_TERM_TIMEOUT."""
     long = next(name for name in names if name.startswith("--"))
     variable = "TENURE_" + long.partition("/")[0].removeprefix("--").replace("-", "_").upper()
-    return click.option(*names, cls=Option, envvar=variable, allow_from_autoenv=False, **settings)
+    return click.option(*names, cls=EnvironmentOption, envvar=variable, allow_from_autoenv=False, **settings)
 
 
 def worker_option(name: str, help: str, short: str = "", **settings: Any) -> Callable[[F], F]:  # noqa: A002
@@ -83,7 +83,7 @@ def _names(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ..
 
 
 @click.command(
-    cls=Work, epilog="Every option can also come from the environment: --term-timeout is TENURE_TERM_TIMEOUT."
+    cls=WorkCommand, epilog="Every option can also come from the environment: --term-timeout is TENURE_TERM_TIMEOUT."
 )
 @click.argument("target", envvar="TENURE_APP")
 # What it serves.

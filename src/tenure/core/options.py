@@ -1,6 +1,6 @@
 """Small frozen values that users set, each documented where it is declared and checked where it is built.
 
-Every option has one check, in the table of its class. `made` builds the options of a task, a worker or an app: it refuses an
+Every option has one check, in the table of its class. `build_options` builds the options of a task, a worker or an app: it refuses an
 unknown name, saying which one was meant, and says in each error whose option is wrong.
 """
 
@@ -41,11 +41,11 @@ __all__ = [
     "TaskOptions",
     "Unset",
     "WorkerOptions",
+    "build_options",
     "check_names",
     "job_fields",
-    "made",
-    "meant_for_job",
-    "retention",
+    "job_option_named",
+    "split_retention",
 ]
 
 
@@ -157,7 +157,7 @@ def _retention(value: object, option: str) -> Retention:
     return value
 
 
-def retention(keep: object) -> tuple[Retention, Mapping[str, Retention]]:
+def split_retention(keep: object) -> tuple[Retention, Mapping[str, Retention]]:
     """What `App(keep=…)` says: what holds for all queues, and what for single ones."""
     if not isinstance(keep, Mapping):
         return _retention(keep, "keep"), MappingProxyType({})
@@ -435,7 +435,7 @@ Options = TaskOptions | WorkerOptions | AppOptions
 O = TypeVar("O", TaskOptions, WorkerOptions, AppOptions)  # noqa: E741
 
 
-def made(kind: type[O], whose: str, given: Mapping[str, Any]) -> O:
+def build_options(kind: type[O], whose: str, given: Mapping[str, Any]) -> O:
     """The options of a task, a worker or an app; an error says whose option is wrong."""
     try:
         return kind(**given)
@@ -489,7 +489,7 @@ _PLACES: Mapping[str, tuple[tuple[str, ...], str]] = {
 }
 """The options of each place, and how they are written there."""
 
-_ELSEWHERE: Mapping[str, str] = {
+_FOREIGN_NAMES: Mapping[str, str] = {
     other: option
     for option, others in {
         "after": "depends_on dependencies wait_for",
@@ -517,22 +517,24 @@ def check_names(whose: str, place: str, given: Mapping[str, Any]) -> None:
     known = _PLACES[place][0]
     for option, value in given.items():
         if option not in known:
-            raise InvalidOption(f"{whose}: there is no option {option!r:.80}: {_meant(option, value, place, known)}")
+            raise InvalidOption(
+                f"{whose}: there is no option {option!r:.80}: {_suggestion(option, value, place, known)}"
+            )
 
 
-def meant_for_job(option: str) -> str | None:
+def job_option_named(option: str) -> str | None:
     """The option of `using` that this is, here or in another library."""
-    meant = _ELSEWHERE.get(option, option)
+    meant = _FOREIGN_NAMES.get(option, option)
     return meant if meant in _PLACES["using"][0] else None
 
 
-def _meant(option: str, value: object, place: str, known: tuple[str, ...]) -> str:
+def _suggestion(option: str, value: object, place: str, known: tuple[str, ...]) -> str:
     if option in {"retries", "max_retries"} and isinstance(value, int) and not isinstance(value, bool):
         if "max_attempts" in known:
             also = f", or retry={value}" if "retry" in known else ""
             return f"write max_attempts={value + 1}, for it counts the first one too{also}"
         return f"write retry={value}" if "retry" in known else "it is one of tasks: write @app.task(retry=…)"
-    meant = _ELSEWHERE.get(option, option)
+    meant = _FOREIGN_NAMES.get(option, option)
     if meant in known:
         return f"did you mean {meant!r}?"
     if close := difflib.get_close_matches(option, known, n=1, cutoff=0.7):

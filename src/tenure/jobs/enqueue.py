@@ -50,7 +50,7 @@ def send(app: App, pending: Sequence[Pending]) -> None:
     if app.internals.hooks.enqueues:
         waiting(_enqueued(app, pending, answers))
     if app.internals.inlines:
-        app.internals.inlines[-1].work_off_here(_handles(pending))
+        app.internals.inlines[-1].run_pending_here(_handles(pending))
 
 
 async def asend(app: App, pending: Sequence[Pending]) -> None:
@@ -62,7 +62,7 @@ async def asend(app: App, pending: Sequence[Pending]) -> None:
     if app.internals.hooks.enqueues:
         await awaiting(_enqueued(app, pending, answers))
     if app.internals.inlines:
-        await app.internals.inlines[-1].work_off(_handles(pending))
+        await app.internals.inlines[-1].run_pending(_handles(pending))
 
 
 def bring(app: App, pending: Sequence[Pending], caller: CallerConnection) -> None:

@@ -165,7 +165,7 @@ class Handle:
     async def _go_on(self) -> None:
         """Run what has come in line, if jobs run here."""
         if self._app.internals.inlines:
-            await self._app.internals.inlines[-1].work_off([self])
+            await self._app.internals.inlines[-1].run_pending([self])
 
     async def _final(self, timeout: Duration | None) -> JobRecord:
         """Wait until it is final, and give what it ended with: the record of the job, or of the last step of a run."""

@@ -23,8 +23,8 @@ from tenure.errors import InvalidOption, MissingAttribute
 from tenure.stores.values import Enqueued, RunSearch
 from tenure.sync import blocking
 from tenure.tasks.context import Context
-from tenure.tasks.step import AsyncStep, Step, StepRegistrar, declared
-from tenure.tasks.task import Nobody
+from tenure.tasks.step import AsyncStep, Step, StepRegistrar, declare_step
+from tenure.tasks.task import Untyped
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -87,7 +87,7 @@ class Starter:
         self._after = after
         """What their first steps wait for."""
 
-        self._said = fields
+        self._fields = fields
 
     def start(self, /, **attributes: Any) -> FlowRun:
         """Begin a run with these attributes, durably.
@@ -112,7 +112,7 @@ class Starter:
 
     def bind(self, /, **attributes: Any) -> Start:
         """Check and encode a start, to be enqueued together with others, or waited for by one."""
-        return Start(self, self._flow._opening(attributes))
+        return Start(self, self._flow._initial_writes(attributes))
 
     def using(self, *, after: Iterable[Blocker] | Unset = UNSET, **options: Unpack[JobKeywords]) -> Starter:
         """The same flow with other options for the first step of the runs that are started through what this returns.
@@ -121,7 +121,7 @@ class Starter:
         only one run of the flow holds at a time, until the run is final or for `window`; True makes it from the attributes.
         """
         given = options if isinstance(after, Unset) else {**options, "after": after}
-        fields, blockers = job_fields(f"flow {self._flow.name!r}", "using", given, self._said, self._after)
+        fields, blockers = job_fields(f"flow {self._flow.name!r}", "using", given, self._fields, self._after)
         return Starter(self._flow, fields, options.get("connection", self._connection), blockers)
 
     # For those who enqueue.
@@ -129,10 +129,10 @@ class Starter:
     def _new_job(self, writes: Writes | None) -> NewJob:
         """The first step of a run with these attributes."""
         new = self._flow._first_job(new_id(), writes)
-        if not self._said:
+        if not self._fields:
             return new
-        new = replace(new, **self._said)
-        if self._said.get("unique") is True:
+        new = replace(new, **self._fields)
+        if self._fields.get("unique") is True:
             texts = {} if writes is None else writes.attributes
             new = replace(new, unique=digest(msgspec.json.encode(texts, order="deterministic")))
         return new
@@ -173,7 +173,7 @@ class NamedFlow(Starter):
         """The name of the step that runs begin with."""
         raise NotImplementedError
 
-    def _opening(self, attributes: Mapping[str, Any]) -> Writes | None:
+    def _initial_writes(self, attributes: Mapping[str, Any]) -> Writes | None:
         """What a run that begins with these attributes is given, once they are checked."""
         raise NotImplementedError
 
@@ -202,7 +202,7 @@ class RemoteFlow(NamedFlow):
     def _first_name(self) -> str:
         return self._first
 
-    def _opening(self, attributes: Mapping[str, Any]) -> Writes | None:
+    def _initial_writes(self, attributes: Mapping[str, Any]) -> Writes | None:
         return write(attributes, {}, self.lookup, self.app.options.payload_limit)
 
     def _first_job(self, run_id: str, writes: Writes | None) -> NewJob:
@@ -221,7 +221,7 @@ class Flow(NamedFlow):
     def __init__(self, app: App, name: str, lookup: Iterable[str] = ()) -> None:
         super().__init__(app, name, lookup)
         self._steps: dict[str, Step[..., Any]] = {}
-        self._former: dict[str, str] = {}  # what steps are called now, by names that they had
+        self._current_names: dict[str, str] = {}  # what steps are called now, by names that they had
         self._hints: dict[str, list[Any]] = {}
         self._decoders: dict[str, list[Decode]] = {}
         self._checked = False
@@ -230,9 +230,9 @@ class Flow(NamedFlow):
         return f"<Flow {self.name}: {', '.join(self._steps)}>"
 
     @overload
-    def step(self, function: Callable[Concatenate[Nobody, P], Coroutine[Any, Any, R]], /) -> AsyncStep[..., R]: ...
+    def step(self, function: Callable[Concatenate[Untyped, P], Coroutine[Any, Any, R]], /) -> AsyncStep[..., R]: ...
     @overload
-    def step(self, function: Callable[Concatenate[Nobody, P], R], /) -> Step[..., R]: ...
+    def step(self, function: Callable[Concatenate[Untyped, P], R], /) -> Step[..., R]: ...
     @overload
     def step(self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncStep[P, R]: ...
     @overload
@@ -254,7 +254,7 @@ class Flow(NamedFlow):
         `Next`. A flow checks when it is first used that it has the steps which these name. The name is the
         function's own unless `name` gives another. The other options are those of a task, see `TaskOptions`.
         """
-        return StepRegistrar(self, options) if function is None else declared(self, function, options)
+        return StepRegistrar(self, options) if function is None else declare_step(self, function, options)
 
     @property
     def steps(self) -> Mapping[str, Step[..., Any]]:
@@ -299,7 +299,7 @@ class Flow(NamedFlow):
     def _first_name(self) -> str:
         return self._first.step_name
 
-    def _opening(self, attributes: Mapping[str, Any]) -> Writes | None:
+    def _initial_writes(self, attributes: Mapping[str, Any]) -> Writes | None:
         self._check()
         writes = self._writes(attributes)
         for needed in self._first._needs:
@@ -316,7 +316,7 @@ class Flow(NamedFlow):
         """Add a step."""
         self.app.internals.register(step)
         self._steps[step.step_name] = step
-        self._former |= dict.fromkeys(step.options.aliases, step.step_name)
+        self._current_names |= dict.fromkeys(step.options.aliases, step.step_name)
         self._checked = False
         for name, hint in step._hints.items():
             hints = self._hints.setdefault(name, [])
@@ -326,9 +326,9 @@ class Flow(NamedFlow):
 
     def _step_named(self, name: str) -> Step[..., Any]:
         """The step that has this name, or had it before; `InvalidOption` if there is none."""
-        step = self._steps.get(self._former.get(name, name))
+        step = self._steps.get(self._current_names.get(name, name))
         if step is None:
-            raise InvalidOption(f"flow {self.name!r} has no step {name!r:.80}{_meant(name, self._steps)}")
+            raise InvalidOption(f"flow {self.name!r} has no step {name!r:.80}{_suggestion(name, self._steps)}")
         return step
 
     def _writes(self, attributes: Mapping[str, Any]) -> Writes | None:
@@ -348,12 +348,12 @@ class Flow(NamedFlow):
             return
         self._must_have_steps()
         for step in self._steps.values():
-            for option, names in (("then", (step._then,)), ("next", step._leads_to or ())):
+            for option, names in (("then", (step._then,)), ("next", step._allowed_next or ())):
                 for name in names:
                     if name is not None and name not in self._steps:
                         raise InvalidOption(
                             f"step {step.step_name!r} of flow {self.name!r} says {option}={name!r:.80}, "
-                            f"and there is no such step{_meant(name, self._steps)}"
+                            f"and there is no such step{_suggestion(name, self._steps)}"
                         )
         self._checked = True
 
@@ -395,6 +395,6 @@ class FlowWorkers:
         await self.stop()
 
 
-def _meant(name: str, known: Collection[str]) -> str:
+def _suggestion(name: str, known: Collection[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]!r}?" if close else f": it has {', '.join(known)}"

@@ -14,7 +14,7 @@ from tenure.core.codec import ResultCodec
 from tenure.core.outcome import Answer
 from tenure.tasks.context import Context
 
-__all__ = ["Joins", "Signature"]
+__all__ = ["ResultsParameter", "Signature"]
 
 
 class Signature:
@@ -28,8 +28,8 @@ class Signature:
         self.hints = _hints(function)
         self.result = _without_answers(self.hints.get("return", Any))
         self.context = next((name for name in whole.parameters if _is_context(self.hints.get(name))), None)
-        self.taken = whole.replace(parameters=[p for p in whole.parameters.values() if p.name != self.context])
-        self.joins = Joins.of(self.taken, self.hints)
+        self.call = whole.replace(parameters=[p for p in whole.parameters.values() if p.name != self.context])
+        self.results_parameter = ResultsParameter.find_in(self.call, self.hints)
         self._context_at = _position(whole, self.context) if self.context is not None else 0
 
     def with_context(self, args: tuple[Any, ...], kwargs: dict[str, Any], ctx: Context | None) -> tuple[Any, ...]:
@@ -41,7 +41,7 @@ class Signature:
         return args
 
 
-class Joins:
+class ResultsParameter:
     """The parameter `results` of a function: what the jobs that its job waited for have given, in their order."""
 
     def __init__(self, annotation: Any, position: int, required: bool) -> None:
@@ -52,16 +52,14 @@ class Joins:
         self._results = ResultCodec(annotation, 0)
 
     @classmethod
-    def of(cls, taken: inspect.Signature, hints: Mapping[str, Any]) -> Joins | None:
+    def find_in(cls, call: inspect.Signature, hints: Mapping[str, Any]) -> ResultsParameter | None:
         """None if the function has no such parameter."""
-        parameter = taken.parameters.get("results")
+        parameter = call.parameters.get("results")
         if parameter is None or parameter.kind not in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}:
             return None
-        return cls(
-            hints.get("results", Any), _position(taken, "results"), required=parameter.default is parameter.empty
-        )
+        return cls(hints.get("results", Any), _position(call, "results"), required=parameter.default is parameter.empty)
 
-    def fill_in(self, args: tuple[Any, ...], kwargs: dict[str, Any], results: Sequence[str | None]) -> None:
+    def fill(self, args: tuple[Any, ...], kwargs: dict[str, Any], results: Sequence[str | None]) -> None:
         """Pass these, unless something was passed: by annotation where they fit that, for in the place of one may be a failure."""
         if len(args) <= self._position and "results" not in kwargs and (results or self.required):
             texts = ["null" if text is None else text for text in results]

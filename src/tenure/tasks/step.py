@@ -14,12 +14,12 @@ from tenure.core.checks import name as checked_name
 from tenure.core.checks import named, refused, several
 from tenure.core.codec import decoder_of, read
 from tenure.core.job import JobRecord, NewJob, RunStep, new_id
-from tenure.core.options import TaskOptions, check_names, made
+from tenure.core.options import TaskOptions, build_options, check_names
 from tenure.core.outcome import Done, Next, Succeeded
 from tenure.core.remote_completion import decision_of, is_decision
 from tenure.errors import InvalidOption, MissingAttribute, PayloadError
 from tenure.tasks.context import Context
-from tenure.tasks.task import AsyncTask, Call, Nobody, Task, name_of_function
+from tenure.tasks.task import AsyncTask, Call, Task, Untyped, name_of_function
 
 if TYPE_CHECKING:
     from tenure.tasks.flow import Flow
@@ -47,11 +47,11 @@ class Step(Task[P, R_co]):
         step_name: str,
         function: Callable[..., Any],
         options: TaskOptions,
-        own: Collection[str],
+        explicit: Collection[str],
         then: str | None,
-        leads_to: tuple[str, ...] | None,
+        allowed_next: tuple[str, ...] | None,
     ) -> None:
-        """`own`: names of the options that were given, and so are not inherited from the step before."""
+        """`explicit`: names of the options that were given, and so are not inherited from the step before."""
         name = checked_name("task", f"{flow.name}.{step_name}")
         super().__init__(flow.app, name, function, options)
         self.flow = flow
@@ -59,12 +59,12 @@ class Step(Task[P, R_co]):
         self._then = then
         """The name of the step that follows unless this one says otherwise."""
 
-        self._leads_to = leads_to
+        self._allowed_next = allowed_next
         """The names of the only steps that it may choose with `Next`; None: any."""
 
         self._hints: dict[str, Any] = {}
         needs = []
-        for parameter in self._signature.taken.parameters.values():
+        for parameter in self._signature.call.parameters.values():
             if parameter.kind not in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}:
                 raise InvalidOption(
                     f"step {name!r} takes {parameter}: its parameters name attributes, so each must be one that can be passed by name"
@@ -81,8 +81,8 @@ class Step(Task[P, R_co]):
 
         self._needed = frozenset(needs)
         self._decoders = [(each, decoder_of(hint), f"attribute {each!r}") for each, hint in self._hints.items()]
-        self._inherits_priority = "priority" not in own
-        self._inherits_keep = "keep" not in own
+        self._inherits_priority = "priority" not in explicit
+        self._inherits_keep = "keep" not in explicit
 
     def __repr__(self) -> str:
         return f"<Step {self.step_name} of {self.flow.name}>"
@@ -125,8 +125,8 @@ class Step(Task[P, R_co]):
             kwargs = {name: read(decode, given[name], what) for name, decode, what in self._decoders if name in given}
         if len(kwargs) < len(self._reads) and not self._needed <= kwargs.keys():
             raise MissingAttribute(self.name, next(name for name in self._needs if name not in kwargs))
-        if self._joins is not None:
-            self._joins.fill_in((), kwargs, job.results)
+        if self._results_parameter is not None:
+            self._results_parameter.fill((), kwargs, job.results)
         return (), kwargs
 
     def _succeeded(
@@ -136,7 +136,7 @@ class Step(Task[P, R_co]):
         writes = None
         if value is not None:
             if isinstance(value, Next):
-                return self._chosen(job, value, children)
+                return self._succeeded_with_next(job, value, children)
             if isinstance(value, Done):
                 return Succeeded(self._encode_result(value.value, returned=False), children)
             if isinstance(value, Mapping):
@@ -168,9 +168,9 @@ class Step(Task[P, R_co]):
             value = self._results.decode(msgspec.json.encode(value).decode())
         return self._succeeded(job, value)
 
-    def _chosen(self, job: JobRecord, chosen: Next, children: tuple[NewJob, ...]) -> Succeeded:
+    def _succeeded_with_next(self, job: JobRecord, chosen: Next, children: tuple[NewJob, ...]) -> Succeeded:
         step = self.flow._step_named(chosen.step)
-        if self._leads_to is not None and step.step_name not in (*self._leads_to, self._then):
+        if self._allowed_next is not None and step.step_name not in (*self._allowed_next, self._then):
             raise TypeError(f"step {self.name!r} gave Next({chosen.step!r}), which its next= does not name")
         fields = dict(chosen.fields)
         if chosen.after:
@@ -211,9 +211,9 @@ class StepRegistrar:
         self._given = given
 
     @overload
-    def __call__(self, function: Callable[Concatenate[Nobody, P], Coroutine[Any, Any, R]], /) -> AsyncStep[..., R]: ...
+    def __call__(self, function: Callable[Concatenate[Untyped, P], Coroutine[Any, Any, R]], /) -> AsyncStep[..., R]: ...
     @overload
-    def __call__(self, function: Callable[Concatenate[Nobody, P], R], /) -> Step[..., R]: ...
+    def __call__(self, function: Callable[Concatenate[Untyped, P], R], /) -> Step[..., R]: ...
     @overload
     def __call__(self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncStep[P, R]: ...
     @overload
@@ -223,19 +223,19 @@ class StepRegistrar:
     @overload
     def __call__(self, function: Callable[P, R], /) -> Step[P, R]: ...
     def __call__(self, function: Callable[..., Any], /) -> Any:
-        return declared(self._flow, function, self._given)
+        return declare_step(self._flow, function, self._given)
 
 
-def declared(flow: Flow, function: Callable[..., Any], options: Mapping[str, Any]) -> Step[..., Any]:
+def declare_step(flow: Flow, function: Callable[..., Any], options: Mapping[str, Any]) -> Step[..., Any]:
     """Make a step of a function and add it to its flow; `InvalidOption` or `InvalidName` if an option is wrong."""
     given = dict(options)
     name = name_of_function("step", function, given)
     whose = f"step {name!r} of flow {flow.name!r}"
-    then, leads_to = given.pop("then", None), given.pop("next", None)
+    then, following = given.pop("then", None), given.pop("next", None)
     if given.pop("raw", False):
         raise InvalidOption(f"{whose} takes attributes by name, not the bytes that raw=True means")
     check_names(whose, "step", given)
-    own = frozenset(given)
+    explicit = frozenset(given)
     if given.get("queue") is None:
         given["queue"] = flow.app.options.default_queue
     if given["queue"] is None:
@@ -245,10 +245,10 @@ def declared(flow: Flow, function: Callable[..., Any], options: Mapping[str, Any
         flow,
         name,
         function,
-        made(TaskOptions, whose, given),
-        own=own,
+        build_options(TaskOptions, whose, given),
+        explicit=explicit,
         then=None if then is None else _named(then, whose),
-        leads_to=None if leads_to is None else tuple(_named(each, whose) for each in _steps(leads_to, whose)),
+        allowed_next=None if following is None else tuple(_named(each, whose) for each in _steps(following, whose)),
     )
     flow._declare(step)
     return step

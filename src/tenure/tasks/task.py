@@ -27,7 +27,7 @@ from tenure.core.codec import Arguments, JoinArguments, JsonArguments, RawArgume
 from tenure.core.job import JobRecord, NewJob, State, new_id
 from tenure.core.keywords import JobKeywords
 from tenure.core.lifecycle import Finish
-from tenure.core.options import TaskOptions, Unset, check_names, job_fields, made, meant_for_job
+from tenure.core.options import TaskOptions, Unset, build_options, check_names, job_fields, job_option_named
 from tenure.core.outcome import Answer, Succeeded
 from tenure.errors import InvalidOption, PayloadError, UnknownTask
 from tenure.hooks.registry import Hooks, JobHooks
@@ -132,8 +132,8 @@ class Caller(Generic[P, R_co]):
         """Check and encode a call, to be enqueued together with others, or cancelled."""
         try:
             return Call(self, self._arguments.encode(args, kwargs))
-        except TypeError as misfit:
-            raise TypeError(f"task {self.name!r}: {misfit}{_option_meant(str(misfit), kwargs)}") from None
+        except TypeError as error:
+            raise TypeError(f"task {self.name!r}: {error}{_job_option_hint(str(error), kwargs)}") from None
 
     # With `after`, type checkers do not check the arguments: they cannot know which parameter is `results`, which is filled in.
     @overload
@@ -211,7 +211,7 @@ class Task(Caller[P, R_co], JobHooks):
             results = ResultCodec(self._signature.result, limit)
         except InvalidOption as error:
             raise named(error, f"task {name!r}") from None
-        self._joins = self._signature.joins
+        self._results_parameter = self._signature.results_parameter
         super().__init__(app, name, arguments, results, _fields_of(options))
 
     def __repr__(self) -> str:
@@ -243,8 +243,8 @@ class Task(Caller[P, R_co], JobHooks):
                 )
             raise PayloadError(f"the job has raw bytes, task {self.name!r} takes JSON: enqueue its arguments instead")
         args, kwargs = self._arguments.decode(payload)
-        if self._joins is not None and ctx is not None:
-            self._joins.fill_in(args, kwargs, ctx.job.results)
+        if self._results_parameter is not None and ctx is not None:
+            self._results_parameter.fill(args, kwargs, ctx.job.results)
         if self._signature.context is not None:
             return self._signature.with_context(args, kwargs, ctx), kwargs
         return args, kwargs
@@ -293,7 +293,7 @@ class AsyncTask(Task[P, R_co]):
         return super().__call__(*args, **kwargs)  # type: ignore[return-value]
 
 
-class Nobody:
+class Untyped:
     """A type that no parameter is annotated with."""
 
 
@@ -304,11 +304,11 @@ class Registrar:
         self._app = app
         self._given = given
 
-    # Whatever takes a Nobody first has no annotation there, or one that says nothing: no reason to think of a context.
+    # Whatever takes a Untyped first has no annotation there, or one that says nothing: no reason to think of a context.
     @overload
-    def __call__(self, function: Callable[Concatenate[Nobody, P], Coroutine[Any, Any, R]], /) -> AsyncTask[..., R]: ...
+    def __call__(self, function: Callable[Concatenate[Untyped, P], Coroutine[Any, Any, R]], /) -> AsyncTask[..., R]: ...
     @overload
-    def __call__(self, function: Callable[Concatenate[Nobody, P], R], /) -> Task[..., R]: ...
+    def __call__(self, function: Callable[Concatenate[Untyped, P], R], /) -> Task[..., R]: ...
     @overload
     def __call__(self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
     @overload
@@ -318,10 +318,10 @@ class Registrar:
     @overload
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
     def __call__(self, function: Callable[..., Any], /) -> Any:
-        return registered(self._app, function, self._given)
+        return register_task(self._app, function, self._given)
 
 
-def registered(app: App, function: Callable[..., Any], options: Mapping[str, Any]) -> Task[..., Any]:
+def register_task(app: App, function: Callable[..., Any], options: Mapping[str, Any]) -> Task[..., Any]:
     """Make a task of a function and add it to its app; `InvalidOption` or `InvalidName` if an option is wrong."""
     given = dict(options)
     name = name_of_function("task", function, given)
@@ -332,7 +332,7 @@ def registered(app: App, function: Callable[..., Any], options: Mapping[str, Any
     if given["queue"] is None:
         raise InvalidOption(f"{whose} names no queue, and this app has no default_queue")
     kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
-    task: Task[..., Any] = kind(app, name, function, made(TaskOptions, whose, given))
+    task: Task[..., Any] = kind(app, name, function, build_options(TaskOptions, whose, given))
     app.internals.register(task)
     return task
 
@@ -348,22 +348,22 @@ def name_of_function(kind: str, function: object, given: dict[str, Any]) -> str:
     return checked_name(kind, getattr(function, "__name__", None) if name is None else name)
 
 
-def _option_meant(misfit: str, kwargs: Mapping[str, Any]) -> str:
+def _job_option_hint(error: str, kwargs: Mapping[str, Any]) -> str:
     """What to write for an argument that the function does not take, and that is an option of the job."""
     for name, value in kwargs.items():
-        if f"unexpected keyword argument {name!r}" in misfit and (option := meant_for_job(name)) is not None:
+        if f"unexpected keyword argument {name!r}" in error and (option := job_option_named(name)) is not None:
             return f", which is an option of the job: write .using({option}={value!r:.40}).enqueue(…)"
     return ""
 
 
 def _arguments_of(signature: Signature, limit: int, *, raw: bool) -> Arguments:
     if raw:
-        if len(signature.taken.parameters) != 1:
+        if len(signature.call.parameters) != 1:
             raise InvalidOption("a raw task must take one argument, its payload")
-        return RawArguments(signature.taken, limit)
-    if signature.joins is not None and signature.joins.required:
-        return JoinArguments(signature.taken, signature.hints, limit, "results")
-    return JsonArguments(signature.taken, signature.hints, limit)
+        return RawArguments(signature.call, limit)
+    if signature.results_parameter is not None and signature.results_parameter.required:
+        return JoinArguments(signature.call, signature.hints, limit, "results")
+    return JsonArguments(signature.call, signature.hints, limit)
 
 
 def _fields_of(options: TaskOptions) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tenure.core.job import ErrorInfo, State
-from tenure.core.reasons.reason import Reason, moment, span, told
+from tenure.core.reasons.reason import Reason, in_brackets, moment, span
 
 __all__ = [
     "AttemptsUsedUp",
@@ -140,7 +140,7 @@ class AttemptsUsedUp(Reason, frozen=True):
 
     @property
     def sentence(self) -> str:
-        return f"its {self.limit} attempts are used up, the last one failed{told(self.error)}"
+        return f"its {self.limit} attempts are used up, the last one failed{in_brackets(self.error)}"
 
     @property
     def advice(self) -> str:
@@ -174,7 +174,9 @@ class Failed(Reason, frozen=True):
     @property
     def sentence(self) -> str:
         return (
-            f"it failed in attempt {self.attempt}{told(self.error)}" if self.attempt else f"it failed{told(self.error)}"
+            f"it failed in attempt {self.attempt}{in_brackets(self.error)}"
+            if self.attempt
+            else f"it failed{in_brackets(self.error)}"
         )
 
     @property
@@ -190,7 +192,7 @@ class Broken(Reason, frozen=True):
 
     @property
     def sentence(self) -> str:
-        return f"it is broken{told(self.error)}"
+        return f"it is broken{in_brackets(self.error)}"
 
     @property
     def advice(self) -> str:

@@ -11,9 +11,9 @@ from tenure.core.job import ErrorInfo
 
 __all__ = [
     "Reason",
+    "in_brackets",
     "moment",
     "span",
-    "told",
 ]
 
 
@@ -54,7 +54,7 @@ def span(seconds: float) -> str:
     return f"{seconds / 86400:.0f} days"
 
 
-def told(error: ErrorInfo | None) -> str:
+def in_brackets(error: ErrorInfo | None) -> str:
     """What went wrong, on one line."""
     if error is None:
         return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tenure.core.job import ErrorInfo, State
-from tenure.core.reasons.reason import Reason, moment, span, told
+from tenure.core.reasons.reason import Reason, in_brackets, moment, span
 
 __all__ = [
     "AwaitsCompletion",
@@ -53,8 +53,8 @@ class Scheduled(Reason, frozen=True):
     def sentence(self) -> str:
         when = f"it is due at {moment(self.at)}, in {span(self.left)}"
         if self.attempt:
-            return f"{when}, after attempt {self.attempt}{told(self.error)}"
-        return f"{when}{told(self.error)}"
+            return f"{when}, after attempt {self.attempt}{in_brackets(self.error)}"
+        return f"{when}{in_brackets(self.error)}"
 
     @property
     def advice(self) -> str:
@@ -157,8 +157,8 @@ class WorkersInTrouble(Reason, frozen=True):
 
     @property
     def sentence(self) -> str:
-        said = ", ".join(f"{worker} says {trouble!r}" for worker, trouble in self.troubles.items())
-        return f"whoever could run it is kept from it: {said}"
+        troubles = ", ".join(f"{worker} says {trouble!r}" for worker, trouble in self.troubles.items())
+        return f"whoever could run it is kept from it: {troubles}"
 
     @property
     def advice(self) -> str:
@@ -208,8 +208,8 @@ class InLine(Reason, frozen=True):
     def advice(self) -> str:
         if not self.workers:
             return ""
-        told = "it runs as soon as one of its workers has room: tenure workers shows what they are at"
+        advice = "it runs as soon as one of its workers has room: tenure workers shows what they are at"
         if not self.passing:
-            return told
+            return advice
         passing = f"{len(self.passing)} workers of its queue do" if len(self.passing) > 1 else f"{self.passing[0]} does"
-        return f"{told}; only {', '.join(self.workers)} can run it, {passing} not know its task"
+        return f"{advice}; only {', '.join(self.workers)} can run it, {passing} not know its task"
