@@ -1,4 +1,4 @@
-"""Running jobs where they are enqueued, for scripts and tests."""
+"""Inline: runs jobs where they are enqueued, for scripts and tests."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ WORKER = "inline"
 
 
 class Inline:
-    """`with app.inline():` or `async with app.inline():`, what is enqueued in the block, or started, has run when the call returns.
+    """A block, `with app.inline():` or `async with app.inline():`, in which an enqueue or a start returns after the jobs have run.
 
-    The jobs live in a store of their own, in memory, which goes with the block; the app's store is not touched. Their
-    life is the usual one, except that no delay and no backoff is waited for. A job that reschedules itself, waits to be
-    completed or has no task here stays where it is. A plain `def` runs in the thread that enqueued its job, in blocking code; a
-    coroutine's jobs run theirs in another thread, so that they may block.
+    The jobs are in a separate store in memory, which is discarded at the end of the block; the app's store is not touched. They are
+    handled as by a worker, except that delays and backoffs are skipped. A job that reschedules itself, waits to be completed or has no
+    task here stays as it is. If blocking code enqueues, a plain `def` runs in the same thread. If a coroutine enqueues, it runs in
+    another thread, so that it may block.
 
-    With `raises`, the outermost call raises the exception of the first job that failed for good, once all have run. An enqueue
-    inside a job does not: that job goes on, as it would in a worker.
+    With `raises`, the outermost call raises the exception of the first job that failed for good, after all jobs have run. An enqueue
+    inside a job does not raise: that job goes on, as it would in a worker.
     """
 
     def __init__(self, app: App, *, raises: bool) -> None:
@@ -95,7 +95,7 @@ class Inline:
         self._raise_failure()
 
     async def run_pending(self, handles: Sequence[Handle]) -> None:
-        """Run whatever waits, until nothing does, and let these handles know how it ended."""
+        """Run all waiting jobs until none is left, and update these handles."""
         from tenure.worker.threads import Threads
 
         threads = Threads()
@@ -106,7 +106,7 @@ class Inline:
         self._raise_failure()
 
     def _raise_failure(self) -> None:
-        """Raise what the first failed job has failed of, unless this is inside a job."""
+        """Raise the exception of the first job that failed, unless this call is inside a job."""
         if running.get(None) is None:
             failures, self._failures = self._failures, []
             if self._raises and failures:
@@ -176,18 +176,18 @@ class Inline:
         hooks = self._app.internals.settings(task.name).performing
         outcome = await perform(task, context, self._app.internals.middlewares, threads, hooks)
         if (caller := asyncio.current_task()) is not None and caller.cancelling():
-            raise asyncio.CancelledError  # whoever enqueued has been cancelled, not the job
+            raise asyncio.CancelledError  # the coroutine that enqueued was cancelled, not the job
         return outcome
 
 
 class _CallersThread:
-    """Calls functions on the thread that is in `serve`, for a coroutine on the private loop."""
+    """Calls functions on the thread that runs `serve`, for a coroutine on the private event loop."""
 
     def __init__(self) -> None:
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
 
     async def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Call a function there, with the context variables that are set here."""
+        """Call a function on that thread, with the context variables of this coroutine."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
         call = functools.partial(copy_context().run, function, *args, **kwargs)
@@ -210,7 +210,7 @@ class _CallersThread:
         return value
 
     def serve(self) -> None:
-        """Make the calls that come, until `close`; or until a KeyboardInterrupt, which is the caller's and not the job's."""
+        """Make the calls until `close`, or until a KeyboardInterrupt, which is meant for the caller and not for the job."""
         while (call := self._calls.get()) is not None:
             call()
 

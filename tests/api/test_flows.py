@@ -96,8 +96,8 @@ def test_flows_have_names_of_their_own(no_store: App) -> None:  # Q45
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"then": "too"}, "says then='too', and there is no such step; did you mean 'two'"),
-        ({"next": ["far"]}, "says next='far', and there is no such step: it has one, two, three"),
+        ({"then": "too"}, "has then='too', and there is no such step; did you mean 'two'"),
+        ({"next": ["far"]}, "has next='far', and there is no such step: it has one, two, three"),
         ({"then": "two", "next": ["three"]}, None),
         ({"then": "two"}, None),  # any step may choose the third with Next: a flow does not guess
         ({}, None),

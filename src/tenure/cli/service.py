@@ -1,4 +1,4 @@
-"""The three ways in which `tenure work` runs: alone, as a supervisor, and as one of its processes."""
+"""serve: runs `tenure work` in one of its three modes: alone, as a supervisor, or as a process of one."""
 
 from __future__ import annotations
 
@@ -32,21 +32,24 @@ if TYPE_CHECKING:
 __all__ = ["serve"]
 
 Given = Mapping[str, Any]
-"""The options of the command, by their names."""
+"""Options of the command by name."""
 
 NEED_SUPERVISOR = ("max_jobs", "max_age", "max_memory", "reload", "background")
-"""Options for which even one process needs a supervisor: somebody has to start the next one."""
+"""Options for which even one process needs a supervisor, because something must start its replacement."""
 
 GRACE = 15.0
-"""Seconds that a worker which is to stop has beyond its own timeouts before its supervisor kills it."""
+"""Seconds that a worker has to stop, beyond its own timeouts, before its supervisor kills it."""
 
 
 def serve(given: Given, arguments: Sequence[str], supervised: int | None) -> NoReturn:
-    """Run jobs as the options say; `arguments` are those of the command line, for the processes that a supervisor starts."""
+    """Run jobs with these options. `arguments` is the command line, which a supervisor passes on to its processes.
+
+    `supervised`: in a process of a supervisor, the file descriptor of its connection to it; else None.
+    """
     options = _worker_options(given)
     if supervised is not None:
         _work_supervised(given, options, supervised)
-    # Pid 1 of a container inherits every orphan there, and somebody has to wait for them.
+    # Pid 1 of a container inherits every orphaned process there and has to reap it, which the supervisor does.
     if given["processes"] > 1 or any(given[name] for name in NEED_SUPERVISOR) or os.getpid() == 1:
         _supervise(given, options, arguments)
     _work_alone(given, options)
@@ -62,7 +65,7 @@ def _work_alone(given: Given, options: WorkerOptions) -> NoReturn:
 
 
 def _supervise(given: Given, options: WorkerOptions, arguments: Sequence[str]) -> NoReturn:
-    """Have other processes do the work; the app is not imported here."""
+    """Start processes that run the jobs, and replace those that end. The app is not imported here."""
     with contextlib.ExitStack() as stack:
         background = stack.enter_context(Background()) if given["background"] else None
         stack.enter_context(pidfile(given["pidfile"]))
@@ -73,7 +76,7 @@ def _supervise(given: Given, options: WorkerOptions, arguments: Sequence[str]) -
             if background is not None:
                 background.begun()
 
-        # -B: of a module that was written twice within a second the cache may hold the first.
+        # -B: if a module is written twice within a second, its cache may be of the first version.
         flags = ["-B"] if given["reload"] else []
         supervisor = Supervisor(
             lambda fd: [sys.executable, *flags, "-m", "tenure", "work", "--supervised", str(fd), *arguments],
@@ -90,17 +93,17 @@ def _supervise(given: Given, options: WorkerOptions, arguments: Sequence[str]) -
 
 
 def _work_supervised(given: Given, options: WorkerOptions, fd: int) -> NoReturn:
-    """Work, and tell the supervisor what it must know."""
+    """Run jobs as a process of a supervisor, and report to it."""
     tether = Tether(fd, files=given["reload"], health=options.health_port is not None)
     tether.hello(early.told)
     try:
         app = _app(given)
         if given["processes"] > 1 and app.url.startswith("memory:"):
             raise Refusal(
-                "memory:// is of one process, and -p asks for several: use sqlite:///, redis:// or postgresql://"
+                "memory:// works in one process only, and -p asks for several: use sqlite:///, redis:// or postgresql://"
             )
-        # The names of all begin with the one given, and no two processes have the same, at no time. Nor can they have one
-        # port: the supervisor answers for all of them.
+        # The id that was given is the prefix of a new id for each process. The health check has one port, on which the supervisor
+        # answers for all processes.
         worker_id = None if options.id is None else f"{options.id}:{secrets.token_hex(4)}"
         worker = _worker(app, replace(options, id=worker_id, health_port=None))
         worker.tether = tether
@@ -115,7 +118,7 @@ def _work_supervised(given: Given, options: WorkerOptions, fd: int) -> NoReturn:
 
 @contextlib.contextmanager
 def _hup_as_term() -> Iterator[None]:
-    """HUP is TERM here: a terminal that is closed must not cost jobs their attempts, and there is nobody who could reload."""
+    """Treat HUP as TERM: a closed terminal must not cost jobs their attempts, and without a supervisor nothing can be reloaded."""
     before = signal.getsignal(signal.SIGHUP)
     if before is signal.SIG_IGN:  # nohup
         yield
@@ -128,7 +131,7 @@ def _hup_as_term() -> Iterator[None]:
 
 
 def _worker_options(given: Given) -> WorkerOptions:
-    """What of this is the worker's; `InvalidOption` if it can never be."""
+    """The options of the worker among those of the command. `InvalidOption` if one is wrong."""
     names = WorkerOptions.__dataclass_fields__.keys() & given.keys() - {"queues", "tasks"}
     return WorkerOptions(
         queues=given["queues"] or ("*",), tasks=given["tasks"] or None, **{name: given[name] for name in names}
@@ -136,7 +139,7 @@ def _worker_options(given: Given) -> WorkerOptions:
 
 
 def _stop_timeouts(options: WorkerOptions) -> dict[signal.Signals, float | None]:
-    """Seconds that a worker with these options has to end after each signal; None: as long as its jobs take."""
+    """Seconds that a worker with these options has to stop after each signal; None: no limit, because it finishes its jobs."""
     stop = now(options)
     soon = (stop.finish or 0.0) + stop.clean_up + GRACE
     return {
@@ -146,7 +149,7 @@ def _stop_timeouts(options: WorkerOptions) -> dict[signal.Signals, float | None]
     }
 
 
-# What a supervisor does without is imported where it is needed.
+# A supervisor does not need these imports, so the functions that do import them.
 
 
 def _app(given: Given) -> App:
@@ -175,7 +178,7 @@ def _worker(app: App, options: WorkerOptions) -> Worker:
 
 
 def _tasks(app: App, options: WorkerOptions) -> str:
-    """The tasks that its workers know, in words."""
+    """Names of the tasks that the workers run, as a phrase."""
     from tenure.worker.settings import SettingsOf, shortened
 
     return shortened(SettingsOf(app.tasks, options, app.options).known) or "none"
@@ -194,7 +197,7 @@ def _summary(url: str, tasks: str, given: Given) -> str:
 
 
 def _files_of(error: BaseException, target: str) -> list[str]:
-    """The files that have to change before what went wrong can go right."""
+    """The user's source files that are involved in this error: the target, and those of its tracebacks."""
     files = {target.rpartition(":")[0] or target}
     cause: BaseException | None = error
     while cause is not None:

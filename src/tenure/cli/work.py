@@ -1,4 +1,4 @@
-"""The command that runs jobs, and its options."""
+"""`tenure work`: the command that runs jobs, and its options."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ARGUMENTS = "tenure.arguments"
 
 
 class WorkCommand(click.Command):
-    """Remembers what it was given, for the processes that it starts."""
+    """Stores its arguments in the click context, for the processes that a supervisor starts."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[ARGUMENTS] = tuple(args)
@@ -26,14 +26,14 @@ class WorkCommand(click.Command):
 
 
 class EnvironmentOption(click.Option):
-    """Names its variable where its value is refused: that may be where it came from."""
+    """An option whose error messages also name its environment variable, because the value may come from there."""
 
     def get_error_hint(self, ctx: click.Context | None) -> str:
         return f"{super().get_error_hint(ctx)} (or {self.envvar})"
 
 
 def size(value: str) -> int:
-    """A number of bytes, such as 500000, 512M or 2G."""
+    """Parse a number of bytes, such as 500000, 512M or 2G."""
     found = re.fullmatch(r"(\d+)\s*([KMGT]?)(?:i?B)?", value.strip(), re.IGNORECASE | re.ASCII)
     if found is None:
         raise click.BadParameter(f"{value!r} is no number of bytes, such as 500000, 512M or 2G.")
@@ -41,7 +41,7 @@ def size(value: str) -> int:
 
 
 def option(*names: str, **settings: Any) -> Callable[[F], F]:
-    """An option that the environment may set too: --term-timeout is TENURE_TERM_TIMEOUT."""
+    """An option that can also come from the environment: --term-timeout is TENURE_TERM_TIMEOUT."""
     long = next(name for name in names if name.startswith("--"))
     variable = "TENURE_" + long.partition("/")[0].removeprefix("--").replace("-", "_").upper()
     return click.option(*names, cls=EnvironmentOption, envvar=variable, allow_from_autoenv=False, **settings)
@@ -70,7 +70,7 @@ KINDS: Mapping[str, tuple[Any, str | None]] = {
     "str": (str, "NAME"),
     "Literal['process']": (click.Choice(["process"]), None),
 }
-"""How the command line reads an option, and shows its value, by the type of its field."""
+"""Type of an option on the command line and the name of its value in the help, by the type of its field."""
 
 
 def list_option(*names: str, help: str) -> Callable[[F], F]:  # noqa: A002
@@ -86,57 +86,63 @@ def _names(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ..
     cls=WorkCommand, epilog="Every option can also come from the environment: --term-timeout is TENURE_TERM_TIMEOUT."
 )
 @click.argument("target", envvar="TENURE_APP")
-# What it serves.
+# What to serve.
 @list_option(
     "-q",
     "--queues",
-    help="Serve these, the first before the second: names, globs, !exclusions, with commas. Default: all.",
+    help="Queues to serve, the first before the second: names, globs, !exclusions, with commas. Default: all.",
 )
-@list_option("--tasks", help="Run only these tasks; leave the others in line.")
-@worker_option("concurrency", "Run so many jobs at a time, in each process.", "-c")
-@option("--until-empty", is_flag=True, help="Stop when there is nothing left to run.")
-@worker_option("poll", "Ask the store at least so often.")
+@list_option("--tasks", help="Run only these tasks; leave jobs of others to other workers. Default: all.")
+@worker_option("concurrency", "Jobs to run at a time, in each process.", "-c")
+@option("--until-empty", is_flag=True, help="Stop when no job is left to run.")
+@worker_option("poll", "Ask the store for jobs at least this often.")
 @worker_option(
-    "id", "Name in the registry, or what the names of several processes begin with. Default: host, pid and chance."
+    "id",
+    "Name in the registry; with several processes, the prefix of their names. Default: made from host, pid and a random part.",
 )
-@worker_option("reap", "Recover the jobs of dead workers, and remove what is old.")
+@worker_option("reap", "Recover the jobs of dead workers, and remove old jobs.")
 # Processes.
 @option("-p", "--processes", type=click.IntRange(1), default=1, show_default=True, metavar="N",
-        help="Run so many worker processes, under a supervisor.")  # fmt: skip
-@worker_option("max_jobs", "Replace a process that has run so many jobs.")
-@worker_option("max_age", "Replace a process that is so old.")
-@worker_option("max_memory", "Replace a process that occupies so much memory, such as 512M.", type=size, metavar="SIZE")
-@option("--reload", is_flag=True, help="For development: start anew whenever a source file of the app changes.")
-@option("--background", is_flag=True, help="Go on in the background, under a supervisor, once the app is imported.")
+        help="Worker processes to run; several run under a supervisor.")  # fmt: skip
+@worker_option("max_jobs", "Replace a process after this many jobs.")
+@worker_option("max_age", "Replace a process at this age.")
+@worker_option("max_memory", "Replace a process that uses this much memory, such as 512M.", type=size, metavar="SIZE")
+@option("--reload", is_flag=True, help="For development: restart when a source file of the app changes.")
+@option("--background", is_flag=True, help="Continue in the background, under a supervisor, once the app is imported.")
 @option(
     "--pidfile",
     type=click.Path(dir_okay=False),
     metavar="PATH",
-    help="Keep the process id there; refuse if such a process runs.",
+    help="Write the process id to this file; refuse to start if that process is running.",
 )
 # Isolation.
-@worker_option("isolation", "Run each job in a child process of its own, whatever its task.")
-@worker_option("isolated", "Child processes at a time. Default: as many as jobs.")
+@worker_option("isolation", "Run each job in a new child process, unless its task has another isolation.")
+@worker_option("isolated", "Child processes at a time. Default: as many as --concurrency.")
 @worker_option("run_atexit", "Let child processes run their atexit handlers.")
 # Stopping.
-@worker_option("term_timeout", "Let jobs that TERM or INT has told to stop clean up for so long; then release them.")
-@worker_option("pre_shutdown_timeout", "Wait so long after TERM or INT before telling jobs to stop.")
-@worker_option("term_child", "Tell jobs to stop before they are killed or released; else that happens at once.")
-@worker_option("graceful_term", "Finish the jobs in hand on TERM, however long they take, as on QUIT.")
-@worker_option("fail_interrupted", "Let jobs that TERM or INT has interrupted fail, instead of releasing them.")
-# Watching.
+@worker_option(
+    "term_timeout",
+    "Time that jobs have to clean up after TERM or INT has sent them the abort signal; then they are released.",
+)
+@worker_option("pre_shutdown_timeout", "Time to wait after TERM or INT before jobs get the abort signal.")
+@worker_option(
+    "term_child", "Send jobs the abort signal before they are killed or released; otherwise that happens at once."
+)
+@worker_option("graceful_term", "On TERM, finish the running jobs, however long they take, as on QUIT.")
+@worker_option("fail_interrupted", "Fail jobs that TERM or INT has interrupted, instead of releasing them.")
+# Monitoring.
 @worker_option(
     "health_port",
-    "Answer there, over HTTP, whether the worker is well.",
+    "Port of the HTTP health check. Default: none.",
     type=click.IntRange(0, 65535),
     metavar="PORT",
 )
-@worker_option("health_host", "Answer at this address.", metavar="ADDRESS")
+@worker_option("health_host", "Address of the HTTP health check.", metavar="ADDRESS")
 @option(
     "-v",
     "--verbose",
     count=True,
-    help="Log every job, and show the traceback of an import that fails; twice, log whatever there is.",
+    help="Log every job, and show the traceback of a failed import; twice, log everything.",
 )
 @option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="In place of -v.")
 @option(
@@ -153,11 +159,11 @@ def work(ctx: click.Context, /, supervised: int | None, **given: Any) -> None:
 
     TARGET is module:app or path/to/file.py:app; it may come from TENURE_APP.
 
-    TERM and ^C tell running jobs to stop, give them 4 seconds, and put back in line what has not ended. To let jobs finish first:
-    --graceful-term, for as long as they take; or --pre-shutdown-timeout, for so many seconds. docs/worker.md says which is best for whom.
+    TERM and ^C send running jobs the abort signal, give them 4 seconds to clean up, and put those that have not ended back in their
+    queues. To let jobs finish first, use --graceful-term (no time limit) or --pre-shutdown-timeout (in seconds). docs/worker.md says
+    when to use which.
 
-    Exits with 0 when told to stop or when there is nothing left to do, with 1 when something went wrong, with 2 when it cannot
-    do what it was asked.
+    Exit status: 0 if it was stopped or has nothing left to run, 1 after an error, 2 if it refuses its arguments or the app.
     """
     from tenure.cli.service import serve
 

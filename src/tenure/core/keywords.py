@@ -1,8 +1,8 @@
 """Names and types of every option that `App`, tasks, steps, jobs and workers take as keyword arguments.
 
-Each signature unpacks one of these (`**options: Unpack[WorkerKeywords]`), so that editors and type checkers know the names and types.
-The classes of `tenure.core.options` hold the documentation, the default and the check of each option of an app, a task and a worker.
-The options of a job are documented here.
+Signatures unpack these classes (`**options: Unpack[WorkerKeywords]`), so that editors and type checkers know the names and types.
+The options of an app, a task and a worker are documented in `tenure.core.options`, with their defaults and checks. The options of a
+job are documented here; `tenure.core.checks` checks them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Flows: chains of steps that hand over to each other, and the runs of them that are started."""
+"""Flow: a chain of steps that hand over to each other. Starter: starts runs of it with certain options."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = ["AsyncStep", "Flow", "FlowWorkers", "NamedFlow", "RemoteFlow", "Start
 
 
 class Start(Bound):
-    """A start of a flow with its attributes, checked and encoded: each enqueue of it is a new run."""
+    """A start of a flow, with its attributes checked and encoded. Each enqueue of it is a new run."""
 
     __slots__ = ("caller", "writes")
 
@@ -48,7 +48,7 @@ class Start(Bound):
         self.writes = writes
 
     def new_job(self) -> NewJob:
-        """The first step of a run that no store knows yet."""
+        """Build the job of the first step of a new run."""
         return self.caller._new_job(self.writes)
 
     @property
@@ -57,11 +57,11 @@ class Start(Bound):
 
     @property
     def connection(self) -> object:
-        """That of whoever starts the runs."""
+        """The connection of its `Starter`."""
         return self.caller._connection
 
     def handle(self, new: NewJob | Enqueued) -> FlowRun:
-        """The handle of a run that this has led to."""
+        """The handle of a run that was made from this start."""
         from tenure.jobs.run import FlowRun
 
         run = FlowRun(self.caller.app, new.id, self.caller._flow.name, self.caller._flow._first_name)
@@ -71,7 +71,7 @@ class Start(Bound):
 
 
 class Starter:
-    """Starts runs of one flow, with certain options for their first step; `using` gives another with others."""
+    """Starts runs of one flow with certain options for their first step. `using` returns another `Starter` with other options."""
 
     _flow: NamedFlow
     app: App
@@ -82,17 +82,18 @@ class Starter:
         self._flow = flow
         self.app = flow.app
         self._connection = connection
-        """The caller's own, in whose transaction runs are started; None: in one of the store's."""
+        """Database connection of the caller, in whose transaction runs are started; None: the store uses its own."""
 
         self._after = after
-        """What their first steps wait for."""
+        """Blockers of the first steps, as `checked_after` returns them."""
 
         self._fields = fields
 
     def start(self, /, **attributes: Any) -> FlowRun:
-        """Begin a run with these attributes, durably.
+        """Start a run with these attributes, durably.
 
-        Before any I/O: `MissingAttribute` if the first step takes one that is not given, `PayloadError` if one cannot be stored.
+        Raises, before any I/O, `MissingAttribute` if the first step needs one that is not given, or `PayloadError` if one cannot be
+        stored.
         """
         [run] = self.app.enqueue(self.bind(**attributes))
         return run
@@ -103,7 +104,7 @@ class Starter:
         return run
 
     def start_many(self, runs: Iterable[Mapping[str, Any]]) -> list[FlowRun]:
-        """Begin many runs in one atomic round trip; each is a mapping of attributes."""
+        """Start many runs in one atomic round trip; each is a mapping of attributes."""
         return self.app.enqueue(*[self.bind(**attributes) for attributes in runs])
 
     async def astart_many(self, runs: Iterable[Mapping[str, Any]]) -> list[FlowRun]:
@@ -111,23 +112,23 @@ class Starter:
         return await self.app.aenqueue(*[self.bind(**attributes) for attributes in runs])
 
     def bind(self, /, **attributes: Any) -> Start:
-        """Check and encode a start, to be enqueued together with others, or waited for by one."""
+        """Check and encode a start, to enqueue it together with others, or to wait for it."""
         return Start(self, self._flow._initial_writes(attributes))
 
     def using(self, *, after: Iterable[Blocker] | Unset = UNSET, **options: Unpack[JobKeywords]) -> Starter:
-        """The same flow with other options for the first step of the runs that are started through what this returns.
+        """Return the same flow with other options for the first step of its runs; docs/options.md and `JobKeywords` describe them.
 
-        They mean what they mean for a task, and the steps that follow inherit priority, tags and keep. `unique`: a key that
-        only one run of the flow holds at a time, until the run is final or for `window`; True makes it from the attributes.
+        The steps that follow inherit priority, tags and keep. A unique key is owned by the run, until the run ends or for `window`;
+        `unique=True` derives it from the attributes.
         """
         given = options if isinstance(after, Unset) else {**options, "after": after}
         fields, blockers = job_fields(f"flow {self._flow.name!r}", "using", given, self._fields, self._after)
         return Starter(self._flow, fields, options.get("connection", self._connection), blockers)
 
-    # For those who enqueue.
+    # For Tenure's modules that enqueue.
 
     def _new_job(self, writes: Writes | None) -> NewJob:
-        """The first step of a run with these attributes."""
+        """Build the job of the first step of a run with these attributes."""
         new = self._flow._first_job(new_id(), writes)
         if not self._fields:
             return new
@@ -139,12 +140,12 @@ class Starter:
 
 
 class NamedFlow(Starter):
-    """A flow by its name: begins runs of it and finds them."""
+    """A flow known by its name: starts runs and finds them. The base of `Flow` and `RemoteFlow`."""
 
     def __init__(self, app: App, name: str, lookup: Iterable[str] = ()) -> None:
         if isinstance(lookup, str):
             raise InvalidOption(
-                f"lookup must name several attributes, got the text {lookup!r:.80}: write [{lookup!r:.80}]"
+                f"lookup must be a list of attributes, not the text {lookup!r:.80}: write [{lookup!r:.80}]"
             )
         self.app = app
         super().__init__(self, {})
@@ -152,41 +153,42 @@ class NamedFlow(Starter):
         self.lookup = tuple(dict.fromkeys(lookup))
 
     async def afind(self, /, *, limit: int = 50, cursor: str | None = None, **attribute: Any) -> RunPage:
-        """The runs that have this value of this one attribute, a page at a time, the newest first.
+        """Find the runs whose attribute has this value, a page at a time, newest first: `find(customer="c1")`.
 
-        It must be one of those in `lookup`, and the value a text, number or truth value; what is a list is found by each element.
+        The attribute must be one of `lookup`. The value must be a string, number or bool; an attribute that is a list is found by
+        each of its elements.
         """
         if len(attribute) != 1:
             raise InvalidOption(f"find takes one attribute, as in find(customer='c1'), got {len(attribute)}")
         [(name, value)] = attribute.items()
         if name not in self.lookup:
-            raise InvalidOption(f"runs of flow {self.name!r} are not found by {name!r:.80}: name it in lookup=[…]")
+            raise InvalidOption(f"runs of flow {self.name!r} cannot be found by {name!r:.80}: name it in lookup=[…]")
         search = RunSearch(flow=self.name, lookup=(name, sought(value)), limit=limit, cursor=cursor)
         return await self.app.internals.runs_found(search)
 
     find = blocking(afind)
 
-    # For those who start runs.
+    # For Tenure's modules that start runs.
 
     @property
     def _first_name(self) -> str:
-        """The name of the step that runs begin with."""
+        """Name of the first step."""
         raise NotImplementedError
 
     def _initial_writes(self, attributes: Mapping[str, Any]) -> Writes | None:
-        """What a run that begins with these attributes is given, once they are checked."""
+        """Check and encode the attributes that a run starts with."""
         raise NotImplementedError
 
     def _first_job(self, run_id: str, writes: Writes | None) -> NewJob:
-        """The first step of a run that begins with these attributes."""
+        """Build the job of the first step of a run that starts with these attributes."""
         raise NotImplementedError
 
 
 class RemoteFlow(NamedFlow):
-    """A flow whose code is elsewhere: its runs are started, found and followed here, and its steps run where the code is.
+    """A flow whose code is in another program. Runs are started, found and inspected here; their steps run where the code is.
 
-    The worker that runs the first step checks the attributes. If one is missing that the step needs, or does not fit, the run ends as
-    broken, with the error that names it (`MissingAttribute`, `PayloadError`).
+    The worker that runs the first step checks the attributes. If one is missing or does not fit, the run ends as broken, with an error
+    that names it (`MissingAttribute` or `PayloadError`).
     """
 
     def __init__(self, app: App, name: str, first: str, queue: str, lookup: Iterable[str] = ()) -> None:
@@ -206,22 +208,22 @@ class RemoteFlow(NamedFlow):
         return write(attributes, {}, self.lookup, self.app.options.payload_limit)
 
     def _first_job(self, run_id: str, writes: Writes | None) -> NewJob:
-        # Whatever it reads, there is nothing else that a run can have given to its first step.
+        # The first step can read only what the run starts with, so the names of its parameters need not be known.
         reads = () if writes is None else tuple(writes.attributes)
         step = RunStep(run_id=run_id, flow=self.name, reads=reads, writes=writes)
         return NewJob(id=run_id, task=self._task, queue=self._queue, step=step)
 
 
 class Flow(NamedFlow):
-    """A chain of steps that share attributes. Declare them with `@flow.step(...)`, the first one first; begin a run with `start`.
+    """A chain of steps that share attributes. Declare the steps with `@flow.step(...)`, the first one first; start a run with `start`.
 
-    One step finishes and the next exists, or neither. `lookup` names the attributes that runs are found by.
+    A step ends and the next one is enqueued in one transaction. `lookup` names the attributes that runs can be found by.
     """
 
     def __init__(self, app: App, name: str, lookup: Iterable[str] = ()) -> None:
         super().__init__(app, name, lookup)
         self._steps: dict[str, Step[..., Any]] = {}
-        self._current_names: dict[str, str] = {}  # what steps are called now, by names that they had
+        self._current_names: dict[str, str] = {}  # name of each step by its former names
         self._hints: dict[str, list[Any]] = {}
         self._decoders: dict[str, list[Decode]] = {}
         self._checked = False
@@ -248,41 +250,41 @@ class Flow(NamedFlow):
         **options: Unpack[StepKeywords],
     ) -> StepRegistrar: ...
     def step(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-        """Make a step of a function: `@flow.step` or `@flow.step(...)`. The first one is where runs start.
+        """Make a step from a function: `@flow.step` or `@flow.step(...)`. Runs start with the first step that is declared.
 
-        `then`: the step, or its name, that follows unless this one says otherwise. `next`: the only steps that it may choose with
-        `Next`. A flow checks when it is first used that it has the steps which these name. The name is the
-        function's own unless `name` gives another. The other options are those of a task, see `TaskOptions`.
+        `then`: the step that follows by default, or its name. `next`: the steps that this one may choose with `Next`; default: any.
+        When the flow is first used, it checks that these steps exist. `name`: default, the name of the function. docs/options.md and
+        `TaskOptions` describe the other options.
         """
         return StepRegistrar(self, options) if function is None else declare_step(self, function, options)
 
     @property
     def steps(self) -> Mapping[str, Step[..., Any]]:
-        """Its steps by name, the first one first."""
+        """The steps by name, in the order of their declaration."""
         return MappingProxyType(self._steps)
 
     @property
     def _first(self) -> Step[..., Any]:
-        """Where runs start."""
+        """The first step."""
         self._must_have_steps()
         return next(iter(self._steps.values()))
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """The queues of its steps, each once."""
+        """The queues of the steps, each once."""
         return tuple(dict.fromkeys(step.queue for step in self._steps.values()))
 
     # Working.
 
     def worker(self, **options: Unpack[WorkerKeywords]) -> Worker:
-        """A worker for the queues of its steps, and whatever else is in them, not yet started; options are those of `App.worker`."""
+        """Make a worker for the queues of the steps, not yet started. It runs all jobs of these queues. Options: as for `App.worker`."""
         self._check()
         return self.app.worker(self.queues, **options)
 
     def workers(self, /, **slots: int) -> FlowWorkers:
-        """Workers for the queues of its steps, started and stopped together: `async with order.workers(reserve=2, charge=5): …`.
+        """Make workers for the queues of the steps, started and stopped together: `async with order.workers(reserve=2, charge=5): …`.
 
-        Each queue has one, with as many slots as its steps are given here, in all; a step that is not named has 1.
+        Each queue has one worker. Its concurrency is the sum of the numbers given here for the steps of that queue; default: 1 a step.
         """
         self._check()
         for name, count in slots.items():
@@ -293,7 +295,7 @@ class Flow(NamedFlow):
             total[step.queue] += slots.get(name, 1)
         return FlowWorkers([self.app.worker([queue], concurrency=many) for queue, many in total.items()])
 
-    # For the other parts of Tenure.
+    # For Tenure's modules.
 
     @property
     def _first_name(self) -> str:
@@ -325,25 +327,25 @@ class Flow(NamedFlow):
                 self._decoders.setdefault(name, []).append(decoder_of(hint))
 
     def _step_named(self, name: str) -> Step[..., Any]:
-        """The step that has this name, or had it before; `InvalidOption` if there is none."""
+        """The step with this name or former name. `InvalidOption` if there is none."""
         step = self._steps.get(self._current_names.get(name, name))
         if step is None:
             raise InvalidOption(f"flow {self.name!r} has no step {name!r:.80}{_suggestion(name, self._steps)}")
         return step
 
     def _writes(self, attributes: Mapping[str, Any]) -> Writes | None:
-        """What it takes to give a run these attributes; each must come back by an annotation that a step has for it."""
+        """Encode attributes to be written to a run. `PayloadError` if one fits none of the annotations that steps have for it."""
         return write(attributes, self._decoders, self.lookup, self.app.options.payload_limit)
 
     def _converted(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
-        """Attributes as JSON has them, by the annotations that steps have for them; `PayloadError` if one does not fit."""
+        """Convert JSON values of attributes by the annotations that steps have for them. `PayloadError` if one does not fit."""
         return {
             name: decoded(name, msgspec.json.encode(value), self._decoders.get(name, ()))
             for name, value in attributes.items()
         }
 
     def _check(self) -> None:
-        """Raise `InvalidOption` if its steps do not fit together; once it has found nothing, it does not look again."""
+        """Raise `InvalidOption` if `then=` or `next=` of a step names no step. A check that passed is not repeated."""
         if self._checked:
             return
         self._must_have_steps()
@@ -352,7 +354,7 @@ class Flow(NamedFlow):
                 for name in names:
                     if name is not None and name not in self._steps:
                         raise InvalidOption(
-                            f"step {step.step_name!r} of flow {self.name!r} says {option}={name!r:.80}, "
+                            f"step {step.step_name!r} of flow {self.name!r} has {option}={name!r:.80}, "
                             f"and there is no such step{_suggestion(name, self._steps)}"
                         )
         self._checked = True
@@ -369,7 +371,7 @@ class FlowWorkers:
         self.workers = tuple(workers)
 
     async def start(self) -> None:
-        """Begin to work, all of them or, if one cannot, none."""
+        """Start all of them. If one cannot start, stop the others and raise its error."""
         try:
             for worker in self.workers:
                 await worker.start()
@@ -378,7 +380,7 @@ class FlowWorkers:
             raise
 
     async def stop(self, grace: Duration | None = None) -> None:
-        """End all of them, as `Worker.stop` does; what one raises is raised when all have ended."""
+        """Stop all of them, as `Worker.stop` does. The first error is raised after all have stopped."""
         alive = [worker for worker in self.workers if worker.status != "stopped"]
         ended = await asyncio.gather(*(worker.stop(grace) for worker in alive), return_exceptions=True)
         for error in ended:

@@ -1,4 +1,4 @@
-"""Steps of a flow: tasks whose arguments are attributes of the run, and whose result says what follows."""
+"""Step: a task of a flow, whose arguments are attributes of the run and whose result says which step follows."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Step(Task[P, R_co]):
-    """A step of a flow. Its parameters are the attributes that it reads; one without a default it cannot begin without.
+    """A step of a flow. Its parameters name the attributes that it reads; those without a default must exist before it starts.
 
-    What it returns says what becomes of the run. A mapping is merged into the attributes, None leaves them; then the step that
-    `then` names follows, and if there is none the run ends with what was returned. `Next(step, **attributes)` and `Done(value)` decide
-    whatever `then` says.
+    Its return value decides how the run goes on. A mapping is merged into the attributes, None leaves them as they are. Then the step
+    that `then` names follows; without `then` the run ends with the returned value. `Next(step, **attributes)` and `Done(value)`
+    override `then`.
     """
 
     _is_step = True
@@ -51,33 +51,33 @@ class Step(Task[P, R_co]):
         then: str | None,
         allowed_next: tuple[str, ...] | None,
     ) -> None:
-        """`explicit`: names of the options that were given, and so are not inherited from the step before."""
+        """`explicit`: names of the options that were given, which are therefore not inherited from the step before."""
         name = checked_name("task", f"{flow.name}.{step_name}")
         super().__init__(flow.app, name, function, options)
         self.flow = flow
         self.step_name = step_name
         self._then = then
-        """The name of the step that follows unless this one says otherwise."""
+        """Name of the step that follows by default; None: the run ends."""
 
         self._allowed_next = allowed_next
-        """The names of the only steps that it may choose with `Next`; None: any."""
+        """Names of the steps that it may choose with `Next`; None: any."""
 
         self._hints: dict[str, Any] = {}
         needs = []
         for parameter in self._signature.call.parameters.values():
             if parameter.kind not in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}:
                 raise InvalidOption(
-                    f"step {name!r} takes {parameter}: its parameters name attributes, so each must be one that can be passed by name"
+                    f"step {name!r} takes {parameter}: its parameters name attributes, so it must be possible to pass each by name"
                 )
             if parameter.name != "results":
                 self._hints[parameter.name] = self._signature.hints.get(parameter.name, Any)
                 if parameter.default is parameter.empty:
                     needs.append(parameter.name)
         self._reads = tuple(self._hints)
-        """Names of the attributes that it is given."""
+        """Names of the attributes that it reads."""
 
         self._needs = tuple(needs)
-        """Those of them without which it cannot begin."""
+        """Names of the attributes that must exist before it starts."""
 
         self._needed = frozenset(needs)
         self._decoders = [(each, decoder_of(hint), f"attribute {each!r}") for each, hint in self._hints.items()]
@@ -88,7 +88,7 @@ class Step(Task[P, R_co]):
         return f"<Step {self.step_name} of {self.flow.name}>"
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:  # noqa: ARG002
-        """A step is no job of its own: `InvalidOption`."""
+        """Raise `InvalidOption`, because a step is enqueued only by a run of its flow."""
         self._refuse()
 
     def _bind_many(self, calls: Iterable[tuple[Any, ...] | Mapping[str, Any]]) -> list[Call[R_co]]:  # noqa: ARG002
@@ -96,17 +96,17 @@ class Step(Task[P, R_co]):
 
     def _refuse(self) -> NoReturn:
         raise InvalidOption(
-            f"{self.step_name!r} is a step, and comes to exist in a run of its flow only: start one with {self.flow.name}.start(...)"
+            f"{self.step_name!r} is a step, which only a run of its flow can enqueue: start one with {self.flow.name}.start(...)"
         )
 
-    # For whoever runs jobs, and completes them.
+    # For Tenure's modules that run and complete jobs.
 
     @property
     def aliases(self) -> tuple[str, ...]:
         return tuple(f"{self.flow.name}.{alias}" for alias in super().aliases)
 
     def _call_arguments(self, payload: bytes, ctx: Context | None) -> tuple[tuple[Any, ...], dict[str, Any]]:  # noqa: ARG002
-        """The attributes that it reads, converted by annotation; the context and the results of what it waited for, if it takes them."""
+        """The attributes that the step reads, converted by annotation, and the context and `results` if it takes them."""
         assert ctx is not None
         args, kwargs = self._given(ctx.job)
         if self._signature.context is not None:
@@ -114,11 +114,11 @@ class Step(Task[P, R_co]):
         return args, kwargs
 
     def _given(self, job: JobRecord) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The same without the context."""
+        """The same without the context. `MissingAttribute` if one is missing, `PayloadError` if one does not fit."""
         given = job.attributes
         if given is None:
             raise PayloadError(
-                f"the job is of step {self.name!r} and of no run: start one with {self.flow.name}.start(...)"
+                f"the job of step {self.name!r} belongs to no run: start one with {self.flow.name}.start(...)"
             )
         kwargs = {}
         if self._decoders:
@@ -132,7 +132,7 @@ class Step(Task[P, R_co]):
     def _succeeded(
         self, job: JobRecord, value: Any, children: tuple[NewJob, ...] = (), *, returned: bool = True
     ) -> Succeeded:
-        """What it means that this step, of this job, has given this value; `TypeError` or `PayloadError` if it means nothing."""
+        """The outcome of a job of this step that succeeded with this value. `TypeError` or `PayloadError` if a step cannot give it."""
         writes = None
         if value is not None:
             if isinstance(value, Next):
@@ -143,7 +143,7 @@ class Step(Task[P, R_co]):
                 writes = self.flow._writes(value)
             elif self._then is not None:
                 raise TypeError(
-                    f"step {self.name!r}, which {self._then!r} follows, gave {_a(value)}: "
+                    f"step {self.name!r} has then={self._then!r} and gave {_a(value)}: "
                     "give a mapping of attributes, None, Next(step) or Done(value)"
                 )
         if self._then is None:
@@ -154,11 +154,11 @@ class Step(Task[P, R_co]):
         return self.flow._converted(attributes)
 
     def _completed(self, job: JobRecord, value: Any) -> Succeeded:
-        # A value that another program has completed the step with counts, not the one given here.
+        # If another program has completed the step already, its value counts, not the one given here.
         return self._decided(job) if is_decision(job) else super()._completed(job, value)
 
     def _decided(self, job: JobRecord) -> Succeeded:
-        """What it means that this step was completed where its code is not; `TypeError` or `PayloadError` if it means nothing."""
+        """The outcome of a step that was completed by a program without its code. `TypeError` or `PayloadError` if a step cannot give it."""
         following, value = decision_of(job)
         if following is not None:
             return self._succeeded(job, Next(following, **self.flow._converted(value)))
@@ -176,12 +176,12 @@ class Step(Task[P, R_co]):
         if chosen.after:
             fields["after"], coming = blockers(chosen.after)
             if job.run_id in fields["after"]:
-                raise InvalidOption(f"a step of run {job.run_id} cannot wait for that very run")
+                raise InvalidOption(f"a step of run {job.run_id} cannot wait for its own run")
             children = (*children, *coming)
         return Succeeded("null", children, step._following(job, fields), self.flow._writes(chosen.attributes))
 
     def _following(self, job: JobRecord, fields: Mapping[str, Any] | None = None) -> NewJob:
-        """The job of this step that comes after that one, which saying nothing else inherits its priority, keep and tags."""
+        """The job of this step that follows `job`. It inherits tags, and priority and keep unless the step sets them."""
         assert job.run_id is not None
         template = self._template
         new = replace(
@@ -200,11 +200,11 @@ class Step(Task[P, R_co]):
 
 
 class AsyncStep(Step[P, R_co], AsyncTask[P, R_co]):
-    """A step whose function is `async def`: calling it gives a coroutine."""
+    """A step whose function is `async def`: calling it returns a coroutine."""
 
 
 class StepRegistrar:
-    """What `@flow.step(...)` gives: makes a step, with these options, of a function."""
+    """Decorator that `flow.step(...)` returns: makes a step with these options from a function."""
 
     def __init__(self, flow: Flow, given: Mapping[str, Any]) -> None:
         self._flow = flow
@@ -227,7 +227,7 @@ class StepRegistrar:
 
 
 def declare_step(flow: Flow, function: Callable[..., Any], options: Mapping[str, Any]) -> Step[..., Any]:
-    """Make a step of a function and add it to its flow; `InvalidOption` or `InvalidName` if an option is wrong."""
+    """Make a step from a function and add it to its flow. `InvalidOption` or `InvalidName` if an option is wrong."""
     given = dict(options)
     name = name_of_function("step", function, given)
     whose = f"step {name!r} of flow {flow.name!r}"
