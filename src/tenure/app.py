@@ -469,8 +469,8 @@ class App(JobHooks, WorkerHooks):
         """Delete every job of this queue that has not started. Returns how many."""
         checked_name("queue", queue)
         purged = 0
-        while step := await self.internals.session.store.purge(queue):
-            purged += step
+        while batch := await self.internals.session.store.purge(queue):
+            purged += batch
         return purged
 
     async def aretire(self, worker_id: str, reason: str | None = None) -> list[Reaped]:
@@ -500,9 +500,9 @@ class App(JobHooks, WorkerHooks):
         if not 1 <= limit <= BATCH:
             raise InvalidOption(f"limit must be between 1 and {BATCH}, got {limit}")
         names = tuple(checked_name("queue", queue) for queue in queues)
-        ttl, patience = seconds(self.options.lease, "lease"), seconds(wait, "wait")
+        ttl, timeout = seconds(self.options.lease, "lease"), seconds(wait, "wait")
         holder = self.internals.session.holder
-        leases = await holder.lease(names, limit, ttl, patience, wakeup=self.options.wakeup)
+        leases = await holder.lease(names, limit, ttl, timeout, wakeup=self.options.wakeup)
         held = [Held(self, holder, lease, names) for lease in leases]
         try:
             await holder.entered()

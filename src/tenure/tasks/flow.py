@@ -293,7 +293,7 @@ class Flow(NamedFlow):
         total: dict[str, int] = dict.fromkeys(self.queues, 0)
         for name, step in self._steps.items():
             total[step.queue] += slots.get(name, 1)
-        return FlowWorkers([self.app.worker([queue], concurrency=many) for queue, many in total.items()])
+        return FlowWorkers([self.app.worker([queue], concurrency=count) for queue, count in total.items()])
 
     # For Tenure's modules.
 
