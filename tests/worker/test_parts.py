@@ -15,7 +15,7 @@ import pytest
 from tenure.app import App
 from tenure.core.backoff import Backoff
 from tenure.core.checks import name as checked_name
-from tenure.core.failure import MESSAGE, TRACEBACK, error_info
+from tenure.core.failure import MESSAGE, TRACEBACK, describe_exception
 from tenure.core.identity import Identity
 from tenure.core.job import JobRecord, Progress, State
 from tenure.core.lease import AbortReason, Lease, Token
@@ -356,7 +356,7 @@ def test_a_long_message_keeps_its_beginning_and_a_long_traceback_its_end() -> No
     try:
         raise_at_depth(30)
     except ValueError as error:
-        info = error_info(error)
+        info = describe_exception(error)
     assert info.message.startswith("first")
     assert "100,011 characters" in info.message
     assert len(info.message) < MESSAGE + 100
@@ -369,7 +369,7 @@ def test_of_a_text_that_no_store_could_hold_only_what_is_kept_is_made_fit() -> N
     error = ValueError("\0\ud800" * 1_000_000)
 
     began = time.thread_time()
-    info = error_info(error)
+    info = describe_exception(error)
     took = time.thread_time() - began
 
     assert info.message.startswith("\\x00\\ud800" * (MESSAGE // 2))

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tenure.core.failure import phrase
+from tenure.core.failure import error_summary
 from tenure.core.job import State
 from tenure.core.lease import AbortReason
 from tenure.core.lifecycle import Finish, Requeue, Transition
@@ -213,7 +213,7 @@ def _told(failing: Failing, ctx: Context, error: BaseException, final: bool) -> 
 def _log(hook: Callable[..., Any], ctx: Context, error: BaseException, own: BaseException) -> None:
     log.error(
         "job %s of task %s has failed with %s, and its on_failure hook %s with %s: the failure of the job is recorded all the same",
-        ctx.job.id, ctx.job.task, phrase(error), name_of(hook), phrase(own),
+        ctx.job.id, ctx.job.task, error_summary(error), name_of(hook), error_summary(own),
         exc_info=own,
     )  # fmt: skip
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from tenure.core.checks import Duration
-from tenure.core.failure import error_info
+from tenure.core.failure import describe_exception
 from tenure.core.identity import Identity
 from tenure.core.job import JobRecord, NewJob
 from tenure.core.lease import AbortReason, Lease, new_nonce
 from tenure.core.lifecycle import RELEASE, Finish, next_transition
 from tenure.core.options import Unset
-from tenure.core.outcome import Answer, Done, Fail, Next, Outcome, Raised, Released, Reschedule, Retry, Wait
+from tenure.core.outcome import Abandoned, Answer, Done, Fail, Next, Outcome, Raised, Reschedule, Retry, Wait
 from tenure.errors import JobError, LeaseLost, OutcomeUnknown, StoreError
 from tenure.hooks.calling import awaiting
 from tenure.jobs.enqueue_hooks import allowed, come_to_exist
@@ -280,7 +280,7 @@ class Held:
 
     async def arelease(self) -> None:
         """Give it back to the front of its queue, as if it had not been leased."""
-        await self._settle(Released())
+        await self._settle(Abandoned())
 
     async def aretry(self, why: str = "", *, after: Duration | None = None) -> None:
         """Put it at the back of its queue, after so many seconds or by the backoff of its task."""
@@ -329,9 +329,9 @@ class Held:
             case Retry() | Fail() | Reschedule() | Wait():
                 return error
             case Exception():
-                return Raised(error, error_info(error))
+                return Raised(error, describe_exception(error))
             case _:  # KeyboardInterrupt, a cancellation: through no fault of the job
-                return Released()
+                return Abandoned()
 
     async def _settle(self, outcome: Outcome) -> None:
         step = next_transition(self.job, outcome, self._settings.policy)

@@ -8,7 +8,7 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from tenure.core.after import Bound, Coming
+from tenure.core.after import BoundCall, NewJobs
 from tenure.core.job import NewJob
 from tenure.errors import InvalidOption, OutcomeUnknown, StoreUnavailable
 from tenure.hooks.calling import HookCalls, awaiting, waiting
@@ -130,12 +130,12 @@ Pending = tuple[NewJob, Handle | None]
 
 def pending_of(
     calls: Sequence[Call[Any] | Start],
-) -> tuple[list[Job[Any] | FlowRun], list[Pending], Sequence[Bound]]:
+) -> tuple[list[Job[Any] | FlowRun], list[Pending], Sequence[BoundCall]]:
     """The handles of these calls; what is to be stored, in an order in which it can be; and the calls which that is."""
     if not any(call.after for call in calls):
         plain = [(new := call.new_job(), call.handle(new)) for call in calls]
         return [handle for _, handle in plain], list(plain), calls
-    coming = Coming()
+    coming = NewJobs()
     jobs = [coming.add(call) for call in calls]
     handles = {new.id: call.handle(new) for call, new in zip(calls, jobs, strict=True)}
     return list(handles.values()), [(new, handles.get(new.id)) for new in coming.jobs], coming.calls
@@ -148,7 +148,7 @@ def tell(pending: Sequence[Pending], answers: Sequence[Enqueued]) -> None:
             handle._enqueued(answer)
 
 
-def caller_connection_of(calls: Sequence[Bound], connection: object) -> CallerConnection | None:
+def caller_connection_of(calls: Sequence[BoundCall], connection: object) -> CallerConnection | None:
     """The connection that these calls are to go through, if one is given for all of them or for some."""
     given = [connection, *(call.connection for call in calls)]
     found = {id(each): each for each in given if each is not None}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Protocol
 
-from tenure.core.failure import Failure
+from tenure.core.failure import AttemptFailure
 from tenure.events import ALL, Event
 from tenure.observe import deriving
 from tenure.observe.listeners import Listeners
@@ -51,7 +51,7 @@ class Audience:
         self.took: dict[str, float] = {}
         """Seconds that attempts have run which are about to be settled, by the id of the job."""
 
-        self.failures: dict[str, Failure] = {}
+        self.failures: dict[str, AttemptFailure] = {}
         """The exceptions of attempts that have failed and are about to be settled, by the id of the job; for the log."""
 
         self.missing: set[str] = set()

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 import msgspec
 
 from tenure.core.escape import escaped
-from tenure.core.failure import Failure
+from tenure.core.failure import AttemptFailure
 from tenure.core.running import running
 from tenure.events import Event
 
@@ -26,7 +26,7 @@ TEXT = 10_000
 _KNOWN = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName", *BOUND}
 
 
-Said = tuple[float, int, str, Event, Failure | None]
+Said = tuple[float, int, str, Event, AttemptFailure | None]
 """A line to be: when, its level, its message, in which nothing is left to be escaped, the event that it is of, and its exception."""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tenure import events
 from tenure.core.escape import escaped
-from tenure.core.failure import Failure
+from tenure.core.failure import AttemptFailure
 from tenure.core.job import ErrorInfo
 from tenure.events import Event
 from tenure.observe.lines import Bound, Human, Json, Lines, Said, bind
@@ -52,7 +52,9 @@ class Logs:
     in a record of their own, at DEBUG.
     """
 
-    def __init__(self, logger: logging.Logger | None = None, failures: Mapping[str, Failure] | None = None) -> None:
+    def __init__(
+        self, logger: logging.Logger | None = None, failures: Mapping[str, AttemptFailure] | None = None
+    ) -> None:
         """`failures` has the exceptions of attempts that are being settled, by the id of the job."""
         self._logger = logging.getLogger(LOGGER) if logger is None else logger
         self._failures = {} if failures is None else failures

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
 
-from tenure.core.after import Coming
+from tenure.core.after import NewJobs
 from tenure.core.job import JobRecord, NewJob, Progress
 from tenure.core.lease import AbortReason, Lease, Token
 from tenure.core.running import running
@@ -175,7 +175,7 @@ class Context:
 
         Waits for nothing, unless there is an async `before_enqueue` hook: a coroutine then needs `await ctx.aenqueue(…)`.
         """
-        coming = Coming()
+        coming = NewJobs()
         jobs = [coming.add(call) for call in calls]
         if calls and calls[0].caller.app.internals.hooks.enqueues:
             waiting(allowed(calls[0].caller.app, coming.jobs), in_job)
@@ -190,7 +190,7 @@ class Context:
     async def aenqueue(self, *calls: Call[Any] | Start) -> list[Job[Any] | FlowRun]: ...
     async def aenqueue(self, *calls: Call[Any] | Start) -> Sequence[Job[Any] | FlowRun]:
         """The async twin of `enqueue`, which waits for async hooks."""
-        coming = Coming()
+        coming = NewJobs()
         jobs = [coming.add(call) for call in calls]
         if calls and calls[0].caller.app.internals.hooks.enqueues:
             await awaiting(allowed(calls[0].caller.app, coming.jobs))

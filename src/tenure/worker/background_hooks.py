@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tenure.core.failure import phrase
+from tenure.core.failure import error_summary
 from tenure.core.job import NewJob
 from tenure.core.lifecycle import Transition
 from tenure.hooks.around import has_failed, tell_failure
@@ -71,4 +71,4 @@ class BackgroundHooks:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._under_way.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a hook for %s has failed with %s", task.get_name(), phrase(error), exc_info=error)
+            log.error("a hook for %s has failed with %s", task.get_name(), error_summary(error), exc_info=error)

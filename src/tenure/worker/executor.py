@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tenure.core.failure import bounded, error_info, phrase, raised_elsewhere
+from tenure.core.failure import bounded, describe_exception, remote_exception
 from tenure.core.inbox import UNREAD
 from tenure.core.job import ErrorInfo, JobRecord, NewJob, State
 from tenure.core.lease import AbortReason
 from tenure.core.lifecycle import Finish, Park, Requeue, Transition, next_transition
 from tenure.core.outcome import (
+    Abandoned,
     Answer,
     Collided,
     Done,
@@ -26,16 +27,15 @@ from tenure.core.outcome import (
     Next,
     Outcome,
     Raised,
-    Released,
     Retry,
-    Succeeded,
+    Success,
     Undecodable,
     Unknown,
     Wait,
 )
 from tenure.core.remote_completion import is_decision
 from tenure.core.running import running
-from tenure.errors import JobError, PayloadTooLarge, UnknownTask
+from tenure.errors import STORE_OUTAGE, JobError, PayloadTooLarge, UnknownTask
 from tenure.hooks.around import Blocking, PerformHooks, error_of, has_failed, tell_failure
 from tenure.hooks.calling import awaiting
 from tenure.hooks.registry import name_of
@@ -48,7 +48,6 @@ from tenure.tasks.step import Step
 from tenure.tasks.task import Task
 from tenure.worker.attempt import Attempt
 from tenure.worker.inbox import read_again
-from tenure.worker.outage import GONE
 from tenure.worker.peers import Peers
 from tenure.worker.settings import SettingsOf
 from tenure.worker.settler import Settler
@@ -105,19 +104,19 @@ class Executor:
             if isinstance(outcome, Finish | Requeue | Park):
                 step: Transition = outcome  # a child has run it, decided, and called the hooks
                 if not isinstance(step, Park) and has_failed(step):
-                    raised = raised_elsewhere(step.error)
+                    raised = remote_exception(step.error)
             else:
                 if attempt.completion is not None and not settings.isolated:
                     outcome = await after_completion(attempt.completion, outcome)
                 step = next_transition(job, outcome, settings.policy)
-                if type(outcome) is not Succeeded and has_failed(step):
+                if type(outcome) is not Success and has_failed(step):
                     raised = error_of(outcome)
                     failed = raised if settings.failing else None
             if attempt.output is not None:
                 step = _with_output(attempt, step)
         except Exception as error:
             log.exception("job %s of task %s could not be judged, it fails", job.id, job.task)
-            step, failed = Finish(State.FAILED, error=error_info(error)), error
+            step, failed = Finish(State.FAILED, error=describe_exception(error)), error
         if failed is not None:
             await self._tell(attempt, failed, step)
         if attempt.lost and attempt.completed is None:
@@ -136,7 +135,7 @@ class Executor:
     async def _outcome(self, attempt: Attempt) -> Outcome | Transition:
         job, settings = attempt.lease.job, attempt.settings
         if attempt.signal.aborted:
-            return Released()  # it was lost in the buffer
+            return Abandoned()  # it was lost in the buffer
         if settings.task is None:
             return await self._unknown(attempt)
         attempt.context = context = Context(
@@ -144,7 +143,7 @@ class Executor:
         )
         if len(job.payload) > self._payload_limit:
             too_large = PayloadTooLarge(len(job.payload), self._payload_limit)
-            return Undecodable(error_info(too_large), too_large)
+            return Undecodable(describe_exception(too_large), too_large)
         if settings.task._is_step and (
             job.on_timeout is not None or job.reads != settings.task._reads or is_decision(job)
         ):
@@ -174,8 +173,8 @@ class Executor:
         if missing and job.attributes is not None and job.run_id is not None:
             try:
                 job.attributes.update(await self._store.attributes(job.run_id, missing))
-            except GONE:
-                return Released()
+            except STORE_OUTAGE:
+                return Abandoned()
         return None
 
     def _time_is_over(self, attempt: Attempt) -> None:
@@ -197,11 +196,11 @@ class Executor:
         job = attempt.lease.job
         if job.task == UNREAD:
             return read_again(job, self._payload_limit, self._raw_inboxes)
-        error = error_info(UnknownTask(job.task, self._settings.known))
+        error = describe_exception(UnknownTask(job.task, self._settings.known))
         try:
             if await self._peers.know(job.task, job.queue):
-                return Released()
-        except GONE:
+                return Abandoned()
+        except STORE_OUTAGE:
             return Unknown(error, known_elsewhere=True)
         # One that has been silent for a while, or serves other queues, is no reason to wait for it; but none is broken meanwhile.
         known = any(job.task in worker.tasks for worker in self._peers.workers if worker.silent_for < LIVE)
@@ -229,7 +228,7 @@ async def after_completion(completion: Completion, outcome: Outcome) -> Outcome:
     if completion.stage is Stage.FINAL:
         if (late := _late(outcome, completion.step)) is not None:
             log.warning("job %s of task %s is complete all the same: %s", job.id, job.task, late)
-    elif joined and isinstance(outcome, Succeeded):
+    elif joined and isinstance(outcome, Success):
         forgot = JobError(
             "the function returned, and the transaction of ctx.complete(connection=…) was not committed: commit it before"
         )
@@ -242,11 +241,11 @@ async def after_completion(completion: Completion, outcome: Outcome) -> Outcome:
 def _late(outcome: Outcome, step: Finish) -> str | None:
     """What a function has said after its job was complete in this way, if it was anything new."""
     match outcome:
-        case Succeeded(value, _, _, writes) if value in ("null", step.result) and writes in (None, step.writes):
+        case Success(value, _, _, writes) if value in ("null", step.result) and writes in (None, step.writes):
             return None
-        case Released() | Interrupted():
+        case Abandoned() | Interrupted():
             return None
-        case Succeeded():
+        case Success():
             return "what it returned afterwards is dropped, set tx.result instead"
         case Raised(_, error):
             return f"afterwards it raised {phrase(error)}"
@@ -268,7 +267,7 @@ async def perform(
     try:
         args, kwargs = task._call_arguments(ctx.job.payload, ctx)
     except Exception as error:  # noqa: BLE001  (a PayloadError, or whatever a converter of the user's raises)
-        return Undecodable(error_info(error), error)
+        return Undecodable(describe_exception(error), error)
     outside = running.set(ctx)
     function, returned = task.function, None
     try:
@@ -328,7 +327,7 @@ def _call(
 
 async def _allowed(outcome: Outcome, task: Task[..., Any], ctx: Context) -> Outcome:
     """The same, if hooks have nothing against the jobs that come to exist because the next step is to wait for them."""
-    if isinstance(outcome, Succeeded) and task.app.internals.hooks.enqueues:
+    if isinstance(outcome, Success) and task.app.internals.hooks.enqueues:
         try:
             await awaiting(allowed(task.app, outcome.children[len(ctx._children) :]))
         except BaseException as error:  # noqa: BLE001  (the outcome of the job, whatever it is)
@@ -354,12 +353,12 @@ def _outcome_of(error: BaseException, task: Task[..., Any], ctx: Context) -> Out
     if isinstance(error, Answer):
         return _answer(error, task, ctx)
     if ctx.signal.reason is AbortReason.TIMEOUT:
-        return timed_out(task, error_info(error).traceback)
+        return timed_out(task, describe_exception(error).traceback)
     if ctx.signal.reason is AbortReason.SHUTDOWN:
         return Interrupted()
     if ctx.signal.aborted:
-        return Released()
-    return Raised(error, error_info(error))
+        return Abandoned()
+    return Raised(error, describe_exception(error))
 
 
 def timed_out(task: Task[..., Any], where: str | None = None, how: str = "") -> Outcome:
@@ -380,7 +379,7 @@ def decided(task: Task[..., Any], job: JobRecord) -> Outcome:
     try:
         return task._decided(job)
     except Exception as error:  # noqa: BLE001  (whatever makes no sense of the value, another attempt would not either)
-        return Undecodable(error_info(error), error)
+        return Undecodable(describe_exception(error), error)
 
 
 def answered(answer: Answer, task: Task[..., Any], job: JobRecord, children: tuple[NewJob, ...] = ()) -> Outcome:
@@ -394,5 +393,5 @@ def answered(answer: Answer, task: Task[..., Any], job: JobRecord, children: tup
             case Wait():
                 task._check_answer(answer.on_timeout)
     except Exception as error:  # noqa: BLE001  (the outcome of the job, whatever it is)
-        return Raised(error, error_info(error))
+        return Raised(error, describe_exception(error))
     return answer  # type: ignore[return-value]  # every other Answer is an Outcome

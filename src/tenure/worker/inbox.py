@@ -9,7 +9,7 @@ import msgspec
 
 from tenure.core.inbox import read
 from tenure.core.job import JobRecord, NewJob
-from tenure.core.outcome import Outcome, Succeeded, Undecodable
+from tenure.core.outcome import Outcome, Success, Undecodable
 from tenure.stores.base import Store
 
 __all__ = ["Inbox", "read_again"]
@@ -18,7 +18,7 @@ __all__ = ["Inbox", "read_again"]
 def read_again(job: JobRecord, limit: int, raw: Mapping[str, NewJob]) -> Outcome:
     """What becomes of an entry that could not be read, once somebody has put it back in line: the job that it makes now, or nothing."""
     made, error = read(job.queue, job.payload, limit, raw.get(job.queue))
-    return Succeeded(msgspec.json.encode(made.id).decode(), (made,)) if error is None else Undecodable(error)
+    return Success(msgspec.json.encode(made.id).decode(), (made,)) if error is None else Undecodable(error)
 
 
 class Inbox:

@@ -15,7 +15,7 @@ from tenure.core.lifecycle import RELEASE, next_transition
 from tenure.core.options import Unset, WorkerOptions
 from tenure.core.outcome import Interrupted
 from tenure.core.patterns import serves
-from tenure.errors import Aborted, StoreError, StoreFull, StoreUnavailable
+from tenure.errors import STORE_OUTAGE, Aborted, StoreError, StoreFull, StoreUnavailable
 from tenure.events import LeaseLost
 from tenure.stores.base import BATCH
 from tenure.stores.values import Leased, LeaseRequest, Settlement, Verdict, WorkerInfo
@@ -31,7 +31,7 @@ from tenure.worker.inbox import Inbox
 from tenure.worker.isolation.lane import Isolation
 from tenure.worker.keeper import Keeper
 from tenure.worker.look_ahead import LookAhead
-from tenure.worker.outage import GONE, Outage
+from tenure.worker.outage import Outage
 from tenure.worker.peers import Peers
 from tenure.worker.queues import Queues
 from tenure.worker.recycling import Recycling
@@ -340,7 +340,7 @@ class Loop:
                 answer = await self.store.settle(settlements(ended)), NOTHING
             else:
                 return answer
-        except GONE:
+        except STORE_OUTAGE:
             raise
         except Exception as error:  # noqa: BLE001
             answer = await self._settler.settle_apart(self.store, ended, error), NOTHING
@@ -387,7 +387,7 @@ class Loop:
         """Wake workers that know these tasks, for the ring that they did not hear."""
         try:
             await self.peers.pass_on(tasks)
-        except GONE as error:
+        except STORE_OUTAGE as error:
             log.debug("worker %s: others were not told of jobs for them: %s", self.stem, error)
 
     async def _queues_changed(self) -> bool:

@@ -12,9 +12,9 @@ from typing import Final, NoReturn
 
 from tenure.errors import OutcomeUnknown, StoreError, StoreFull, StoreUnavailable
 
-__all__ = ["GONE", "Outage"]
+__all__ = ["STORE_OUTAGE", "Outage"]
 
-GONE: Final = (StoreUnavailable, OutcomeUnknown, StoreFull)
+STORE_OUTAGE: Final = (StoreUnavailable, OutcomeUnknown, StoreFull)
 """Errors that are the store's and pass by themselves; what was asked is asked again."""
 
 FIRST, LONGEST = 0.1, 5.0

@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tenure.core.failure import error_info, failure_of
+from tenure.core.failure import attempt_failure, describe_exception
 from tenure.core.job import ErrorInfo, State, new_id
 from tenure.core.lease import Lease, Token, new_nonce
 from tenure.core.lifecycle import RELEASE, Finish, Transition, next_transition
 from tenure.core.outcome import Raised
-from tenure.errors import JobError
+from tenure.errors import STORE_OUTAGE, JobError
 from tenure.observe.audience import Audience
 from tenure.observe.deriving import ENDS
 from tenure.stores.base import BATCH, Store
 from tenure.stores.values import LEASE_LOST, OK, Settlement, Verdict, VerdictKind
 from tenure.worker.attempt import Attempt
 from tenure.worker.background_hooks import BackgroundHooks
-from tenure.worker.outage import GONE
 from tenure.worker.wakeup import Wakeup
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ class Settler:
             self._audience.took[attempt.lease.job.id] = perf_counter() - attempt.began
         if attempt.completion is None or not attempt.completing:
             self._ended.append((attempt, step))
-            if error is not None and (failure := failure_of(error, step)) is not None:
+            if error is not None and (failure := attempt_failure(error, step)) is not None:
                 self._audience.failures[attempt.lease.job.id] = failure
         elif (completed := attempt.completed) is not None:
             self._audience.settled((attempt.lease, completed))
@@ -125,7 +124,7 @@ class Settler:
         [(attempt, step)] = batch
         try:
             return await store.settle(settlements(batch))  # the store may have refused for a moment, and not this one
-        except GONE:
+        except STORE_OUTAGE:
             raise
         except Exception as again:
             if not await _settles(store, attempt.lease):
@@ -136,14 +135,14 @@ class Settler:
             )
             if isinstance(step, Finish) and step.state is State.FAILED:
                 return [LEASE_LOST]  # not even that can be said: its lease will expire
-            failed = Finish(State.FAILED, error=error_info(again))
+            failed = Finish(State.FAILED, error=describe_exception(again))
             self._background_hooks.failed(attempt, again, failed)
             return await self._settle_part(store, [(attempt, failed)])
 
     async def _settle_part(self, store: Store, batch: Sequence[Ended]) -> list[Verdict]:
         try:
             return await store.settle(settlements(batch))
-        except GONE:
+        except STORE_OUTAGE:
             raise
         except Exception as error:  # noqa: BLE001
             return await self.settle_apart(store, batch, error)
@@ -172,7 +171,7 @@ async def _settles(store: Store, lease: Lease) -> bool:
     never_given = msgspec.structs.replace(lease, job=job, token=Token(0, new_nonce()), number=0)
     try:
         await store.settle([(never_given, RELEASE)])
-    except GONE:
+    except STORE_OUTAGE:
         raise
     except Exception:  # noqa: BLE001
         return False

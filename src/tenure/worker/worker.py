@@ -18,7 +18,7 @@ from tenure.core.identity import Identity
 from tenure.core.lease import AbortReason
 from tenure.core.options import WorkerOptions
 from tenure.core.patterns import checked
-from tenure.errors import InvalidOption
+from tenure.errors import STORE_OUTAGE, InvalidOption
 from tenure.events import WorkerStopping
 from tenure.hooks.lifetime import ExitHooks
 from tenure.stores.values import WorkerInfo
@@ -27,7 +27,6 @@ from tenure.worker.chores import Chores
 from tenure.worker.isolation.lane import Isolation
 from tenure.worker.loop import Loop, event_loops
 from tenure.worker.memory import occupied
-from tenure.worker.outage import GONE
 from tenure.worker.pause import Pause
 from tenure.worker.recycling import Recycling
 from tenure.worker.settings import SettingsOf, shortened
@@ -242,7 +241,7 @@ class Worker:
         self._resourceful = True
         try:
             await loop.store.open()
-        except GONE as error:
+        except STORE_OUTAGE as error:
             loop.outage.gone("worker", error)
         keeper.start()
         self._background.append(group.create_task(keeper.died()))
@@ -300,7 +299,7 @@ class Worker:
     async def _leave_for_keeper(self) -> None:
         """Leave the registry, if the keeper has died and could not."""
         if (deserted := self._loop.keeper.deserted) is not None:
-            with contextlib.suppress(TimeoutError, *GONE):
+            with contextlib.suppress(TimeoutError, *STORE_OUTAGE):
                 async with asyncio.timeout(LAST_WORD):
                     await self._loop.store.leave(deserted)
 

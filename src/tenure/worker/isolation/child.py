@@ -21,12 +21,12 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tenure.core.checks import seconds
-from tenure.core.failure import error_info, phrase
+from tenure.core.failure import describe_exception, error_summary
 from tenure.core.job import JobRecord, State
 from tenure.core.lease import AbortReason, Lease, Token
 from tenure.core.lifecycle import Finish, Transition, next_transition
 from tenure.core.options import WorkerOptions
-from tenure.core.outcome import Outcome, Raised, Released
+from tenure.core.outcome import Abandoned, Outcome, Raised
 from tenure.core.running import running
 from tenure.errors import Aborted
 from tenure.hooks.around import error_of, has_failed, tell_failure, tell_failure_here
@@ -173,7 +173,7 @@ class ChildAttempt:
         self.main = MainThread(self._signal, self._context, link)
         self._cancel: Callable[[], object] | None = None
         self._runner: asyncio.Runner | None = None
-        self._outcome: Outcome = Released()
+        self._outcome: Outcome = Abandoned()
 
     def step(self) -> Transition:
         """ChildAttempt it; what becomes of the job."""
@@ -184,16 +184,16 @@ class ChildAttempt:
             if self._reach.failed and isinstance(self._outcome, Raised):
                 log.warning(
                     "job %s of task %s is released: it could not reach the store: %s",
-                    job.id, job.task, phrase(self._outcome.error),
+                    job.id, job.task, error_summary(self._outcome.error),
                 )  # fmt: skip
-                self._outcome = Released()
+                self._outcome = Abandoned()
             step = next_transition(job, self._outcome, self._settings.policy)
             if self._settings.failing and has_failed(step) and not self._complete_already:
                 self._tell(step)
             return step
         except Exception as error:
             log.exception("job %s of task %s could not be judged, it fails", job.id, job.task)
-            return Finish(State.FAILED, error=error_info(error))
+            return Finish(State.FAILED, error=describe_exception(error))
 
     def close(self) -> None:
         """Let go of connections as a program does that ends well."""
@@ -226,7 +226,7 @@ class ChildAttempt:
         try:
             waiting(moment(self._app.internals.hooks.of("after_fork")))
         except BaseException as error:  # noqa: BLE001  (the outcome of the job, whatever it is)
-            self._outcome = Raised(error, error_info(error))
+            self._outcome = Raised(error, describe_exception(error))
             return
         if self._middleware or (self._task._is_step and self._app.internals.hooks.enqueues):
             self._beside_loop(layers)
@@ -241,7 +241,7 @@ class ChildAttempt:
             try:
                 await awaiting(moment(self._app.internals.hooks.of("after_fork")))
             except BaseException as error:  # noqa: BLE001  (the outcome of the job, whatever it is)
-                self._outcome = Raised(error, error_info(error))
+                self._outcome = Raised(error, describe_exception(error))
                 return
             self._outcome = await perform(self._task, self._context, layers, self.main, self._settings.performing)
             self._cancel = None

@@ -34,7 +34,7 @@ from tenure.core.job import ErrorInfo
 from tenure.core.lease import AbortReason
 from tenure.core.lifecycle import Transition
 from tenure.core.options import WorkerOptions
-from tenure.core.outcome import Outcome, Raised, Released
+from tenure.core.outcome import Abandoned, Outcome, Raised
 from tenure.errors import ChildDied, JobError
 from tenure.tasks.completion.completion import Stage, to_the_end
 from tenure.tasks.context import Middleware
@@ -176,7 +176,7 @@ class Isolation:
             log.warning("no process can be had for job %s of task %s, it is given back: %s", job.id, job.task, error)
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(NO_PROCESS)
-            outcome = Released()
+            outcome = Abandoned()
         if (completion := attempt.completion) is not None:
             if completion.stage is Stage.SETTLING:
                 completion.stage = Stage.JOINED  # it died while it committed: the store is asked
@@ -203,7 +203,7 @@ class Isolation:
     async def _run(self, child: Child) -> Outcome | Transition:
         attempt = child.attempt
         if attempt.signal.aborted:
-            return Released()
+            return Abandoned()
         self._have_template()
         if attempt.lease.job.task not in self._known:
             late = JobError("its task was registered after the worker had started, and children do not know it")
@@ -309,7 +309,7 @@ class Isolation:
         log.warning(
             "no process can be had for job %s of task %s, it is given back: %s", *child.job, error.message[:200]
         )
-        self._loop.call_later(NO_PROCESS, child.refused, Released())
+        self._loop.call_later(NO_PROCESS, child.refused, Abandoned())
 
     def _template_gone(self) -> None:
         """It was killed, most likely: so are its children, and another must be forked for the next job."""

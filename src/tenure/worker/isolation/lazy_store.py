@@ -7,9 +7,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any, cast
 
-from tenure.errors import InvalidOption
+from tenure.errors import STORE_OUTAGE, InvalidOption
 from tenure.stores.base import Store
-from tenure.worker.outage import GONE
 
 __all__ = ["LazyStore"]
 
@@ -68,7 +67,7 @@ class _Reached:
             for pause in (*PAUSES, None):
                 try:
                     await self._store.open()
-                except GONE:
+                except STORE_OUTAGE:
                     if pause is None or self._reach.failed:
                         self._reach.failed = True
                         raise

@@ -17,8 +17,8 @@ from tenure.core.failure import storable
 from tenure.core.job import ErrorInfo, State
 from tenure.core.lease import AbortReason
 from tenure.core.lifecycle import Finish, Transition
-from tenure.core.outcome import Interrupted, Outcome, Raised, Released
-from tenure.errors import ChildDied
+from tenure.core.outcome import Abandoned, Interrupted, Outcome, Raised
+from tenure.errors import STORE_OUTAGE, ChildDied
 from tenure.tasks.completion.completion import Completion, Stage
 from tenure.worker.attempt import Attempt
 from tenure.worker.executor import timed_out
@@ -39,7 +39,6 @@ from tenure.worker.isolation.frames import (
     packed,
 )
 from tenure.worker.isolation.records import log_here
-from tenure.worker.outage import GONE
 
 __all__ = ["Child", "let_go"]
 
@@ -136,7 +135,7 @@ class Child:
     def give_up(self) -> None:
         """Nobody waits for its job any more: end it at once, unless that has ended."""
         if not self._begun:
-            self.refused(Released())
+            self.refused(Abandoned())
         elif not self.ended.done():
             self.kill()
 
@@ -269,7 +268,7 @@ class Child:
     async def _grant(self, completion: Completion) -> None:
         try:
             await completion.transactions.make_room()
-        except GONE as error:
+        except STORE_OUTAGE as error:
             self._send(Granted(str(error)))
         except Exception as error:  # the child must not wait for ever
             log.exception("the leases could not be secured for a transaction of job %s", self.attempt.lease.job.id)
@@ -365,7 +364,7 @@ class Tail:
 
 def let_go(attempt: Attempt) -> Outcome:
     """What came of an attempt that was told to stop, or whose worker ends."""
-    return Released() if attempt.lost or attempt.child is None else Interrupted()
+    return Abandoned() if attempt.lost or attempt.child is None else Interrupted()
 
 
 def _name(signum: int) -> str:

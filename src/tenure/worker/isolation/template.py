@@ -25,7 +25,7 @@ from typing import NoReturn
 
 import msgspec
 
-from tenure.core.failure import error_info
+from tenure.core.failure import describe_exception
 from tenure.core.job import ErrorInfo
 from tenure.hooks.calling import call
 from tenure.hooks.registry import Hooks
@@ -167,7 +167,7 @@ class Template:
             try:
                 pid = os.fork()
             except OSError as error:  # no process or no memory to be had
-                return self._send(Refused(number, error_info(error), by_hook=False))
+                return self._send(Refused(number, describe_exception(error), by_hook=False))
             if not pid:
                 self._be_child(descriptors)
             self._children[number] = pid
@@ -216,7 +216,7 @@ def _called(hooks: Hooks, name: str) -> ErrorInfo | None:
     try:
         call(hooks.of(name))
     except Exception as error:  # noqa: BLE001  (the worker decides what follows)
-        return error_info(error)
+        return describe_exception(error)
     return None
 
 
