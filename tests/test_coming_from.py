@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import tenure
+import tenure.core.keywords
 from tenure import AbortReason, App, Context, Flow, FlowRun, Job, Next
 from tenure.cli.work import work
 from tenure.jobs.by_hand import Held

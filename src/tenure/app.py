@@ -1,4 +1,4 @@
-"""The app: knows the tasks and the store; enqueues and inspects."""
+"""App: registers tasks and flows, enqueues and inspects their jobs, and makes workers."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import logging
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from types import MappingProxyType, SimpleNamespace
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, Never, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Self, TypeVar, Unpack, overload
 
 import msgspec
 
-from tenure.core.backoff import Backoff
 from tenure.core.checks import Duration, named, refused, seconds, several
 from tenure.core.checks import name as checked_name
 from tenure.core.job import State
-from tenure.core.options import UNSET, AppOptions, Retention, Unset, WorkerOptions, made, retention, unknown_option
+from tenure.core.keywords import AppKeywords, TaskKeywords, WorkerKeywords
+from tenure.core.options import AppOptions, Retention, WorkerOptions, build_options, check_names, split_retention
 from tenure.errors import InvalidName, InvalidOption, JobNotFound
 from tenure.events import Event, Kind, kind_of
 from tenure.explain import Explanation, explain
@@ -46,7 +46,7 @@ from tenure.sync import blocking, refuse_on_loop
 from tenure.sync import run as run_blocking
 from tenure.tasks.context import Context, Middleware, checked_middleware
 from tenure.tasks.flow import Flow, NamedFlow, RemoteFlow, Start
-from tenure.tasks.task import AsyncTask, Call, Caller, Nobody, Registrar, Task, registered
+from tenure.tasks.task import AsyncTask, Call, Caller, Registrar, Task, Untyped, register_task
 
 if TYPE_CHECKING:
     from tenure.worker.worker import Worker
@@ -60,69 +60,42 @@ R = TypeVar("R")
 
 
 class App(JobHooks, WorkerHooks):
-    """Knows tasks and where their jobs live; enqueues and inspects them.
+    """Registers tasks and flows, and enqueues, inspects and operates on the jobs in its store.
 
-    `store` is a URL (default: the environment's TENURE_URL, else `sqlite:///tenure.db`), or a function that makes a
-    store object, one of which is needed for every event loop. For the options see `AppOptions`; `keep` may also be a
-    mapping from queues to what each keeps, `"*"` standing for the others.
+    `store` is a URL (default: the environment variable TENURE_URL, else `sqlite:///tenure.db`), or a function that returns a new
+    store object; it is called once for each event loop. docs/options.md and `AppOptions` describe the options.
 
-    Every blocking method has an async twin whose name begins with `a`, to be awaited where an event loop runs.
+    Every blocking method has an async twin with the prefix `a`, for code that runs on an event loop.
     """
 
     def __init__(
         self,
         store: str | Callable[[], Store] | None = None,
         *,
-        retry: Backoff | int | None = Backoff(),  # noqa: B008 - frozen, and an editor shows it
-        max_attempts: int | None = 25,
-        lease: Duration = 30.0,
-        renew: Duration | Unset | None = UNSET,
-        keep: Retention | Mapping[str, Retention] = Retention(),  # noqa: B008
-        default_queue: str | None = "default",
-        payload_limit: int = 1 << 20,
-        unknown_for: Duration = 3600.0,
-        wakeup: bool = True,
-        complete_timeout: Duration = 5.0,
-        missing_after: Duration = 10.0,
         listeners: Iterable[Listener] = (),
         log: logging.Logger | Literal[False] | None = None,
-        **unknown: Never,
+        **options: Unpack[AppKeywords],
     ) -> None:
-        """Make an app. `listeners` are called with every event, see `listen`; `log` is told of every job that has ended, see `Logs`.
+        """Make an app. `listeners` are called with every event, see `listen`.
 
-        Without a logger that is `tenure.jobs`; False: nobody is told.
+        `log`: the logger that gets a line for every job that has ended, see `Logs`. None: the logger `tenure.jobs`; False: no lines.
         """
-        if unknown:
-            raise unknown_option("App", "App", unknown)
+        check_names("App", "App", options)
         try:
-            for_all, for_queues = retention(keep)
+            for_all, for_queues = split_retention(options.get("keep", Retention()))
         except (InvalidOption, InvalidName) as error:
             raise named(error, "App") from None
-        options = {
-            "retry": retry,
-            "max_attempts": max_attempts,
-            "lease": lease,
-            "renew": renew,
-            "keep": for_all,
-            "keep_in": for_queues,
-            "default_queue": default_queue,
-            "payload_limit": payload_limit,
-            "unknown_for": unknown_for,
-            "wakeup": wakeup,
-            "complete_timeout": complete_timeout,
-            "missing_after": missing_after,
-        }
-        self.options = made(AppOptions, "App", options)
+        self.options = build_options(AppOptions, "App", {**options, "keep": for_all, "keep_in": for_queues})
         _check_store(store)
         _check_log(log)
         given = os.environ.get("TENURE_URL") or "sqlite:///tenure.db" if store is None else store
         self.url = given if isinstance(given, str) else f"made by {getattr(given, '__qualname__', repr(given))}"
         self.state = SimpleNamespace()
-        """What `on_start` opens for the jobs of a worker process, and `on_stop` closes."""
+        """Resources that `on_start` opens for the jobs of a worker process and `on_stop` closes."""
 
         make_store = store_maker(given) if isinstance(given, str) else given
         self.internals = Internals(self, make_store, stand_in=lambda: App("memory://stand-in"))
-        """For the other parts of Tenure; its members may change in any release."""
+        """For Tenure's own modules; its members may change in any release."""
 
         self._hooks = self.internals.hooks
         audience = self.internals.audience
@@ -135,9 +108,9 @@ class App(JobHooks, WorkerHooks):
         return f"<App {masked(self.url)}>"
 
     @overload
-    def task(self, function: Callable[Concatenate[Nobody, P], Coroutine[Any, Any, R]], /) -> AsyncTask[..., R]: ...
+    def task(self, function: Callable[Concatenate[Untyped, P], Coroutine[Any, Any, R]], /) -> AsyncTask[..., R]: ...
     @overload
-    def task(self, function: Callable[Concatenate[Nobody, P], R], /) -> Task[..., R]: ...
+    def task(self, function: Callable[Concatenate[Untyped, P], R], /) -> Task[..., R]: ...
     @overload
     def task(self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
     @overload
@@ -150,42 +123,26 @@ class App(JobHooks, WorkerHooks):
     def task(
         self,
         /,
-        *,
-        name: str | None = None,
-        queue: str | None = None,
-        retry: Backoff | int | Unset | None = UNSET,
-        max_attempts: int | Unset | None = UNSET,
-        max_losses: int | None = 3,
-        lease: Duration | Unset = UNSET,
-        renew: Duration | Unset | None = UNSET,
-        timeout: Duration | None = None,
-        keep: Duration | None = None,
-        priority: int = 0,
-        raw: bool = False,
-        inbox: Literal["raw"] | None = None,
-        isolation: Literal["process"] | Unset | None = UNSET,
-        memory_limit: int | None = None,
-        output: int = 0,
-        aliases: Iterable[str] = (),
+        **options: Unpack[TaskKeywords],
     ) -> Registrar: ...
     def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-        """Make a task of a function: `@app.task` or `@app.task(...)`.
+        """Make a task from a function: `@app.task` or `@app.task(...)`.
 
-        The name is the function's own unless `name` gives another; two tasks of one app cannot have the same. A parameter
-        annotated `Context` is filled in by the worker; put it first, so that type checkers do not ask callers for it.
-        For the options see `TaskOptions`.
+        `name`: default, the name of the function; it must be unique in the app. The worker passes the context to a parameter annotated
+        `Context`; put it first, so that type checkers do not ask callers for it. docs/options.md and `TaskOptions` describe the other
+        options.
         """
-        return Registrar(self, options) if function is None else registered(self, function, options)
+        return Registrar(self, options) if function is None else register_task(self, function, options)
 
     @property
     def tasks(self) -> Mapping[str, Task[..., Any]]:
-        """The registered tasks by name, and by each name that they had before."""
+        """The registered tasks, by name and by each alias."""
         return MappingProxyType(self.internals.tasks)
 
     def include(self, *modules: str) -> None:
-        """Have these modules imported when a worker of this app starts, and when the command line loads it: `app.include("shop.tasks")`.
+        """Import these modules when a worker of this app starts and when the command line loads it: `app.include("shop.tasks")`.
 
-        Nothing is imported here, so these modules may import the one that defines the app. `InvalidOption` if a name is no module name.
+        This call imports nothing, so these modules may import the one that defines the app. `InvalidOption` if a name is no module name.
         """
         for module in modules:
             if not isinstance(module, str) or not all(part.isidentifier() for part in module.split(".")):
@@ -193,7 +150,7 @@ class App(JobHooks, WorkerHooks):
         self.internals.included += modules
 
     def middleware(self, layer: M) -> M:
-        """Wrap every attempt in this function, which gets the context and what to call next; the first registered is outermost."""
+        """Wrap every attempt in this async function. It gets the context and `call_next`. The first that is registered is outermost."""
         self.internals.middlewares.append(checked_middleware(layer))
         return layer
 
@@ -202,10 +159,10 @@ class App(JobHooks, WorkerHooks):
     @overload
     def listen(self, listener: L, /) -> L: ...
     def listen(self, *given: Any) -> Any:
-        """Call this function with every event that this app brings about, in this process; `@app.listen(Failed)`: of these kinds alone.
+        """Call this function with every event of this app in this process; `@app.listen(Failed)`: only with events of these kinds.
 
-        It is called in a thread of its own, some milliseconds later, and neither slows nor breaks what it is told of. Events come in the
-        order in which they happened on one event loop. If it is too slow for them, some are dropped.
+        It is called in a separate thread, some milliseconds after the event, and cannot slow down or break the job. Events of one event
+        loop come in their order. If the function is too slow, events are dropped.
         """
         if (
             len(given) == 1
@@ -230,9 +187,9 @@ class App(JobHooks, WorkerHooks):
         run: str | FlowRun | None = None,
         kinds: Kind | Iterable[Kind] = (),
     ) -> Watch:
-        """The events of all processes, as they come: those of this queue, task, job or run, and of these kinds, as far as these are given.
+        """Iterate over the events of all processes as they happen, filtered by queue, task, job, run and kinds.
 
-        `async for event in app.watch():`, or `for` in blocking code, until the loop is left. They are hints; see `Watch`.
+        `async for event in app.watch():`, or `for` in blocking code. Events are hints and may be missed; see `Watch`.
         """
         return Watch(
             lambda: self.internals.session.store,
@@ -245,7 +202,7 @@ class App(JobHooks, WorkerHooks):
         )
 
     def flow(self, name: str, *, lookup: Iterable[str] = ()) -> Flow:
-        """A flow of this name, whose steps are declared with `@flow.step(...)`; `lookup` names attributes that its runs are found by."""
+        """Make a flow with this name. Declare its steps with `@flow.step(...)`. `lookup`: attributes that its runs can be found by."""
         flow = Flow(self, name, lookup)
         if name in self.internals.flows:
             raise InvalidOption(f"there is a flow named {name!r} already: give one of them another name")
@@ -253,7 +210,7 @@ class App(JobHooks, WorkerHooks):
         return flow
 
     def remote(self, name: str, *, queue: str | None = None, raw: bool = False) -> Caller[..., Any]:
-        """A task whose code is elsewhere: enqueues whatever JSON can hold (or bytes, if `raw`) under its name."""
+        """A task whose code is in another program. It takes any arguments that JSON can hold, or bytes if `raw`."""
         queue = self.options.default_queue if queue is None else queue
         if queue is None:
             raise InvalidOption(f"remote task {name!r} names no queue, and this app has no default_queue")
@@ -261,9 +218,10 @@ class App(JobHooks, WorkerHooks):
         return Caller(self, checked_name("task", name), self.internals.any_call[raw], self.internals.any_result, fields)
 
     def remote_flow(self, name: str, *, first: str, queue: str | None = None, lookup: Iterable[str] = ()) -> RemoteFlow:
-        """A flow whose code is elsewhere: starts and finds its runs by its name, that of its first step, and the queue of that step.
+        """A flow whose code is in another program. `first` and `queue` are the name and the queue of its first step.
 
-        `lookup` names attributes that its runs are found by: those that the code names, or a run that is started here is not found by them.
+        `lookup`: attributes that its runs can be found by. Give the same as the code of the flow, because a run that is started here can
+        be found only by these.
         """
         queue = self.options.default_queue if queue is None else queue
         if queue is None:
@@ -279,19 +237,19 @@ class App(JobHooks, WorkerHooks):
     @overload
     def enqueue(self, *calls: Call[Any] | Start, connection: object = None) -> list[Job[Any] | FlowRun]: ...
     def enqueue(self, *calls: Call[Any] | Start, connection: object = None) -> Sequence[Job[Any] | FlowRun]:
-        """Store these calls, of whatever tasks, as jobs, and these starts as runs: all of them or none, durably, in one round trip.
+        """Store these calls as jobs and these starts as runs, durably, all or none, in one round trip.
 
-        With them come to exist the calls and starts that they wait for (`using(after=…)`). One that is given here as well as
-        waited for is one job.
+        The calls and starts that they wait for (`using(after=…)`) are stored with them. One that is passed here and also waited for
+        is one job.
 
-        An outage of the store is ridden out for 5 seconds. Then `StoreUnavailable` says that surely nothing was stored,
-        `OutcomeUnknown` that perhaps it was.
+        If the store is down, this retries for 5 seconds. Then it raises `StoreUnavailable` if nothing was stored, or `OutcomeUnknown`
+        if the jobs may have been stored.
 
-        `connection`: the caller's own, to the store's database and in a transaction. The jobs come to exist, and workers are
-        woken, when that commits, and never if it does not; they are no part of a batch that is open. Errors of the
-        connection come as its library raises them.
+        `connection`: a connection of the caller to the store's database, with an open transaction. The jobs are created, and workers
+        are woken, when that transaction commits. They do not join an open `batch`. Errors of the connection are raised as its library
+        raises them.
 
-        `EnqueueRefused`, and nothing is stored, if a `before_enqueue` hook refuses one of them.
+        Raises `EnqueueRefused`, and stores nothing, if a `before_enqueue` hook refuses one of them.
         """
         handles, pending, coming = prepare_calls(calls)
         caller = (
@@ -310,7 +268,7 @@ class App(JobHooks, WorkerHooks):
     @overload
     async def aenqueue(self, *calls: Call[Any] | Start, connection: object = None) -> list[Job[Any] | FlowRun]: ...
     async def aenqueue(self, *calls: Call[Any] | Start, connection: object = None) -> Sequence[Job[Any] | FlowRun]:
-        """The async twin of `enqueue`; a blocking connection blocks here as its own calls do."""
+        """The async twin of `enqueue`. A blocking `connection` blocks the event loop, as its own calls do."""
         handles, pending, coming = prepare_calls(calls)
         caller = (
             None if self.internals.inlines or self.internals.in_memory else caller_connection_of(coming, connection)
@@ -322,24 +280,24 @@ class App(JobHooks, WorkerHooks):
         return handles
 
     def batch(self) -> Batch:
-        """Enqueue together what a block of code enqueues: `with app.batch(): …`, or `async with`."""
+        """Store everything that a block enqueues in one transaction: `with app.batch(): …`, or `async with`."""
         return Batch(self)
 
     def inline(self, *, raises: bool = True) -> Inline:
-        """Run jobs at once where they are enqueued: `with app.inline(): …`, or `async with`; for scripts and tests.
+        """Run jobs at once where they are enqueued, for scripts and tests: `with app.inline(): …`, or `async with`.
 
-        The call that enqueued a job that fails raises the job's own exception; with `raises=False` the handle has it instead.
+        If a job fails, the call that enqueued it raises the job's exception. With `raises=False` only the handle has it.
         """
         return Inline(self, raises=raises)
 
     async def areset(self) -> None:
-        """Remove everything from the app's store, which must be `memory://`; for tests."""
+        """Delete everything in the app's store, for tests. The store must be `memory://`."""
         await self.internals.session.store.reset()
 
-    # Looking.
+    # Inspecting.
 
     async def ajob(self, job_id: str) -> Job[Any]:
-        """The job with this id; `JobNotFound` if there is none."""
+        """The job with this id. `JobNotFound` if there is none."""
         [record] = await self.internals.session.store.get([job_id])
         if record is None:
             raise JobNotFound(job_id)
@@ -355,7 +313,7 @@ class App(JobHooks, WorkerHooks):
         limit: int = 50,
         cursor: str | None = None,
     ) -> JobPage:
-        """List jobs, a page at a time: the newest first, those of one unfinished state in the order of their turn."""
+        """List jobs, a page at a time, newest first. Jobs of one unfinished state are listed in the order in which they will run."""
         if not 1 <= limit <= BATCH:
             raise InvalidOption(f"limit must be between 1 and {BATCH}, got {limit}")
         search = search_of(state, queue, task, tag)
@@ -365,7 +323,7 @@ class App(JobHooks, WorkerHooks):
         return page
 
     async def arun(self, run_id: str) -> FlowRun:
-        """The run with this id, which is its first job's; `JobNotFound` if there is none."""
+        """The run with this id, which is the id of its first job. `JobNotFound` if there is none."""
         found = await self.internals.session.store.run(run_id)
         if found is None:
             raise JobNotFound(run_id, "run")
@@ -379,7 +337,7 @@ class App(JobHooks, WorkerHooks):
         limit: int = 50,
         cursor: str | None = None,
     ) -> RunPage:
-        """List runs, a page at a time, the newest first: of this flow, in this state. (`flow.find` has those with an attribute.)"""
+        """List runs, a page at a time, newest first, filtered by flow and state. (`flow.find` finds them by an attribute.)"""
         name = flow if isinstance(flow, str) or flow is None else flow.name
         return await self.internals.runs_found(
             RunSearch(
@@ -391,11 +349,11 @@ class App(JobHooks, WorkerHooks):
         )
 
     async def aexplain(self, job: Job[Any] | FlowRun | str) -> Explanation:
-        """Say why a job does not run, or what has become of it; of a run, its current step. There need be no job with this id."""
+        """Explain why a job does not run, or how it ended; for a run, its current step. Also explains an id that has no job."""
         return await explain(self, _id(job))
 
     async def aqueues(self) -> list[QueueInfo]:
-        """Every queue that has ever had a job or was paused, with its counts."""
+        """Every queue that has ever had a job or was paused, with its counts of jobs."""
         return await self.internals.session.store.queues()
 
     async def aworkers(self) -> list[WorkerInfo]:
@@ -403,7 +361,7 @@ class App(JobHooks, WorkerHooks):
         return await self.internals.session.store.workers()
 
     async def astats(self) -> Stats:
-        """What has happened so far: in all, in each queue, on each worker."""
+        """Totals of what has happened so far: overall, by queue and by worker."""
         store = self.internals.session.store
         return Stats.of(await store.queues(), await store.workers())
 
@@ -417,13 +375,13 @@ class App(JobHooks, WorkerHooks):
         tag: str | None = None,
         state: State | str | None = None,
     ) -> int:
-        """Cancel jobs that are not final, in steps of 1,000 that are each atomic; how many were.
+        """Cancel jobs that have not ended, in atomic batches of 1,000. Returns how many were cancelled.
 
-        A bound call means every job of its task with equal arguments, and with `queue` those in that queue alone. Or, instead of
-        targets, all jobs are cancelled that are of this queue and this task, have this tag and are in this state, as far as these are
-        given. A worker that runs one gets the abort signal.
+        A bound call stands for every job of its task with equal arguments; with `queue`, only for those in that queue. Without targets,
+        all jobs are cancelled that match those of `queue`, `task`, `tag` and `state` that are given; none if none is. A running job gets the
+        abort signal.
 
-        A `before_dequeue` hook may veto the cancelling of a bound call: then nothing is cancelled.
+        A `before_dequeue` hook may veto the cancelling of a bound call. Then nothing is cancelled.
         """
         search = search_of(state, queue, task, tag)
         calls = _calls_of(targets, search)
@@ -457,7 +415,7 @@ class App(JobHooks, WorkerHooks):
         calls: Sequence[Call[Any]],
         search: Search,
     ) -> tuple[int, list[tuple[Call[Any], int]]]:
-        """How many were cancelled, and how many of them of each bound call."""
+        """Cancel them. Returns how many jobs were cancelled, and how many of them by each bound call."""
         store = self.internals.session.store
         if not targets and search != Search():
             return await cancel_found(store, search), []
@@ -475,16 +433,16 @@ class App(JobHooks, WorkerHooks):
         state: State | str | None = None,
         error: str | None = None,
     ) -> int:
-        """Put finished jobs at the back of their queues again, in steps of 1,000 that are each atomic; how many were.
+        """Put finished jobs at the back of their queues again, in atomic batches of 1,000. Returns how many.
 
-        Those that cannot be retried (`Job.retry` says why) are left. Or, instead of targets, all jobs that are of this queue and this
-        task, have this tag, ended in this state and with this type of error, as far as these are given; without a state those that
-        failed or are broken. One that ends again while this goes on is not retried again.
+        Jobs that cannot be retried are skipped (`Job.retry` says which). Without targets, all jobs are retried that match those of `queue`,
+        `task`, `tag`, `state` (default: failed and broken) and `error` (the type of the error) that are given. A job that ends again during
+        this call is not retried twice.
         """
         ids, search = [_id(target) for target in targets], search_of(state, queue, task, tag)
         retried = await retry(self.internals.session.store, ids, search, error)
         if self.internals.inlines:
-            await self.internals.inlines[-1].work_off([target for target in targets if not isinstance(target, str)])
+            await self.internals.inlines[-1].run_pending([target for target in targets if not isinstance(target, str)])
         return retried
 
     async def adelete(
@@ -497,63 +455,62 @@ class App(JobHooks, WorkerHooks):
         state: State | str | None = None,
         error: str | None = None,
     ) -> int:
-        """Remove jobs, and runs with all their steps, up to 1,000 in one atomic step: all or none; how many jobs went.
+        """Delete jobs, and runs with all their steps, in atomic batches of 1,000. Returns how many jobs were deleted.
 
-        `HasDependents` if others wait for one of them, unless `cascade` removes those too. More than 1,000 go in several steps.
-        Or, instead of targets, finished jobs that every option fits, as with `aretry`; those that others wait for are left,
-        unless `cascade`.
+        Raises `HasDependents` if other jobs wait for one of them, unless `cascade` deletes those too. Without targets, finished jobs are
+        deleted that match the other arguments, as for `aretry`; those that other jobs wait for are skipped, unless `cascade`.
         """
         ids, search = [_id(target) for target in targets], search_of(state, queue, task, tag)
         return await delete(self.internals.session.store, ids, search, error, cascade=cascade)
 
     async def apause(self, queue: str) -> bool:
-        """Let no worker take jobs of this queue, which need not exist yet; False if it was paused already."""
+        """Stop handing out jobs of this queue, which need not exist yet. Returns False if it was paused already."""
         checked_name("queue", queue)
         return await self.internals.session.store.pause(queue)
 
     async def aresume(self, queue: str) -> bool:
-        """Let workers take jobs of this queue again; False if it was not paused."""
+        """Hand out jobs of this queue again. Returns False if it was not paused."""
         checked_name("queue", queue)
         return await self.internals.session.store.resume(queue)
 
     async def apurge(self, queue: str) -> int:
-        """Delete every job of this queue that has not started; how many went."""
+        """Delete every job of this queue that has not started. Returns how many."""
         checked_name("queue", queue)
         purged = 0
-        while step := await self.internals.session.store.purge(queue):
-            purged += step
+        while batch := await self.internals.session.store.purge(queue):
+            purged += batch
         return purged
 
     async def aretire(self, worker_id: str, reason: str | None = None) -> list[Reaped]:
-        """Strike a worker that is known to be dead off the registry and give its jobs to others, at once.
+        """Remove a worker that is known to be dead from the registry and release its jobs to other workers at once.
 
-        The reason is told in the error of each job that it had. A worker that lives drops its jobs and goes on under another name.
+        `reason` appears in the error of each of these jobs. A worker that is still alive drops its jobs and goes on under a new name.
         """
         checked_name("worker", worker_id)
         reaped: list[Reaped] = []
         while True:
-            step = await self.internals.session.store.retire(worker_id, reason=reason)
-            reaped += step
-            # No further: one that lives, and has not heard yet, would lose again what it has just been given.
-            if len(step) < BATCH:
+            batch = await self.internals.session.store.retire(worker_id, reason=reason)
+            reaped += batch
+            # Stop here: if the worker is alive and has not noticed yet, another call would take the jobs that it has just leased.
+            if len(batch) < BATCH:
                 return reaped
 
     # Working.
 
     async def alease(self, *queues: str, limit: int = 1, wait: Duration = 0.0) -> list[Held]:
-        """Lease up to `limit` jobs by hand, the first queue first, waiting up to `wait` seconds for one; [] if none came.
+        """Lease up to `limit` jobs by hand, the first queue first. Waits up to `wait` seconds for a job; [] if none came.
 
-        They are held, and their leases renewed, until each is settled; closing the app gives back what is left. While it
-        waits or holds jobs, it reaps expired leases of these queues once a second, as a worker does: jobs of dead peers come back.
+        The app holds the jobs and renews their leases until each is settled; closing the app releases the rest. While it waits or holds
+        jobs, it reaps expired leases of these queues once a second, as a worker does, so that jobs of dead peers are recovered.
         """
         if not queues:
             raise InvalidOption("lease needs the name of at least one queue")
         if not 1 <= limit <= BATCH:
             raise InvalidOption(f"limit must be between 1 and {BATCH}, got {limit}")
         names = tuple(checked_name("queue", queue) for queue in queues)
-        ttl, patience = seconds(self.options.lease, "lease"), seconds(wait, "wait")
+        ttl, timeout = seconds(self.options.lease, "lease"), seconds(wait, "wait")
         holder = self.internals.session.holder
-        leases = await holder.lease(names, limit, ttl, patience, wakeup=self.options.wakeup)
+        leases = await holder.lease(names, limit, ttl, timeout, wakeup=self.options.wakeup)
         held = [Held(self, holder, lease, names) for lease in leases]
         try:
             await holder.wait_registered()
@@ -563,79 +520,21 @@ class App(JobHooks, WorkerHooks):
             raise
         return held
 
-    def worker(
-        self,
-        queues: Iterable[str] = ("*",),
-        *,
-        tasks: Iterable[str | Task[..., Any]] | None = None,
-        concurrency: int = 1,
-        id: str | None = None,  # noqa: A002
-        poll: Duration = 1.0,
-        job_delay: Duration = 0.0,
-        retry: Backoff | int | Unset | None = UNSET,
-        lease: Duration | Unset = UNSET,
-        renew: Duration | Unset | None = UNSET,
-        middleware: Sequence[Middleware] = (),
-        reap: bool = True,
-        look_ahead: bool = True,
-        beat: Duration = 2.0,
-        prune_interval: Duration = 60.0,
-        health_port: int | None = None,
-        health_host: str = "127.0.0.1",
-        isolation: Literal["process"] | None = None,
-        isolated: int | None = None,
-        run_atexit: bool = False,
-        term_timeout: Duration = 4.0,
-        pre_shutdown_timeout: Duration = 0.0,
-        term_child: bool = True,
-        graceful_term: bool = False,
-        fail_interrupted: bool = False,
-        max_jobs: int | None = None,
-        max_age: Duration | None = None,
-        max_memory: int | None = None,
-        **unknown: Never,
-    ) -> Worker:
-        """A worker for the jobs of this app, not yet started; see `WorkerOptions`."""
+    def worker(self, queues: Iterable[str] = ("*",), **options: Unpack[WorkerKeywords]) -> Worker:
+        """Make a worker for the jobs of this app, not yet started; docs/options.md and `WorkerOptions` describe the options."""
         from tenure.worker.worker import Worker
 
-        if unknown:
-            raise unknown_option("worker", "worker", unknown)
-        options = {
-            "queues": queues,
-            "tasks": tasks,
-            "concurrency": concurrency,
-            "id": id,
-            "poll": poll,
-            "job_delay": job_delay,
-            "retry": retry,
-            "lease": lease,
-            "renew": renew,
-            "reap": reap,
-            "look_ahead": look_ahead,
-            "beat": beat,
-            "prune_interval": prune_interval,
-            "health_port": health_port,
-            "health_host": health_host,
-            "isolation": isolation,
-            "isolated": isolated,
-            "run_atexit": run_atexit,
-            "term_timeout": term_timeout,
-            "pre_shutdown_timeout": pre_shutdown_timeout,
-            "term_child": term_child,
-            "graceful_term": graceful_term,
-            "fail_interrupted": fail_interrupted,
-            "max_jobs": max_jobs,
-            "max_age": max_age,
-            "max_memory": max_memory,
-        }
-        layers = tuple(checked_middleware(layer) for layer in several(middleware, "worker: middleware"))
-        return Worker(self, made(WorkerOptions, "worker", options), layers)
+        check_names("worker", "worker", options)
+        layers = tuple(
+            checked_middleware(each) for each in several(options.pop("middleware", ()), "worker: middleware")
+        )
+        return Worker(self, build_options(WorkerOptions, "worker", {"queues": queues, **options}), layers)
 
     async def aclose(self) -> None:
-        """Let go of the connections of this event loop, and of those that blocking code has used; later calls open others.
+        """Close the connections of this event loop and those of blocking code. Later calls open new ones.
 
-        Listeners are called with what has happened before, if they do not take more than two seconds. An app that is dropped
-        lets go of them by itself, unless one of its listeners refers to it.
+        Listeners are first called with the events so far, for at most two seconds. An app that is garbage collected closes its
+        connections too, which does not happen while one of its listeners refers to it.
         """
         await self.internals.sessions.close()
         await self.internals.audience.listeners.aflush()
@@ -686,12 +585,12 @@ def _check_log(log: object) -> None:
 
 
 def _calls_of(targets: Sequence[Job[Any] | FlowRun | Call[Any] | str], search: Search) -> list[Call[Any]]:
-    """The bound calls among what is to be cancelled; `InvalidOption` if it is named as well as searched for."""
+    """The bound calls among the targets of a cancel. `InvalidOption` if there are both targets and filters."""
     calls = [target for target in targets if isinstance(target, Call)]
     if targets and search != Search() and (search != Search(queue=search.queue) or len(calls) < len(targets)):
         raise InvalidOption(
-            "say which jobs to cancel either by themselves or by queue, task, tag and state; "
-            "only a bound call takes one of these as well, the queue"
+            "give either jobs to cancel, or queue, task, tag and state to select them; "
+            "only a bound call can be combined with one of these, the queue"
         )
     return calls
 

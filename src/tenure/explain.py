@@ -1,4 +1,4 @@
-"""Why a job does not run: what there is to read about it, and what follows from that."""
+"""explain: reads the state of a job, its queue and the workers, and says why the job does not run."""
 
 from __future__ import annotations
 
@@ -45,67 +45,67 @@ if TYPE_CHECKING:
 __all__ = ["Case", "Explanation", "explain", "reasons"]
 
 BLOCKERS = 10
-"""How many of those that a job waits for are looked at."""
+"""Most blockers of a job that are read."""
 
 AHEAD = 100
-"""How many of those before a job in line are counted."""
+"""Most jobs before a job in its queue that are counted."""
 
 ENDED = {State.SUCCEEDED: "has succeeded", State.FAILED: "has failed", State.CANCELLED: "was cancelled"}
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """Why a job does not run, as far as could be seen at one moment."""
+    """Why a job does not run, as read from the store at one moment."""
 
     id: str
-    """Of the job; of a run, that of its current step."""
+    """Id of the job; for a run, id of its current step."""
 
     task: str | None
     queue: str | None
     state: State | None
-    """None if there is no such job."""
+    """State of the job; None if there is no such job."""
 
     summary: str
-    """The state, in one sentence."""
+    """One sentence about the state."""
 
     reasons: tuple[Reason, ...]
-    """The most decisive first."""
+    """The reasons, the most decisive one first."""
 
     def __str__(self) -> str:
-        told = (f"{each.sentence}. {each.advice}".rstrip() for each in self.reasons)
-        return "\n".join([self.summary, *(f"- {line}" for line in told)])
+        lines = (f"{each.sentence}. {each.advice}".rstrip() for each in self.reasons)
+        return "\n".join([self.summary, *(f"- {line}" for line in lines)])
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read of a job, and of what its running depends on."""
+    """What was read about a job, its queue, its blockers and the workers."""
 
     job: JobRecord
     now: float
-    """Seconds since the epoch, by whatever clock is nearest to the store's."""
+    """Seconds since the epoch, by the clock of this machine."""
 
     queue: QueueInfo | None = None
     workers: tuple[WorkerInfo, ...] = ()
     blockers: tuple[Blocker, ...] = ()
-    """The first of those that it waits for."""
+    """The first `BLOCKERS` of the jobs that it waits for."""
 
     ahead: int | None = None
-    """How many jobs are before it in line; None: more than `AHEAD`."""
+    """Number of jobs before it in its queue; None: more than `AHEAD`."""
 
     policy: Policy | None = None
-    """What holds for its attempts; None if its code is not here."""
+    """Retry policy of its task; None if the task is not registered here."""
 
     @property
     def serving(self) -> list[WorkerInfo]:
-        """Live workers that serve its queue. Who leases jobs by hand is registered too, and runs none."""
+        """Live workers that serve its queue. An app that leases jobs by hand is registered too, but runs none."""
         return [worker for worker in self._serving if not worker.missing]
 
     @property
     def reaping(self) -> list[str]:
-        """Ids of those who take jobs of its queue from the dead: live workers, and those who hold jobs of it by hand."""
+        """Ids of those that recover jobs of its queue: live workers, and apps that lease its jobs by hand."""
         return [each.id for each in self.workers if not each.missing and serves(each.queues, self.job.queue)]
 
     @property
     def missing(self) -> list[WorkerInfo]:
-        """Workers that serve its queue and cannot be heard."""
+        """Workers that serve its queue and are missing."""
         return [worker for worker in self._serving if worker.missing]
 
     @property
@@ -118,7 +118,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def reasons(case: Case) -> tuple[Reason, ...]:
-    """Say why the job does not run, the most decisive reason first; of one that runs or has ended, what has become of it."""
+    """Reasons why the job does not run, the most decisive one first. For a job that runs or has ended, one reason that says so."""
     match case.job.state:
         case State.WAITING:
             return tuple(_waiting(case))
@@ -195,7 +195,7 @@ def _ended(case: Case) -> Reason:
 
 
 def _limit(case: Case) -> int | None:
-    """How many attempts the job had, if they are used up."""
+    """Attempts that the job had; None if they are not used up."""
     job, policy = case.job, case.policy or Policy(max_attempts=None)
     if job.attempt == 0 or not exhausted(job, policy):
         return None
@@ -203,9 +203,9 @@ def _limit(case: Case) -> int | None:
 
 
 async def explain(app: App, job_id: str) -> Explanation:
-    """Read what there is to read about a job, or the current step of a run, and say what follows from it."""
+    """Read everything about a job, or the current step of a run, and explain why it does not run."""
     store = app.internals.session.store
-    job = await _meant(store, job_id)
+    job = await _current_job(store, job_id)
     queues, workers = await store.queues(), tuple(await store.workers())
     if job is None:
         live = [worker for worker in workers if not worker.missing]
@@ -226,8 +226,8 @@ async def explain(app: App, job_id: str) -> Explanation:
     return Explanation(job.id, job.task, job.queue, job.state, summary, reasons(case))
 
 
-async def _meant(store: Store, job_id: str) -> JobRecord | None:
-    """The job with this id; if that began a run which has gone on, the step that this is at."""
+async def _current_job(store: Store, job_id: str) -> JobRecord | None:
+    """The job with this id. If it is the first job of a run that has gone on, the job of the current step."""
     [job] = await store.get([job_id])
     if job is not None and job.run_id == job.id and job.successor is not None:
         run = await store.run(job.id)
@@ -236,12 +236,12 @@ async def _meant(store: Store, job_id: str) -> JobRecord | None:
 
 
 async def _blockers(store: Store, job: JobRecord) -> tuple[Blocker, ...]:
-    """What it waits for; a run under its own id, in the state of its current step."""
-    found = [(id_, await _meant(store, id_)) for id_ in await store.blockers(job.id, BLOCKERS)]
+    """The jobs that it waits for. A run is listed with its id and the state of its current step."""
+    found = [(id_, await _current_job(store, id_)) for id_ in await store.blockers(job.id, BLOCKERS)]
     return tuple(Blocker(id_, each.task, each.queue, each.state) for id_, each in found if each is not None)
 
 
 async def _ahead(store: Store, job: JobRecord) -> int | None:
-    """How many jobs stand before this one, as far as they are counted."""
+    """Number of jobs before this one in its queue; None if there are more than `AHEAD`."""
     page = await store.search(Search(state=State.WAITING, queue=job.queue, limit=AHEAD + 1))
     return next((place for place, each in enumerate(page.jobs) if each.id == job.id), None)

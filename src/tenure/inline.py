@@ -1,4 +1,4 @@
-"""Running jobs where they are enqueued, for scripts and tests."""
+"""Inline: runs jobs where they are enqueued, for scripts and tests."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tenure.core.lifecycle import Finish, Requeue, Transition, next_transition
 from tenure.core.outcome import Next, Outcome, Reschedule, Unknown
 from tenure.core.running import running
 from tenure.errors import JobError, UnknownTask
+from tenure.hooks.around import Blocking, call_failure_hooks, error_of, has_failed
 from tenure.hooks.calling import acall_hooks
 from tenure.jobs.enqueue_hooks import after_enqueue_of_children
 from tenure.jobs.handle import Handle
@@ -31,7 +32,6 @@ from tenure.tasks.context import AbortSignal, Context
 
 if TYPE_CHECKING:
     from tenure.app import App
-    from tenure.hooks.around import Blocking
     from tenure.worker.settings import Settings
 
 __all__ = ["Inline"]
@@ -40,26 +40,26 @@ WORKER = "inline"
 
 
 class Inline:
-    """`with app.inline():` or `async with app.inline():`, what is enqueued in the block, or started, has run when the call returns.
+    """A block, `with app.inline():` or `async with app.inline():`, in which an enqueue or a start returns after the jobs have run.
 
-    The jobs live in a store of their own, in memory, which goes with the block; the app's store is not touched. Their
-    life is the usual one, except that no delay and no backoff is waited for. A job that reschedules itself, waits to be
-    completed or has no task here stays where it is. A plain `def` runs in the thread that enqueued its job, in blocking code; a
-    coroutine's jobs run theirs in another thread, so that they may block.
+    The jobs are in a separate store in memory, which is discarded at the end of the block; the app's store is not touched. They are
+    handled as by a worker, except that delays and backoffs are skipped. A job that reschedules itself, waits to be completed or has no
+    task here stays as it is. If blocking code enqueues, a plain `def` runs in the same thread. If a coroutine enqueues, it runs in
+    another thread, so that it may block.
 
-    With `raises`, the outermost call raises the exception of the first job that failed for good, once all have run. An enqueue
-    inside a job does not: that job goes on, as it would in a worker.
+    With `raises`, the outermost call raises the exception of the first job that failed for good, after all jobs have run. An enqueue
+    inside a job does not raise: that job goes on, as it would in a worker.
     """
 
     def __init__(self, app: App, *, raises: bool) -> None:
         from tenure.stores.memory import Data, MemoryStore
 
-        space = Data()
+        data = Data()
         self._raises = raises
         self._failures: list[BaseException] = []
-        self.sessions = PerLoop(lambda: Session(observed(MemoryStore(space), app.internals.audience), app.options))
+        self.sessions = PerLoop(lambda: Session(observed(MemoryStore(data), app.internals.audience), app.options))
         self._app = app
-        self._resting: set[str] = set()
+        self._postponed: set[str] = set()
 
     def __enter__(self) -> Self:
         refuse_on_loop("with app.inline", "use async with")
@@ -81,10 +81,10 @@ class Inline:
         self._app.internals.inlines.remove(self)
         await self.sessions.close()
 
-    def work_off_here(self, handles: Sequence[Handle]) -> None:
-        """The blocking twin of `work_off`: plain functions run on this thread."""
+    def run_pending_here(self, handles: Sequence[Handle]) -> None:
+        """The blocking twin of `run_pending`: plain functions run on this thread."""
         here = _CallersThread()
-        working = asyncio.run_coroutine_threadsafe(self._work_off(handles, here), private_loop())
+        working = asyncio.run_coroutine_threadsafe(self._run_pending(handles, here), private_loop())
         working.add_done_callback(lambda _: here.close())
         try:
             here.serve()
@@ -94,50 +94,49 @@ class Inline:
         working.result()
         self._raise_failure()
 
-    async def work_off(self, handles: Sequence[Handle]) -> None:
-        """Run whatever waits, until nothing does, and let these handles know how it ended."""
+    async def run_pending(self, handles: Sequence[Handle]) -> None:
+        """Run all waiting jobs until none is left, and update these handles."""
         from tenure.worker.threads import Threads
 
         threads = Threads()
         try:
-            await self._work_off(handles, threads)
+            await self._run_pending(handles, threads)
         finally:
             threads.close()
         self._raise_failure()
 
     def _raise_failure(self) -> None:
-        """Raise what the first failed job has failed of, unless this is inside a job."""
+        """Raise the exception of the first job that failed, unless this call is inside a job."""
         if running.get(None) is None:
             failures, self._failures = self._failures, []
             if self._raises and failures:
                 raise failures[0]
 
-    async def _work_off(self, handles: Sequence[Handle], threads: Blocking) -> None:
-        from tenure.hooks.around import error_of, has_failed
-
+    async def _run_pending(self, handles: Sequence[Handle], threads: Blocking) -> None:
         store = self.sessions.here().store
         while (lease := await self._next(store)) is not None:
             outcome = await self._outcome(lease, threads)
             if isinstance(outcome, Reschedule | Unknown):
-                self._resting.add(lease.job.id)
+                self._postponed.add(lease.job.id)
             settings = self._app.internals.settings(lease.job.task)
-            step = next_transition(lease.job, outcome, settings.policy)
-            if isinstance(step, Requeue) and step.error is not None and not step.missed:
-                step = msgspec.structs.replace(step, delay=0.0)  # it is not waited for, and so not told of in the log
-            failure = error_of(outcome) if has_failed(step) else None
+            transition = next_transition(lease.job, outcome, settings.policy)
+            if isinstance(transition, Requeue) and transition.error is not None and not transition.missed:
+                # The delay is not waited for, so the log must not mention one.
+                transition = msgspec.structs.replace(transition, delay=0.0)
+            failure = error_of(outcome) if has_failed(transition) else None
             if failure is not None and settings.failing:
-                await self._tell(settings, lease, failure, step, threads)
-            [verdict] = await store.settle([(lease, step)])
+                await self._call_failure_hooks(settings, lease, failure, transition, threads)
+            [verdict] = await store.settle([(lease, transition)])
             if verdict.kind is VerdictKind.REFUSED:
                 error = ErrorInfo("MissingAttribute" if verdict.other is None else "EnqueueRefused", verdict.reason)
-                step = Finish(State.FAILED, error=error)
+                transition = Finish(State.FAILED, error=error)
                 failure = JobError(verdict.reason)
-                await store.settle([(lease, step)])
+                await store.settle([(lease, transition)])
                 if settings.failing:
-                    await self._tell(settings, lease, failure, step, threads)
-            elif isinstance(step, Finish) and step.children and self._app.internals.hooks.enqueues:
-                await acall_hooks(after_enqueue_of_children(self._app, step.children))
-            if failure is not None and isinstance(step, Finish):
+                    await self._call_failure_hooks(settings, lease, failure, transition, threads)
+            elif isinstance(transition, Finish) and transition.children and self._app.internals.hooks.enqueues:
+                await acall_hooks(after_enqueue_of_children(self._app, transition.children))
+            if failure is not None and isinstance(transition, Finish):
                 self._failures.append(failure)
         for handle, record in zip(handles, await store.get([handle.id for handle in handles]), strict=True):
             if isinstance(handle, FlowRun):
@@ -148,19 +147,18 @@ class Inline:
 
     async def _next(self, store: Store) -> Lease | None:
         waiting = (await store.search(Search(state=State.WAITING, limit=BATCH))).jobs
-        await store.trigger([job.id for job in waiting if job.run_at is not None and job.id not in self._resting])
+        await store.trigger([job.id for job in waiting if job.run_at is not None and job.id not in self._postponed])
         queues = tuple(dict.fromkeys(job.queue for job in waiting))
         request = LeaseRequest(queues=queues, limit=1, worker=WORKER, ttl=60, nonce=new_nonce(), solo=True)
         return next(iter((await store.lease(request)).leases), None)
 
-    async def _tell(
-        self, settings: Settings, lease: Lease, error: BaseException, step: Transition, threads: Blocking
+    async def _call_failure_hooks(
+        self, settings: Settings, lease: Lease, error: BaseException, transition: Transition, threads: Blocking
     ) -> None:
-        from tenure.hooks.around import call_failure_hooks
 
         assert settings.task is not None
         context = Context(lease, WORKER, AbortSignal())
-        await call_failure_hooks(settings.task, settings.failing, context, error, step, threads)
+        await call_failure_hooks(settings.task, settings.failing, context, error, transition, threads)
 
     async def _outcome(self, lease: Lease, threads: Blocking) -> Outcome:
         from tenure.worker.executor import outcome_of_answer, perform
@@ -175,20 +173,20 @@ class Inline:
         hooks = self._app.internals.settings(task.name).performing
         outcome = await perform(task, context, self._app.internals.middlewares, threads, hooks)
         if (caller := asyncio.current_task()) is not None and caller.cancelling():
-            raise asyncio.CancelledError  # whoever enqueued has been cancelled, not the job
+            raise asyncio.CancelledError  # the coroutine that enqueued was cancelled, not the job
         return outcome
 
 
 class _CallersThread:
-    """Calls functions on the thread that is in `serve`, for a coroutine on the private loop."""
+    """Calls functions on the thread that runs `serve`, for a coroutine on the private event loop."""
 
     def __init__(self) -> None:
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
 
     async def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Call a function there, with the context variables that are set here."""
+        """Call a function on that thread, with the context variables of this coroutine."""
         loop = asyncio.get_running_loop()
-        ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+        done: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
         call = functools.partial(copy_context().run, function, *args, **kwargs)
 
         def there() -> None:
@@ -200,16 +198,16 @@ class _CallersThread:
                 raise
             except BaseException as raised:  # noqa: BLE001 - the outcome of the job
                 error = raised
-            loop.call_soon_threadsafe(ended.set_result, (value, error))
+            loop.call_soon_threadsafe(done.set_result, (value, error))
 
         self._calls.put(there)
-        value, error = await ended
+        value, error = await done
         if error is not None:
             raise error
         return value
 
     def serve(self) -> None:
-        """Make the calls that come, until `close`; or until a KeyboardInterrupt, which is the caller's and not the job's."""
+        """Make the calls until `close`, or until a KeyboardInterrupt, which is meant for the caller and not for the job."""
         while (call := self._calls.get()) is not None:
             call()
 

@@ -1,4 +1,4 @@
-"""What an app shares with the other parts of Tenure, and shows to no user: tasks by name, sessions, stores, hooks."""
+"""Internals: the parts of an app that only Tenure's own modules use: tasks by name, sessions, stores, hooks."""
 
 from __future__ import annotations
 
@@ -42,39 +42,39 @@ class Internals:
         limit = app.options.payload_limit
         self._app = app
         self.make_store = make_store
-        """Makes every store object of the app, unobserved."""
+        """Makes a new store object, which does not publish events."""
 
         self.stand_in = stand_in
-        """Makes an empty app in memory, to warm up code before the first job."""
+        """Makes an empty app in memory, which child processes use to warm up code before the first job."""
 
         self.in_memory = app.url.startswith("memory:")
         self.hooks = Hooks()
         self.start_stop = StartStopHooks(self.hooks)
         self.audience = Audience()
-        """The listeners and watchers that want events."""
+        """The listeners and watchers that receive events."""
 
         self.middlewares: list[Middleware] = []
-        """Functions around every attempt, the outermost first."""
+        """Middleware around every attempt, the outermost first."""
 
         self.included: list[str] = []
         """Modules that are imported before a worker of the app starts."""
 
         self.tasks: dict[str, Task[..., Any]] = {}
-        """Tasks by name, and by each of their aliases."""
+        """Tasks by name and by each alias."""
 
         self.flows: dict[str, Flow] = {}
         self.raw_inboxes: dict[str, NewJob] = {}
-        """The queues whose inboxes are raw, each with a template of the jobs that its entries become."""
+        """Templates of the jobs that entries of raw inboxes become, by queue."""
 
         self.any_call = JsonArguments(ANY_CALL, {}, limit), RawArguments(RAW_CALL, limit)
-        """Codecs of arguments for tasks whose code is elsewhere: JSON, and raw bytes."""
+        """Codecs of arguments for tasks whose code is not registered here: for JSON, and for raw bytes."""
 
         self.any_result = ResultCodec(Any, limit)
         self.sessions = PerLoop(lambda: Session(self.new_store(), app.options, self.raw_inboxes))
         """The app's session on each event loop."""
 
         self.inlines: list[Inline] = []
-        """The `app.inline()` blocks that are open, the innermost last."""
+        """The open `app.inline()` blocks, the innermost last."""
 
     @property
     def session(self) -> Session:
@@ -82,21 +82,21 @@ class Internals:
         return (self.inlines[-1].sessions if self.inlines else self.sessions).here()
 
     def new_store(self) -> Store:
-        """Make a store object for the running event loop, apart from the session's. The caller closes it."""
+        """Make a store object that publishes events, beside the session's. The caller closes it."""
         return observed(self.make_store(), self.audience)
 
     def import_included(self) -> None:
-        """Import the modules that `app.include` has named."""
-        for module in self.included:  # which may grow meanwhile
+        """Import the modules that were passed to `app.include`."""
+        for module in self.included:  # the list may grow during the loop
             importlib.import_module(module)
 
     def check_flows(self) -> None:
-        """Raise `InvalidOption` if the steps of a flow do not fit together."""
+        """Raise `InvalidOption` if `then=` or `next=` of a step names no step."""
         for flow in self.flows.values():
             flow._check()
 
     def register(self, task: Task[..., Any]) -> None:
-        """Add a task. `InvalidOption` if its name or one of its aliases is taken."""
+        """Add a task. `InvalidOption` if its name or one of its aliases is taken, or if another task has the same raw inbox."""
         names = dict.fromkeys((task.name, *task.aliases))
         for name in names:
             if (other := self.tasks.get(name)) is None:
@@ -104,19 +104,19 @@ class Internals:
             if name == task.name == other.name:
                 raise InvalidOption(_taken(other, task))
             raise InvalidOption(
-                f"tasks {other.name!r} and {task.name!r} would both run jobs of {name!r}: take it out of the aliases= of one of them"
+                f"tasks {other.name!r} and {task.name!r} would both run jobs of {name!r}: remove it from the aliases= of one of them"
             )
         if task.options.inbox == "raw":
             if (other_job := self.raw_inboxes.get(task.options.queue)) is not None:
                 raise InvalidOption(
-                    f"tasks {other_job.task!r} and {task.name!r} would both be called for what lies in the inbox of queue "
+                    f"tasks {other_job.task!r} and {task.name!r} would both take the entries of the inbox of queue "
                     f"{task.options.queue!r}: give one of them another queue="
                 )
             self.raw_inboxes[task.options.queue] = task._template
         self.tasks |= dict.fromkeys(names, task)
 
     def caller_of(self, record: JobRecord | NewJob) -> Caller[..., Any]:
-        """The codec of this job's arguments and result: its task, or a stand-in if the task is not registered here."""
+        """The `Caller` that decodes this job's arguments and result: its task, or a generic one if the task is not registered here."""
         task = self.tasks.get(record.task)
         if task is not None:
             return task
@@ -124,7 +124,7 @@ class Internals:
         return Caller(self._app, record.task, self.any_call[record.raw], self.any_result, fields)
 
     def settings(self, task: str) -> Settings:
-        """The settings that hold for jobs of this task outside of a worker."""
+        """The settings of jobs of this task outside a worker."""
         from tenure.worker.settings import resolve
 
         return resolve(self.tasks.get(task), WORKER, self._app.options)
@@ -142,7 +142,7 @@ class Internals:
         return run
 
     def handle_of(self, job: NewJob, answer: Enqueued) -> Job[Any] | FlowRun:
-        """The handle of a job that was stored, or of the run that it has started."""
+        """The handle of a job that was enqueued, or of the run that it starts."""
         handle: Job[Any] | FlowRun
         if job.step is None:
             handle = Job(self._app, answer.id, job.task, job.queue, self.caller_of(job)._results)
@@ -152,7 +152,7 @@ class Internals:
         return handle
 
     async def runs_found(self, search: RunSearch) -> RunPage:
-        """The runs that a search finds. `InvalidOption`, before any I/O, if its limit is too large."""
+        """One page of the runs that match a search. `InvalidOption`, before any I/O, if its limit is out of range."""
         if not 1 <= search.limit <= BATCH:
             raise InvalidOption(f"limit must be between 1 and {BATCH}, got {search.limit}")
         found = await self.session.store.runs(search)
@@ -162,7 +162,7 @@ class Internals:
 
 
 def _taken(other: Task[..., Any], task: Task[..., Any]) -> str:
-    """The message about two tasks of the same name."""
+    """The error message about two tasks with the same name."""
     place = _place(other)
     if place == _place(task) and other.function.__module__ != task.function.__module__:
         return (

@@ -207,7 +207,7 @@ async def test_a_bound_call_with_a_queue_cancels_in_that_queue_alone(app: App, d
     assert {(await do(job.refresh)).state for job in others} == {State.WAITING}
     assert told == [((1,), 2)]
     for more in ({"tag": "red"}, {"task": "send"}, {"state": "waiting"}):
-        with pytest.raises(InvalidOption, match="only a bound call takes one of these as well, the queue"):
+        with pytest.raises(InvalidOption, match="only a bound call can be combined with one of these, the queue"):
             await do(app.cancel, send.bind(1), queue="Q1", **more)
     with pytest.raises(InvalidOption, match="either"):
         await do(app.cancel, send.bind(1), others[0], queue="Q1")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import inspect
 import logging
-import textwrap
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,10 +12,13 @@ from typing import Any
 
 import pytest
 
-from tenure import App, Backoff, Flow, Next, Retention
+from tenure import App, Backoff, Next, Retention
+from tenure.core.checks import JOB_OPTIONS
+from tenure.core.keywords import AppKeywords, JobKeywords, NextKeywords, StepKeywords, TaskKeywords, WorkerKeywords
 from tenure.core.options import UNSET, AppOptions, TaskOptions, WorkerOptions
 from tenure.errors import InvalidName, InvalidOption, JobFailed
 from tenure.worker.settings import resolve
+from tests.option_tables import PAGE, documented, rewritten, tables
 
 
 def send(user: int) -> None: ...
@@ -167,15 +168,17 @@ WRONG: list[tuple[Callable[..., object], dict[str, Any], str]] = [
     (make_task, {"time_limit": 3}, "no option 'time_limit': did you mean 'timeout'"),
     (make_task, {"time_out": 3}, "no option 'time_out': did you mean 'timeout'"),
     (make_task, {"delay": 3}, r"no option 'delay': write \.using\(delay=…\)"),
-    (make_task, {"bananas": 3}, "no option 'bananas': there are aliases, "),
+    (make_task, {"bananas": 3}, "no option 'bananas': the options are aliases, "),
     (make_step, {"raw": True}, "takes attributes by name, not the bytes that raw=True means"),
+    (make_step, {"inbox": "raw"}, r"no option 'inbox': write @app\.task\(inbox=…\)"),
     (make_step, {"nxt": ["pay"]}, "no option 'nxt': did you mean 'next'"),
     (use_task, {"countdown": 10}, "no option 'countdown': did you mean 'delay'"),
     (use_task, {"eta": 10}, "no option 'eta': did you mean 'run_at'"),
     (use_task, {"timeout": 10}, r"no option 'timeout': write @app\.task\(timeout=…\)"),
     (use_task, {"retry": 3}, r"no option 'retry': write @app\.task\(retry=…\)"),
-    (use_task, {"max_retries": 3}, "no option 'max_retries': write max_attempts=4, for it counts the first one too$"),
+    (use_task, {"max_retries": 3}, "no option 'max_retries': write max_attempts=4, because it counts the first attempt too$"),
     (use_flow, {"prioritty": 3}, "no option 'prioritty': did you mean 'priority'"),
+    (use_next, {"unique": True}, r"no option 'unique': only the first job of a run has it: write flow\.using\(unique=…\)"),
     (use_next, {"countdown": 3}, "no option 'countdown': did you mean 'delay'"),
     (make_worker, {"threads": 3}, "no option 'threads': did you mean 'concurrency'"),
     (make_worker, {"concurency": 3}, "no option 'concurency': did you mean 'concurrency'"),
@@ -314,30 +317,49 @@ def test_every_option_has_a_check(options: type[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "options"),
-    [(App.__init__, AppOptions), (App.worker, WorkerOptions), (App.task, TaskOptions), (Flow.step, TaskOptions)],
-    ids=["App", "worker", "task", "step"],
-)
-def test_editors_show_the_plain_default_of_each_option(function: Callable[..., Any], options: type[Any]) -> None:
-    # What an editor shows is what is written in the signature.
-    shown = signature_with_options(function, options)
+    ("keywords", "options", "differ"),
+    [
+        # Keywords take what the options are made from; where the two have other types, both are here.
+        (AppKeywords, AppOptions, {"keep": ("Retention | Mapping[str, Retention]", "Retention"), "keep_in": (None, "Mapping[str, Retention]")}),
+        (TaskKeywords, TaskOptions, {"name": ("str | None", None), "queue": ("str | None", "str")}),
+        (StepKeywords, TaskOptions, {
+            "name": ("str | None", None), "queue": ("str | None", "str"), "raw": (None, "bool"), "inbox": (None, "Literal['raw'] | None"),
+            "then": ("str | NamedStep | None", None), "next": ("Iterable[str | NamedStep] | None", None)}),
+        (WorkerKeywords, WorkerOptions, {
+            "queues": (None, "tuple[str, ...]"), "tasks": ("Iterable[str | Task[..., Any]] | None", "tuple[str, ...] | None"),
+            "middleware": ("Sequence[Middleware]", None)}),
+    ],
+)  # fmt: skip
+def test_keywords_have_the_names_and_types_of_the_options_that_document_them(
+    keywords: Any, options: Any, differ: dict[str, tuple[str | None, str | None]]
+) -> None:
+    taken = types_of(keywords)
+    declared = {
+        field.name: field.type.replace("Unset | ", "").replace(" | Unset", "") for field in dataclasses.fields(options)
+    }
 
-    for field in dataclasses.fields(options):
-        name = field.name
-        if name in shown and name != "queue":
-            written = ast.unparse(shown[name])
-            assert not written.startswith(("DEFAULT.", "WORKER.")), name
-            default: Any = eval(written, {"UNSET": UNSET, "Backoff": Backoff, "Retention": Retention})
-            assert default == field.default, name
+    names = taken.keys() | declared.keys()
+    assert {
+        each: (taken.get(each), declared.get(each)) for each in names if taken.get(each) != declared.get(each)
+    } == differ
+    assert not keywords.__required_keys__
 
 
-def signature_with_options(function: Callable[..., Any], options: type[Any]) -> dict[str, ast.expr]:
-    """The defaults, by name, in the overload of this function, or the function itself, that takes options."""
-    owner = ast.parse(textwrap.dedent(inspect.getsource(inspect.getmodule(function))))  # type: ignore[arg-type]
-    for node in ast.walk(owner):
-        if isinstance(node, ast.FunctionDef) and node.name == function.__name__ and node.args.kwonlyargs:
-            defaults = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
-            found = {argument.arg: default for argument, default in defaults if default is not None}
-            if len(found.keys() & options.__dataclass_fields__.keys()) > 5:
-                return found
-    raise AssertionError(f"{function.__qualname__} takes no options")
+def test_every_option_of_a_job_has_a_check() -> None:
+    assert JOB_OPTIONS.keys() == types_of(JobKeywords).keys() - {"connection"}
+    assert types_of(NextKeywords).items() <= types_of(JobKeywords).items()
+
+
+def types_of(keywords: Any) -> dict[str, str]:
+    """The annotations of a class of keywords, as they are written."""
+    return {each: hint.__forward_arg__ for each, hint in keywords.__annotations__.items()}
+
+
+def test_every_option_is_documented_once_and_the_page_has_it_with_its_default() -> None:
+    page = PAGE.read_text()
+
+    assert page == rewritten(page), "python -m tests.option_tables writes docs/options.md anew"
+    assert set(re.findall(r"<!-- options: (\w+) -->", page)) == tables().keys()
+    for options in (AppOptions, TaskOptions, WorkerOptions):
+        assert documented(options).keys() == {field.name for field in dataclasses.fields(options)}
+    assert {**documented(NextKeywords), **documented(JobKeywords)}.keys() == types_of(JobKeywords).keys()

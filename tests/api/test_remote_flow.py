@@ -76,7 +76,7 @@ async def test_a_run_is_started_found_followed_and_deleted_without_the_code(
     assert (found.step, found.state, found.completed_queue) == ("approve", State.BLOCKED, "desk")
     assert [step.name for step in await do(found.steps)] == ["book", "approve"]
     assert (await do(found.attributes))["booking"] == "2 for c1 on 18.11."
-    with pytest.raises(InvalidOption, match="not found by 'day'"):
+    with pytest.raises(InvalidOption, match="cannot be found by 'day'"):
         await do(trip.find, day="2026-11-18")
 
     await do(found.delete)
@@ -183,7 +183,7 @@ async def test_attributes_are_checked_where_the_code_is(
 async def test_what_is_wrong_is_said_before_anything_is_stored(app: App, office: App, trip: RemoteFlow) -> None:
     with pytest.raises(PayloadError, match="customer"):
         await trip.astart(customer=object())
-    with pytest.raises(InvalidOption, match="lookup must name several"):
+    with pytest.raises(InvalidOption, match="lookup must be a list"):
         app.remote_flow("trip", first="book", lookup="customer")
     for wrong in ({"first": ""}, {"first": "book", "queue": ""}, {"first": "book", "queue": "no name"}):
         with pytest.raises(InvalidName):

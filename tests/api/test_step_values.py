@@ -66,7 +66,7 @@ def test_what_a_step_gives_says_what_follows(  # G22, G23, G26, Q43
         (
             5,
             TypeError,
-            "step 'order.reserve', which 'charge' follows, gave an int: give a mapping of attributes, None, Next",
+            "step 'order.reserve' has then='charge' and gave an int: give a mapping of attributes, None, Next",
         ),
         ("charge", TypeError, "gave a str"),
         ([("a", 1)], TypeError, "gave a list"),
@@ -77,7 +77,7 @@ def test_what_a_step_gives_says_what_follows(  # G22, G23, G26, Q43
         ({"free": float("nan")}, PayloadError, "attribute 'free'"),
         ({"free": "x" * (1 << 20)}, PayloadTooLarge, "limit"),
         (Next("charg"), InvalidOption, "flow 'order' has no step 'charg'; did you mean 'charge'"),
-        (Next("receipt").using(after=[RUN]), InvalidOption, "cannot wait for that very run"),
+        (Next("receipt").using(after=[RUN]), InvalidOption, "cannot wait for its own run"),
     ],
     ids=lambda value: str(value)[:40],
 )

@@ -203,7 +203,7 @@ def test_an_id_that_no_job_has_is_explained_too(tenure: Tenure) -> None:
 
     assert shown.exit_code == 2
     assert shown.stdout.startswith("No job has the id nobody.\n- job nobody never existed")
-    assert "nobody serves mail" in shown.stdout
+    assert "no live worker serves mail" in shown.stdout
 
 
 async def test_totals_are_shown_by_queue_and_by_worker(tenure: Tenure, url: str, gone_wrong: dict[str, str]) -> None:

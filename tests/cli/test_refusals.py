@@ -151,6 +151,6 @@ def test_a_flow_whose_steps_do_not_fit_together_is_named_before_any_work(here: P
 
     assert refused.returncode == 2
     assert (
-        "step 'one' of flow 'picking' says then='tow', and there is no such step; did you mean 'two'?" in refused.stderr
+        "step 'one' of flow 'picking' has then='tow', and there is no such step; did you mean 'two'?" in refused.stderr
     )
     assert "Traceback" not in refused.stderr

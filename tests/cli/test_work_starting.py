@@ -55,7 +55,7 @@ class TestGivingUp:
         [
             ("import os; os._exit(3)", 1, "exit code 3"),
             ("raise ValueError('no')", 2, "program.py, line 1: ValueError: no"),
-            ("from tenure import App; app = App('memory://')", 2, "memory:// is of one process"),
+            ("from tenure import App; app = App('memory://')", 2, "memory:// works in one process only"),
         ],
     )
     def test_all_die_at_their_start(self, tmp_path: Path, code: str, exit_code: int, why: str) -> None:

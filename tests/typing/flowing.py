@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any, assert_type
 
 from tenure import App, Backoff, Context, Done, Flow, FlowRun, Job, Next, RemoteFlow, Task, Wait
@@ -74,7 +75,13 @@ assert_type(order.bind(sku="x"), Start)
 assert_type(app.enqueue(order.bind(sku="x")), list[FlowRun])
 assert_type(app.enqueue(order.bind(sku="x"), resize.bind(1)), list[Job[Any] | FlowRun])
 order.start("x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-order.using(wait=60)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+order.using(wait=60)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+order.using(delay="60")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+order.using(after=5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+assert_type(
+    Next("x").using(queue="q", run_at=datetime.now(UTC), expires=None, tags=["a"], keep=0, max_attempts=None), Next
+)
+Next("x").using(unique=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 Next("x").using(delay="60")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 Next("x").using(if_blocker_fails="hope")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 Next(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -86,6 +93,10 @@ assert_type(resize.using(after=[run, order.bind(sku="x"), resize.bind(1), resize
 
 # Workers of its own.
 assert_type(order.worker(concurrency=5), Worker)
+order.worker(threads=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+order.worker(queues=["x"])  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+order.step(raw=True)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+order.step(next="charge", priority="high")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 order.workers(reserve="2")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Awaitable, Callable, Coroutine
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
-from tenure import App, Backoff, Context, Job, Retry, State, Task
+from tenure import App, Backoff, Context, Job, Retention, Retry, State, Task
 from tenure.jobs.bulk import JobPage
 from tenure.jobs.by_hand import Held
-from tenure.tasks.task import AsyncTask, Call, Caller
+from tenure.tasks.task import AsyncTask, Call, Caller, Registrar
+from tenure.worker.worker import Worker
 
 app = App("memory://")
 
@@ -108,9 +109,21 @@ def total(label: str, results: list[int]) -> int:
 assert_type(total.using(after=[add.bind(1), add.bind(2)]).enqueue("both"), Job[int])
 assert_type(total.using(after=["an id"], delay=5).bind("both"), Call[int])
 total.enqueue("both")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-App(retries=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-app.worker(threads=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+# An option that there is not, or a wrong value of one, is an error in every place.
+App(retries=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+App(lease="30")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+App("memory://", keep={"mail": Retention(count=5)}, max_attempts=None, retry=3, lease=timedelta(minutes=1), log=False)
+app.worker(threads=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+app.worker(concurrency="3")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+app.worker(isolation="thread")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+app.worker(["mail"], queues=["mail"])  # type: ignore[misc]  # pyright: ignore[reportCallIssue]
+assert_type(app.worker(["mail"], tasks=[add, "send"], max_age=timedelta(hours=1), health_port=None), Worker)
+assert_type(app.worker(queues="mail", concurrency=5, middleware=()), Worker)
 app.task(retry="3")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+app.task(max_losses="3")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+app.task(then="x")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+assert_type(app.task(name=None, queue=None, max_losses=None, inbox="raw", raw=True), Registrar)
 
 at = datetime(2026, 1, 1, tzinfo=UTC)
 assert_type(add.using(delay=60, priority=-1, unique="k").enqueue(1), Job[int])
@@ -119,6 +132,8 @@ add.using(delay=60).enqueue("1")  # type: ignore[arg-type]  # pyright: ignore[re
 add.using(wait=60)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 add.using(delay="60")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 add.using(run_at=60)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+add.using(unique=3)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+add.using(after=["id"], delay="60")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 add.using(60)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 
 # Whatever the connection is of: a library is not known to us before it is brought.

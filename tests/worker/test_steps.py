@@ -207,7 +207,7 @@ async def test_each_step_has_its_own_retries_and_the_run_fails_with_its_step(
 @pytest.mark.parametrize(
     ("value", "error"),
     [
-        (5, "TypeError: step 'f.one', which 'two' follows, gave an int: give a mapping"),
+        (5, "TypeError: step 'f.one' has then='two' and gave an int: give a mapping"),
         (Next("tow"), "InvalidOption: flow 'f' has no step 'tow'; did you mean 'two'"),
         ({"n": "no number"}, "PayloadError: attribute 'n': it does not fit its annotation"),
         (Wait(timeout=1, on_timeout="tow"), "InvalidOption: flow 'f' has no step 'tow'"),
@@ -309,7 +309,7 @@ async def test_a_job_of_a_step_that_is_of_no_run_is_broken(app: App, start: Star
     flow.step(name="one")(lambda: None)
     await start(app)
 
-    with pytest.raises(JobFailed, match=r"of step 'f.one' and of no run: start one with f\.start"):
+    with pytest.raises(JobFailed, match=r"of step 'f.one' belongs to no run: start one with f\.start"):
         await (await app.remote("f.one").aenqueue()).aresult(PATIENCE)
 
 

@@ -1,4 +1,4 @@
-"""The three ways in which `tenure work` runs: alone, as a supervisor, and as one of its processes."""
+"""serve: runs `tenure work` in one of its three modes: alone, as a supervisor, or as a process of one."""
 
 from __future__ import annotations
 
@@ -32,53 +32,56 @@ if TYPE_CHECKING:
 __all__ = ["serve"]
 
 Given = Mapping[str, Any]
-"""The options of the command, by their names."""
+"""Options of the command by name."""
 
 NEED_SUPERVISOR = ("max_jobs", "max_age", "max_memory", "reload", "background")
-"""Options for which even one process needs a supervisor: somebody has to start the next one."""
+"""Options for which even one process needs a supervisor, because something must start its replacement."""
 
 GRACE = 15.0
-"""Seconds that a worker which is to stop has beyond its own timeouts before its supervisor kills it."""
+"""Seconds that a worker has to stop, beyond its own timeouts, before its supervisor kills it."""
 
 
 def serve(given: Given, arguments: Sequence[str], supervised: int | None) -> NoReturn:
-    """Run jobs as the options say; `arguments` are those of the command line, for the processes that a supervisor starts."""
+    """Run jobs with these options. `arguments` is the command line, which a supervisor passes on to its processes.
+
+    `supervised`: in a process of a supervisor, the file descriptor of its connection to it; else None.
+    """
     options = _worker_options(given)
     if supervised is not None:
         _work_supervised(given, options, supervised)
-    # Pid 1 of a container inherits every orphan there, and somebody has to wait for them.
+    # Pid 1 of a container inherits every orphaned process there and has to reap it, which the supervisor does.
     if given["processes"] > 1 or any(given[name] for name in NEED_SUPERVISOR) or os.getpid() == 1:
         _supervise(given, options, arguments)
     _work_alone(given, options)
 
 
 def _work_alone(given: Given, options: WorkerOptions) -> NoReturn:
-    with pidfile(given["pidfile"]), _stopped_by_hang_up():
+    with pidfile(given["pidfile"]), _hup_as_term():
         app = _app(given)
-        print_message(_at_work(app.url, _tasks(app, options), given))
+        print_message(_summary(app.url, _tasks(app, options), given))
         worker = _worker(app, options)
         worker.early_signals = early.received
         sys.exit(worker.run(until_empty=given["until_empty"]))
 
 
 def _supervise(given: Given, options: WorkerOptions, arguments: Sequence[str]) -> NoReturn:
-    """Have other processes do the work; the app is not imported here."""
+    """Start processes that run the jobs, and replace those that end. The app is not imported here."""
     with contextlib.ExitStack() as stack:
         background = stack.enter_context(Background()) if given["background"] else None
         stack.enter_context(pidfile(given["pidfile"]))
         log_to_stderr(_level(given), given["log_format"])
 
         def begun(url: str, tasks: str) -> None:
-            print_message(_at_work(url, tasks, given))
+            print_message(_summary(url, tasks, given))
             if background is not None:
                 background.report_started()
 
-        # -B: of a module that was written twice within a second the cache may hold the first.
+        # -B: if a module is written twice within a second, its cache may be of the first version.
         flags = ["-B"] if given["reload"] else []
         supervisor = Supervisor(
             lambda fd: [sys.executable, *flags, "-m", "tenure", "work", "--supervised", str(fd), *arguments],
             processes=given["processes"],
-            kill_after=_patience(options),
+            kill_after=_stop_timeouts(options),
             until_empty=given["until_empty"],
             watches=given["reload"],
             health=None if options.health_port is None else listener(options.health_host, options.health_port),
@@ -90,17 +93,17 @@ def _supervise(given: Given, options: WorkerOptions, arguments: Sequence[str]) -
 
 
 def _work_supervised(given: Given, options: WorkerOptions, fd: int) -> NoReturn:
-    """Work, and tell the supervisor what it must know."""
+    """Run jobs as a process of a supervisor, and report to it."""
     tether = Tether(fd, files=given["reload"], health=options.health_port is not None)
     tether.hello(early.received)
     try:
         app = _app(given)
         if given["processes"] > 1 and app.url.startswith("memory:"):
             raise CommandError(
-                "memory:// is of one process, and -p asks for several: use sqlite:///, redis:// or postgresql://"
+                "memory:// works in one process only, and -p asks for several: use sqlite:///, redis:// or postgresql://"
             )
-        # The names of all begin with the one given, and no two processes have the same, at no time. Nor can they have one
-        # port: the supervisor answers for all of them.
+        # The id that was given is the prefix of a new id for each process. The health check has one port, on which the supervisor
+        # answers for all processes.
         worker_id = None if options.id is None else f"{options.id}:{secrets.token_hex(4)}"
         worker = _worker(app, replace(options, id=worker_id, health_port=None))
         worker.tether = tether
@@ -114,8 +117,8 @@ def _work_supervised(given: Given, options: WorkerOptions, fd: int) -> NoReturn:
 
 
 @contextlib.contextmanager
-def _stopped_by_hang_up() -> Iterator[None]:
-    """HUP is TERM here: a terminal that is closed must not cost jobs their attempts, and there is nobody who could reload."""
+def _hup_as_term() -> Iterator[None]:
+    """Treat HUP as TERM: a closed terminal must not cost jobs their attempts, and without a supervisor nothing can be reloaded."""
     before = signal.getsignal(signal.SIGHUP)
     if before is signal.SIG_IGN:  # nohup
         yield
@@ -128,15 +131,15 @@ def _stopped_by_hang_up() -> Iterator[None]:
 
 
 def _worker_options(given: Given) -> WorkerOptions:
-    """What of this is the worker's; `InvalidOption` if it can never be."""
+    """The options of the worker among those of the command. `InvalidOption` if one is wrong."""
     names = WorkerOptions.__dataclass_fields__.keys() & given.keys() - {"queues", "tasks"}
     return WorkerOptions(
         queues=given["queues"] or ("*",), tasks=given["tasks"] or None, **{name: given[name] for name in names}
     )
 
 
-def _patience(options: WorkerOptions) -> dict[signal.Signals, float | None]:
-    """Seconds that a worker with these options has to end after each signal; None: as long as its jobs take."""
+def _stop_timeouts(options: WorkerOptions) -> dict[signal.Signals, float | None]:
+    """Seconds that a worker with these options has to stop after each signal; None: no limit, because it finishes its jobs."""
     stop = term_stop(options)
     soon = (stop.finish or 0.0) + stop.clean_up + GRACE
     return {
@@ -146,7 +149,7 @@ def _patience(options: WorkerOptions) -> dict[signal.Signals, float | None]:
     }
 
 
-# What a supervisor does without is imported where it is needed.
+# A supervisor does not need these imports, so the functions that do import them.
 
 
 def _app(given: Given) -> App:
@@ -175,7 +178,7 @@ def _worker(app: App, options: WorkerOptions) -> Worker:
 
 
 def _tasks(app: App, options: WorkerOptions) -> str:
-    """The tasks that its workers know, in words."""
+    """Names of the tasks that the workers run, as a phrase."""
     from tenure.worker.settings import SettingsByTask, shortened
 
     return shortened(SettingsByTask(app.tasks, options, app.options).known) or "none"
@@ -185,7 +188,7 @@ def _level(given: Given) -> str:
     return str(given["log_level"] or ("warning", "info", "debug")[min(given["verbose"], 2)])
 
 
-def _at_work(url: str, tasks: str, given: Given) -> str:
+def _summary(url: str, tasks: str, given: Given) -> str:
     from tenure.stores import masked
 
     queues, concurrency, processes = ",".join(given["queues"]) or "*", given["concurrency"], given["processes"]
@@ -194,7 +197,7 @@ def _at_work(url: str, tasks: str, given: Given) -> str:
 
 
 def _files_of(error: BaseException, target: str) -> list[str]:
-    """The files that have to change before what went wrong can go right."""
+    """The user's source files that are involved in this error: the target, and those of its tracebacks."""
     files = {target.rpartition(":")[0] or target}
     cause: BaseException | None = error
     while cause is not None:

@@ -1,12 +1,14 @@
-"""The command that runs jobs, and its options."""
+"""`tenure work`: the command that runs jobs, and its options."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
+
+from tenure.core.options import WorkerOptions
 
 __all__ = ["work"]
 
@@ -15,23 +17,23 @@ F = TypeVar("F", bound=Callable[..., Any])
 ARGUMENTS = "tenure.arguments"
 
 
-class Work(click.Command):
-    """Remembers what it was given, for the processes that it starts."""
+class WorkCommand(click.Command):
+    """Stores its arguments in the click context, for the processes that a supervisor starts."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[ARGUMENTS] = tuple(args)
         return super().parse_args(ctx, args)
 
 
-class Option(click.Option):
-    """Names its variable where its value is refused: that may be where it came from."""
+class EnvironmentOption(click.Option):
+    """An option whose error messages also name its environment variable, because the value may come from there."""
 
     def get_error_hint(self, ctx: click.Context | None) -> str:
         return f"{super().get_error_hint(ctx)} (or {self.envvar})"
 
 
 def size(value: str) -> int:
-    """A number of bytes, such as 500000, 512M or 2G."""
+    """Parse a number of bytes, such as 500000, 512M or 2G."""
     found = re.fullmatch(r"(\d+)\s*([KMGT]?)(?:i?B)?", value.strip(), re.IGNORECASE | re.ASCII)
     if found is None:
         raise click.BadParameter(f"{value!r} is no number of bytes, such as 500000, 512M or 2G.")
@@ -39,94 +41,108 @@ def size(value: str) -> int:
 
 
 def option(*names: str, **settings: Any) -> Callable[[F], F]:
-    """An option that the environment may set too: --term-timeout is TENURE_TERM_TIMEOUT."""
+    """An option that can also come from the environment: --term-timeout is TENURE_TERM_TIMEOUT."""
     long = next(name for name in names if name.startswith("--"))
     variable = "TENURE_" + long.partition("/")[0].removeprefix("--").replace("-", "_").upper()
-    return click.option(*names, cls=Option, envvar=variable, allow_from_autoenv=False, **settings)
+    return click.option(*names, cls=EnvironmentOption, envvar=variable, allow_from_autoenv=False, **settings)
+
+
+def worker_option(name: str, help: str, short: str = "", **settings: Any) -> Callable[[F], F]:  # noqa: A002
+    """An option of `WorkerOptions` on the command line. It takes its name, type and default from there."""
+    field = WorkerOptions.__dataclass_fields__[name]
+    long = "--" + name.replace("_", "-")
+    if field.default is True:
+        settings |= {"default": True, "show_default": True}
+        long = f"{long}/{long.replace('--', '--no-')}"
+    elif field.default is False:
+        settings["is_flag"] = True
+    else:
+        kind, metavar = KINDS[str(field.type).removesuffix(" | None")]
+        settings = {"type": kind, "metavar": metavar} | settings
+        if field.default is not None:
+            settings |= {"default": field.default, "show_default": True}
+    return option(*filter(None, (short, long)), help=help, **settings)
+
+
+KINDS: Mapping[str, tuple[Any, str | None]] = {
+    "int": (int, "N"),
+    "Duration": (float, "SECONDS"),
+    "str": (str, "NAME"),
+    "Literal['process']": (click.Choice(["process"]), None),
+}
+"""Type of an option on the command line and the name of its value in the help, by the type of its field."""
+
+
+def list_option(*names: str, help: str) -> Callable[[F], F]:  # noqa: A002
+    """An option that takes several names: `-q a,b -q c` is a, b, c."""
+    return option(*names, multiple=True, callback=_names, metavar="NAMES", help=help)
 
 
 def _names(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:  # noqa: ARG001
-    """Take `-q a,b -q c` as a, b, c."""
     return tuple(name for value in values for part in value.split(",") if (name := part.strip()))
 
 
 @click.command(
-    cls=Work, epilog="Every option can also come from the environment: --term-timeout is TENURE_TERM_TIMEOUT."
+    cls=WorkCommand, epilog="Every option can also come from the environment: --term-timeout is TENURE_TERM_TIMEOUT."
 )
 @click.argument("target", envvar="TENURE_APP")
-# What it serves.
-@option("-q", "--queues", multiple=True, callback=_names, metavar="NAMES",
-        help="Serve these, the first before the second: names, globs, !exclusions, with commas. Default: all.")  # fmt: skip
-@option(
-    "--tasks", multiple=True, callback=_names, metavar="NAMES", help="Run only these tasks; leave the others in line."
+# What to serve.
+@list_option(
+    "-q",
+    "--queues",
+    help="Queues to serve, the first before the second: names, globs, !exclusions, with commas. Default: all.",
 )
-@option(
-    "-c",
-    "--concurrency",
-    type=int,
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Run so many jobs at a time, in each process.",
+@list_option("--tasks", help="Run only these tasks; leave jobs of others to other workers. Default: all.")
+@worker_option("concurrency", "Jobs to run at a time, in each process.", "-c")
+@option("--until-empty", is_flag=True, help="Stop when no job is left to run.")
+@worker_option("poll", "Ask the store for jobs at least this often.")
+@worker_option(
+    "id",
+    "Name in the registry; with several processes, the prefix of their names. Default: made from host, pid and a random part.",
 )
-@option("--until-empty", is_flag=True, help="Stop when there is nothing left to run.")
-@option(
-    "--poll", type=float, default=1.0, show_default=True, metavar="SECONDS", help="Ask the store at least so often."
-)
-@option("--id", metavar="NAME",
-        help="Name in the registry, or what the names of several processes begin with. Default: host, pid and chance.")  # fmt: skip
-@option(
-    "--reap/--no-reap",
-    default=True,
-    show_default=True,
-    help="Recover the jobs of dead workers, and remove what is old.",
-)
+@worker_option("reap", "Recover the jobs of dead workers, and remove old jobs.")
 # Processes.
 @option("-p", "--processes", type=click.IntRange(1), default=1, show_default=True, metavar="N",
-        help="Run so many worker processes, under a supervisor.")  # fmt: skip
-@option("--max-jobs", type=int, metavar="N", help="Replace a process that has run so many jobs.")
-@option("--max-age", type=float, metavar="SECONDS", help="Replace a process that is so old.")
-@option("--max-memory", type=size, metavar="SIZE", help="Replace a process that occupies so much memory, such as 512M.")
-@option("--reload", is_flag=True, help="For development: start anew whenever a source file of the app changes.")
-@option("--background", is_flag=True, help="Go on in the background, under a supervisor, once the app is imported.")
+        help="Worker processes to run; several run under a supervisor.")  # fmt: skip
+@worker_option("max_jobs", "Replace a process after this many jobs.")
+@worker_option("max_age", "Replace a process at this age.")
+@worker_option("max_memory", "Replace a process that uses this much memory, such as 512M.", type=size, metavar="SIZE")
+@option("--reload", is_flag=True, help="For development: restart when a source file of the app changes.")
+@option("--background", is_flag=True, help="Continue in the background, under a supervisor, once the app is imported.")
 @option(
     "--pidfile",
     type=click.Path(dir_okay=False),
     metavar="PATH",
-    help="Keep the process id there; refuse if such a process runs.",
+    help="Write the process id to this file; refuse to start if that process is running.",
 )
 # Isolation.
-@option(
-    "--isolation", type=click.Choice(["process"]), help="Run each job in a child process of its own, whatever its task."
-)
-@option("--isolated", type=int, metavar="N", help="Child processes at a time. Default: as many as jobs.")
-@option("--run-atexit", is_flag=True, help="Let child processes run their atexit handlers.")
+@worker_option("isolation", "Run each job in a new child process, unless its task has another isolation.")
+@worker_option("isolated", "Child processes at a time. Default: as many as --concurrency.")
+@worker_option("run_atexit", "Let child processes run their atexit handlers.")
 # Stopping.
-@option("--term-timeout", type=float, default=4.0, show_default=True, metavar="SECONDS",
-        help="Let jobs that TERM or INT has told to stop clean up for so long; then release them.")  # fmt: skip
-@option("--pre-shutdown-timeout", type=float, default=0.0, show_default=True, metavar="SECONDS",
-        help="Wait so long after TERM or INT before telling jobs to stop.")  # fmt: skip
-@option("--term-child/--no-term-child", default=True, show_default=True,
-        help="Tell jobs to stop before they are killed or released; else that happens at once.")  # fmt: skip
-@option("--graceful-term", is_flag=True, help="Finish the jobs in hand on TERM, however long they take, as on QUIT.")
-@option(
-    "--fail-interrupted",
-    is_flag=True,
-    help="Let jobs that TERM or INT has interrupted fail, instead of releasing them.",
+@worker_option(
+    "term_timeout",
+    "Time that jobs have to clean up after TERM or INT has sent them the abort signal; then they are released.",
 )
-# Watching.
-@option(
-    "--health-port",
+@worker_option("pre_shutdown_timeout", "Time to wait after TERM or INT before jobs get the abort signal.")
+@worker_option(
+    "term_child", "Send jobs the abort signal before they are killed or released; otherwise that happens at once."
+)
+@worker_option("graceful_term", "On TERM, finish the running jobs, however long they take, as on QUIT.")
+@worker_option("fail_interrupted", "Fail jobs that TERM or INT has interrupted, instead of releasing them.")
+# Monitoring.
+@worker_option(
+    "health_port",
+    "Port of the HTTP health check. Default: none.",
     type=click.IntRange(0, 65535),
     metavar="PORT",
-    help="Answer there, over HTTP, whether the worker is well.",
 )
-@option("--health-host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Answer at this address.")
+@worker_option("health_host", "Address of the HTTP health check.", metavar="ADDRESS")
 @option(
     "-v",
     "--verbose",
     count=True,
-    help="Log every job, and show the traceback of an import that fails; twice, log whatever there is.",
+    help="Log every job, and show the traceback of a failed import; twice, log everything.",
 )
 @option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="In place of -v.")
 @option(
@@ -143,11 +159,11 @@ def work(ctx: click.Context, /, supervised: int | None, **given: Any) -> None:
 
     TARGET is module:app or path/to/file.py:app; it may come from TENURE_APP.
 
-    TERM and ^C tell running jobs to stop, give them 4 seconds, and put back in line what has not ended. To let jobs finish first:
-    --graceful-term, for as long as they take; or --pre-shutdown-timeout, for so many seconds. docs/worker.md says which is best for whom.
+    TERM and ^C send running jobs the abort signal, give them 4 seconds to clean up, and put those that have not ended back in their
+    queues. To let jobs finish first, use --graceful-term (no time limit) or --pre-shutdown-timeout (in seconds). docs/worker.md says
+    when to use which.
 
-    Exits with 0 when told to stop or when there is nothing left to do, with 1 when something went wrong, with 2 when it cannot
-    do what it was asked.
+    Exit status: 0 if it was stopped or has nothing left to run, 1 after an error, 2 if it refuses its arguments or the app.
     """
     from tenure.cli.service import serve
 

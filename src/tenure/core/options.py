@@ -1,7 +1,7 @@
-"""Small frozen values that users set, each documented where it is declared and checked where it is built.
+"""Options of apps, tasks and workers: documentation, default and check of each.
 
-Every option has one check, in the table of its class. `made` builds the options of a task, a worker or an app: it refuses an
-unknown name, saying which one was meant, and says in each error whose option is wrong.
+Every option has one check, in the table `checks` of its class. `check_names` refuses an unknown name and suggests the one that was
+probably meant. `build_options` adds to each error whose option is wrong.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Literal, TypeVar
 
+from tenure.core.after import checked_after
 from tenure.core.backoff import Backoff
 from tenure.core.checks import (
-    JOB_OPTIONS,
     Check,
     Duration,
     attempts,
     duration,
     flag,
     integer,
+    job_options,
     named,
     or_none,
     refused,
@@ -29,6 +30,7 @@ from tenure.core.checks import (
 )
 from tenure.core.checks import name as checked_name
 from tenure.core.checks import priority as checked_priority
+from tenure.core.keywords import AppKeywords, JobKeywords, NextKeywords, StepKeywords, TaskKeywords, WorkerKeywords
 from tenure.core.patterns import checked as checked_patterns
 from tenure.errors import InvalidName, InvalidOption
 
@@ -39,15 +41,16 @@ __all__ = [
     "TaskOptions",
     "Unset",
     "WorkerOptions",
-    "made",
-    "meant_for_job",
-    "retention",
-    "unknown_option",
+    "build_options",
+    "check_names",
+    "job_fields",
+    "job_option_named",
+    "split_retention",
 ]
 
 
 class Unset:
-    """The type of `UNSET`: this option was not given, ask the next place. (None is often a value of its own.)"""
+    """The type of `UNSET`, the default of an option that is inherited from the worker or the app. (None is often a valid value.)"""
 
     def __repr__(self) -> str:
         return "UNSET"
@@ -59,12 +62,12 @@ class Unset:
 UNSET: Final = Unset()
 
 _ATTEMPTS: Final = 25
-"""Attempts that a job has if nothing says otherwise."""
+"""Default of `max_attempts`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How long finished jobs are kept, by age and by number in each queue, whichever is reached first."""
+    """How long finished jobs are kept: limits by age and by number in each queue. The first limit that is reached applies."""
 
     succeeded: Duration = 3600.0
     """Seconds that succeeded and cancelled jobs are kept."""
@@ -73,7 +76,7 @@ class Retention:
     """Seconds that failed and broken jobs are kept."""
 
     count: int = 10_000
-    """How many succeeded or cancelled jobs, and how many failed or broken ones, each queue keeps at most; the oldest go first."""
+    """Most succeeded and cancelled jobs that each queue keeps, and most failed and broken ones; the oldest are removed first."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "succeeded", seconds(self.succeeded, "succeeded"))
@@ -154,8 +157,8 @@ def _retention(value: object, option: str) -> Retention:
     return value
 
 
-def retention(keep: object) -> tuple[Retention, Mapping[str, Retention]]:
-    """What `App(keep=…)` says: what holds for all queues, and what for single ones."""
+def split_retention(keep: object) -> tuple[Retention, Mapping[str, Retention]]:
+    """Split `App(keep=…)` into the retention of all queues and that of single ones, by name."""
     if not isinstance(keep, Mapping):
         return _retention(keep, "keep"), MappingProxyType({})
     for queue, each in keep.items():
@@ -166,53 +169,53 @@ def retention(keep: object) -> tuple[Retention, Mapping[str, Retention]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOptions:
-    """The defaults of a task. What is `UNSET` is looked up on the worker, then on the app."""
+    """Options of a task. An option that is `UNSET` is taken from the worker, then from the app."""
 
     queue: str
-    """Where its jobs wait."""
+    """Queue that its jobs wait in."""
 
     retry: Backoff | int | Unset | None = UNSET
-    """How an exception is retried; an integer: that many times, with the backoff of worker or app; None: the first one fails the job."""
+    """How an exception is retried. An integer: that many retries, with the backoff of the worker or app. None: the first exception fails the job."""
 
     max_attempts: int | Unset | None = UNSET
-    """Attempts before a job fails for errors, losses not counted; None: for ever."""
+    """Attempts before a job that raises fails; losses do not count. None: no limit."""
 
     max_losses: int | None = 3
-    """Losses (its worker died) before a job fails as lost; 1: at the first one; None: never."""
+    """Losses before a job fails as lost; a loss is an attempt whose worker died. 1: the first loss fails it. None: no limit."""
 
     lease: Duration | Unset = UNSET
-    """Seconds that a silent worker keeps a job, at least 1. Longer means slower recovery, shorter means more renewals."""
+    """Seconds that a worker holds a job without renewing the lease, at least 1. Longer means slower recovery, shorter means more renewals."""
 
     renew: Duration | Unset | None = UNSET
-    """Seconds between renewals, at most half the lease; None: never, so a job that outlives its lease goes to another worker,
-    and may settle until that has taken it."""
+    """Seconds between renewals of the lease, at most half of `lease`. None: never, so a job that runs longer than its lease goes to
+    another worker; until that worker has taken it, the first one may still settle it."""
 
     timeout: Duration | None = None
-    """Seconds that one attempt may take; None: no limit."""
+    """Seconds that one attempt may take. None: no limit."""
 
     keep: Duration | None = None
-    """Seconds that finished jobs are kept, in place of the queue's retention; 0: not at all."""
+    """Seconds that finished jobs are kept; 0 deletes them at once. None: the retention of the queue applies."""
 
     priority: int = 0
-    """Lower comes first."""
+    """Jobs with a lower priority run first. 32 bits."""
 
     raw: bool = False
-    """The function takes one argument, the payload bytes exactly as enqueued."""
+    """True: the function takes one argument, the payload bytes exactly as enqueued."""
 
     inbox: Literal["raw"] | None = None
-    """`"raw"`: what other programs put in the inbox of the task's queue are payloads of this raw task, and no JSON."""
+    """`"raw"`: entries that other programs put in the inbox of the task's queue are payloads of this raw task. None: they are JSON."""
 
     isolation: Literal["process"] | Unset | None = UNSET
-    """`"process"`: each attempt in a child process of its own; None: in the worker's process, whatever the worker says."""
+    """`"process"`: run each attempt in a new child process. None: run it in the worker's process, even if the worker has `isolation`."""
 
     memory_limit: int | None = None
-    """Bytes of memory that an attempt may allocate, beside what the worker had loaded; needs `isolation="process"`."""
+    """Bytes of memory that an attempt may allocate beyond what the worker had loaded; needs `isolation="process"`. None: no limit."""
 
     output: int = 0
-    """Bytes kept with each attempt of what it writes to stdout and stderr, the last ones; needs `isolation="process"`. 0: none."""
+    """Bytes of stdout and stderr that are kept with each attempt, the last ones; needs `isolation="process"`. 0: none."""
 
     aliases: Iterable[str] = ()
-    """Names that the task had before: jobs that are stored under them are run by it too."""
+    """Former names of the task. It also runs the jobs that are stored under these."""
 
     checks: ClassVar[Mapping[str, Check]] = {
         "queue": _queue,
@@ -235,7 +238,7 @@ class TaskOptions:
     def __post_init__(self) -> None:
         _check(self)
         if self.inbox == "raw" and not self.raw:
-            raise InvalidOption('inbox="raw" is for tasks that take bytes: say raw=True too')
+            raise InvalidOption('inbox="raw" is for tasks that take bytes: add raw=True')
         _check_renew(self.lease, self.renew)
         if isinstance(self.retry, int):
             if not isinstance(self.max_attempts, Unset):
@@ -243,91 +246,98 @@ class TaskOptions:
             object.__setattr__(self, "max_attempts", self.retry + 1)
         if self.isolation != "process" and (self.memory_limit is not None or self.output):
             raise InvalidOption(
-                'memory_limit and output are of a child process: they need isolation="process" beside them'
+                'memory_limit and output apply to a child process: they need isolation="process" beside them'
             )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
-    """What a worker serves and how."""
+    """Options of a worker."""
 
     queues: tuple[str, ...] = ("*",)
-    """Names and patterns in order of priority: `*`, globs and `!exclusions`; expanded again every second."""
+    """Queues to serve, in order of priority: names, `*`, globs and `!exclusions`. Patterns are expanded again every second."""
 
     tasks: tuple[str, ...] | None = None
-    """Names of the only tasks to run; jobs of others stay in line for other workers. None: all that the app knows."""
+    """Tasks to run; jobs of other tasks are left to other workers. None: all tasks of the app."""
 
     concurrency: int = 1
-    """Slots, over all lanes: jobs that run at the same time. 1 never runs two at once."""
+    """Jobs that run at the same time, over all lanes."""
 
     id: str | None = None
-    """Name in the registry; made from host, pid and chance if not given. Must be unique among living workers."""
+    """Name in the registry, unique among live workers. None: made from host, pid and a random part."""
 
     poll: Duration = 1.0
-    """Seconds after which the store is asked again although no wake-up came, moved by up to 10 % at random."""
+    """Seconds after which an idle worker asks the store for jobs although it was not woken, varied at random by up to 10 %."""
 
     job_delay: Duration = 0.0
-    """Seconds that a slot rests after each job."""
+    """Seconds that a slot stays empty after each job."""
 
     retry: Backoff | int | Unset | None = UNSET
+    """`retry` of tasks that have none."""
+
     lease: Duration | Unset = UNSET
+    """`lease` of tasks that have none, in seconds."""
+
     renew: Duration | Unset | None = UNSET
+    """`renew` of tasks that have none, in seconds. None: never."""
+
     reap: bool = True
-    """Take jobs from dead workers of the same queues, and prune what is old. Without any such worker nobody recovers them."""
+    """Recover the jobs of dead workers of the same queues, and prune old jobs. A queue needs at least one worker that does."""
 
     look_ahead: bool = True
-    """Lease short jobs (under 20 ms) before there is a free slot for them, about 20 ms of work."""
+    """Lease short jobs (under 20 ms) before a slot is free, up to about 20 ms of work."""
 
     beat: Duration = 2.0
-    """Seconds between signs of life in the registry."""
+    """Seconds between heartbeats in the registry."""
 
     prune_interval: Duration = 60.0
-    """Seconds between removals of finished jobs that retention does not keep, and of missing workers that hold nothing."""
+    """Seconds between prunings, which remove finished jobs beyond their retention, and missing workers that hold no jobs."""
 
     health_port: int | None = None
-    """Port on which the worker tells over HTTP whether it works; 0: any that is free. None: it does not."""
+    """Port of the HTTP health check; 0 takes any free one. None: no health check."""
 
     health_host: str = "127.0.0.1"
-    """Address on which it tells so."""
+    """Address of the HTTP health check."""
 
     isolation: Literal["process"] | None = None
-    """`"process"`: run every task that says nothing else in a child process of its own."""
+    """`"process"`: run each attempt in a new child process, for tasks that have no `isolation`. None: in the worker's process."""
 
     isolated: int | None = None
-    """Child processes at a time; what waits for one keeps its slot. None: as many as there are slots."""
+    """Most child processes at a time; a job that waits for one occupies its slot. None: `concurrency`."""
 
     run_atexit: bool = False
-    """Let child processes end as programs do, with the threads and atexit handlers that were begun in them, instead of at once."""
+    """Let a child process join its threads and run its atexit handlers when it ends. False: it exits at once."""
 
     term_timeout: Duration = 4.0
-    """Seconds that jobs have to clean up once TERM or INT has told them to stop; then they are released, an isolated one is killed."""
+    """Seconds that jobs have to clean up after TERM or INT has sent them the abort signal. Then they are released; isolated ones are killed."""
 
     pre_shutdown_timeout: Duration = 0.0
-    """Seconds that jobs have to finish after TERM or INT before they are told to stop."""
+    """Seconds that jobs may go on after TERM or INT before they get the abort signal."""
 
     term_child: bool = True
-    """Tell jobs to stop before they are released; False: TERM and INT kill isolated jobs and release all of them at once."""
+    """Send jobs the abort signal before they are released. False: TERM and INT kill isolated jobs and release all jobs at once."""
 
     graceful_term: bool = False
-    """TERM finishes the jobs in hand, as QUIT does."""
+    """On TERM, finish the running jobs and then stop, as on QUIT."""
 
     fail_interrupted: bool = False
-    """A job that its worker interrupts (by TERM, INT, `stop(grace)`, `leave`) fails; else it is released, to the front."""
+    """Fail jobs that the worker interrupts (by TERM, INT, `stop(grace)` or `leave`). False: release them to the front of their queue."""
 
     max_jobs: int | None = None
-    """Jobs after which the worker stops as if by QUIT, with an exit status that asks for another; None: no limit."""
+    """Attempts after which the worker stops as on QUIT, with an exit status that asks for a replacement. None: no limit."""
 
     max_age: Duration | None = None
-    """Seconds after which it does, moved by up to 10 % at random, so that those started together do not end together; None: no limit."""
+    """Age in seconds at which the worker stops in the same way, varied at random by up to 10 % so that workers that were started
+    together do not stop together. None: no limit."""
 
     max_memory: int | None = None
-    """Bytes of memory that its process may occupy before it does; None: no limit."""
+    """Bytes of memory of the worker's process at which it stops in the same way. None: no limit."""
 
     checks: ClassVar[Mapping[str, Check]] = {
         "queues": _queues,
         "tasks": or_none(_tasks, "all of the app"),
         "concurrency": integer(1),
-        "id": or_none(lambda value, _: checked_name("worker", value), "made from host, pid and chance"),
+        "id": or_none(lambda value, _: checked_name("worker", value), "made from host, pid and a random part"),
         "poll": duration(least=0.01),
         "job_delay": seconds,
         "retry": _retry,
@@ -359,38 +369,44 @@ class WorkerOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppOptions:
-    """What holds wherever neither job, task nor worker says otherwise."""
+    """Options of an app. They apply where neither the job nor the task nor the worker has the same option."""
 
     retry: Backoff | int | None = Backoff()
-    """An integer: that many retries, with the default backoff; it stands in the place of `max_attempts`."""
+    """How an exception is retried. An integer: that many retries with the default backoff, in place of `max_attempts`. None: no retries."""
 
     max_attempts: int | None = _ATTEMPTS
+    """Attempts before a job that raises fails; losses do not count. None: no limit."""
+
     lease: Duration = 30.0
+    """Seconds that a worker holds a job without renewing the lease, at least 1."""
+
     renew: Duration | Unset | None = UNSET
-    """UNSET: a lease is renewed when less than two thirds of it are left."""
+    """Seconds between renewals of a lease, at most half of `lease`; None: never. If not given, it is renewed when less than two thirds are left."""
 
     keep: Retention = Retention()
+    """How long finished jobs are kept; a mapping has the retention of each queue by name, and that of all others under `"*"`."""
+
     keep_in: Mapping[str, Retention] = field(default_factory=lambda: MappingProxyType({}))
-    """Retention of single queues."""
+    """Retention of single queues, by name; taken from `keep`."""
 
     default_queue: str | None = "default"
-    """The queue of tasks that name none; None makes that an error when the task is registered."""
+    """Queue of tasks that name none. None: a task that names none is refused when it is registered."""
 
     payload_limit: int = 1 << 20
-    """Bytes that the arguments, or the result, of a job may have once encoded."""
+    """Largest size of a job's encoded arguments, and of its encoded result, in bytes."""
 
     unknown_for: Duration = 3600.0
-    """Seconds that a job whose task no live worker knows is offered again before it is broken."""
+    """Seconds for which a job is offered again when no live worker knows its task. Then it ends as broken."""
 
     wakeup: bool = True
-    """Let the store wake idle workers; False works on polling alone."""
+    """Let the store wake idle workers. False: workers only poll."""
 
     complete_timeout: Duration = 5.0
-    """Seconds that a block of `ctx.complete()` may take on SQLite, where nobody else can write meanwhile."""
+    """Seconds that a `ctx.complete()` block may take on SQLite, where it blocks all other writers."""
 
     missing_after: Duration = 10.0
-    """Seconds of silence after which everyone sees a worker of this app as missing, at least 1.5 times its `beat`. It takes nothing
-    from the worker: its jobs go to others when their leases expire."""
+    """Seconds without a heartbeat after which a worker of this app is shown as missing, at least 1.5 times its `beat`. It keeps its jobs
+    until their leases expire."""
 
     checks: ClassVar[Mapping[str, Check]] = {
         "retry": _retry,
@@ -398,7 +414,7 @@ class AppOptions:
         "lease": duration(least=1.0),
         "renew": or_none(duration(least=0.01), "never"),
         "keep": _retention,
-        "default_queue": or_none(_queue, "tasks must name theirs"),
+        "default_queue": or_none(_queue, "every task must name its queue"),
         "payload_limit": integer(1, unit=" of bytes"),
         "unknown_for": seconds,
         "wakeup": flag,
@@ -420,16 +436,33 @@ Options = TaskOptions | WorkerOptions | AppOptions
 O = TypeVar("O", TaskOptions, WorkerOptions, AppOptions)  # noqa: E741
 
 
-def made(kind: type[O], whose: str, given: Mapping[str, Any]) -> O:
-    """The options of a task, a worker or an app; an error says whose option is wrong."""
+def build_options(kind: type[O], whose: str, given: Mapping[str, Any]) -> O:
+    """Build the options of a task, a worker or an app. An error names `whose` option is wrong."""
     try:
         return kind(**given)
     except (InvalidOption, InvalidName) as error:
         raise named(error, whose) from None
 
 
+def job_fields(
+    whose: str, place: str, given: Mapping[str, Any], before: Mapping[str, Any], after: tuple[Any, ...]
+) -> tuple[dict[str, Any], tuple[Any, ...]]:
+    """Apply the options of a `using` call to a job that has the fields `before` and waits for `after`. Returns both, changed.
+
+    Raises `InvalidOption` or `InvalidName`, which names `whose` option is wrong.
+    """
+    check_names(whose, place, given)
+    options = {name: value for name, value in given.items() if name not in {"after", "connection"}}
+    try:
+        if "after" in given:
+            after = checked_after(given["after"])
+        return {**before, **job_options(options, before)}, after
+    except (InvalidOption, InvalidName) as error:
+        raise named(error, whose) from None
+
+
 def _check(options: Options) -> None:
-    """Apply the check of each option; `UNSET` is left where it is the default."""
+    """Replace each option by its checked value. `UNSET` is accepted where it is the default."""
     for option, check in options.checks.items():
         value = getattr(options, option)
         if value is not UNSET or options.__dataclass_fields__[option].default is not UNSET:
@@ -445,19 +478,19 @@ def _given_twice(retries: int) -> InvalidOption:
     return InvalidOption(f"retry={retries} means max_attempts={retries + 1}: give one of the two, not both")
 
 
-# Options that there are not.
+# Unknown options.
 
-_TASK = (*TaskOptions.checks, "name")
 _PLACES: Mapping[str, tuple[tuple[str, ...], str]] = {
-    "task": (_TASK, "@app.task({})"),
-    "step": ((*(option for option in _TASK if option != "raw"), "then", "next"), "@flow.step({})"),
-    "using": ((*JOB_OPTIONS, "after", "connection"), ".using({})"),
-    "worker": ((*WorkerOptions.checks, "middleware"), "app.worker({})"),
-    "App": ((*AppOptions.checks, "store", "listeners", "log"), "App({})"),
+    "task": (tuple(TaskKeywords.__annotations__), "@app.task({})"),
+    "step": (tuple(StepKeywords.__annotations__), "@flow.step({})"),
+    "using": ((*JobKeywords.__annotations__, "after"), ".using({})"),
+    "Next": ((*NextKeywords.__annotations__, "after"), "Next(…).using({})"),
+    "worker": ((*WorkerKeywords.__annotations__, "queues"), "app.worker({})"),
+    "App": ((*AppKeywords.__annotations__, "store", "listeners", "log"), "App({})"),
 }
-"""The options of each place, and how they are written there."""
+"""The options of each place, and how to write one there."""
 
-_ELSEWHERE: Mapping[str, str] = {
+_FOREIGN_NAMES: Mapping[str, str] = {
     other: option
     for option, others in {
         "after": "depends_on dependencies wait_for",
@@ -477,34 +510,39 @@ _ELSEWHERE: Mapping[str, str] = {
     }.items()
     for other in others.split()
 }
-"""What options are called in other libraries, and what they are called here."""
+"""Our name of an option, by its name in other libraries."""
 
 
-def unknown_option(whose: str, place: str, given: Mapping[str, Any]) -> InvalidOption:
-    """The error about the first of these options, which none of this place is called; it says which one was meant."""
-    option, value = next(iter(given.items()))
+def check_names(whose: str, place: str, given: Mapping[str, Any]) -> None:
+    """Raise `InvalidOption` if `place` does not have one of these options; the message suggests the one that was probably meant."""
     known = _PLACES[place][0]
-    return InvalidOption(f"{whose}: there is no option {option!r:.80}: {_meant(option, value, place, known)}")
+    for option, value in given.items():
+        if option not in known:
+            raise InvalidOption(
+                f"{whose}: there is no option {option!r:.80}: {_suggestion(option, value, place, known)}"
+            )
 
 
-def meant_for_job(option: str) -> str | None:
-    """The option of `using` that this is, here or in another library."""
-    meant = _ELSEWHERE.get(option, option)
+def job_option_named(option: str) -> str | None:
+    """The option of `using` with this name, here or in another library; None if there is none."""
+    meant = _FOREIGN_NAMES.get(option, option)
     return meant if meant in _PLACES["using"][0] else None
 
 
-def _meant(option: str, value: object, place: str, known: tuple[str, ...]) -> str:
+def _suggestion(option: str, value: object, place: str, known: tuple[str, ...]) -> str:
     if option in {"retries", "max_retries"} and isinstance(value, int) and not isinstance(value, bool):
         if "max_attempts" in known:
             also = f", or retry={value}" if "retry" in known else ""
-            return f"write max_attempts={value + 1}, for it counts the first one too{also}"
-        return f"write retry={value}" if "retry" in known else "it is one of tasks: write @app.task(retry=…)"
-    meant = _ELSEWHERE.get(option, option)
+            return f"write max_attempts={value + 1}, because it counts the first attempt too{also}"
+        return f"write retry={value}" if "retry" in known else "it is an option of tasks: write @app.task(retry=…)"
+    meant = _FOREIGN_NAMES.get(option, option)
     if meant in known:
         return f"did you mean {meant!r}?"
     if close := difflib.get_close_matches(option, known, n=1, cutoff=0.7):
         return f"did you mean {close[0]!r}?"
+    if place == "Next" and meant in JobKeywords.__annotations__:
+        return f"only the first job of a run has it: write flow.using({meant}=…)"
     for other, (options, how) in _PLACES.items():
         if meant in options and other != place:
             return f"write {how.format(f'{meant}=…')}"
-    return f"there are {', '.join(sorted(known))}"
+    return f"the options are {', '.join(sorted(known))}"

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, Never, Protocol
+from typing import Any, Protocol, Unpack
 
 import msgspec
 
-from tenure.core.after import checked_after
-from tenure.core.checks import Duration, instant, job_options, named, seconds
+from tenure.core.checks import Duration, instant, seconds
 from tenure.core.job import ErrorInfo, NewJob, Writes
-from tenure.core.options import UNSET, Unset, unknown_option
-from tenure.errors import InvalidName, InvalidOption
+from tenure.core.keywords import NextKeywords
+from tenure.core.options import UNSET, Unset, job_fields
+from tenure.errors import InvalidOption
 
 __all__ = [
     "Abandoned",
@@ -109,38 +109,16 @@ class Next(Answer):
         self.after: tuple[Any, ...] = ()
         """The blockers of the next job."""
 
-    def using(
-        self,
-        *,
-        queue: str | Unset = UNSET,
-        delay: Duration | Unset = UNSET,
-        run_at: datetime | Unset = UNSET,
-        priority: int | Unset = UNSET,
-        expires: Duration | Unset | None = UNSET,
-        tags: Iterable[str] | Unset = UNSET,
-        keep: Duration | Unset | None = UNSET,
-        max_attempts: int | Unset | None = UNSET,
-        after: Iterable[Any] | Unset = UNSET,
-        if_blocker_fails: Literal["fail", "proceed", "wait"] | Unset = UNSET,
-        **unknown: Never,
-    ) -> Next:
-        """The same with other options for the next job; they mean what they mean for a task.
+    def using(self, *, after: Iterable[Any] | Unset = UNSET, **options: Unpack[NextKeywords]) -> Next:
+        """The same with other options for the next job, which mean what they mean for a task.
 
         `after`: jobs, runs, bound calls and bound starts that the next job waits for. Bound calls and starts are enqueued in
         the same operation. The next job gets the results in this order, in its parameter `results`.
         """
-        given = {name: value for name, value in locals().items() if not isinstance(value, Unset)}
-        del given["self"], given["unknown"]
-        whose = f"Next({self.step!r})"
-        if unknown:
-            raise unknown_option(whose, "using", unknown)
+        given = options if isinstance(after, Unset) else {**options, "after": after}
         other = Next(self.step)
         other.attributes = self.attributes
-        try:
-            other.after = checked_after(given.pop("after")) if "after" in given else self.after
-            other.fields = {**self.fields, **job_options(given, self.fields)}
-        except (InvalidOption, InvalidName) as error:
-            raise named(error, whose) from None
+        other.fields, other.after = job_fields(f"Next({self.step!r})", "Next", given, self.fields, self.after)
         return other
 
 

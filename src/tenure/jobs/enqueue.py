@@ -96,7 +96,7 @@ def _enqueue_now(app: App, pending: Sequence[Pending]) -> None:
     if app.internals.hooks.enqueues:
         call_hooks(_after(app, pending, answers))
     if app.internals.inlines:
-        app.internals.inlines[-1].work_off_here(_handles(pending))
+        app.internals.inlines[-1].run_pending_here(_handles(pending))
 
 
 async def _aenqueue_now(app: App, pending: Sequence[Pending]) -> None:
@@ -107,7 +107,7 @@ async def _aenqueue_now(app: App, pending: Sequence[Pending]) -> None:
     if app.internals.hooks.enqueues:
         await acall_hooks(_after(app, pending, answers))
     if app.internals.inlines:
-        await app.internals.inlines[-1].work_off(_handles(pending))
+        await app.internals.inlines[-1].run_pending(_handles(pending))
 
 
 def _store_on_this_thread(app: App, pending: Sequence[Pending]) -> Sequence[Enqueued] | None:

@@ -170,7 +170,7 @@ class Handle:
     async def _continue_inline(self) -> None:
         """Run the jobs that are now in line, if the app runs jobs inline."""
         if self._app.internals.inlines:
-            await self._app.internals.inlines[-1].work_off([self])
+            await self._app.internals.inlines[-1].run_pending([self])
 
     async def _wait_until_final(self, timeout: Duration | None) -> JobRecord:
         """Wait until it is final. Returns the record it ended with: of the job, or of the last step of a run.

@@ -1,33 +1,30 @@
-"""Flows: chains of steps that hand over to each other, and the runs of them that are started."""
+"""Flow: a chain of steps that hand over to each other. Starter: starts runs of it with certain options."""
 
 from __future__ import annotations
 
 import asyncio
 import difflib
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from datetime import datetime
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, Never, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
 import msgspec
 from msgspec.structs import replace
 
-from tenure.core.after import BoundCall, checked_after
+from tenure.core.after import BoundCall
 from tenure.core.attributes import decoded, lookup_for, write
-from tenure.core.backoff import Backoff
-from tenure.core.checks import Duration, integer, job_options, named
+from tenure.core.checks import Duration, integer
 from tenure.core.checks import name as checked_name
 from tenure.core.codec import Decode, decoder_of, digest
 from tenure.core.job import NewJob, RunStep, Writes, new_id
-from tenure.core.options import UNSET, Unset, unknown_option
-from tenure.core.outcome import NamedStep
-from tenure.errors import InvalidName, InvalidOption, MissingAttribute
+from tenure.core.keywords import JobKeywords, StepKeywords, WorkerKeywords
+from tenure.core.options import UNSET, Unset, job_fields
+from tenure.errors import InvalidOption, MissingAttribute
 from tenure.stores.values import Enqueued, RunSearch
 from tenure.sync import blocking
 from tenure.tasks.context import Context
-from tenure.tasks.routes import unreached
-from tenure.tasks.step import AsyncStep, Step, StepRegistrar, declared
-from tenure.tasks.task import Nobody
+from tenure.tasks.step import AsyncStep, Step, StepRegistrar, declare_step
+from tenure.tasks.task import Untyped
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -42,7 +39,7 @@ __all__ = ["AsyncStep", "Flow", "FlowWorkers", "NamedFlow", "RemoteFlow", "Start
 
 
 class Start(BoundCall):
-    """A start of a flow with its attributes, checked and encoded: each enqueue of it is a new run."""
+    """A start of a flow, with its attributes checked and encoded. Each enqueue of it is a new run."""
 
     __slots__ = ("caller", "writes")
 
@@ -51,7 +48,7 @@ class Start(BoundCall):
         self.writes = writes
 
     def new_job(self) -> NewJob:
-        """The first step of a run that no store knows yet."""
+        """Build the job of the first step of a new run."""
         return self.caller._new_job(self.writes)
 
     @property
@@ -60,11 +57,11 @@ class Start(BoundCall):
 
     @property
     def connection(self) -> object:
-        """That of whoever starts the runs."""
+        """The connection of its `Starter`."""
         return self.caller._connection
 
     def handle(self, new: NewJob | Enqueued) -> FlowRun:
-        """The handle of a run that this has led to."""
+        """The handle of a run that was made from this start."""
         from tenure.jobs.run import FlowRun
 
         run = FlowRun(self.caller.app, new.id, self.caller._flow.name, self.caller._flow._first_name)
@@ -74,7 +71,7 @@ class Start(BoundCall):
 
 
 class Starter:
-    """Starts runs of one flow, with certain options for their first step; `using` gives another with others."""
+    """Starts runs of one flow with certain options for their first step. `using` returns another `Starter` with other options."""
 
     _flow: NamedFlow
     app: App
@@ -85,17 +82,18 @@ class Starter:
         self._flow = flow
         self.app = flow.app
         self._connection = connection
-        """The caller's own, in whose transaction runs are started; None: in one of the store's."""
+        """Database connection of the caller, in whose transaction runs are started; None: the store uses its own."""
 
         self._after = after
-        """What their first steps wait for."""
+        """Blockers of the first steps, as `checked_after` returns them."""
 
-        self._said = fields
+        self._fields = fields
 
     def start(self, /, **attributes: Any) -> FlowRun:
-        """Begin a run with these attributes, durably.
+        """Start a run with these attributes, durably.
 
-        Before any I/O: `MissingAttribute` if the first step takes one that is not given, `PayloadError` if one cannot be stored.
+        Raises, before any I/O, `MissingAttribute` if the first step needs one that is not given, or `PayloadError` if one cannot be
+        stored.
         """
         [run] = self.app.enqueue(self.bind(**attributes))
         return run
@@ -106,7 +104,7 @@ class Starter:
         return run
 
     def start_many(self, runs: Iterable[Mapping[str, Any]]) -> list[FlowRun]:
-        """Begin many runs in one atomic round trip; each is a mapping of attributes."""
+        """Start many runs in one atomic round trip; each is a mapping of attributes."""
         return self.app.enqueue(*[self.bind(**attributes) for attributes in runs])
 
     async def astart_many(self, runs: Iterable[Mapping[str, Any]]) -> list[FlowRun]:
@@ -114,66 +112,40 @@ class Starter:
         return await self.app.aenqueue(*[self.bind(**attributes) for attributes in runs])
 
     def bind(self, /, **attributes: Any) -> Start:
-        """Check and encode a start, to be enqueued together with others, or waited for by one."""
-        return Start(self, self._flow._opening(attributes))
+        """Check and encode a start, to enqueue it together with others, or to wait for it."""
+        return Start(self, self._flow._initial_writes(attributes))
 
-    def using(
-        self,
-        *,
-        delay: Duration | Unset = UNSET,
-        run_at: datetime | Unset = UNSET,
-        expires: Duration | Unset | None = UNSET,
-        priority: int | Unset = UNSET,
-        unique: str | bool | Unset | None = UNSET,
-        window: Duration | Unset | None = UNSET,
-        unique_raises: bool | Unset = UNSET,
-        queue: str | Unset = UNSET,
-        tags: Iterable[str] | Unset = UNSET,
-        keep: Duration | Unset | None = UNSET,
-        max_attempts: int | Unset | None = UNSET,
-        after: Iterable[Blocker] | Unset = UNSET,
-        if_blocker_fails: Literal["fail", "proceed", "wait"] | Unset = UNSET,
-        connection: object = UNSET,
-        **unknown: Never,
-    ) -> Starter:
-        """The same flow with other options for the first step of the runs that are started through what this returns.
+    def using(self, *, after: Iterable[Blocker] | Unset = UNSET, **options: Unpack[JobKeywords]) -> Starter:
+        """Return the same flow with other options for the first step of its runs; docs/options.md and `JobKeywords` describe them.
 
-        They mean what they mean for a task, and the steps that follow inherit priority, tags and keep. `unique`: a key that
-        only one run of the flow holds at a time, until the run is final or for `window`; True makes it from the attributes.
+        The steps that follow inherit priority, tags and keep. A unique key is owned by the run, until the run ends or for `window`;
+        `unique=True` derives it from the attributes.
         """
-        given = {name: value for name, value in locals().items() if not isinstance(value, Unset)}
-        del given["self"], given["unknown"]
-        if unknown:
-            raise unknown_option(f"flow {self._flow.name!r}", "using", unknown)
-        connection = given.pop("connection", self._connection)
-        try:
-            after = checked_after(given.pop("after")) if "after" in given else self._after
-            fields = {**self._said, **job_options(given, self._said)}
-        except (InvalidOption, InvalidName) as error:
-            raise named(error, f"flow {self._flow.name!r}") from None
-        return Starter(self._flow, fields, connection, after)
+        given = options if isinstance(after, Unset) else {**options, "after": after}
+        fields, blockers = job_fields(f"flow {self._flow.name!r}", "using", given, self._fields, self._after)
+        return Starter(self._flow, fields, options.get("connection", self._connection), blockers)
 
-    # For those who enqueue.
+    # For Tenure's modules that enqueue.
 
     def _new_job(self, writes: Writes | None) -> NewJob:
-        """The first step of a run with these attributes."""
+        """Build the job of the first step of a run with these attributes."""
         new = self._flow._first_job(new_id(), writes)
-        if not self._said:
+        if not self._fields:
             return new
-        new = replace(new, **self._said)
-        if self._said.get("unique") is True:
+        new = replace(new, **self._fields)
+        if self._fields.get("unique") is True:
             texts = {} if writes is None else writes.attributes
             new = replace(new, unique=digest(msgspec.json.encode(texts, order="deterministic")))
         return new
 
 
 class NamedFlow(Starter):
-    """A flow by its name: begins runs of it and finds them."""
+    """A flow known by its name: starts runs and finds them. The base of `Flow` and `RemoteFlow`."""
 
     def __init__(self, app: App, name: str, lookup: Iterable[str] = ()) -> None:
         if isinstance(lookup, str):
             raise InvalidOption(
-                f"lookup must name several attributes, got the text {lookup!r:.80}: write [{lookup!r:.80}]"
+                f"lookup must be a list of attributes, not the text {lookup!r:.80}: write [{lookup!r:.80}]"
             )
         self.app = app
         super().__init__(self, {})
@@ -181,41 +153,42 @@ class NamedFlow(Starter):
         self.lookup = tuple(dict.fromkeys(lookup))
 
     async def afind(self, /, *, limit: int = 50, cursor: str | None = None, **attribute: Any) -> RunPage:
-        """The runs that have this value of this one attribute, a page at a time, the newest first.
+        """Find the runs whose attribute has this value, a page at a time, newest first: `find(customer="c1")`.
 
-        It must be one of those in `lookup`, and the value a text, number or truth value; what is a list is found by each element.
+        The attribute must be one of `lookup`. The value must be a string, number or bool; an attribute that is a list is found by
+        each of its elements.
         """
         if len(attribute) != 1:
             raise InvalidOption(f"find takes one attribute, as in find(customer='c1'), got {len(attribute)}")
         [(name, value)] = attribute.items()
         if name not in self.lookup:
-            raise InvalidOption(f"runs of flow {self.name!r} are not found by {name!r:.80}: name it in lookup=[…]")
+            raise InvalidOption(f"runs of flow {self.name!r} cannot be found by {name!r:.80}: name it in lookup=[…]")
         search = RunSearch(flow=self.name, lookup=(name, lookup_for(value)), limit=limit, cursor=cursor)
         return await self.app.internals.runs_found(search)
 
     find = blocking(afind)
 
-    # For those who start runs.
+    # For Tenure's modules that start runs.
 
     @property
     def _first_name(self) -> str:
-        """The name of the step that runs begin with."""
+        """Name of the first step."""
         raise NotImplementedError
 
-    def _opening(self, attributes: Mapping[str, Any]) -> Writes | None:
-        """What a run that begins with these attributes is given, once they are checked."""
+    def _initial_writes(self, attributes: Mapping[str, Any]) -> Writes | None:
+        """Check and encode the attributes that a run starts with."""
         raise NotImplementedError
 
     def _first_job(self, run_id: str, writes: Writes | None) -> NewJob:
-        """The first step of a run that begins with these attributes."""
+        """Build the job of the first step of a run that starts with these attributes."""
         raise NotImplementedError
 
 
 class RemoteFlow(NamedFlow):
-    """A flow whose code is elsewhere: its runs are started, found and followed here, and its steps run where the code is.
+    """A flow whose code is in another program. Runs are started, found and inspected here; their steps run where the code is.
 
-    The worker that runs the first step checks the attributes. If one is missing that the step needs, or does not fit, the run ends as
-    broken, with the error that names it (`MissingAttribute`, `PayloadError`).
+    The worker that runs the first step checks the attributes. If one is missing or does not fit, the run ends as broken, with an error
+    that names it (`MissingAttribute` or `PayloadError`).
     """
 
     def __init__(self, app: App, name: str, first: str, queue: str, lookup: Iterable[str] = ()) -> None:
@@ -231,26 +204,26 @@ class RemoteFlow(NamedFlow):
     def _first_name(self) -> str:
         return self._first
 
-    def _opening(self, attributes: Mapping[str, Any]) -> Writes | None:
+    def _initial_writes(self, attributes: Mapping[str, Any]) -> Writes | None:
         return write(attributes, {}, self.lookup, self.app.options.payload_limit)
 
     def _first_job(self, run_id: str, writes: Writes | None) -> NewJob:
-        # Whatever it reads, there is nothing else that a run can have given to its first step.
+        # The first step can read only what the run starts with, so the names of its parameters need not be known.
         reads = () if writes is None else tuple(writes.attributes)
         step = RunStep(run_id=run_id, flow=self.name, reads=reads, writes=writes)
         return NewJob(id=run_id, task=self._task, queue=self._queue, step=step)
 
 
 class Flow(NamedFlow):
-    """A chain of steps that share attributes. Declare them with `@flow.step(...)`, the first one first; begin a run with `start`.
+    """A chain of steps that share attributes. Declare the steps with `@flow.step(...)`, the first one first; start a run with `start`.
 
-    One step finishes and the next exists, or neither. `lookup` names the attributes that runs are found by.
+    A step ends and the next one is enqueued in one transaction. `lookup` names the attributes that runs can be found by.
     """
 
     def __init__(self, app: App, name: str, lookup: Iterable[str] = ()) -> None:
         super().__init__(app, name, lookup)
         self._steps: dict[str, Step[..., Any]] = {}
-        self._former: dict[str, str] = {}  # what steps are called now, by names that they had
+        self._current_names: dict[str, str] = {}  # name of each step by its former names
         self._hints: dict[str, list[Any]] = {}
         self._decoders: dict[str, list[Decode]] = {}
         self._checked = False
@@ -259,9 +232,9 @@ class Flow(NamedFlow):
         return f"<Flow {self.name}: {', '.join(self._steps)}>"
 
     @overload
-    def step(self, function: Callable[Concatenate[Nobody, P], Coroutine[Any, Any, R]], /) -> AsyncStep[..., R]: ...
+    def step(self, function: Callable[Concatenate[Untyped, P], Coroutine[Any, Any, R]], /) -> AsyncStep[..., R]: ...
     @overload
-    def step(self, function: Callable[Concatenate[Nobody, P], R], /) -> Step[..., R]: ...
+    def step(self, function: Callable[Concatenate[Untyped, P], R], /) -> Step[..., R]: ...
     @overload
     def step(self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncStep[P, R]: ...
     @overload
@@ -274,60 +247,44 @@ class Flow(NamedFlow):
     def step(
         self,
         /,
-        *,
-        then: str | NamedStep | None = None,
-        next: Iterable[str | NamedStep] | None = None,
-        name: str | None = None,
-        queue: str | None = None,
-        retry: Backoff | int | Unset | None = UNSET,
-        max_attempts: int | Unset | None = UNSET,
-        max_losses: int | None = 3,
-        lease: Duration | Unset = UNSET,
-        renew: Duration | Unset | None = UNSET,
-        timeout: Duration | None = None,
-        keep: Duration | None = None,
-        priority: int = 0,
-        isolation: Literal["process"] | Unset | None = UNSET,
-        memory_limit: int | None = None,
-        output: int = 0,
-        aliases: Iterable[str] = (),
+        **options: Unpack[StepKeywords],
     ) -> StepRegistrar: ...
     def step(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-        """Make a step of a function: `@flow.step` or `@flow.step(...)`. The first one is where runs start.
+        """Make a step from a function: `@flow.step` or `@flow.step(...)`. Runs start with the first step that is declared.
 
-        `then`: the step, or its name, that follows unless this one says otherwise. `next`: the only steps that it may choose with
-        `Next`; a flow says when it is first used which of its steps nothing leads to, and counts on these. The name is the
-        function's own unless `name` gives another. The other options are those of a task, see `TaskOptions`.
+        `then`: the step that follows by default, or its name. `next`: the steps that this one may choose with `Next`; default: any.
+        When the flow is first used, it checks that these steps exist. `name`: default, the name of the function. docs/options.md and
+        `TaskOptions` describe the other options.
         """
-        return StepRegistrar(self, options) if function is None else declared(self, function, options)
+        return StepRegistrar(self, options) if function is None else declare_step(self, function, options)
 
     @property
     def steps(self) -> Mapping[str, Step[..., Any]]:
-        """Its steps by name, the first one first."""
+        """The steps by name, in the order of their declaration."""
         return MappingProxyType(self._steps)
 
     @property
     def _first(self) -> Step[..., Any]:
-        """Where runs start."""
+        """The first step."""
         self._must_have_steps()
         return next(iter(self._steps.values()))
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """The queues of its steps, each once."""
+        """The queues of the steps, each once."""
         return tuple(dict.fromkeys(step.queue for step in self._steps.values()))
 
     # Working.
 
-    def worker(self, **options: Any) -> Worker:
-        """A worker for the queues of its steps, and whatever else is in them, not yet started; options are those of `App.worker`."""
+    def worker(self, **options: Unpack[WorkerKeywords]) -> Worker:
+        """Make a worker for the queues of the steps, not yet started. It runs all jobs of these queues. Options: as for `App.worker`."""
         self._check()
         return self.app.worker(self.queues, **options)
 
     def workers(self, /, **slots: int) -> FlowWorkers:
-        """Workers for the queues of its steps, started and stopped together: `async with order.workers(reserve=2, charge=5): …`.
+        """Make workers for the queues of the steps, started and stopped together: `async with order.workers(reserve=2, charge=5): …`.
 
-        Each queue has one, with as many slots as its steps are given here, in all; a step that is not named has 1.
+        Each queue has one worker. Its concurrency is the sum of the numbers given here for the steps of that queue; default: 1 a step.
         """
         self._check()
         for name, count in slots.items():
@@ -336,15 +293,15 @@ class Flow(NamedFlow):
         total: dict[str, int] = dict.fromkeys(self.queues, 0)
         for name, step in self._steps.items():
             total[step.queue] += slots.get(name, 1)
-        return FlowWorkers([self.app.worker([queue], concurrency=many) for queue, many in total.items()])
+        return FlowWorkers([self.app.worker([queue], concurrency=count) for queue, count in total.items()])
 
-    # For the other parts of Tenure.
+    # For Tenure's modules.
 
     @property
     def _first_name(self) -> str:
         return self._first.step_name
 
-    def _opening(self, attributes: Mapping[str, Any]) -> Writes | None:
+    def _initial_writes(self, attributes: Mapping[str, Any]) -> Writes | None:
         self._check()
         writes = self._writes(attributes)
         for needed in self._first._needs:
@@ -361,7 +318,7 @@ class Flow(NamedFlow):
         """Add a step."""
         self.app.internals.register(step)
         self._steps[step.step_name] = step
-        self._former |= dict.fromkeys(step.options.aliases, step.step_name)
+        self._current_names |= dict.fromkeys(step.options.aliases, step.step_name)
         self._checked = False
         for name, hint in step._hints.items():
             hints = self._hints.setdefault(name, [])
@@ -370,40 +327,36 @@ class Flow(NamedFlow):
                 self._decoders.setdefault(name, []).append(decoder_of(hint))
 
     def _step_named(self, name: str) -> Step[..., Any]:
-        """The step that has this name, or had it before; `InvalidOption` if there is none."""
-        step = self._steps.get(self._former.get(name, name))
+        """The step with this name or former name. `InvalidOption` if there is none."""
+        step = self._steps.get(self._current_names.get(name, name))
         if step is None:
-            raise InvalidOption(f"flow {self.name!r} has no step {name!r:.80}{_meant(name, self._steps)}")
+            raise InvalidOption(f"flow {self.name!r} has no step {name!r:.80}{_suggestion(name, self._steps)}")
         return step
 
     def _writes(self, attributes: Mapping[str, Any]) -> Writes | None:
-        """What it takes to give a run these attributes; each must come back by an annotation that a step has for it."""
+        """Encode attributes to be written to a run. `PayloadError` if one fits none of the annotations that steps have for it."""
         return write(attributes, self._decoders, self.lookup, self.app.options.payload_limit)
 
     def _converted(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
-        """Attributes as JSON has them, by the annotations that steps have for them; `PayloadError` if one does not fit."""
+        """Convert JSON values of attributes by the annotations that steps have for them. `PayloadError` if one does not fit."""
         return {
             name: decoded(name, msgspec.json.encode(value), self._decoders.get(name, ()))
             for name, value in attributes.items()
         }
 
     def _check(self) -> None:
-        """Raise `InvalidOption` if its steps do not fit together; once it has found nothing, it does not look again."""
+        """Raise `InvalidOption` if `then=` or `next=` of a step names no step. A check that passed is not repeated."""
         if self._checked:
             return
         self._must_have_steps()
         for step in self._steps.values():
-            for option, names in (("then", (step._then,)), ("next", step._leads_to or ())):
+            for option, names in (("then", (step._then,)), ("next", step._allowed_next or ())):
                 for name in names:
                     if name is not None and name not in self._steps:
                         raise InvalidOption(
-                            f"step {step.step_name!r} of flow {self.name!r} says {option}={name!r:.80}, "
-                            f"and there is no such step{_meant(name, self._steps)}"
+                            f"step {step.step_name!r} of flow {self.name!r} has {option}={name!r:.80}, "
+                            f"and there is no such step{_suggestion(name, self._steps)}"
                         )
-        if lost := unreached(self._first, self._steps):
-            raise InvalidOption(
-                f"nothing leads to step {lost[0]!r} of flow {self.name!r}: name it in the then= or next= of another, or take it out"
-            )
         self._checked = True
 
     def _must_have_steps(self) -> None:
@@ -418,7 +371,7 @@ class FlowWorkers:
         self.workers = tuple(workers)
 
     async def start(self) -> None:
-        """Begin to work, all of them or, if one cannot, none."""
+        """Start all of them. If one cannot start, stop the others and raise its error."""
         try:
             for worker in self.workers:
                 await worker.start()
@@ -427,7 +380,7 @@ class FlowWorkers:
             raise
 
     async def stop(self, grace: Duration | None = None) -> None:
-        """End all of them, as `Worker.stop` does; what one raises is raised when all have ended."""
+        """Stop all of them, as `Worker.stop` does. The first error is raised after all have stopped."""
         alive = [worker for worker in self.workers if worker.status != "stopped"]
         ended = await asyncio.gather(*(worker.stop(grace) for worker in alive), return_exceptions=True)
         for error in ended:
@@ -444,6 +397,6 @@ class FlowWorkers:
         await self.stop()
 
 
-def _meant(name: str, known: Collection[str]) -> str:
+def _suggestion(name: str, known: Collection[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]!r}?" if close else f": it has {', '.join(known)}"

@@ -1,35 +1,35 @@
-"""Tasks: registered functions with their defaults, and the calls of them that become jobs."""
+"""Task: a registered function whose calls become jobs. Caller: enqueues these calls with certain options."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import (
     TYPE_CHECKING,
     Any,
     ClassVar,
     Concatenate,
     Generic,
-    Literal,
     ParamSpec,
     TypeAlias,
     TypeVar,
+    Unpack,
     overload,
 )
 
 from msgspec.structs import replace
 
-from tenure.core.after import BoundCall, checked_after
-from tenure.core.checks import JOB_OPTIONS, Duration, job_options, named, refused
+from tenure.core.after import BoundCall
 from tenure.core.checks import name as checked_name
+from tenure.core.checks import named, refused
 from tenure.core.codec import Arguments, JoinArguments, JsonArguments, RawArguments, ResultCodec
 from tenure.core.job import JobRecord, NewJob, State, new_id
+from tenure.core.keywords import JobKeywords
 from tenure.core.lifecycle import Finish
-from tenure.core.options import UNSET, TaskOptions, Unset, made, meant_for_job, unknown_option
+from tenure.core.options import TaskOptions, Unset, build_options, check_names, job_fields, job_option_named
 from tenure.core.outcome import Answer, Success
-from tenure.errors import InvalidName, InvalidOption, PayloadError, UnknownTask
+from tenure.errors import InvalidOption, PayloadError, UnknownTask
 from tenure.hooks.registry import Hooks, JobHooks
 from tenure.jobs.handle import Job
 from tenure.stores.values import Enqueued
@@ -47,11 +47,11 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 Blocker: TypeAlias = "Job[Any] | FlowRun | BoundCall | str"
-"""What a job may wait for."""
+"""What a job may wait for: a job or a run, the id of one, or a bound call or start."""
 
 
 class Call(BoundCall, Generic[R_co]):
-    """A task with its arguments, checked and encoded: each enqueue of it is a new job."""
+    """A call of a task, with its arguments checked and encoded. Each enqueue of it is a new job."""
 
     __slots__ = ("caller", "payload")
 
@@ -65,14 +65,14 @@ class Call(BoundCall, Generic[R_co]):
 
     @property
     def connection(self) -> object:
-        """That of whoever makes the jobs."""
+        """The connection of its `Caller`."""
         return self.caller._connection
 
     def new_job(self) -> NewJob:
         return self.caller._new_job(self.payload)
 
     def handle(self, new: NewJob | Enqueued) -> Job[R_co]:
-        """The handle of a job that this call has led to."""
+        """The handle of a job that was made from this call."""
         caller = self.caller
         job: Job[R_co] = Job(caller.app, new.id, caller.name, caller.queue, caller._results)
         if isinstance(new, Enqueued):
@@ -81,7 +81,7 @@ class Call(BoundCall, Generic[R_co]):
 
 
 class Caller(Generic[P, R_co]):
-    """Makes jobs of one task, with certain options; `using` gives another with others."""
+    """Enqueues jobs of one task with certain options. `using` returns another `Caller` with other options."""
 
     def __init__(
         self,
@@ -97,21 +97,21 @@ class Caller(Generic[P, R_co]):
         self.name = name
         self._results = results
         self._connection = connection
-        """The caller's own, in whose transaction the jobs are enqueued; None: in one of the store's."""
+        """Database connection of the caller, in whose transaction the jobs are enqueued; None: the store uses its own."""
 
         self._after = after
-        """What the jobs wait for."""
+        """Blockers of the jobs, as `checked_after` returns them."""
 
         self.queue: str = fields["queue"]
         self._arguments = arguments
         self._fields = fields
         self._template = NewJob(id="", task=name, **fields)
-        """Copied for each job: many times faster than to make it of its fields."""
+        """Copied for each job, because that is many times faster than building it from its fields."""
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Store one call of the task as a job, durably.
 
-        `TypeError` or `PayloadError`, before any I/O, if the arguments do not fit or cannot be stored.
+        Raises `TypeError` or `PayloadError`, before any I/O, if the arguments do not fit the function or cannot be stored.
         """
         return self.app.enqueue(self.bind(*args, **kwargs))[0]
 
@@ -121,7 +121,7 @@ class Caller(Generic[P, R_co]):
         return job
 
     def enqueue_many(self, calls: Iterable[tuple[Any, ...] | Mapping[str, Any]]) -> list[Job[R_co]]:
-        """Store many calls in one atomic round trip; each is a tuple of arguments, or a mapping of them by name."""
+        """Store many calls in one atomic round trip. Each call is a tuple of arguments, or a mapping of them by name."""
         return self.app.enqueue(*self._bind_many(calls))
 
     async def aenqueue_many(self, calls: Iterable[tuple[Any, ...] | Mapping[str, Any]]) -> list[Job[R_co]]:
@@ -129,104 +129,56 @@ class Caller(Generic[P, R_co]):
         return await self.app.aenqueue(*self._bind_many(calls))
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call[R_co]:
-        """Check and encode a call, to be enqueued together with others, or cancelled."""
+        """Check and encode a call, to enqueue it together with others, to wait for it, or to cancel its jobs."""
         try:
             return Call(self, self._arguments.encode(args, kwargs))
-        except TypeError as misfit:
-            raise TypeError(f"task {self.name!r}: {misfit}{_option_meant(str(misfit), kwargs)}") from None
+        except TypeError as error:
+            raise TypeError(f"task {self.name!r}: {error}{_job_option_hint(str(error), kwargs)}") from None
 
-    # With `after`, type checkers do not check the arguments: they cannot know which parameter is `results`, which is filled in.
+    # With `after`, the types of the arguments are not checked: a type checker cannot know that the worker fills in `results`.
     @overload
-    def using(
-        self,
-        *,
-        after: Iterable[Blocker],
-        delay: Duration | Unset = UNSET,
-        run_at: datetime | Unset = UNSET,
-        expires: Duration | Unset | None = UNSET,
-        priority: int | Unset = UNSET,
-        unique: str | bool | Unset | None = UNSET,
-        window: Duration | Unset | None = UNSET,
-        unique_raises: bool | Unset = UNSET,
-        queue: str | Unset = UNSET,
-        tags: Iterable[str] | Unset = UNSET,
-        keep: Duration | Unset | None = UNSET,
-        max_attempts: int | Unset | None = UNSET,
-        if_blocker_fails: Literal["fail", "proceed", "wait"] | Unset = UNSET,
-        connection: object = UNSET,
-    ) -> Caller[..., R_co]: ...
+    def using(self, *, after: Iterable[Blocker], **options: Unpack[JobKeywords]) -> Caller[..., R_co]: ...
     @overload
-    def using(
-        self,
-        *,
-        after: Unset = UNSET,
-        delay: Duration | Unset = UNSET,
-        run_at: datetime | Unset = UNSET,
-        expires: Duration | Unset | None = UNSET,
-        priority: int | Unset = UNSET,
-        unique: str | bool | Unset | None = UNSET,
-        window: Duration | Unset | None = UNSET,
-        unique_raises: bool | Unset = UNSET,
-        queue: str | Unset = UNSET,
-        tags: Iterable[str] | Unset = UNSET,
-        keep: Duration | Unset | None = UNSET,
-        max_attempts: int | Unset | None = UNSET,
-        if_blocker_fails: Literal["fail", "proceed", "wait"] | Unset = UNSET,
-        connection: object = UNSET,
-    ) -> Caller[P, R_co]: ...
+    def using(self, **options: Unpack[JobKeywords]) -> Caller[P, R_co]: ...
     def using(self, **options: Any) -> Caller[..., R_co]:
-        """The same task with other options for the jobs that are enqueued through what this returns.
+        """Return the same task with other options for its jobs; docs/options.md and `JobKeywords` describe them.
 
-        `delay` or `run_at`: not before then. `expires`: cancelled if not started within this time. `priority`: lower
-        comes first. `unique`: a key that only one job of the task holds at a time, until it is final or for `window`;
-        True makes it from the arguments; another enqueue gives the job that holds it, marked `duplicate`, or raises
-        `UniqueConflict` with `unique_raises`. `tags`: to find it by. `keep`: how long its record is kept once it is
-        final. `max_attempts`: None for ever. `connection`: enqueue in its transaction, as `App.enqueue` says.
-
-        `after`: jobs and runs, or their ids, to wait for, and bound calls and starts, which come to exist in the same step; up
-        to 10,000. A job that waits holds no worker; when all have ended it joins the line, and is given their results in this
-        order, in its parameter `results` if it has one. If one ends without success, it fails too, or by `if_blocker_fails` it
-        may `proceed` (in the place of the result stands `{"$failure": …}`) or `wait` until the other succeeds after a retry.
+        `after`: what the jobs wait for, up to 10,000 jobs and runs, their ids, and bound calls and starts, which are enqueued in the
+        same transaction. A blocked job occupies no worker. When all of them have ended it joins its queue, and its parameter
+        `results`, if it has one, receives their results in this order. `if_blocker_fails` says what happens if one of them fails.
         """
-        given = {name: value for name, value in options.items() if not isinstance(value, Unset)}
-        connection = given.pop("connection", self._connection)
-        if unknown := given.keys() - JOB_OPTIONS.keys() - {"after"}:
-            raise unknown_option(f"task {self.name!r}", "using", {name: given[name] for name in sorted(unknown)})
-        try:
-            after = checked_after(given.pop("after")) if "after" in given else self._after
-            fields = {**self._fields, **job_options(given, self._fields)}
-        except (InvalidOption, InvalidName) as error:
-            raise named(error, f"task {self.name!r}") from None
+        fields, after = job_fields(f"task {self.name!r}", "using", options, self._fields, self._after)
+        connection = options.get("connection", self._connection)
         return Caller(self.app, self.name, self._arguments, self._results, fields, connection, after)
 
-    # For those who enqueue, compare and read calls.
+    # For Tenure's modules that enqueue, compare and read calls.
 
     def _decode(self, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of this payload; `PayloadError` if it is no call of the task."""
+        """Decode the arguments of this payload. `PayloadError` if it is no call of the task."""
         return self._arguments.decode(payload)
 
     def _given(self, job: JobRecord) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments that this job is called with, without the context; `PayloadError` if they cannot be read."""
+        """Decode the arguments of this job, without the context. `PayloadError` if they cannot be read."""
         return self._decode(job.payload)
 
     def _converted(self, attributes: dict[str, Any]) -> dict[str, Any]:
-        """Attributes of a run, decoded from JSON, converted by the annotations of its flow if the flow is known here."""
+        """Convert attributes of a run from JSON values by the annotations of its flow, if the flow is registered here."""
         return attributes
 
     def _completed(self, job: JobRecord, value: Any) -> Success:
-        """The outcome of a job that is completed by hand with `value`; `UnknownTask` if only code elsewhere knows it."""
+        """The outcome of a job that is completed from outside with `value`. `UnknownTask` if it needs the code of the task."""
         if job.run_id is not None:
             raise UnknownTask(job.task, self.app.tasks)
         return Success(self._results.encode(value))
 
     def _new_job(self, payload: bytes) -> NewJob:
-        """A job of this payload that no store knows yet."""
+        """Build a job with this payload and a new id."""
         if self._fields.get("unique") is True:
             return replace(self._template, id=new_id(), payload=payload, unique=self._key(payload))
         return replace(self._template, id=new_id(), payload=payload)
 
     def _key(self, payload: bytes) -> str:
-        """The same for payloads of equal arguments; `PayloadError` if this one is no call of the task."""
+        """The unique key of this payload, the same for equal arguments. `PayloadError` if it is no call of the task."""
         return self._arguments.key(payload)
 
     def _bind_many(self, calls: Iterable[tuple[Any, ...] | Mapping[str, Any]]) -> list[Call[R_co]]:
@@ -238,13 +190,13 @@ class Caller(Generic[P, R_co]):
 
 
 class Task(Caller[P, R_co], JobHooks):
-    """A function that jobs call. Called like a function it runs here and now, as a function does."""
+    """A function that jobs call. Calling the task itself runs the function here, without a job."""
 
     _is_step: ClassVar[bool] = False
-    """Whether it is a step of a flow."""
+    """True if the task is a step of a flow."""
 
     _reads: tuple[str, ...] = ()
-    """Names of the attributes that it is given, if it is one."""
+    """Names of the attributes that a step reads; empty for other tasks."""
 
     def __init__(self, app: App, name: str, function: Callable[..., Any], options: TaskOptions) -> None:
         functools.update_wrapper(self, function, updated=())
@@ -259,46 +211,48 @@ class Task(Caller[P, R_co], JobHooks):
             results = ResultCodec(self._signature.result, limit)
         except InvalidOption as error:
             raise named(error, f"task {name!r}") from None
-        self._joins = self._signature.joins
+        self._results_parameter = self._signature.results_parameter
         super().__init__(app, name, arguments, results, _fields_of(options))
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Call the function here; its context, if it takes one, is that of the job around this call."""
+        """Call the function here. If it takes a context, it gets the one of the job that makes this call."""
         if self._signature.context is not None:
             return self.function(*self._signature.with_context(args, kwargs, current()), **kwargs)  # type: ignore[no-any-return]
         return self.function(*args, **kwargs)  # type: ignore[no-any-return]
 
-    # For whoever runs jobs, and completes them.
+    # For Tenure's modules that run and complete jobs.
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        """Names of tasks whose jobs it runs beside its own: those that it had before."""
+        """Former names of the task, whose jobs it runs too."""
         return tuple(self.options.aliases)
 
     def _call_arguments(self, payload: bytes, ctx: Context | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What to call the function with: the payload decoded and converted by annotation, and the context if it takes one.
+        """Arguments to call the function with: the payload, decoded and converted by annotation, and the context if it takes one.
 
-        A parameter `results` that was not passed gets the results of what the job waited for.
+        A parameter `results` that the payload lacks gets the results of the jobs that this job waited for.
         Raises `PayloadError` if the payload is no call of this function.
         """
         if ctx is not None and ctx.job.raw != self.options.raw:
             if self.options.raw:
                 raise PayloadError(
-                    f"task {self.name!r} is raw and takes bytes, the job has JSON: enqueue bytes, or declare the inbox of its queue raw"
+                    f'task {self.name!r} is raw and takes bytes, but the job has JSON: enqueue bytes, or give the task inbox="raw"'
                 )
-            raise PayloadError(f"the job has raw bytes, task {self.name!r} takes JSON: enqueue its arguments instead")
+            raise PayloadError(
+                f"the job has raw bytes, but task {self.name!r} takes JSON: enqueue its arguments instead"
+            )
         args, kwargs = self._arguments.decode(payload)
-        if self._joins is not None and ctx is not None:
-            self._joins.fill_in(args, kwargs, ctx.job.results)
+        if self._results_parameter is not None and ctx is not None:
+            self._results_parameter.fill(args, kwargs, ctx.job.results)
         if self._signature.context is not None:
             return self._signature.with_context(args, kwargs, ctx), kwargs
         return args, kwargs
 
     def _encode_result(self, value: Any, *, returned: bool) -> str:
-        """The result as JSON text; `InvalidResult` if its function returned it and it does not fit the annotation."""
+        """Encode a result as JSON. `InvalidResult` if the function returned it and it does not fit the annotation."""
         return self._results.encode(value) if returned else self._results.encode_freely(value)
 
     def _succeeded(
@@ -309,24 +263,24 @@ class Task(Caller[P, R_co], JobHooks):
         *,
         returned: bool = True,
     ) -> Success:
-        """What it means that a job of this task has given this value; `PayloadError` if that cannot be stored.
+        """The outcome of a job of this task that succeeded with this value. `PayloadError` if the value cannot be stored.
 
-        `returned`: its function has returned it, so it must fit the annotation.
+        `returned`: the function returned the value, so it must fit the annotation.
         """
         if isinstance(value, Answer):
-            raise TypeError(f"task {self.name!r} gave {type(value).__name__}, which is an answer of steps of a flow")
+            raise TypeError(f"task {self.name!r} gave {type(value).__name__}, which only steps of a flow may give")
         return Success(self._encode_result(value, returned=returned), children)
 
     def _completed(self, job: JobRecord, value: Any) -> Success:
         return self._succeeded(job, value, returned=False)
 
     def _finish(self, job: JobRecord, value: Any, children: tuple[NewJob, ...] = ()) -> Finish:
-        """The end of a job of this task with this value, which its function has set or which was given from outside."""
+        """The transition of a job of this task to success with this value, which the function has set or which came from outside."""
         made = self._succeeded(job, value, children, returned=False)
         return Finish(State.SUCCEEDED, made.result, None, made.children, made.successor, made.writes)
 
     def _check_answer(self, on_timeout: str | None) -> None:
-        """Raise `InvalidOption` if `Wait` cannot hand over to this."""
+        """Raise `InvalidOption` if `Wait(on_timeout=…)` names no step that this task can hand over to."""
         if on_timeout is not None:
             raise InvalidOption(
                 f"task {self.name!r} is no step of a flow: Wait(on_timeout={on_timeout!r:.80}) leads nowhere"
@@ -334,29 +288,29 @@ class Task(Caller[P, R_co], JobHooks):
 
 
 class AsyncTask(Task[P, R_co]):
-    """A task whose function is `async def`: calling it gives a coroutine."""
+    """A task whose function is `async def`: calling it returns a coroutine."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:  # type: ignore[override]
-        """Call the function here; its context, if it takes one, is that of the job around this call."""
+        """Call the function here. If it takes a context, it gets the one of the job that makes this call."""
         return super().__call__(*args, **kwargs)  # type: ignore[return-value]
 
 
-class Nobody:
-    """A type that no parameter is annotated with."""
+class Untyped:
+    """A type that no parameter is annotated with, so that only a parameter without annotation takes it."""
 
 
 class Registrar:
-    """What `@app.task(...)` gives: makes a task, with these options, of a function."""
+    """Decorator that `app.task(...)` returns: makes a task with these options from a function."""
 
     def __init__(self, app: App, given: Mapping[str, Any]) -> None:
         self._app = app
         self._given = given
 
-    # Whatever takes a Nobody first has no annotation there, or one that says nothing: no reason to think of a context.
+    # The first two overloads match a first parameter without annotation (or Any, or object): it is no context.
     @overload
-    def __call__(self, function: Callable[Concatenate[Nobody, P], Coroutine[Any, Any, R]], /) -> AsyncTask[..., R]: ...
+    def __call__(self, function: Callable[Concatenate[Untyped, P], Coroutine[Any, Any, R]], /) -> AsyncTask[..., R]: ...
     @overload
-    def __call__(self, function: Callable[Concatenate[Nobody, P], R], /) -> Task[..., R]: ...
+    def __call__(self, function: Callable[Concatenate[Untyped, P], R], /) -> Task[..., R]: ...
     @overload
     def __call__(self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
     @overload
@@ -366,11 +320,11 @@ class Registrar:
     @overload
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
     def __call__(self, function: Callable[..., Any], /) -> Any:
-        return registered(self._app, function, self._given)
+        return register_task(self._app, function, self._given)
 
 
-def registered(app: App, function: Callable[..., Any], options: Mapping[str, Any]) -> Task[..., Any]:
-    """Make a task of a function and add it to its app; `InvalidOption` or `InvalidName` if an option is wrong."""
+def register_task(app: App, function: Callable[..., Any], options: Mapping[str, Any]) -> Task[..., Any]:
+    """Make a task from a function and add it to its app. `InvalidOption` or `InvalidName` if an option is wrong."""
     given = dict(options)
     name = name_of_function("task", function, given)
     whose = f"task {name!r}"
@@ -380,13 +334,13 @@ def registered(app: App, function: Callable[..., Any], options: Mapping[str, Any
     if given["queue"] is None:
         raise InvalidOption(f"{whose} names no queue, and this app has no default_queue")
     kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
-    task: Task[..., Any] = kind(app, name, function, made(TaskOptions, whose, given))
+    task: Task[..., Any] = kind(app, name, function, build_options(TaskOptions, whose, given))
     app.internals.register(task)
     return task
 
 
 def name_of_function(kind: str, function: object, given: dict[str, Any]) -> str:
-    """The name that the option `name`, which is taken out, gives to a task or step, else that of its function."""
+    """Name of a task or step: the option `name`, which is removed from `given`, else the name of the function."""
     if not callable(function):
         hint = (
             f"write @….{kind}(name={function!r:.80})" if isinstance(function, str) else f"write @….{kind}(…) above one"
@@ -396,33 +350,26 @@ def name_of_function(kind: str, function: object, given: dict[str, Any]) -> str:
     return checked_name(kind, getattr(function, "__name__", None) if name is None else name)
 
 
-def check_names(whose: str, place: str, given: Mapping[str, Any]) -> None:
-    """Raise `InvalidOption` about an option that tasks, or steps, do not have."""
-    unknown = {option: value for option, value in given.items() if option not in TaskOptions.checks}
-    if unknown:
-        raise unknown_option(whose, place, unknown)
-
-
-def _option_meant(misfit: str, kwargs: Mapping[str, Any]) -> str:
-    """What to write for an argument that the function does not take, and that is an option of the job."""
+def _job_option_hint(error: str, kwargs: Mapping[str, Any]) -> str:
+    """What to write in place of an argument that is an option of the job; "" if the error is about something else."""
     for name, value in kwargs.items():
-        if f"unexpected keyword argument {name!r}" in misfit and (option := meant_for_job(name)) is not None:
+        if f"unexpected keyword argument {name!r}" in error and (option := job_option_named(name)) is not None:
             return f", which is an option of the job: write .using({option}={value!r:.40}).enqueue(…)"
     return ""
 
 
 def _arguments_of(signature: Signature, limit: int, *, raw: bool) -> Arguments:
     if raw:
-        if len(signature.taken.parameters) != 1:
+        if len(signature.call.parameters) != 1:
             raise InvalidOption("a raw task must take one argument, its payload")
-        return RawArguments(signature.taken, limit)
-    if signature.joins is not None and signature.joins.required:
-        return JoinArguments(signature.taken, signature.hints, limit, "results")
-    return JsonArguments(signature.taken, signature.hints, limit)
+        return RawArguments(signature.call, limit)
+    if signature.results_parameter is not None and signature.results_parameter.required:
+        return JoinArguments(signature.call, signature.hints, limit, "results")
+    return JsonArguments(signature.call, signature.hints, limit)
 
 
 def _fields_of(options: TaskOptions) -> dict[str, Any]:
-    """What every job of a task says of itself unless `using` says otherwise."""
+    """Fields of every job of a task, which `using` may override."""
     lease = None if isinstance(options.lease, Unset) else options.lease
     return {
         "queue": options.queue,

@@ -1,4 +1,4 @@
-"""Reasons why a job does not run: each with its facts, one sentence for people, and what can be done about it."""
+"""Reasons why a job does not run. Each has its facts, a sentence that states them, and advice what to do."""
 
 from tenure.core.reasons.ended import (
     AttemptsUsedUp,

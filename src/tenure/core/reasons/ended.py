@@ -1,9 +1,9 @@
-"""Why a job does not run again: it runs already, or has ended, or there is none."""
+"""Reasons of jobs that run already, have ended or do not exist."""
 
 from __future__ import annotations
 
 from tenure.core.job import ErrorInfo, State
-from tenure.core.reasons.reason import Reason, moment, span, told
+from tenure.core.reasons.reason import Reason, in_brackets, moment, span
 
 __all__ = [
     "AttemptsUsedUp",
@@ -21,12 +21,12 @@ __all__ = [
 
 
 class Held(Reason, frozen=True):
-    """It runs."""
+    """A live worker is running the job."""
 
     worker: str
     started_at: float
     left: float
-    """Seconds until its lease ends, unless that is renewed."""
+    """Seconds until its lease expires, unless it is renewed."""
 
     @property
     def sentence(self) -> str:
@@ -37,40 +37,40 @@ class Held(Reason, frozen=True):
 
 
 class HolderMissing(Reason, frozen=True):
-    """Whoever holds it cannot be heard, and its lease has not ended yet."""
+    """The worker that holds the job is missing, and the lease has not expired yet."""
 
     worker: str
     left: float
+    """Seconds until the lease expires."""
+
     silent_for: float | None
-    """Seconds; None if it is not in the registry any more."""
+    """Seconds since the worker's last heartbeat; None if it is no longer in the registry."""
 
     @property
     def sentence(self) -> str:
-        heard = "is not registered" if self.silent_for is None else f"has been silent for {span(self.silent_for)}"
-        return (
-            f"{self.worker}, which holds it, {heard}; the lease has {span(self.left)} left, and then it goes to another"
-        )
+        status = "is not registered" if self.silent_for is None else f"has been silent for {span(self.silent_for)}"
+        return f"{self.worker}, which holds it, {status}; the lease expires in {span(self.left)}, and then another worker gets the job"
 
     @property
     def advice(self) -> str:
-        return f"if that worker is dead, tenure retire {self.worker} gives its jobs to others at once"
+        return f"if that worker is dead, tenure retire {self.worker} gives its jobs to other workers at once"
 
 
 class Orphaned(Reason, frozen=True):
-    """Its lease has ended, and nobody has taken it from its holder yet."""
+    """The lease of the job has expired, and no worker has recovered the job yet."""
 
     queue: str
     worker: str
     expired_for: float
     reapers: tuple[str, ...]
-    """Live workers that serve its queue, and those who hold jobs of it by hand."""
+    """Ids of live workers that serve its queue, and of apps that lease its jobs by hand."""
 
     @property
     def sentence(self) -> str:
-        ended = f"the lease of {self.worker} ended {span(self.expired_for)} ago"
+        expired = f"the lease of {self.worker} expired {span(self.expired_for)} ago"
         if not self.reapers:
-            return f"{ended}, and no live worker serves queue {self.queue} to take the job from it"
-        return f"{ended}, and {', '.join(self.reapers)} should take the job from it within seconds"
+            return f"{expired}, and no live worker serves queue {self.queue} to recover the job"
+        return f"{expired}, and {', '.join(self.reapers)} should recover the job within seconds"
 
     @property
     def advice(self) -> str:
@@ -80,7 +80,7 @@ class Orphaned(Reason, frozen=True):
 
 
 class Finished(Reason, frozen=True):
-    """It has ended, as somebody wanted."""
+    """The job has succeeded or was cancelled."""
 
     job: str
     state: State
@@ -96,7 +96,7 @@ class Finished(Reason, frozen=True):
 
 
 class HandedOver(Reason, frozen=True):
-    """It is a step, and its run has gone on."""
+    """The job is a step that has succeeded, and its run has gone on."""
 
     run: str
     successor: str
@@ -107,21 +107,21 @@ class HandedOver(Reason, frozen=True):
 
     @property
     def advice(self) -> str:
-        return f"tenure explain {self.run} says where the run is"
+        return f"tenure explain {self.run} says which step the run is at"
 
 
 class Expired(Reason, frozen=True):
-    """It had not started when its time to do so was over."""
+    """The job had not started when it expired."""
 
     job: str
     at: float
     cancelled: bool
-    """Whether that has ended it already."""
+    """True if it was cancelled for it already."""
 
     @property
     def sentence(self) -> str:
-        over = f"it had to start before {moment(self.at)}, and did not"
-        return over if self.cancelled else f"{over}: whoever looks at its queue next cancels it"
+        expired = f"it had to start before {moment(self.at)}, and did not"
+        return expired if self.cancelled else f"{expired}: the next worker that looks at its queue cancels it"
 
     @property
     def advice(self) -> str:
@@ -129,26 +129,26 @@ class Expired(Reason, frozen=True):
 
 
 class AttemptsUsedUp(Reason, frozen=True):
-    """It has failed as often as it may."""
+    """The job has failed in all of its attempts."""
 
     job: str
     attempts: int
-    """Losses not counted."""
+    """Attempts so far, losses not counted."""
 
     limit: int
     error: ErrorInfo | None
 
     @property
     def sentence(self) -> str:
-        return f"its {self.limit} attempts are used up, the last one failed{told(self.error)}"
+        return f"its {self.limit} attempts are used up, the last one failed{in_brackets(self.error)}"
 
     @property
     def advice(self) -> str:
-        return f"end the cause, then tenure retry {self.job}"
+        return f"fix the cause, then tenure retry {self.job}"
 
 
 class LossesUsedUp(Reason, frozen=True):
-    """Its workers died as often as they may."""
+    """The job was lost `max_losses` times, because its workers died."""
 
     job: str
     losses: int
@@ -165,7 +165,7 @@ class LossesUsedUp(Reason, frozen=True):
 
 
 class Failed(Reason, frozen=True):
-    """It failed, although it had attempts left."""
+    """The job failed although it had attempts left."""
 
     job: str
     attempt: int
@@ -174,27 +174,29 @@ class Failed(Reason, frozen=True):
     @property
     def sentence(self) -> str:
         return (
-            f"it failed in attempt {self.attempt}{told(self.error)}" if self.attempt else f"it failed{told(self.error)}"
+            f"it failed in attempt {self.attempt}{in_brackets(self.error)}"
+            if self.attempt
+            else f"it failed{in_brackets(self.error)}"
         )
 
     @property
     def advice(self) -> str:
-        return f"end the cause, then tenure retry {self.job}"
+        return f"fix the cause, then tenure retry {self.job}"
 
 
 class Broken(Reason, frozen=True):
-    """It cannot be read, or nobody knew its task for too long."""
+    """The job cannot be decoded, or no live worker knew its task for too long."""
 
     job: str
     error: ErrorInfo | None
 
     @property
     def sentence(self) -> str:
-        return f"it is broken{told(self.error)}"
+        return f"it is broken{in_brackets(self.error)}"
 
     @property
     def advice(self) -> str:
-        return f"mend the task that has to read it, then tenure retry {self.job}: its bytes are as they were"
+        return f"fix the task that has to read it, then tenure retry {self.job}: its payload is unchanged"
 
 
 class NotFound(Reason, frozen=True):
@@ -202,7 +204,7 @@ class NotFound(Reason, frozen=True):
 
     job: str
     unserved: tuple[str, ...]
-    """Queues that no live worker serves: whatever lies in their inboxes is no job yet."""
+    """Queues that no live worker serves: entries of their inboxes are no jobs yet."""
 
     @property
     def sentence(self) -> str:
@@ -210,5 +212,5 @@ class NotFound(Reason, frozen=True):
 
     @property
     def advice(self) -> str:
-        named = f": nobody serves {', '.join(self.unserved)}" if self.unserved else ""
-        return f"if a program put it in the inbox of a queue, it becomes a job when a worker of that queue looks there{named}"
+        unserved = f": no live worker serves {', '.join(self.unserved)}" if self.unserved else ""
+        return f"if a program put it in the inbox of a queue, it becomes a job when a worker of that queue reads the inbox{unserved}"

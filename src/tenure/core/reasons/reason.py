@@ -1,4 +1,4 @@
-"""What a reason is, and how times and errors are told in one."""
+"""Reason: the base class of all reasons, and functions that format times and errors for their sentences."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tenure.core.job import ErrorInfo
 
 __all__ = [
     "Reason",
+    "in_brackets",
     "moment",
     "span",
-    "told",
 ]
 
 
 LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
-"""Later instants are told as this one: a delay may be longer than any calendar."""
+"""Later times are shown as this one, because a delay may reach beyond the last year that datetime knows."""
 
 
 def _kind(name: str) -> str:
@@ -26,26 +26,26 @@ def _kind(name: str) -> str:
 
 
 class Reason(msgspec.Struct, frozen=True, tag=_kind, tag_field="kind"):
-    """One reason. Times are seconds since the epoch by the store's clock."""
+    """One reason why a job does not run, runs already or has ended. Times are seconds since the epoch, by the store's clock."""
 
     @property
     def sentence(self) -> str:
-        """What is so."""
+        """The reason as a sentence, without a full stop."""
         raise NotImplementedError
 
     @property
     def advice(self) -> str:
-        """What to do about it, as a sentence; empty if there is nothing to be done."""
+        """What to do about it, as a sentence without a full stop; "" if nothing can be done."""
         return ""
 
 
 def moment(at: float) -> str:
-    """An instant, for people."""
+    """A time in UTC, for people."""
     return f"{datetime.fromtimestamp(min(at, LAST_DAY), UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def span(seconds: float) -> str:
-    """How long something takes, for people."""
+    """A duration in a fitting unit, for people."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     for limit, unit, name in ((120, 1, "s"), (2 * 3600, 60, "min"), (48 * 3600, 3600, "h")):
@@ -54,8 +54,8 @@ def span(seconds: float) -> str:
     return f"{seconds / 86400:.0f} days"
 
 
-def told(error: ErrorInfo | None) -> str:
-    """What went wrong, on one line."""
+def in_brackets(error: ErrorInfo | None) -> str:
+    """An error in brackets, on one line, after a space; "" for None."""
     if error is None:
         return ""
     first = error.message.partition("\n")[0][:200]

@@ -1,11 +1,11 @@
-"""Why a job does not run yet."""
+"""Reasons of jobs that wait."""
 
 from __future__ import annotations
 
 import msgspec
 
 from tenure.core.job import ErrorInfo, State
-from tenure.core.reasons.reason import Reason, moment, span, told
+from tenure.core.reasons.reason import Reason, in_brackets, moment, span
 
 __all__ = [
     "AwaitsCompletion",
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class Paused(Reason, frozen=True):
-    """Nobody is given jobs of its queue."""
+    """The queue of the job is paused."""
 
     queue: str
 
@@ -36,25 +36,25 @@ class Paused(Reason, frozen=True):
 
 
 class Scheduled(Reason, frozen=True):
-    """It is not due yet."""
+    """The job is not due yet."""
 
     job: str
     at: float
     left: float
-    """Seconds until then."""
+    """Seconds until it is due."""
 
     attempt: int
-    """How many attempts it has behind it."""
+    """Attempts so far."""
 
     error: ErrorInfo | None
-    """Why it waits, if it has been tried, or handed to a worker that did not know its task."""
+    """Error of the last attempt, or of a worker that did not know its task; None if there was none."""
 
     @property
     def sentence(self) -> str:
         when = f"it is due at {moment(self.at)}, in {span(self.left)}"
         if self.attempt:
-            return f"{when}, after attempt {self.attempt}{told(self.error)}"
-        return f"{when}{told(self.error)}"
+            return f"{when}, after attempt {self.attempt}{in_brackets(self.error)}"
+        return f"{when}{in_brackets(self.error)}"
 
     @property
     def advice(self) -> str:
@@ -62,7 +62,7 @@ class Scheduled(Reason, frozen=True):
 
 
 class Blocker(msgspec.Struct, frozen=True):
-    """Something that a job waits for."""
+    """A job or run that another job waits for."""
 
     id: str
     task: str
@@ -74,13 +74,13 @@ class Blocker(msgspec.Struct, frozen=True):
 
 
 class BlockedBy(Reason, frozen=True):
-    """Others have to succeed first."""
+    """The job waits for other jobs."""
 
     blockers: tuple[Blocker, ...]
-    """The first of them."""
+    """The first of these jobs."""
 
     more: int
-    """How many there are besides."""
+    """Number of the others."""
 
     @property
     def sentence(self) -> str:
@@ -94,11 +94,11 @@ class BlockedBy(Reason, frozen=True):
                 return (
                     f"{blocker.id} has ended as {blocker.state}: tenure retry {blocker.id}, or cancel what waits for it"
                 )
-        return f"tenure explain {self.blockers[0].id} says why that has not ended"
+        return f"tenure explain {self.blockers[0].id} says why that one has not ended"
 
 
 class AwaitsCompletion(Reason, frozen=True):
-    """It is parked until somebody completes it."""
+    """The job has returned `Wait` and waits to be completed from outside."""
 
     job: str
 
@@ -112,16 +112,16 @@ class AwaitsCompletion(Reason, frozen=True):
 
 
 class NoWorker(Reason, frozen=True):
-    """No live worker serves its queue."""
+    """No live worker serves the queue of the job."""
 
     queue: str
     missing: tuple[str, ...]
-    """Workers that do serve it, and have not been heard of lately."""
+    """Ids of missing workers that serve it."""
 
     @property
     def sentence(self) -> str:
-        gone = f"; {', '.join(self.missing)} would, and cannot be heard" if self.missing else ""
-        return f"no live worker serves queue {self.queue}{gone}"
+        missing = f" (missing: {', '.join(self.missing)})" if self.missing else ""
+        return f"no live worker serves queue {self.queue}{missing}"
 
     @property
     def advice(self) -> str:
@@ -129,12 +129,12 @@ class NoWorker(Reason, frozen=True):
 
 
 class TaskUnknown(Reason, frozen=True):
-    """Of the live workers that serve its queue none knows its task."""
+    """None of the live workers that serve the queue knows the task of the job."""
 
     task: str
     queue: str
     workers: tuple[str, ...]
-    """Those that serve it."""
+    """Ids of the live workers that serve the queue."""
 
     @property
     def sentence(self) -> str:
@@ -145,28 +145,28 @@ class TaskUnknown(Reason, frozen=True):
     def advice(self) -> str:
         return (
             f"start a worker that has {self.task}, or name it in the aliases= of the task that it has become; "
-            "until then the job stays in line if the tasks= of its workers leave it out, else it is offered again, and broken in the end"
+            "until then the job keeps its place if tasks= of the workers leaves it out; otherwise it is offered again and ends as broken"
         )
 
 
 class WorkersInTrouble(Reason, frozen=True):
-    """All live workers that could run it are kept from it."""
+    """Every live worker that could run the job has trouble."""
 
     troubles: dict[str, str]
-    """What each says of itself, by its id."""
+    """What each worker reports about itself, by its id."""
 
     @property
     def sentence(self) -> str:
-        said = ", ".join(f"{worker} says {trouble!r}" for worker, trouble in self.troubles.items())
-        return f"whoever could run it is kept from it: {said}"
+        troubles = ", ".join(f"{worker} says {trouble!r}" for worker, trouble in self.troubles.items())
+        return f"every worker that could run it has trouble: {troubles}"
 
     @property
     def advice(self) -> str:
-        return "end what keeps them, or start another worker"
+        return "fix that, or start another worker"
 
 
 class Suspect(Reason, frozen=True):
-    """It was lost so often that it is handed out only alone."""
+    """The job was lost at least twice, so a worker runs it only alone."""
 
     losses: int
     max_losses: int
@@ -174,7 +174,7 @@ class Suspect(Reason, frozen=True):
     @property
     def sentence(self) -> str:
         limit = f" of {self.max_losses}" if self.max_losses else ""
-        return f"its worker was lost {self.losses}{limit} times, so it waits for one that holds nothing else, or runs it in a child"
+        return f"its worker was lost {self.losses}{limit} times, so it waits for a worker that holds no other job, or that runs it in a child process"
 
     @property
     def advice(self) -> str:
@@ -182,18 +182,18 @@ class Suspect(Reason, frozen=True):
 
 
 class InLine(Reason, frozen=True):
-    """It is due, and others come first."""
+    """The job is due, and other jobs come first."""
 
     ahead: int
     priority: int
     more: bool
-    """Whether there are more than `ahead` says."""
+    """True if there are more than `ahead`."""
 
     workers: tuple[str, ...]
-    """Those that could run it."""
+    """Ids of the workers that can run it."""
 
     passing: tuple[str, ...] = ()
-    """Those that serve its queue and leave it to these, because they do not know its task."""
+    """Ids of workers that serve its queue and cannot run it, because they do not know its task."""
 
     @property
     def sentence(self) -> str:
@@ -208,8 +208,8 @@ class InLine(Reason, frozen=True):
     def advice(self) -> str:
         if not self.workers:
             return ""
-        told = "it runs as soon as one of its workers has room: tenure workers shows what they are at"
+        advice = "it runs as soon as one of its workers has a free slot: tenure workers shows what they run"
         if not self.passing:
-            return told
+            return advice
         passing = f"{len(self.passing)} workers of its queue do" if len(self.passing) > 1 else f"{self.passing[0]} does"
-        return f"{told}; only {', '.join(self.workers)} can run it, {passing} not know its task"
+        return f"{advice}; only {', '.join(self.workers)} can run it, {passing} not know its task"
