@@ -148,13 +148,13 @@ def _keywords(called: Any) -> frozenset[str] | None:
     """The names of the keyword arguments that a callable takes; None if it takes any."""
     overloads = typing.get_overloads(getattr(called, "__func__", called)) if inspect.isroutine(called) else ()
     forms = [inspect.signature(called), *map(inspect.signature, overloads)]
-    # `**unknown: Never` takes none: it is there to refuse unknown names in one sentence.
-    parameters = [each for form in forms for each in form.parameters.values() if each.annotation != "Never"]
-    by_name = frozenset(
-        each.name for each in parameters if each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD)
-    )
-    any_will_do = len(forms) == 1 and any(each.kind is each.VAR_KEYWORD for each in parameters)
-    return None if any_will_do else by_name
+    parameters = [each for form in forms for each in form.parameters.values()]
+    by_name = {each.name for each in parameters if each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD)}
+    unpacked = [found[1] for each in parameters if (found := re.match(r"Unpack\[(\w+)\]", str(each.annotation)))]
+    for each in unpacked:
+        by_name |= getattr(tenure.core.keywords, each).__annotations__.keys()
+    any_will_do = len(forms) == 1 and not unpacked and any(each.kind is each.VAR_KEYWORD for each in parameters)
+    return None if any_will_do else frozenset(by_name)
 
 
 def _given_by(called: Any) -> object:
