@@ -47,12 +47,12 @@ def mutant(caught_by: str, *, machine: Machine = "always", **arguments: Any) -> 
     return enter
 
 
-@mutant("test_a_stale_holder_cannot_settle_what_another_one_holds", machine="long", step=Requeue())
+@mutant("test_a_stale_holder_cannot_settle_what_another_one_holds", machine="long", transition=Requeue())
 def settle_asks_for_no_token(patch: pytest.MonkeyPatch) -> None:
     _settle_as_holder_if(patch, lambda job, lease: True)
 
 
-@mutant("test_a_stale_attempt_of_the_same_worker_is_refused", machine="long", step=Requeue())
+@mutant("test_a_stale_attempt_of_the_same_worker_is_refused", machine="long", transition=Requeue())
 def settle_asks_only_for_the_worker(patch: pytest.MonkeyPatch) -> None:
     _settle_as_holder_if(patch, lambda job, lease: job.worker == lease.job.worker)
 
@@ -69,7 +69,7 @@ def _settle_as_holder_if(patch: pytest.MonkeyPatch, trusted: Callable[[StoredJob
     patch.setattr(settling, "_settle", settle)
 
 
-@mutant("test_the_winning_settle_repeated_is_ok_and_changes_nothing", step=Requeue())
+@mutant("test_the_winning_settle_repeated_is_ok_and_changes_nothing", transition=Requeue())
 def a_repeated_settle_is_refused(patch: pytest.MonkeyPatch) -> None:
     original = settling.settle
 
@@ -125,7 +125,7 @@ def reap_goes_to_the_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(leasing, "_lose", lose)
 
 
-@mutant("test_the_key_is_free_in_the_step_that_ends_the_job", end="cancelled")
+@mutant("test_the_key_is_free_as_soon_as_the_job_has_ended", end="cancelled")
 def cancel_does_not_free_the_unique_key(patch: pytest.MonkeyPatch) -> None:
     original = ending.finish
 
@@ -191,12 +191,12 @@ def suspects_are_handed_out_with_others(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(leasing, "_hand_out", hand_out)
 
 
-@mutant("test_a_suspect_of_another_task_still_waits_for_somebody_who_holds_nothing", machine="long")
+@mutant("test_a_suspect_of_another_task_still_waits_for_a_worker_that_holds_nothing", machine="long")
 def whoever_has_isolated_tasks_gets_any_suspect(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(leasing, "_may_have", lambda request, suspect: request.solo or bool(request.isolated))
 
 
-@mutant("test_who_runs_it_in_a_process_of_its_own_gets_a_suspect_though_he_holds_others", machine="long")
+@mutant("test_a_worker_that_isolates_the_task_gets_its_suspect_while_it_holds_other_jobs", machine="long")
 def isolated_suspects_wait_for_a_worker_that_holds_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(leasing, "_may_have", lambda request, suspect: request.solo)
 
@@ -228,7 +228,7 @@ def _release(patch: pytest.MonkeyPatch, spoil: Callable[[Data, StoredJob, Token 
     patch.setattr(operating, "_release", release)
 
 
-@mutant("test_the_token_of_a_released_job_is_dead", machine="long", step=Requeue())
+@mutant("test_the_token_of_a_released_job_is_dead", machine="long", transition=Requeue())
 def a_released_job_remembers_its_token(patch: pytest.MonkeyPatch) -> None:
     _release(patch, lambda _, job, token: setattr(job, "token", token))
 
@@ -361,7 +361,7 @@ def suspects_are_handed_out_whatever_is_skipped(patch: pytest.MonkeyPatch) -> No
     )
 
 
-@mutant("test_who_gets_nothing_hears_which_tasks_were_passed_over", machine="long")
+@mutant("test_an_empty_answer_names_the_tasks_that_were_passed_over", machine="long")
 def nothing_is_told_of_what_was_passed_over(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(leasing, "_passed_over", lambda space, queues, request: ())
 

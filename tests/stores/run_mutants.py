@@ -41,7 +41,7 @@ def nobody_looks_what_a_successor_needs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(enqueueing, "_check_attributes", lambda *needs: None)
 
 
-@mutant("test_who_waits_for_a_run_hears_nothing_of_a_hand_over", machine="never")
+@mutant("test_a_hand_over_is_not_announced_to_the_waiters_of_the_run", machine="never")
 def the_waiters_of_a_run_are_told_at_its_first_hand_over(patch: pytest.MonkeyPatch) -> None:
     original = ending.finish
 
@@ -78,7 +78,7 @@ def who_waits_for_a_run_waits_for_its_first_step(patch: pytest.MonkeyPatch) -> N
     patch.setattr(settling, "follow", follow)
 
 
-@mutant("test_a_stale_holder_hands_over_to_nobody")
+@mutant("test_a_stale_holder_cannot_hand_over")
 def a_stale_holder_writes_attributes(patch: pytest.MonkeyPatch) -> None:
     original = settling._settle
 

@@ -20,6 +20,7 @@ import pytest
 
 from tenure.stores.base import Store
 from tenure.testing.conformance.busy_queues import FindingBusyQueues
+from tenure.testing.conformance.consequences import Consequences
 from tenure.testing.conformance.edges import Edges
 from tenure.testing.conformance.enqueueing import Enqueueing
 from tenure.testing.conformance.handing_over import HandingOver
@@ -35,7 +36,6 @@ from tenure.testing.conformance.run_removal import RunRemoval
 from tenure.testing.conformance.runs import Runs
 from tenure.testing.conformance.scene import MakeStore, PutIn
 from tenure.testing.conformance.settling import Settling
-from tenure.testing.conformance.telling import Telling
 from tenure.testing.conformance.transactions import Transactions
 from tenure.testing.conformance.unique import Unique
 from tenure.testing.conformance.waiting import Waiting
@@ -62,7 +62,7 @@ class StoreConformance(
     HandingOver,
     RunRemoval,
     History,
-    Telling,
+    Consequences,
 ):
     """Everything that a store promises. Subclass it, and say where `clock`, `make_store` and `put_in` come from."""
 

@@ -156,7 +156,7 @@ class FindingBusyQueues:
         assert "z" in await named(store)
 
     @pytest.mark.parametrize("patterns", [("*",), ("q", "x*")])
-    async def test_whoever_waits_for_work_may_be_told_the_queue(
+    async def test_a_wait_for_work_may_name_the_queue(
         self, store: Store, make_store: MakeStore, patterns: tuple[str, ...]
     ) -> None:
         idle = make_store()

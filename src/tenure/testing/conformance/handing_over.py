@@ -47,7 +47,7 @@ __all__ = ["HandingOver"]
 
 
 class HandingOver:
-    async def test_a_step_that_succeeds_and_its_successor_are_one_step(self, store: Store) -> None:  # I13, G28, Q42
+    async def test_a_step_succeeds_and_its_successor_is_created_atomically(self, store: Store) -> None:  # I13, G28, Q42
         run_id = await start(store)
         await enqueue(store)
         leased = await lease_one(store)
@@ -89,14 +89,14 @@ class HandingOver:
     async def test_the_same_hand_over_again_is_ok_and_makes_no_second_step(self, store: Store) -> None:  # I6, I13, Q46
         run_id = await start(store)
         leased = await lease_one(store)
-        step = handing_over(a_successor(run_id), {"a": "1"})
-        assert await settle(store, leased, step) == OK
+        transition = handing_over(a_successor(run_id), {"a": "1"})
+        assert await settle(store, leased, transition) == OK
 
-        assert await settle(store, leased, step) == OK
+        assert await settle(store, leased, transition) == OK
 
         assert len(await steps(store, run_id)) == 2
 
-    async def test_a_stale_holder_hands_over_to_nobody(self, store: Store, clock: ManualClock) -> None:  # I5, I13
+    async def test_a_stale_holder_cannot_hand_over(self, store: Store, clock: ManualClock) -> None:  # I5, I13
         run_id = await start(store)
         stale = await lease_one(store)
         await lose(store, clock, stale)
@@ -162,8 +162,8 @@ class HandingOver:
 
     async def test_a_retried_or_released_step_is_the_same_step(self, store: Store) -> None:
         run_id, second = await a_run(store)
-        for step in (RETRY, RELEASE):
-            await settle(store, await lease_one(store), step)
+        for transition in (RETRY, RELEASE):
+            await settle(store, await lease_one(store), transition)
         assert [step.id for step in await steps(store, run_id)] == [run_id, second]
 
     async def test_the_successor_may_be_scheduled_and_have_a_priority(self, store: Store, clock: ManualClock) -> None:
@@ -332,7 +332,7 @@ class HandingOver:
         assert await state(store, run_id) is State.SUCCEEDED
         assert (await lease_one(store)).job.attributes == {"ok": "true"}
 
-    async def test_completing_the_last_step_ends_the_run_and_tells_the_holder(self, store: Store) -> None:  # Q60
+    async def test_completing_the_last_step_ends_the_run_and_notifies_the_holder(self, store: Store) -> None:  # Q60
         await store.register(a_worker())
         await listening(store)
         run_id, second = await a_run(store)

@@ -296,7 +296,7 @@ class Inbox:
             await put_in("q", an_entry())
             await store.take_in(["q"])
 
-    async def test_a_store_has_facts_to_tell(self, store: Store) -> None:
+    async def test_examine_gives_facts(self, store: Store) -> None:
         found = await store.examine()
 
         assert found

@@ -254,7 +254,7 @@ class Listing:
         assert [queue.name for queue in await store.queues()] == ["a", "q"]
         await assert_counters_equal_a_recount(store)
 
-    async def test_a_due_job_counts_as_scheduled_until_somebody_asks_for_work(
+    async def test_a_due_job_counts_as_scheduled_until_a_lease_promotes_it(
         self, store: Store, clock: ManualClock
     ) -> None:
         await enqueue(store, a_job(delay=1.0), a_job(delay=1.0))

@@ -162,7 +162,7 @@ class Operators:
         assert (verdict.kind, verdict.state) == (VerdictKind.REFUSED, end)
         assert await record(store, leased.job.id) == before
 
-    async def test_nobody_is_not_completed(self, store: Store) -> None:
+    async def test_a_job_that_does_not_exist_is_not_completed(self, store: Store) -> None:
         assert await store.complete("nobody", success("1")) == NOT_FOUND
 
     # Retry.
@@ -235,11 +235,15 @@ class Operators:
 
     # Trigger.
 
-    @pytest.mark.parametrize("step", [None, Requeue(60.0), Requeue(60.0, counts=False)], ids=["new", "retry", "later"])
-    async def test_a_scheduled_job_is_put_at_the_back_now(self, store: Store, step: Requeue | None) -> None:  # Q58
-        [scheduled] = await enqueue(store, a_job(delay=0.0 if step else 60.0))
-        if step:
-            await settle(store, await lease_one(store), step)
+    @pytest.mark.parametrize(
+        "transition", [None, Requeue(60.0), Requeue(60.0, counts=False)], ids=["new", "retry", "later"]
+    )
+    async def test_a_scheduled_job_is_put_at_the_back_now(
+        self, store: Store, transition: Requeue | None
+    ) -> None:  # Q58
+        [scheduled] = await enqueue(store, a_job(delay=0.0 if transition else 60.0))
+        if transition:
+            await settle(store, await lease_one(store), transition)
         attempt = (await record(store, scheduled)).attempt
         [other] = await enqueue(store)
 
@@ -302,20 +306,20 @@ class Operators:
         assert (await ask(store)).suspect_waiting
         assert (await lease_one(store, solo=True)).job.id == suspect
 
-    @pytest.mark.parametrize("step", [SUCCEED, FAIL, RETRY, RELEASE], ids=["succeed", "fail", "retry", "release"])
-    async def test_the_token_of_a_released_job_is_dead(self, store: Store, step: Transition) -> None:  # W6, I5
+    @pytest.mark.parametrize("transition", [SUCCEED, FAIL, RETRY, RELEASE], ids=["succeed", "fail", "retry", "release"])
+    async def test_the_token_of_a_released_job_is_dead(self, store: Store, transition: Transition) -> None:  # W6, I5
         await enqueue(store)
         stale = await lease_one(store)
         await store.release([stale.job.id])
         before = await record(store, stale.job.id)
 
-        assert await settle(store, stale, step) == LEASE_LOST
+        assert await settle(store, stale, transition) == LEASE_LOST
         assert await store.renew([Renewal(stale, 30.0)]) == [AbortReason.TAKEN]
         assert await record(store, stale.job.id) == before
 
         again = await lease_one(store)
         assert again.token > stale.token
-        assert await settle(store, stale, step) == LEASE_LOST
+        assert await settle(store, stale, transition) == LEASE_LOST
         assert await store.renew([Renewal(stale, 30.0)]) == [AbortReason.TAKEN]
         assert await settle(store, again, SUCCEED) == OK
         assert (await record(store, stale.job.id)).attempt == 1
@@ -388,9 +392,9 @@ class Operators:
 
     async def test_delete_names_those_that_went_in_the_order_asked_for_and_each_once(self, store: Store) -> None:
         ids = await enqueue(store, *(a_job() for _ in range(20)))
-        asked = ids[::-2] + ids[::2]
+        expected = ids[::-2] + ids[::2]
 
-        assert await store.delete([*asked, "nobody", *ids]) == asked
+        assert await store.delete([*expected, "nobody", *ids]) == expected
 
     async def test_a_job_that_another_waits_for_is_not_deleted(self, store: Store) -> None:  # Q61
         blocker, other = await enqueue(store, a_job(), a_job())
@@ -497,7 +501,7 @@ class Operators:
 
         assert left == [[State.WAITING, State.BLOCKED, None], [State.WAITING, None, None], [None, None, None]]
 
-    async def test_those_who_wait_for_purged_jobs_see_a_failed_blocker(self, store: Store) -> None:
+    async def test_dependents_of_purged_jobs_see_a_failed_blocker(self, store: Store) -> None:
         [blocker] = await enqueue(store)
         failing, waiting, proceeding = await enqueue(
             store,

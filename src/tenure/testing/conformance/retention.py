@@ -158,7 +158,7 @@ class Keeping:
 
         assert await store.prune(NOTHING, {}) == 4
 
-    async def test_records_that_somebody_has_a_claim_on_do_not_keep_others_from_being_pruned(
+    async def test_records_that_must_stay_do_not_keep_others_from_being_pruned(
         self, store: Store, clock: ManualClock
     ) -> None:  # I16
         for keep in (None, 0.0):
@@ -359,7 +359,7 @@ class Keeping:
     # Those who wait for a result.
 
     @pytest.mark.parametrize("keep", [0.0, None], ids=["keep=0", "retention"])
-    async def test_a_result_that_somebody_waits_for_is_kept_for_a_minute(
+    async def test_a_result_that_has_a_waiter_is_kept_for_a_minute(
         self, store: Store, clock: ManualClock, make_store: MakeStore, keep: float | None
     ) -> None:
         [job_id] = await enqueue(store, a_job(keep=keep))
@@ -373,7 +373,7 @@ class Keeping:
         assert await store.prune(NOTHING, {}) == 1
         assert await store.get([job_id]) == [None]
 
-    async def test_pruning_looks_past_more_jobs_with_a_claim_than_a_step(self, store: Store) -> None:  # I16
+    async def test_pruning_looks_past_more_records_that_must_stay_than_a_batch(self, store: Store) -> None:  # I16
         await enqueue(store, *[a_job(unique=f"{n}", window=1e6) for n in range(1100)], a_job())
         while leases := await lease(store, limit=1000):
             await store.settle([(each, SUCCEED) for each in leases])

@@ -92,8 +92,8 @@ async def lease_one(store: Store, *queues: str, **changes: Any) -> Lease:
     return leased
 
 
-async def settle(store: Store, leased: Lease, step: Transition) -> Verdict:
-    [verdict] = await store.settle([(leased, step)])
+async def settle(store: Store, leased: Lease, transition: Transition) -> Verdict:
+    [verdict] = await store.settle([(leased, transition)])
     return verdict
 
 

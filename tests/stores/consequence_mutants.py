@@ -35,7 +35,7 @@ def a_loss_is_not_remembered(patch: pytest.MonkeyPatch) -> None:
     _remember(patch, lambda job, outcome: outcome is not AttemptEnd.LOST)
 
 
-@mutant("test_a_cancelled_attempt_leaves_one_a_job_that_waits_none", machine="long")
+@mutant("test_a_cancelled_attempt_leaves_an_entry_and_a_waiting_job_none", machine="long")
 def a_cancel_is_not_remembered(patch: pytest.MonkeyPatch) -> None:
     _remember(patch, lambda job, outcome: outcome is not AttemptEnd.CANCELLED)
 
@@ -90,7 +90,7 @@ def a_repeated_settle_enters_its_attempt_again(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(settling, "_settle", settle)
 
 
-@mutant("test_an_attempt_that_is_given_back_leaves_none", step=Requeue(counts=False))
+@mutant("test_an_attempt_that_is_given_back_leaves_no_entry", transition=Requeue(counts=False))
 def an_attempt_that_is_given_back_leaves_an_entry(patch: pytest.MonkeyPatch) -> None:
     original = settling.requeue
 
@@ -102,7 +102,7 @@ def an_attempt_that_is_given_back_leaves_an_entry(patch: pytest.MonkeyPatch) -> 
     patch.setattr(settling, "requeue", requeue)
 
 
-@mutant("test_an_attempt_that_is_given_back_leaves_none", step=Park())
+@mutant("test_an_attempt_that_is_given_back_leaves_no_entry", transition=Park())
 def an_attempt_that_parks_its_job_leaves_an_entry(patch: pytest.MonkeyPatch) -> None:
     original = settling._settle
 
@@ -115,7 +115,7 @@ def an_attempt_that_parks_its_job_leaves_an_entry(patch: pytest.MonkeyPatch) -> 
     patch.setattr(settling, "_settle", settle)
 
 
-@mutant("test_a_success_leaves_none_for_the_job_says_it_itself")
+@mutant("test_a_success_without_output_leaves_no_entry")
 def a_success_leaves_an_entry_too(patch: pytest.MonkeyPatch) -> None:
     original = settling._finish
 
@@ -148,17 +148,17 @@ def an_operators_retry_enters_the_attempt_once_more(patch: pytest.MonkeyPatch) -
     patch.setattr(operating, "_retry", retry)
 
 
-@mutant("test_what_an_attempt_wrote_is_told_by_its_entry", machine="never", end="retried")
+@mutant("test_the_output_of_an_attempt_is_in_its_entry", machine="never", end="retried")
 def only_a_success_has_output(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(data, "in_brief", lambda left: left if left is None or not left.type else replace(left, output=None))
 
 
-@mutant("test_the_latest_are_kept", machine="never")
+@mutant("test_the_latest_entries_are_kept", machine="never")
 def every_attempt_is_kept(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(data, "HISTORY", 1_000_000)
 
 
-@mutant("test_the_latest_are_kept", machine="never")
+@mutant("test_the_latest_entries_are_kept", machine="never")
 def the_first_attempts_are_kept(patch: pytest.MonkeyPatch) -> None:
     _remember(patch, lambda job, outcome: len(job.attempts) < HISTORY)
 
@@ -195,32 +195,32 @@ def _tell(patch: pytest.MonkeyPatch, told: Callable[[Change], bool]) -> None:
     patch.setattr(Data, "note", note)
 
 
-@mutant("test_who_is_unblocked_is_told", machine="long")
+@mutant("test_an_unblocked_job_is_reported", machine="long")
 def nobody_is_told_who_is_unblocked(patch: pytest.MonkeyPatch) -> None:
     _tell(patch, lambda change: change is not Change.UNBLOCKED)
 
 
-@mutant("test_who_fails_with_its_blocker_is_told_level_by_level")
+@mutant("test_jobs_that_fail_with_their_blocker_are_reported_level_by_level")
 def nobody_is_told_who_fails_with_its_blocker(patch: pytest.MonkeyPatch) -> None:
     _tell(patch, lambda change: change is not Change.FAILED)
 
 
-@mutant("test_an_expired_job_is_told", machine="long")
+@mutant("test_an_expired_job_is_reported", machine="long")
 def nobody_is_told_who_has_expired(patch: pytest.MonkeyPatch) -> None:
     _tell(patch, lambda change: change is not Change.EXPIRED)
 
 
-@mutant("test_a_step_that_goes_on_without_its_answer_is_told", machine="long")
+@mutant("test_a_parked_step_that_is_overdue_is_reported", machine="long")
 def nobody_is_told_who_goes_on_without_an_answer(patch: pytest.MonkeyPatch) -> None:
     _tell(patch, lambda change: change is not Change.OVERDUE)
 
 
-@mutant("test_what_is_taken_in_is_told", machine="long")
+@mutant("test_a_job_that_is_taken_in_is_reported", machine="long")
 def nobody_is_told_what_was_taken_in(patch: pytest.MonkeyPatch) -> None:
     _tell(patch, lambda change: change is not Change.ENQUEUED)
 
 
-@mutant("test_who_comes_too_late_to_wait_is_told_only_of_its_failure", machine="never")
+@mutant("test_a_job_whose_blocker_has_ended_before_is_reported_only_if_it_fails", machine="never")
 def who_comes_too_late_to_wait_is_told_as_unblocked(patch: pytest.MonkeyPatch) -> None:
     original = ending._close
     patch.setattr(ending, "_close", lambda *edge, noted: original(*edge, noted=True))
@@ -256,17 +256,17 @@ def _publish(patch: pytest.MonkeyPatch, changed: Callable[[Sequence[str]], Seque
     patch.setattr(MemoryStore, "publish", lambda self, notes: original(self, changed(notes)))
 
 
-@mutant("test_every_watcher_hears_every_note_in_order", machine="never")
+@mutant("test_every_watcher_receives_every_message_in_order", machine="never")
 def notes_come_out_of_order(patch: pytest.MonkeyPatch) -> None:
     _publish(patch, lambda notes: notes[::-1])
 
 
-@mutant("test_notes_may_be_long_and_of_any_text", machine="never")
+@mutant("test_messages_may_be_long_and_of_any_text", machine="never")
 def long_notes_are_cut(patch: pytest.MonkeyPatch) -> None:
     _publish(patch, lambda notes: [note[:1_000] for note in notes])
 
 
-@mutant("test_a_note_that_nobody_hears_is_no_error", machine="never")
+@mutant("test_a_message_without_a_watcher_is_no_error", machine="never")
 def a_watcher_hears_what_came_before_it(patch: pytest.MonkeyPatch) -> None:
     missed: list[str] = []
     original = MemoryStore.publish
