@@ -461,7 +461,7 @@ class Store(ABC):
         """End each job as cancelled, in whatever state it is; `REFUSED` if it is final. A holder is told and loses its token."""
 
     @abstractmethod
-    async def complete(self, job_id: str, step: Finish) -> Verdict:
+    async def complete(self, job_id: str, transition: Finish) -> Verdict:
         """End a job as succeeded, in whatever state it is, with all that this success brings; a holder is told and loses its token.
 
         `REFUSED` if it is final, as a step that has handed over is, or as `settle`.
@@ -588,8 +588,8 @@ class Store(ABC):
         """Whether anybody may be watching; one that has died without leaving counts for no more than a minute."""
 
     @abstractmethod
-    async def publish(self, notes: Sequence[str]) -> None:
-        """Let those who watch now hear these notes, in this order, each no longer than `MESSAGE_BYTES`."""
+    async def publish(self, messages: Sequence[str]) -> None:
+        """Let those who watch now hear these messages, in this order, each no longer than `MESSAGE_BYTES`."""
 
     @abstractmethod
     def watch(self) -> AbstractAsyncContextManager[AsyncIterator[str]]:
