@@ -54,10 +54,10 @@ class Inline:
     def __init__(self, app: App, *, raises: bool) -> None:
         from tenure.stores.memory import Data, MemoryStore
 
-        space = Data()
+        data = Data()
         self._raises = raises
         self._failures: list[BaseException] = []
-        self.sessions = PerLoop(lambda: Session(observed(MemoryStore(space), app.internals.audience), app.options))
+        self.sessions = PerLoop(lambda: Session(observed(MemoryStore(data), app.internals.audience), app.options))
         self._app = app
         self._resting: set[str] = set()
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tenure.core.job import HISTORY, AttemptEnd, ErrorInfo, State
 from tenure.core.lease import Lease
 from tenure.core.lifecycle import Finish, Park, Requeue, Transition
-from tenure.stores.memory import MemoryStore, data, ending, operating, reading, settling
+from tenure.stores.memory import MemoryStore, ending, operating, reading, settling
 from tenure.stores.memory.data import Data
 from tenure.stores.memory.jobs import StoredJob
 from tenure.stores.values import Change, Verdict, VerdictKind
@@ -20,14 +20,14 @@ from tests.stores.mutants import mutant
 
 
 def _remember(patch: pytest.MonkeyPatch, remembered: Callable[[StoredJob, AttemptEnd], bool]) -> None:
-    """Remember only these."""
-    original = Data.remember
+    """Enter only these attempts."""
+    original = Data.enter_attempt
 
-    def remember(self: Data, job: StoredJob, outcome: AttemptEnd, error: ErrorInfo | None = None) -> None:
+    def enter_attempt(self: Data, job: StoredJob, outcome: AttemptEnd, error: ErrorInfo | None = None) -> None:
         if remembered(job, outcome):
             original(self, job, outcome, error)
 
-    patch.setattr(Data, "remember", remember)
+    patch.setattr(Data, "enter_attempt", enter_attempt)
 
 
 @mutant("test_entries_come_in_the_order_of_the_attempts")
@@ -52,24 +52,24 @@ def a_success_before_an_operators_retry_is_not_remembered(patch: pytest.MonkeyPa
 
 @mutant("test_a_retry_without_an_error_leaves_an_entry_without_one", machine="never")
 def an_attempt_without_an_error_is_not_remembered(patch: pytest.MonkeyPatch) -> None:
-    original = Data.remember
+    original = Data.enter_attempt
 
-    def remember(self: Data, job: StoredJob, outcome: AttemptEnd, error: ErrorInfo | None = None) -> None:
+    def enter_attempt(self: Data, job: StoredJob, outcome: AttemptEnd, error: ErrorInfo | None = None) -> None:
         if outcome is not AttemptEnd.RETRIED or error is not None:
             original(self, job, outcome, error)
 
-    patch.setattr(Data, "remember", remember)
+    patch.setattr(Data, "enter_attempt", enter_attempt)
 
 
 @mutant("test_a_stale_holder_enters_nothing")
 def a_stale_holder_enters_its_attempt(patch: pytest.MonkeyPatch) -> None:
     original = settling._settle
 
-    def settle(space: Data, lease: Lease, step: Transition) -> Verdict:
-        verdict = original(space, lease, step)
-        job = space.jobs.get(lease.job.id)
-        if job is not None and verdict.kind is VerdictKind.LEASE_LOST and isinstance(step, Requeue):
-            space.remember(job, AttemptEnd.RETRIED, step.error)
+    def settle(data: Data, lease: Lease, transition: Transition) -> Verdict:
+        verdict = original(data, lease, transition)
+        job = data.jobs.get(lease.job.id)
+        if job is not None and verdict.kind is VerdictKind.LEASE_LOST and isinstance(transition, Requeue):
+            data.enter_attempt(job, AttemptEnd.RETRIED, transition.error)
         return verdict
 
     patch.setattr(settling, "_settle", settle)
@@ -79,12 +79,12 @@ def a_stale_holder_enters_its_attempt(patch: pytest.MonkeyPatch) -> None:
 def a_repeated_settle_enters_its_attempt_again(patch: pytest.MonkeyPatch) -> None:
     original = settling._settle
 
-    def settle(space: Data, lease: Lease, step: Transition) -> Verdict:
-        job = space.jobs.get(lease.job.id)
+    def settle(data: Data, lease: Lease, transition: Transition) -> Verdict:
+        job = data.jobs.get(lease.job.id)
         again = job is not None and job.state is State.FAILED and job.token == lease.token
-        verdict = original(space, lease, step)
+        verdict = original(data, lease, transition)
         if again and job is not None:
-            space.remember(job, AttemptEnd.FAILED, job.error)
+            data.enter_attempt(job, AttemptEnd.FAILED, job.error)
         return verdict
 
     patch.setattr(settling, "_settle", settle)
@@ -94,10 +94,10 @@ def a_repeated_settle_enters_its_attempt_again(patch: pytest.MonkeyPatch) -> Non
 def an_attempt_that_is_given_back_leaves_an_entry(patch: pytest.MonkeyPatch) -> None:
     original = settling.requeue
 
-    def requeue(space: Data, job: StoredJob, step: Requeue) -> None:
-        if not step.counts:
-            space.remember(job, AttemptEnd.RETRIED, step.error)
-        original(space, job, step)
+    def requeue(data: Data, job: StoredJob, transition: Requeue) -> None:
+        if not transition.counts:
+            data.enter_attempt(job, AttemptEnd.RETRIED, transition.error)
+        original(data, job, transition)
 
     patch.setattr(settling, "requeue", requeue)
 
@@ -106,11 +106,11 @@ def an_attempt_that_is_given_back_leaves_an_entry(patch: pytest.MonkeyPatch) -> 
 def an_attempt_that_parks_its_job_leaves_an_entry(patch: pytest.MonkeyPatch) -> None:
     original = settling._settle
 
-    def settle(space: Data, lease: Lease, step: Transition) -> Verdict:
-        job = space.jobs.get(lease.job.id)
-        if job is not None and job.state is State.RUNNING and job.token == lease.token and isinstance(step, Park):
-            space.remember(job, AttemptEnd.RETRIED)
-        return original(space, lease, step)
+    def settle(data: Data, lease: Lease, transition: Transition) -> Verdict:
+        job = data.jobs.get(lease.job.id)
+        if job is not None and job.state is State.RUNNING and job.token == lease.token and isinstance(transition, Park):
+            data.enter_attempt(job, AttemptEnd.RETRIED)
+        return original(data, lease, transition)
 
     patch.setattr(settling, "_settle", settle)
 
@@ -119,10 +119,10 @@ def an_attempt_that_parks_its_job_leaves_an_entry(patch: pytest.MonkeyPatch) -> 
 def a_success_leaves_an_entry_too(patch: pytest.MonkeyPatch) -> None:
     original = settling._finish
 
-    def finish(space: Data, job: StoredJob, step: Finish) -> Verdict:
-        if step.state is State.SUCCEEDED:
-            space.remember(job, AttemptEnd.SUCCEEDED)
-        return original(space, job, step)
+    def finish(data: Data, job: StoredJob, transition: Finish) -> Verdict:
+        if transition.state is State.SUCCEEDED:
+            data.enter_attempt(job, AttemptEnd.SUCCEEDED)
+        return original(data, job, transition)
 
     patch.setattr(settling, "_finish", finish)
 
@@ -130,18 +130,20 @@ def a_success_leaves_an_entry_too(patch: pytest.MonkeyPatch) -> None:
 @mutant("test_a_success_that_leaves_output_leaves_an_entry", machine="long")
 def the_output_of_a_success_is_lost(patch: pytest.MonkeyPatch) -> None:
     original = settling._finish
-    patch.setattr(settling, "_finish", lambda space, job, step: original(space, job, replace(step, output=None)))
+    patch.setattr(
+        settling, "_finish", lambda data, job, transition: original(data, job, replace(transition, output=None))
+    )
 
 
 @mutant("test_an_operators_retry_enters_no_attempt_twice", machine="long")
 def an_operators_retry_enters_the_attempt_once_more(patch: pytest.MonkeyPatch) -> None:
     original = operating._retry
 
-    def retry(space: Data, job: StoredJob) -> Verdict:
+    def retry(data: Data, job: StoredJob) -> Verdict:
         before = job.attempts
         job.attempts = ()
         try:
-            return original(space, job)
+            return original(data, job)
         finally:
             job.attempts = (*before, *job.attempts)
 
@@ -150,12 +152,15 @@ def an_operators_retry_enters_the_attempt_once_more(patch: pytest.MonkeyPatch) -
 
 @mutant("test_the_output_of_an_attempt_is_in_its_entry", machine="never", end="retried")
 def only_a_success_has_output(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(data, "in_brief", lambda left: left if left is None or not left.type else replace(left, output=None))
+    patch.setattr(
+        "tenure.stores.memory.data.in_brief",
+        lambda left: left if left is None or not left.type else replace(left, output=None),
+    )
 
 
 @mutant("test_the_latest_entries_are_kept", machine="never")
 def every_attempt_is_kept(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(data, "HISTORY", 1_000_000)
+    patch.setattr("tenure.stores.memory.data.HISTORY", 1_000_000)
 
 
 @mutant("test_the_latest_entries_are_kept", machine="never")
@@ -165,15 +170,15 @@ def the_first_attempts_are_kept(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("test_errors_are_remembered_in_brief", machine="never")
 def errors_are_remembered_at_length(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(data, "in_brief", lambda error: error)
+    patch.setattr("tenure.stores.memory.data.in_brief", lambda error: error)
 
 
 @mutant("test_an_operators_retry_keeps_what_was_and_counts_anew", machine="long")
 def an_operators_retry_begins_a_new_history(patch: pytest.MonkeyPatch) -> None:
     original = operating._retry
 
-    def retry(space: Data, job: StoredJob) -> Verdict:
-        verdict = original(space, job)
+    def retry(data: Data, job: StoredJob) -> Verdict:
+        verdict = original(data, job)
         if verdict.kind is VerdictKind.OK:
             job.attempts = ()
         return verdict
@@ -184,56 +189,56 @@ def an_operators_retry_begins_a_new_history(patch: pytest.MonkeyPatch) -> None:
 # Consequences and blockers.
 
 
-def _tell(patch: pytest.MonkeyPatch, told: Callable[[Change], bool]) -> None:
-    """Tell only of these."""
-    original = Data.note
+def _report(patch: pytest.MonkeyPatch, reported: Callable[[Change], bool]) -> None:
+    """Report only these changes."""
+    original = Data.report
 
-    def note(self: Data, change: Change, job: StoredJob) -> None:
-        if told(change):
+    def message(self: Data, change: Change, job: StoredJob) -> None:
+        if reported(change):
             original(self, change, job)
 
-    patch.setattr(Data, "note", note)
+    patch.setattr(Data, "report", message)
 
 
 @mutant("test_an_unblocked_job_is_reported", machine="long")
-def nobody_is_told_who_is_unblocked(patch: pytest.MonkeyPatch) -> None:
-    _tell(patch, lambda change: change is not Change.UNBLOCKED)
+def unblocked_jobs_are_not_reported(patch: pytest.MonkeyPatch) -> None:
+    _report(patch, lambda change: change is not Change.UNBLOCKED)
 
 
 @mutant("test_jobs_that_fail_with_their_blocker_are_reported_level_by_level")
-def nobody_is_told_who_fails_with_its_blocker(patch: pytest.MonkeyPatch) -> None:
-    _tell(patch, lambda change: change is not Change.FAILED)
+def jobs_that_fail_with_their_blocker_are_not_reported(patch: pytest.MonkeyPatch) -> None:
+    _report(patch, lambda change: change is not Change.FAILED)
 
 
 @mutant("test_an_expired_job_is_reported", machine="long")
-def nobody_is_told_who_has_expired(patch: pytest.MonkeyPatch) -> None:
-    _tell(patch, lambda change: change is not Change.EXPIRED)
+def expired_jobs_are_not_reported(patch: pytest.MonkeyPatch) -> None:
+    _report(patch, lambda change: change is not Change.EXPIRED)
 
 
 @mutant("test_a_parked_step_that_is_overdue_is_reported", machine="long")
-def nobody_is_told_who_goes_on_without_an_answer(patch: pytest.MonkeyPatch) -> None:
-    _tell(patch, lambda change: change is not Change.OVERDUE)
+def overdue_steps_are_not_reported(patch: pytest.MonkeyPatch) -> None:
+    _report(patch, lambda change: change is not Change.OVERDUE)
 
 
 @mutant("test_a_job_that_is_taken_in_is_reported", machine="long")
-def nobody_is_told_what_was_taken_in(patch: pytest.MonkeyPatch) -> None:
-    _tell(patch, lambda change: change is not Change.ENQUEUED)
+def jobs_that_are_taken_in_are_not_reported(patch: pytest.MonkeyPatch) -> None:
+    _report(patch, lambda change: change is not Change.ENQUEUED)
 
 
 @mutant("test_a_job_whose_blocker_has_ended_before_is_reported_only_if_it_fails", machine="never")
-def who_comes_too_late_to_wait_is_told_as_unblocked(patch: pytest.MonkeyPatch) -> None:
+def a_job_whose_blocker_has_ended_before_is_reported_as_unblocked(patch: pytest.MonkeyPatch) -> None:
     original = ending._close
-    patch.setattr(ending, "_close", lambda *edge, noted: original(*edge, noted=True))
+    patch.setattr(ending, "_close", lambda *edge, reported: original(*edge, reported=True))
 
 
 @mutant("test_what_was_named_is_no_consequence", machine="long")
-def a_trigger_is_told_to_whoever_asked_for_it(patch: pytest.MonkeyPatch) -> None:
+def a_trigger_is_reported(patch: pytest.MonkeyPatch) -> None:
     original = operating._trigger
 
-    def trigger(space: Data, job: StoredJob) -> Verdict:
-        verdict = original(space, job)
+    def trigger(data: Data, job: StoredJob) -> Verdict:
+        verdict = original(data, job)
         if verdict.kind is VerdictKind.OK:
-            space.note(Change.UNBLOCKED, job)
+            data.report(Change.UNBLOCKED, job)
         return verdict
 
     patch.setattr(operating, "_trigger", trigger)
@@ -241,38 +246,38 @@ def a_trigger_is_told_to_whoever_asked_for_it(patch: pytest.MonkeyPatch) -> None
 
 @mutant("test_what_a_job_waits_for_is_named_in_order", machine="long")
 def blockers_that_have_ended_are_named_too(patch: pytest.MonkeyPatch) -> None:
-    def blockers(space: Data, job_id: str, limit: int) -> list[str]:
-        job = space.jobs.get(job_id)
+    def blockers(data: Data, job_id: str, limit: int) -> list[str]:
+        job = data.jobs.get(job_id)
         return [] if job is None or job.state is not State.BLOCKED else list(job.new.after)[:limit]
 
     patch.setattr(reading, "blockers", blockers)
 
 
-# Notes.
+# Event messages.
 
 
 def _publish(patch: pytest.MonkeyPatch, changed: Callable[[Sequence[str]], Sequence[str]]) -> None:
     original = MemoryStore.publish
-    patch.setattr(MemoryStore, "publish", lambda self, notes: original(self, changed(notes)))
+    patch.setattr(MemoryStore, "publish", lambda self, messages: original(self, changed(messages)))
 
 
 @mutant("test_every_watcher_receives_every_message_in_order", machine="never")
-def notes_come_out_of_order(patch: pytest.MonkeyPatch) -> None:
-    _publish(patch, lambda notes: notes[::-1])
+def messages_come_out_of_order(patch: pytest.MonkeyPatch) -> None:
+    _publish(patch, lambda messages: messages[::-1])
 
 
 @mutant("test_messages_may_be_long_and_of_any_text", machine="never")
-def long_notes_are_cut(patch: pytest.MonkeyPatch) -> None:
-    _publish(patch, lambda notes: [note[:1_000] for note in notes])
+def long_messages_are_cut(patch: pytest.MonkeyPatch) -> None:
+    _publish(patch, lambda messages: [message[:1_000] for message in messages])
 
 
 @mutant("test_a_message_without_a_watcher_is_no_error", machine="never")
-def a_watcher_hears_what_came_before_it(patch: pytest.MonkeyPatch) -> None:
+def a_watcher_receives_what_came_before_it(patch: pytest.MonkeyPatch) -> None:
     missed: list[str] = []
     original = MemoryStore.publish
 
-    async def publish(self: MemoryStore, notes: Sequence[str]) -> None:
-        missed.extend(notes)
+    async def publish(self: MemoryStore, messages: Sequence[str]) -> None:
+        missed.extend(messages)
         if await self.watched():
             await original(self, missed)
             missed.clear()
@@ -285,9 +290,9 @@ def a_watcher_hears_what_came_before_it(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("test_ids_are_found_by_how_they_begin", machine="never")
 def ids_are_found_by_what_is_in_them(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(reading, "ids", lambda space, prefix, limit: [each for each in space.jobs if prefix in each][:limit])
+    patch.setattr(reading, "ids", lambda data, prefix, limit: [each for each in data.jobs if prefix in each][:limit])
 
 
 @mutant("test_no_more_ids_are_given_than_were_asked_for", machine="never")
 def more_ids_are_given_than_were_asked_for(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(reading, "ids", lambda space, prefix, limit: [each for each in space.jobs if each.startswith(prefix)])
+    patch.setattr(reading, "ids", lambda data, prefix, limit: [each for each in data.jobs if each.startswith(prefix)])

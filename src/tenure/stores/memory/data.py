@@ -57,7 +57,7 @@ class Data:
         self.consequences: list[Consequence] = []
         """What the step under way has done to jobs that its caller did not name."""
 
-        self.turns: dict[str, float] = {}
+        self.chores: dict[str, float] = {}
         """When somebody last took the turn at each chore."""
 
         self.arrivals = 0
@@ -74,10 +74,10 @@ class Data:
         """Those of these queues that exist, in order."""
         return [self.queues[name] for name in dict.fromkeys(names) if name in self.queues]
 
-    def meant(self, id_: str) -> StoredJob | None:
+    def resolve(self, id_: str) -> StoredJob | None:
         """The job that an id means: a run's id, its current step."""
         job = self.jobs.get(id_)
-        return job if job is None or job.run is None or not job.begins else job.run.steps[-1]
+        return job if job is None or job.run is None or not job.begins_run else job.run.steps[-1]
 
     def record(self, job: StoredJob) -> JobRecord:
         return job.record(self.clock.boot())
@@ -88,9 +88,9 @@ class Data:
     def changing(self, job: StoredJob) -> Iterator[StoredJob]:
         """Move a job from the shelves that it was on to those that it belongs on after the block."""
         queue = self.queues[job.new.queue]
-        queue.take(job)
+        queue.remove(job)
         yield job
-        queue.put(job)
+        queue.add(job)
 
     def join(self, job: StoredJob, run_at: float | None = None) -> None:
         """Put a job in line, at the back; or let it wait for its time, keeping its seq, if that is yet to come."""
@@ -107,11 +107,11 @@ class Data:
         if worker in self.workers:
             self.workers[worker].totals[what] += 1
 
-    def note(self, change: Change, job: StoredJob) -> None:
+    def report(self, change: Change, job: StoredJob) -> None:
         """Note what has become of a job that the caller did not name."""
         self.consequences.append(Consequence(change, job.new.id, job.new.task, job.new.queue))
 
-    def remember(self, job: StoredJob, outcome: AttemptEnd, left: ErrorInfo | None = None) -> None:
+    def enter_attempt(self, job: StoredJob, outcome: AttemptEnd, left: ErrorInfo | None = None) -> None:
         """Enter the attempt that is over, or was with the job's end, in the history of the job."""
         ended_at = self.clock.wall() if job.ended_at is None else job.ended_at
         past = past_attempt(
@@ -121,7 +121,7 @@ class Data:
 
     # Keys.
 
-    def holder(self, task: str, key: str) -> StoredJob | None:
+    def owner(self, task: str, key: str) -> StoredJob | None:
         """Who holds a unique key now."""
         job = self.keys.get((task, key))
         return None if job is None or self.window_is_over(job) else job
@@ -160,7 +160,7 @@ class Data:
         self.queues[queue].arrived = self.arrivals
         for caller in [caller for caller in self.idle if caller.serves(queue)][:number]:
             self.idle.remove(caller)
-            caller.ring()
+            caller.wake()
 
     def revoke(self, job: StoredJob, kind: AnnouncementKind) -> None:
         """End the token of a job and tell its holder, if it has one."""
@@ -168,6 +168,6 @@ class Data:
             self.workers[job.worker].mailbox.post(Announcement(kind, job.new.id))
         job.token = None
 
-    def tell_waiters(self, job: StoredJob, kind: AnnouncementKind) -> None:
+    def notify_waiters(self, job: StoredJob, kind: AnnouncementKind) -> None:
         for mailbox in self.waiters.pop(job.new.id, ()):
             mailbox.post(Announcement(kind, job.new.id))

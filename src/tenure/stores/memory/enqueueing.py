@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tenure.core.job import NewJob, State, Writes
 from tenure.errors import BlockerNotFound, MissingAttribute, UniqueConflict
 from tenure.stores.memory.data import Data
-from tenure.stores.memory.ending import drop_unkept, follow
+from tenure.stores.memory.ending import drop_unkept, propagate
 from tenure.stores.memory.jobs import Edge, Run, StoredJob
 from tenure.stores.values import Enqueued
 
@@ -36,7 +36,7 @@ def enqueue(data: Data, jobs: Sequence[NewJob]) -> list[Enqueued]:
 
 
 def _state(data: Data, id_: str) -> State:
-    job = data.meant(id_)
+    job = data.resolve(id_)
     assert job is not None
     return job.state
 
@@ -54,12 +54,12 @@ def plan(data: Data, jobs: Iterable[NewJob], ending: Collection[StoredJob] = (),
             planned.leads_to.append((new.id, False))
             continue
         if new.unique is not None:
-            holder = taken.get((new.task, new.unique)) or _holder(data, new.task, new.unique, ending)
-            if holder is not None and new.unique_raises:
-                raise UniqueConflict(new.task, new.unique, holder)
-            if holder is not None:
-                stands_for[new.id] = holder
-                planned.leads_to.append((holder, True))
+            owner = taken.get((new.task, new.unique)) or _owner(data, new.task, new.unique, ending)
+            if owner is not None and new.unique_raises:
+                raise UniqueConflict(new.task, new.unique, owner)
+            if owner is not None:
+                stands_for[new.id] = owner
+                planned.leads_to.append((owner, True))
                 continue
             taken[new.task, new.unique] = new.id
         after = tuple(stands_for.get(blocker, blocker) for blocker in new.after)
@@ -72,8 +72,8 @@ def plan(data: Data, jobs: Iterable[NewJob], ending: Collection[StoredJob] = (),
     return planned
 
 
-def _holder(data: Data, task: str, key: str, ending: Collection[StoredJob]) -> str | None:
-    job = data.holder(task, key)
+def _owner(data: Data, task: str, key: str, ending: Collection[StoredJob]) -> str | None:
+    job = data.owner(task, key)
     return None if job is None or (job in ending and job.unique_until is None) else job.new.id
 
 
@@ -105,7 +105,7 @@ def add(data: Data, new: NewJob) -> list[StoredJob]:
         unique_until=None if new.window is None else now + new.window,
     )
     data.jobs[new.id] = job
-    data.queue(new.queue).put(job)
+    data.queue(new.queue).add(job)
     if new.unique is not None:
         data.keys[new.task, new.unique] = job
     if new.step is not None:
@@ -118,10 +118,10 @@ def add(data: Data, new: NewJob) -> list[StoredJob]:
         data.link(edge)
     ended: list[StoredJob] = []
     for blocker in dict.fromkeys(new.after):
-        meant = data.meant(blocker)
-        assert meant is not None
-        if meant.state.final:
-            ended += follow(data, meant, meant.state, only=job)
+        current = data.resolve(blocker)
+        assert current is not None
+        if current.state.final:
+            ended += propagate(data, current, current.state, only=job)
     if job.state is State.BLOCKED and not job.blocked_by:
         data.join(job, job.run_at)
     return ended

@@ -33,6 +33,6 @@ def take_in(data: Data, names: Sequence[str], limit: int, entry_limit: int, raw:
                 end(data, data.jobs[new.id], State.BROKEN, error=error)
             if not known and not answer.duplicate:
                 job = data.jobs[new.id]
-                data.note(Change.ENQUEUED if error is None else Change.BROKEN, job)
+                data.report(Change.ENQUEUED if error is None else Change.BROKEN, job)
             taken += 1
     return taken

@@ -13,7 +13,7 @@ from tenure.core.job import AttemptRecord, ErrorInfo, JobRecord, NewJob, Progres
 from tenure.core.lease import Token
 from tenure.stores.values import QueueInfo, Totals
 
-__all__ = ["Edge", "Queue", "Run", "Shelf", "StoredJob"]
+__all__ = ["Edge", "Index", "Queue", "Run", "StoredJob"]
 
 
 @dataclass(slots=True, eq=False)
@@ -101,24 +101,24 @@ class StoredJob:
         return self.open_edges + (self.parked_until is not None)
 
     @property
-    def begins(self) -> bool:
+    def begins_run(self) -> bool:
         """Whether it is the first step of a run, whose id is the run's."""
         return self.run is not None and self.run.steps[0] is self
 
     @property
-    def whole(self) -> list[StoredJob]:
+    def with_run(self) -> list[StoredJob]:
         """What goes when it goes: the steps of its run, or itself."""
         return [self] if self.run is None else list(self.run.steps)
 
     @property
-    def over(self) -> list[StoredJob]:
+    def represents(self) -> list[StoredJob]:
         """Which jobs' dependents, waiters and keys it is time for, now that this one is final.
 
         A run's first step stands for the run: not before that has ended is it over, and then with the last.
         """
         if self.successor is not None:
-            return [] if self.begins else [self]
-        return [self] if self.run is None or self.begins else [self, self.run.steps[0]]
+            return [] if self.begins_run else [self]
+        return [self] if self.run is None or self.begins_run else [self, self.run.steps[0]]
 
     def record(self, boot: float) -> JobRecord:
         """The job as everybody may read it, at this time since boot."""
@@ -162,7 +162,7 @@ class StoredJob:
         )
 
 
-class Shelf(StrEnum):
+class Index(StrEnum):
     """Where jobs of a queue stand, each shelf in an order of its own."""
 
     LINE = "line"
@@ -181,29 +181,29 @@ class Shelf(StrEnum):
     """Beside `BLOCKED`: fails at a time."""
 
 
-Place = tuple[float, int, str]
+SortKey = tuple[float, int, str]
 
 
-def places(job: StoredJob) -> list[tuple[Shelf, Place]]:
+def index_entries(job: StoredJob) -> list[tuple[Index, SortKey]]:
     """Every shelf that a job belongs on as it is now, and its place there. Nothing else decides about that."""
     seq, id_ = job.seq, job.new.id
-    found: list[tuple[Shelf, Place]] = []
+    found: list[tuple[Index, SortKey]] = []
     match job.state:
         case State.WAITING if job.run_at is not None:
-            found.append((Shelf.SCHEDULED, (job.run_at, seq, id_)))
+            found.append((Index.SCHEDULED, (job.run_at, seq, id_)))
         case State.WAITING:
             suspect = job.losses >= 2
-            found.append((Shelf.SUSPECTS if suspect else Shelf.LINE, (job.new.priority, seq, id_)))
+            found.append((Index.SUSPECTS if suspect else Index.LINE, (job.new.priority, seq, id_)))
         case State.BLOCKED:
-            found.append((Shelf.BLOCKED, (job.new.priority, seq, id_)))
+            found.append((Index.BLOCKED, (job.new.priority, seq, id_)))
         case State.RUNNING:
-            found.append((Shelf.RUNNING, (job.lease_until, seq, id_)))
+            found.append((Index.RUNNING, (job.lease_until, seq, id_)))
         case _:
-            found.append((Shelf(job.state.value), (job.ended_at or 0.0, job.number, id_)))
+            found.append((Index(job.state.value), (job.ended_at or 0.0, job.number, id_)))
     if job.expires_at is not None and job.attempt == 0 and not job.state.final:
-        found.append((Shelf.EXPIRING, (job.expires_at, seq, id_)))
+        found.append((Index.EXPIRING, (job.expires_at, seq, id_)))
     if job.parked_until is not None:
-        found.append((Shelf.PARKED, (job.parked_until, seq, id_)))
+        found.append((Index.PARKED, (job.parked_until, seq, id_)))
     return found
 
 
@@ -223,44 +223,44 @@ class Queue:
     quiet: tuple[float, int] | None = None
     """When `prune` first found the queue empty, and the sum of its totals then."""
 
-    shelves: defaultdict[Shelf, list[Place]] = field(default_factory=lambda: defaultdict(list))
+    indexes: defaultdict[Index, list[SortKey]] = field(default_factory=lambda: defaultdict(list))
 
-    def put(self, job: StoredJob) -> None:
+    def add(self, job: StoredJob) -> None:
         """Put a job on its shelves."""
-        for shelf, place in places(job):
-            insort(self.shelves[shelf], place)
+        for index, key in index_entries(job):
+            insort(self.indexes[index], key)
 
-    def take(self, job: StoredJob) -> None:
+    def remove(self, job: StoredJob) -> None:
         """Take a job off its shelves, before anything about it changes."""
-        for shelf, place in places(job):
-            del self.shelves[shelf][bisect_left(self.shelves[shelf], place)]
+        for index, key in index_entries(job):
+            del self.indexes[index][bisect_left(self.indexes[index], key)]
 
-    def ids(self, shelf: Shelf) -> Iterator[str]:
+    def ids(self, index: Index) -> Iterator[str]:
         """Who stands on a shelf, in order."""
-        return (id_ for _, _, id_ in self.shelves[shelf])
+        return (id_ for _, _, id_ in self.indexes[index])
 
-    def over(self, shelf: Shelf, now: float, limit: int) -> list[str]:
+    def due(self, index: Index, now: float, limit: int) -> list[str]:
         """Whose time, which is what this shelf is ordered by, has come by now; the first of them first."""
-        past = takewhile(lambda place: place[0] <= now, self.shelves[shelf])
+        past = takewhile(lambda key: key[0] <= now, self.indexes[index])
         return [id_ for _, _, id_ in islice(past, limit)]
 
     @property
     def empty(self) -> bool:
         """Whether no job of it is stored, nothing is in its inbox and it is not paused."""
-        return not (self.paused or self.inbox or any(self.shelves.values()))
+        return not (self.paused or self.inbox or any(self.indexes.values()))
 
     def info(self) -> QueueInfo:
-        counts = {shelf: len(places) for shelf, places in self.shelves.items()}
+        counts = {index: len(keys) for index, keys in self.indexes.items()}
         return QueueInfo(
             name=self.name,
             paused=self.paused,
-            waiting=counts.get(Shelf.LINE, 0) + counts.get(Shelf.SUSPECTS, 0),
-            scheduled=counts.get(Shelf.SCHEDULED, 0),
-            blocked=counts.get(Shelf.BLOCKED, 0),
-            running=counts.get(Shelf.RUNNING, 0),
-            succeeded=counts.get(Shelf.SUCCEEDED, 0),
-            failed=counts.get(Shelf.FAILED, 0),
-            cancelled=counts.get(Shelf.CANCELLED, 0),
-            broken=counts.get(Shelf.BROKEN, 0),
+            waiting=counts.get(Index.LINE, 0) + counts.get(Index.SUSPECTS, 0),
+            scheduled=counts.get(Index.SCHEDULED, 0),
+            blocked=counts.get(Index.BLOCKED, 0),
+            running=counts.get(Index.RUNNING, 0),
+            succeeded=counts.get(Index.SUCCEEDED, 0),
+            failed=counts.get(Index.FAILED, 0),
+            cancelled=counts.get(Index.CANCELLED, 0),
+            broken=counts.get(Index.BROKEN, 0),
             totals=Totals(**self.totals),
         )

@@ -31,10 +31,10 @@ ROWS = 2000
 
 def get(data: Data, ids: Sequence[str]) -> list[JobRecord | None]:
     """Read jobs, None for each that does not exist."""
-    return [_whole(data, data.jobs[id_]) if id_ in data.jobs else None for id_ in ids]
+    return [_with_history(data, data.jobs[id_]) if id_ in data.jobs else None for id_ in ids]
 
 
-def _whole(data: Data, job: StoredJob) -> JobRecord:
+def _with_history(data: Data, job: StoredJob) -> JobRecord:
     record = data.record(job)
     return msgspec.structs.replace(record, attempts=job.attempts) if job.attempts else record
 
@@ -70,7 +70,7 @@ def wait(data: Data, ids: Sequence[str], mailbox: Mailbox[Announcement]) -> dict
     """Give what is final or does not exist, and have the rest announced to this mailbox."""
     found: dict[str, JobRecord | None] = {}
     for id_ in ids:
-        job = data.meant(id_)
+        job = data.resolve(id_)
         if job is None or job.state.final:
             found[id_] = None if job is None else data.record(job)
         else:
@@ -166,7 +166,7 @@ def _wanted(job: StoredJob, search: Search) -> bool:
     return search.task in {None, job.new.task} and (search.tag is None or search.tag in job.new.tags)
 
 
-def _place(job: StoredJob) -> Key:
+def _position(job: StoredJob) -> Key:
     # What is scheduled is not in line yet: after those who are, by its time.
     return [0, job.new.priority, job.seq] if job.run_at is None else [1, job.run_at, job.seq]
 
@@ -177,7 +177,7 @@ def _newest_end_first(job: StoredJob) -> Key:
 
 _ORDERS: dict[State | None, Callable[[StoredJob], Key]] = {
     None: lambda job: [-job.number],
-    State.WAITING: _place,
+    State.WAITING: _position,
     State.BLOCKED: lambda job: [job.new.priority, job.seq],
     State.RUNNING: lambda job: [job.started_at or 0.0, job.number],
     State.SUCCEEDED: _newest_end_first,

@@ -10,19 +10,19 @@ from typing import Generic, TypeVar
 
 from tenure.core import patterns
 
-__all__ = ["Bell", "IdleCaller", "Mailbox"]
+__all__ = ["IdleCaller", "Mailbox", "Waker"]
 
 T = TypeVar("T")
 
 
-class Bell:
+class Waker:
     """An event of one event loop that any thread may set."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._event = asyncio.Event()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         # A loop that is closed has nobody left to wake.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._event.set)
@@ -32,7 +32,7 @@ class Bell:
         self._event.clear()
 
 
-class IdleCaller(Bell):
+class IdleCaller(Waker):
     """Somebody who waits for work in the queues that these names and patterns serve."""
 
     def __init__(self, served: Sequence[str]) -> None:
@@ -48,26 +48,26 @@ class Mailbox(Generic[T]):
 
     def __init__(self) -> None:
         self._hints: deque[T] = deque(maxlen=10_000)
-        self._bell: Bell | None = None
+        self._waker: Waker | None = None
         self._closed = False
 
     def post(self, hint: T) -> None:
         self._hints.append(hint)
-        self._ring()
+        self._wake()
 
     def close(self) -> None:
         self._closed = True
-        self._ring()
+        self._wake()
 
     async def listen(self) -> AsyncIterator[T]:
         """Give the hints as they come, those that waited here first, until the mailbox is closed."""
         # The bell hangs before the box is emptied: what is posted in between rings it.
-        bell = self._bell = Bell()
+        waker = self._waker = Waker()
         while not self._closed:
             while self._hints:
                 yield self._hints.popleft()
-            await bell.wait()
+            await waker.wait()
 
-    def _ring(self) -> None:
-        if self._bell is not None:
-            self._bell.ring()
+    def _wake(self) -> None:
+        if self._waker is not None:
+            self._waker.wake()

@@ -9,7 +9,7 @@ Every call goes to each store under test; all must give the answer that the mode
 can be seen of them from outside must be what the model shows. Leases are kept after they are settled or lost, and used again.
 """
 
-from tenure.testing.machine.comparing import Party
+from tenure.testing.machine.comparison import Party
 from tenure.testing.machine.rules import StoreMachine
 
 __all__ = ["Party", "StoreMachine"]

@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from tenure.core.job import NewJob, RunStep, State, Writes
 from tenure.core.lifecycle import Finish, Park, Transition
-from tenure.testing.machine.comparing import Comparison
-from tenure.testing.machine.strategies import GONE, NextWish, Wish
+from tenure.testing.machine.comparison import Comparison
+from tenure.testing.machine.strategies import GONE, JobSpec, StepSpec
 
-__all__ = ["Making"]
+__all__ = ["Builders"]
 
 
-class Making(Comparison):
+class Builders(Comparison):
     """Knows what has been made before."""
 
     def __init__(self) -> None:
@@ -26,13 +26,13 @@ class Making(Comparison):
     def job(self, which: int) -> str:
         return self.ids[-1 - which % len(self.ids)]
 
-    def new_jobs(self, wanted: Sequence[Wish]) -> list[NewJob]:
+    def new_jobs(self, specs: Sequence[JobSpec]) -> list[NewJob]:
         """Make jobs of wishes. They wait for jobs that exist or stand before them, and now and then for one that is gone."""
         jobs: list[NewJob] = []
-        for wish in wanted:
-            new = self.new_job(wish.options, self._blockers(wish.after, jobs))
-            if wish.start is not None:
-                flow, reads, begins_with = wish.start
+        for spec in specs:
+            new = self.new_job(spec.options, self._blockers(spec.after, jobs))
+            if spec.start is not None:
+                flow, reads, begins_with = spec.start
                 new = replace(new, step=RunStep(run_id=new.id, flow=flow, reads=reads, writes=begins_with))
                 self.run_ids.append(new.id)
             self.made[new.id] = new
@@ -46,10 +46,10 @@ class Making(Comparison):
     def new_job(self, options: Sequence[dict[str, Any]], after: tuple[str, ...]) -> NewJob:
         # Ids are not in the order of the alphabet: nothing may be ordered by them.
         number = len(self.ids)
-        wanted: dict[str, Any] = {"id": f"{number * 7 % 10}-{number}", "task": "t", "queue": "a", "after": after}
+        fields: dict[str, Any] = {"id": f"{number * 7 % 10}-{number}", "task": "t", "queue": "a", "after": after}
         for option in options:
-            wanted |= option
-        new = NewJob(**wanted)
+            fields |= option
+        new = NewJob(**fields)
         self.ids.append(new.id)
         return new
 
@@ -57,27 +57,27 @@ class Making(Comparison):
         begins = None if run_id is None else self.made[run_id].step
         return None if begins is None else (begins.run_id, begins.flow)
 
-    def with_all(
+    def with_jobs(
         self,
-        step: Transition,
+        transition: Transition,
         run: tuple[str, str] | None,
         children: Sequence[NewJob],
-        then: NextWish | None,
+        then: StepSpec | None,
         written: Writes | None,
     ) -> Transition:
         """An end with all that it brings; to a step of a run, if it succeeds, a successor of its own."""
-        if isinstance(step, Park) and run is None:
-            return replace(step, on_timeout=None)  # only a step has others to go to
-        if not isinstance(step, Finish):
-            return step
-        step = replace(step, children=tuple(children))
-        if run is None or step.state is not State.SUCCEEDED:
-            return step
+        if isinstance(transition, Park) and run is None:
+            return replace(transition, on_timeout=None)  # only a step has others to go to
+        if not isinstance(transition, Finish):
+            return transition
+        transition = replace(transition, children=tuple(children))
+        if run is None or transition.state is not State.SUCCEEDED:
+            return transition
         if then is None:
-            return replace(step, writes=written)
+            return replace(transition, writes=written)
         run_id, flow = run
         successor = replace(
             self.new_job(then.options, self._blockers(then.after, children)),
             step=RunStep(run_id=run_id, flow=flow, reads=then.reads, needs=then.needs),
         )
-        return replace(step, writes=written, successor=successor)
+        return replace(transition, writes=written, successor=successor)

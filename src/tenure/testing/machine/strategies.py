@@ -21,15 +21,15 @@ __all__ = [
     "TASKS",
     "VALUES",
     "WORKERS",
-    "NextWish",
-    "Wish",
+    "JobSpec",
+    "StepSpec",
     "alone",
     "endings",
-    "next_wishes",
+    "job_specs",
     "pick",
     "queues",
-    "start_wishes",
-    "wishes",
+    "start_specs",
+    "step_specs",
     "writes",
 ]
 
@@ -111,8 +111,8 @@ STEP_OPTIONS = [option for option in OPTIONS if "unique" not in option]
 ENTRY_FIELDS = ("priority", "delay", "expires", "unique", "window", "keep")
 ENTRY_OPTIONS = [option for option in OPTIONS if option.keys() <= {"queue", *ENTRY_FIELDS}]
 
-nobody: list[int] = []
-after = st.one_of(st.just(nobody), st.just(nobody), st.lists(pick, min_size=1, max_size=3))
+no_blockers: list[int] = []
+after = st.one_of(st.just(no_blockers), st.just(no_blockers), st.lists(pick, min_size=1, max_size=3))
 """Which of the jobs that there will be then one waits for."""
 
 
@@ -124,7 +124,7 @@ class Start(NamedTuple):
     writes: Writes | None
 
 
-class Wish(NamedTuple):
+class JobSpec(NamedTuple):
     """A job to enqueue: what is special about it, what it waits for, and the run that it begins, if it begins one."""
 
     options: list[dict[str, Any]]
@@ -132,7 +132,7 @@ class Wish(NamedTuple):
     start: Start | None = None
 
 
-class NextWish(NamedTuple):
+class StepSpec(NamedTuple):
     """A step to hand over to."""
 
     options: list[dict[str, Any]]
@@ -144,10 +144,10 @@ class NextWish(NamedTuple):
 reads = st.sampled_from([(), ("x",), ("y", "x")])
 starts = st.builds(Start, flow=st.sampled_from(FLOWS), reads=reads, writes=writes)
 options = st.lists(st.sampled_from(OPTIONS), max_size=3)
-wishes = st.builds(Wish, options=options, after=after, start=st.one_of(st.none(), st.none(), starts))
-start_wishes = st.builds(Wish, options=options, after=after, start=starts)
-next_wishes = st.builds(
-    NextWish,
+job_specs = st.builds(JobSpec, options=options, after=after, start=st.one_of(st.none(), st.none(), starts))
+start_specs = st.builds(JobSpec, options=options, after=after, start=starts)
+step_specs = st.builds(
+    StepSpec,
     options=st.lists(st.sampled_from(STEP_OPTIONS), max_size=2),
     after=after,
     reads=reads,

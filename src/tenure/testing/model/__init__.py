@@ -4,7 +4,7 @@ Nothing here is fast or shared with a store: one list of jobs, looked through fr
 what a store must answer, and `snapshot` says all that can be seen of it from outside.
 """
 
+from tenure.testing.model.data import Refusal
 from tenure.testing.model.store import Model
-from tenure.testing.model.world import Refusal
 
 __all__ = ["Model", "Refusal"]

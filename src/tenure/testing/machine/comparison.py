@@ -49,7 +49,7 @@ class Comparison(RuleBasedStateMachine):
         self.model = Model(self.clock)
         self.parties = self.open()
         self.runner = asyncio.Runner()
-        self.told: dict[str, list[Consequence]] = {}
+        self.consequences: dict[str, list[Consequence]] = {}
         """What each store has told, since it was last looked at, of jobs that nobody named."""
 
         self.stores = {name: self.opened(name, party) for name, party in self.parties.items()}
@@ -66,7 +66,7 @@ class Comparison(RuleBasedStateMachine):
 
     def opened(self, name: str, party: Party) -> Store:
         store = party.make()
-        store.on_consequences = self.told.setdefault(name, []).extend
+        store.on_consequences = self.consequences.setdefault(name, []).extend
         return store
 
     def teardown(self) -> None:
@@ -107,19 +107,19 @@ class Comparison(RuleBasedStateMachine):
                 assert shown[part] == value, f"{part} of {name}: {difference(shown[part], value)}"
 
     @invariant()
-    def every_store_tells_what_the_model_tells(self) -> None:
-        expected = self._to_be_told(self.model.told)
-        for name, told in self.told.items():
-            assert self._to_be_told(told) == expected, f"{name}: {self._to_be_told(told)}, not {expected}"
-            told.clear()
-        self.model.told.clear()
+    def every_store_reports_what_the_model_reports(self) -> None:
+        expected = self._comparable(self.model.consequences)
+        for name, reported in self.consequences.items():
+            assert self._comparable(reported) == expected, f"{name}: {self._comparable(reported)}, not {expected}"
+            reported.clear()
+        self.model.consequences.clear()
         self.there = {job.id for job in self.model.jobs}
 
-    def _to_be_told(self, told: Sequence[Consequence]) -> list[tuple[str, ...]]:
+    def _comparable(self, reported: Sequence[Consequence]) -> list[tuple[str, ...]]:
         """In no order; but whether one that comes in this very step has waited for a moment is the store's choice."""
         return sorted(
             (each.change, each.job_id, each.task, each.queue)
-            for each in told
+            for each in reported
             if each.change is not Change.UNBLOCKED or each.job_id in self.there
         )
 
