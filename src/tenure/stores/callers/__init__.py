@@ -9,7 +9,7 @@ No library is imported here: whoever brings a connection has imported its own.
 from __future__ import annotations
 
 from tenure.stores.callers.connection import CallerConnection, PostgresWork, SqliteWork, Work
-from tenure.stores.callers.kinds import caller_connection
+from tenure.stores.callers.libraries import caller_connection
 from tenure.stores.callers.postgres import collided
 
 __all__ = ["CallerConnection", "PostgresWork", "SqliteWork", "Work", "caller_connection", "collided"]

@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-__all__ = ["CallerConnection", "LiteCaller", "LiteConnection", "LiteCursor", "PostgresWork", "SqliteWork", "Work"]
+__all__ = [
+    "CallerConnection",
+    "PostgresWork",
+    "SqliteAdapter",
+    "SqliteConnection",
+    "SqliteCursor",
+    "SqliteWork",
+    "Work",
+]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class LiteCursor(Protocol):
+class SqliteCursor(Protocol):
     """What a statement on a SQLite connection has given."""
 
     def fetchall(self) -> list[Any]: ...
@@ -19,16 +27,16 @@ class LiteCursor(Protocol):
     def __iter__(self) -> Iterator[Any]: ...
 
 
-class LiteConnection(Protocol):
+class SqliteConnection(Protocol):
     """A SQLite connection as the store uses it, whichever library made it: rows are tuples, text is `str`."""
 
-    def execute(self, statement: str, values: Sequence[Any] = (), /) -> LiteCursor: ...
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> SqliteCursor: ...
     def changes(self) -> int:
         """Rows that the last statement has changed."""
         ...
 
 
-class LiteCaller(LiteConnection, Protocol):
+class SqliteAdapter(SqliteConnection, Protocol):
     """A SQLite connection as a script uses it."""
 
     def after_commit(self, action: Callable[[], None], /) -> None:
@@ -52,7 +60,7 @@ class SqliteWork(Generic[T_co]):
 
     __slots__ = ("action", "admit", "path")
 
-    def __init__(self, path: str, admit: Callable[[str], None], action: Callable[[LiteCaller], T_co]) -> None:
+    def __init__(self, path: str, admit: Callable[[str], None], action: Callable[[SqliteAdapter], T_co]) -> None:
         self.path = path
         """The file that the connection must be to."""
 

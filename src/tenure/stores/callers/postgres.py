@@ -9,7 +9,15 @@ from typing import Any, ClassVar, TypeVar
 from tenure.errors import InvalidOption
 from tenure.stores.callers.connection import CallerConnection, PostgresWork, Work
 
-__all__ = ["AsyncPsycopgCaller", "AsyncpgCaller", "PsycopgCaller", "codes", "collided", "explained", "query"]
+__all__ = [
+    "AsyncPsycopgCaller",
+    "AsyncpgCaller",
+    "PsycopgCaller",
+    "collided",
+    "explain_missing_function",
+    "postgres_work",
+    "sqlstates",
+]
 
 T = TypeVar("T")
 
@@ -19,7 +27,7 @@ _ABSENT = {"3F000", "42883"}
 _COLLIDED = {"40001", "40P01"}
 
 
-def query(work: Work[T], library: str) -> PostgresWork[T]:
+def postgres_work(work: Work[T], library: str) -> PostgresWork[T]:
     """The errand, which must be one on PostgreSQL."""
     if isinstance(work, PostgresWork):
         return work
@@ -27,19 +35,19 @@ def query(work: Work[T], library: str) -> PostgresWork[T]:
 
 
 @contextmanager
-def explained(statement: str) -> Iterator[None]:
+def explain_missing_function(statement: str) -> Iterator[None]:
     """Say what is wrong if the statement's function is not there; the library itself says everything else."""
     try:
         yield
     except Exception as error:
-        if _ABSENT.isdisjoint(codes(error)):
+        if _ABSENT.isdisjoint(sqlstates(error)):
             raise
         raise InvalidOption(
             f"connection= must be to the store's own database: this one has no {statement.split()[1].partition('(')[0]}"
         ) from error
 
 
-def codes(error: BaseException) -> set[Any]:
+def sqlstates(error: BaseException) -> set[Any]:
     """The server's code of an error, wherever the library has it: some wrap the error of another."""
     wrapped = (error, getattr(error, "orig", None), error.__cause__)
     return {getattr(each, "sqlstate", None) for each in wrapped}
@@ -47,7 +55,7 @@ def codes(error: BaseException) -> set[Any]:
 
 def collided(error: BaseException) -> bool:
     """Whether the server has undone a transaction because it met another: a serialization failure, or a deadlock."""
-    return not _COLLIDED.isdisjoint(codes(error))
+    return not _COLLIDED.isdisjoint(sqlstates(error))
 
 
 class AsyncpgCaller(CallerConnection):
@@ -59,14 +67,14 @@ class AsyncpgCaller(CallerConnection):
         self._connection = connection
 
     async def arun(self, work: Work[T]) -> T:
-        asked = query(work, "asyncpg")
+        query = postgres_work(work, "asyncpg")
         if not self._connection.is_in_transaction():
             raise InvalidOption(
                 "connection= is in no transaction: use it inside `async with connection.transaction():`"
             )
-        with explained(asked.statement):
-            told = await self._connection.fetchval(asked.statement.format("$1"), asked.value)
-        return asked.read(told)
+        with explain_missing_function(query.statement):
+            value = await self._connection.fetchval(query.statement.format("$1"), query.value)
+        return query.read(value)
 
 
 class PsycopgCaller(CallerConnection):
@@ -76,11 +84,11 @@ class PsycopgCaller(CallerConnection):
         self._connection = connection
 
     def run(self, work: Work[T]) -> T:
-        asked = query(work, "psycopg")
+        query = postgres_work(work, "psycopg")
         _refuse_autocommit(self._connection)
-        with explained(asked.statement), self._connection.cursor(row_factory=_tuples) as cursor:
-            [told] = cursor.execute(asked.statement.format("%s"), [asked.value]).fetchone()
-        return asked.read(told)
+        with explain_missing_function(query.statement), self._connection.cursor(row_factory=_tuples) as cursor:
+            [value] = cursor.execute(query.statement.format("%s"), [query.value]).fetchone()
+        return query.read(value)
 
 
 class AsyncPsycopgCaller(CallerConnection):
@@ -92,13 +100,13 @@ class AsyncPsycopgCaller(CallerConnection):
         self._connection = connection
 
     async def arun(self, work: Work[T]) -> T:
-        asked = query(work, "psycopg")
+        query = postgres_work(work, "psycopg")
         _refuse_autocommit(self._connection)
-        with explained(asked.statement):
+        with explain_missing_function(query.statement):
             async with self._connection.cursor(row_factory=_tuples) as cursor:
-                await cursor.execute(asked.statement.format("%s"), [asked.value])
-                [told] = await cursor.fetchone()
-        return asked.read(told)
+                await cursor.execute(query.statement.format("%s"), [query.value])
+                [value] = await cursor.fetchone()
+        return query.read(value)
 
 
 def _refuse_autocommit(connection: Any) -> None:
