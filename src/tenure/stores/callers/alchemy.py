@@ -1,4 +1,4 @@
-"""Connections and sessions of SQLAlchemy 2, blocking and awaited, to either database."""
+"""`AlchemyCaller` and `AsyncAlchemyCaller`: connections and sessions of SQLAlchemy 2, to PostgreSQL or SQLite."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class AlchemyCaller(CallerConnection):
-    """A `Connection`, a `Session` or a `scoped_session`, whose connection it takes."""
+    """A `Connection`, or the connection of a `Session` or `scoped_session`."""
 
     def __init__(self, bind: Any) -> None:
         self._bind = bind
@@ -31,7 +31,7 @@ class AsyncAlchemyCaller(CallerConnection):
     awaited: ClassVar[bool] = True
 
     def __init__(self, bind: Any) -> None:
-        # A scoped session lacks the one method that we need; the session of this scope has it.
+        # A scoped session lacks `run_sync`; the session of its current scope has it.
         self._bind = bind.registry() if hasattr(bind, "registry") else bind
 
     async def arun(self, work: Work[T]) -> T:
@@ -48,7 +48,7 @@ def _run(bind: Any, work: Work[T]) -> T:
             f"connection= must be to the store's own database: this one is to {connection.dialect.name}"
         )
     if not connection.in_transaction():
-        connection.begin()  # as its own calls would: what it does not know of it will not commit
+        connection.begin()  # as its own calls would, because SQLAlchemy does not commit what it does not know of
     driver = connection.connection.driver_connection
     awaited = driver is not connection.connection.dbapi_connection
     adapter = _AiosqliteAdapter(connection.connection.dbapi_connection) if awaited else Sqlite3Adapter(driver)
@@ -67,7 +67,7 @@ def _run_on_postgres(connection: Any, query: PostgresWork[T]) -> T:
 
 
 class _AiosqliteAdapter:
-    """A connection of aiosqlite as SQLAlchemy shows it to code that does not await."""
+    """A connection of aiosqlite, as SQLAlchemy presents it to code that does not await."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -85,4 +85,4 @@ class _AiosqliteAdapter:
         return self._changes
 
     def after_commit(self, action: Callable[[], None], /) -> None:
-        """It has no way to say so."""
+        """Does nothing: aiosqlite does not report commits."""

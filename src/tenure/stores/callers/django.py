@@ -1,4 +1,4 @@
-"""Django's connections, to either database."""
+"""`DjangoCaller`: connections of Django, to PostgreSQL or SQLite."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class DjangoCaller(CallerConnection):
 
 
 class _DjangoAdapter(Sqlite3Adapter):
-    """Its connection to SQLite, which says when it has committed."""
+    """Django's connection to SQLite, which reports commits."""
 
     def __init__(self, driver: Any, connection: Any) -> None:
         super().__init__(driver)

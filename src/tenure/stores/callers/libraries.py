@@ -1,4 +1,4 @@
-"""Which library a connection is of."""
+"""`caller_connection` recognizes the library of a connection."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _CALLERS: Final[Mapping[str, Callable[[Any], CallerConnection]]] = {
     "sqlalchemy.scoped_session": AlchemyCaller,
     "sqlite3.Connection": Sqlite3Caller,
 }
-"""Guests by package and class: whoever has such an object has imported the library, and we need not."""
+"""`CallerConnection` classes by package and class name, so that no library need be imported here."""
 
 
 def caller_connection(connection: object) -> CallerConnection:
-    """The guest for this connection; `InvalidOption` if it is of no library that we know."""
+    """The `CallerConnection` for this connection; `InvalidOption` if its library is not supported."""
     if isinstance(own := getattr(connection, "caller", None), CallerConnection):  # an `OwnTransaction`
         return own
     for each in type(connection).__mro__:

@@ -1,4 +1,4 @@
-"""Connections of PostgreSQL's own drivers, and what holds for every connection to it."""
+"""Connections of asyncpg and psycopg, and helpers for every connection to PostgreSQL."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ __all__ = [
 T = TypeVar("T")
 
 _ABSENT = {"3F000", "42883"}
-"""There is no such schema; it has no such function."""
+"""SQLSTATEs of a missing schema and of a missing function."""
 
 _COLLIDED = {"40001", "40P01"}
+"""SQLSTATEs of a serialization failure and of a deadlock."""
 
 
 def postgres_work(work: Work[T], library: str) -> PostgresWork[T]:
-    """The errand, which must be one on PostgreSQL."""
+    """The work, if it is for PostgreSQL; else `InvalidOption`."""
     if isinstance(work, PostgresWork):
         return work
     raise InvalidOption(f"connection= must be to the store's own database, {work.path}: this one is of {library}")
@@ -36,7 +37,7 @@ def postgres_work(work: Work[T], library: str) -> PostgresWork[T]:
 
 @contextmanager
 def explain_missing_function(statement: str) -> Iterator[None]:
-    """Say what is wrong if the statement's function is not there; the library itself says everything else."""
+    """Raise `InvalidOption` if the function of the statement does not exist; all other errors pass through."""
     try:
         yield
     except Exception as error:
@@ -48,18 +49,18 @@ def explain_missing_function(statement: str) -> Iterator[None]:
 
 
 def sqlstates(error: BaseException) -> set[Any]:
-    """The server's code of an error, wherever the library has it: some wrap the error of another."""
+    """The SQLSTATEs of an error and of the errors that it wraps, because some libraries wrap that of a driver."""
     wrapped = (error, getattr(error, "orig", None), error.__cause__)
     return {getattr(each, "sqlstate", None) for each in wrapped}
 
 
 def collided(error: BaseException) -> bool:
-    """Whether the server has undone a transaction because it met another: a serialization failure, or a deadlock."""
+    """Whether the server rolled a transaction back because of another one: a serialization failure or a deadlock."""
     return not _COLLIDED.isdisjoint(sqlstates(error))
 
 
 class AsyncpgCaller(CallerConnection):
-    """`asyncpg.Connection`, or one of its pool."""
+    """An `asyncpg.Connection`, or a connection of its pool."""
 
     awaited: ClassVar[bool] = True
 
@@ -78,7 +79,7 @@ class AsyncpgCaller(CallerConnection):
 
 
 class PsycopgCaller(CallerConnection):
-    """`psycopg.Connection`, of version 3."""
+    """A `psycopg.Connection` of psycopg 3."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -92,7 +93,7 @@ class PsycopgCaller(CallerConnection):
 
 
 class AsyncPsycopgCaller(CallerConnection):
-    """`psycopg.AsyncConnection`, of version 3."""
+    """A `psycopg.AsyncConnection` of psycopg 3."""
 
     awaited: ClassVar[bool] = True
 
@@ -117,5 +118,5 @@ def _refuse_autocommit(connection: Any) -> None:
 
 
 def _tuples(_cursor: Any) -> Callable[[Any], tuple[Any, ...]]:
-    """Rows as they are, whatever the connection makes of its own."""
+    """Row factory for plain tuples, whatever that of the connection makes."""
     return tuple

@@ -1,4 +1,4 @@
-"""Connections to a SQLite file, of Python's own library and of apsw, and what holds for every connection to one."""
+"""Connections of `sqlite3` and apsw, and helpers for every connection to a SQLite file."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ __all__ = [
 T = TypeVar("T")
 
 OLDEST_SQLITE = (3, 38, 0)
-"""The first version of SQLite that understands the statements of the store."""
+"""The oldest version of SQLite that can run the statements of the store."""
 
 
 class Rows(list[Any]):
-    """The rows of a statement that has been run to its end: one that is not would be in the way of a savepoint's end."""
+    """All rows of a statement. An unfinished statement would keep a savepoint from ending."""
 
     def fetchall(self) -> list[Any]:
         return self
@@ -40,9 +40,10 @@ class Rows(list[Any]):
 
 
 def with_named_parameters(statement: str, values: Sequence[Any]) -> tuple[str, Sequence[Any] | Mapping[str, Any]]:
-    """The statement with `:p1` in place of `?1` and so on, and its values by these names; as they are if it has only bare `?`.
+    """The statement with `:p1` in place of `?1` and so on, and its values by these names; unchanged if it has only bare
+    `?`.
 
-    The module `sqlite3` takes `?1` for a name, and a name with a sequence of values for a mistake: Python 3.12.0 to 3.12.3 warn.
+    `sqlite3` takes `?1` for a name, and warns in Python 3.12.0 to 3.12.3 about names with a sequence of values.
     """
     if "?1" not in statement:
         return statement, tuple(values)
@@ -55,7 +56,7 @@ def _named(statement: str) -> str:
 
 
 class Sqlite3Adapter:
-    """A connection of the module `sqlite3`, whatever its owner has it make of rows."""
+    """A connection of the module `sqlite3`. Rows are tuples, whatever row factory its owner has set."""
 
     def __init__(self, connection: Any) -> None:
         self.bare = connection
@@ -73,11 +74,11 @@ class Sqlite3Adapter:
         return self._changes
 
     def after_commit(self, action: Callable[[], None], /) -> None:
-        """It has no way to say so."""
+        """Does nothing: `sqlite3` does not report commits."""
 
 
 class _ApswAdapter:
-    """A connection of apsw, whatever its owner has it make of rows."""
+    """A connection of apsw. Rows are tuples, whatever row trace its owner has set."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -92,20 +93,20 @@ class _ApswAdapter:
         return changes
 
     def after_commit(self, action: Callable[[], None], /) -> None:
-        """It could, by hooks that are its owner's to set."""
+        """Does nothing: apsw reports commits by hooks, which belong to the owner of the connection."""
 
 
 def sqlite_work(work: Work[T], library: str) -> SqliteWork[T]:
-    """The errand, which must be one on SQLite."""
+    """The work, if it is for SQLite; else `InvalidOption`."""
     if isinstance(work, SqliteWork):
         return work
     raise InvalidOption(f"connection= must be to the store's own PostgreSQL database: this one is of {library}")
 
 
 def run_on_sqlite(work: SqliteWork[T], connection: SqliteAdapter, owner: Any) -> T:
-    """Run a script in the transaction of a connection, beginning the one that its library would have begun by itself.
+    """Run work in the transaction of a connection; if none is open, begin the one that its library would have begun.
 
-    `owner` is the connection of `sqlite3` behind it, or one of a library on top of that which shows the same attributes.
+    `owner` is the connection of `sqlite3` behind it, or that of a library on top of it with the same attributes.
     """
     begins = not owner.in_transaction
     if begins and (owner.isolation_level is None or getattr(owner, "autocommit", False) is True):
@@ -122,7 +123,7 @@ def autocommit_error() -> InvalidOption:
 
 
 def check_connection(work: SqliteWork[Any], connection: SqliteAdapter, library: str) -> None:
-    """Refuse a connection to another file, and one of a library that cannot be used."""
+    """Refuse a connection to another file, with too old a SQLite, or of a library that the store does not use."""
     [[version]] = connection.execute("SELECT sqlite_version()").fetchall()
     if tuple(int(part) for part in version.split(".")) < OLDEST_SQLITE:
         needed = ".".join(str(part) for part in OLDEST_SQLITE)
@@ -138,7 +139,7 @@ def check_connection(work: SqliteWork[Any], connection: SqliteAdapter, library: 
 
 
 def same_file(file: str, path: str) -> bool:
-    """Whether both are there, and one."""
+    """Whether both exist and are the same file."""
     try:
         return os.path.samefile(file, path)
     except OSError:
@@ -147,7 +148,7 @@ def same_file(file: str, path: str) -> bool:
 
 @contextmanager
 def _text_as_str(owner: Any) -> Iterator[None]:
-    """Have text come as `str` for a while."""
+    """Have the connection return text as `str` inside the block."""
     before = owner.text_factory
     owner.text_factory = str
     try:
@@ -167,7 +168,7 @@ class Sqlite3Caller(CallerConnection):
 
 
 class ApswCaller(CallerConnection):
-    """A connection of apsw, which begins no transaction by itself."""
+    """A connection of apsw, which does not begin transactions by itself."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
