@@ -131,11 +131,10 @@ class Store(ABC):
     """Where jobs are stored. docs/store-contract.md has the rules that hold for all methods."""
 
     on_consequences: Callable[[Sequence[Consequence]], None] | None = None
-    """Called on the event loop after an operation, with what it did to jobs that its caller did not name
-    (CONSEQUENCE-1).
+    """Called after an operation with what it did to jobs that its caller did not name (CONSEQUENCE-1).
 
-    None (the default): not called. It is a hint: operations in a caller's transaction, and those whose answer was lost,
-    do not call it.
+    Called on the event loop of the store; None (the default): not called. It is a hint: operations in a caller's
+    transaction, and those whose answer was lost, do not call it.
     """
 
     @abstractmethod
@@ -245,7 +244,9 @@ class Store(ABC):
 
     @abstractmethod
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
-        """Apply each transition and end its lease, both or neither. Returns one verdict each, in order (CALL-2, CALL-4).
+        """Apply each transition and end its lease, both or neither.
+
+        Returns one verdict each, in order (CALL-2, CALL-4).
 
         `LEASE_LOST`, changing nothing, if the token is not the current one: the holder of the newer token decides,
         however late this call arrives (TOKEN-2). `NOT_FOUND` if the job does not exist. `REFUSED` if its children or

@@ -50,8 +50,10 @@ __all__ = [
 ]
 
 MISSING_AFTER = 10.0
-"""Seconds of silence after which a worker is shown as missing, unless its `Pulse` gives another number. Its jobs stay
-its own: only their leases decide."""
+"""Seconds of silence after which a worker is shown as missing, unless its `Pulse` says otherwise.
+
+A missing worker keeps its jobs: only their leases decide.
+"""
 
 JOBS_SHOWN = 20
 """Ids of running jobs that a worker sends with a beat, at most."""
@@ -157,8 +159,7 @@ class Leased(msgspec.Struct, frozen=True):
     """
 
     due_in: float | None = None
-    """Seconds until the next scheduled job of these queues is due; None if there is none, or if `leases` is not empty.
-    """
+    """Seconds until the next scheduled job of these queues is due; None if there is none or a job was leased."""
 
     inbox: bool = False
     """Whether an inbox of these queues has an entry, whatever was leased, so that the worker calls `take_in`.
@@ -167,9 +168,7 @@ class Leased(msgspec.Struct, frozen=True):
     """
 
     passed_over: tuple[str, ...] = ()
-    """Those of `skip_tasks` that have a job in line among the jobs looked at, in the order of the request; empty if
-    `leases` is not.
-    """
+    """Those of `skip_tasks` that have a job in line here, in the order of the request; empty if a job was leased."""
 
 
 class Renewal(msgspec.Struct, frozen=True):
@@ -363,8 +362,9 @@ class Page(msgspec.Struct, frozen=True):
 
     jobs: list[JobRecord]
     cursor: str | None
-    """For the next page; None on the last one. A page with fewer jobs than its limit may have one, because a call looks
-    at no more than 2,000 rows.
+    """For the next page; None on the last one.
+
+    A short page may have one too, because a call looks at no more than 2,000 rows.
     """
 
     searched: int
@@ -434,8 +434,7 @@ class Change(StrEnum):
     """Taken in from an inbox, but the entry cannot be read."""
 
     UNBLOCKED = "unblocked"
-    """Its last open edge has closed: it is in line, or scheduled. Not used for a job that the same operation creates.
-    """
+    """Its last open edge has closed: it is in line, or scheduled. Not for jobs that the same operation creates."""
 
     FAILED = "failed"
     """A blocker has ended without success, perhaps before this job was created, or its parking timed out."""
@@ -457,9 +456,7 @@ class Consequence(msgspec.Struct, frozen=True):
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """The version of the store's layout: `found` in the store, None if it is empty, and the newest `known` to this
-    Tenure.
-    """
+    """The version of the layout: `found` in the store (None: it is empty), and the newest `known` to this Tenure."""
 
     found: int | None
     known: int

@@ -65,9 +65,7 @@ class SqliteWork(Generic[T_co]):
         """The file that the connection must have open as its main database."""
 
         self.admit = admit
-        """Called with the name of the connection's library; raises `InvalidOption` if the store uses the file through
-        another one.
-        """
+        """Called with the name of the connection's library; `InvalidOption` if the store uses another library."""
 
         self.action = action
 

@@ -40,8 +40,7 @@ class Rows(list[Any]):
 
 
 def with_named_parameters(statement: str, values: Sequence[Any]) -> tuple[str, Sequence[Any] | Mapping[str, Any]]:
-    """The statement with `:p1` in place of `?1` and so on, and its values by these names; unchanged if it has only bare
-    `?`.
+    """Replace `?1` by `:p1` and so on, and give the values by these names; a statement with bare `?` is unchanged.
 
     `sqlite3` takes `?1` for a name, and warns in Python 3.12.0 to 3.12.3 about names with a sequence of values.
     """

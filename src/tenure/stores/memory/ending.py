@@ -1,4 +1,4 @@
-"""Jobs becoming final, and what follows from it: unique keys, edges, waiters, records."""
+"""`end` makes a job final, with its effects on unique keys, edges, waiters and records."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tenure.stores.values import AnnouncementKind, Change
 __all__ = ["delete", "drop_unkept", "end", "failing_with", "finish", "propagate", "removable", "remove"]
 
 AWAITED = 60.0
-"""Seconds that the record of a job is kept at least if somebody has asked to be told of its end."""
+"""Seconds that the record of a final job is kept at least if it has a waiter."""
 
 DELETED = "deleted"
-"""How a blocker has ended that is simply gone."""
+"""How a blocker has ended that was deleted or purged."""
 
 
 def end(
@@ -29,7 +29,7 @@ def end(
     *,
     by: str | None = None,
 ) -> None:
-    """Make a job final, with all that follows. `by`: the worker whose doing it was."""
+    """Make a job final, with all effects on others. `by` is the worker that did it, for the totals."""
     finish(data, job, state, result, error, by=by)
     drop_unkept(data, [job, *propagate(data, job, state)])
 
@@ -44,7 +44,7 @@ def finish(
     by: str | None = None,
     settled: bool = False,
 ) -> None:
-    """End one job: its record, token (which is remembered if it has `settled` the job), key, counters and waiters."""
+    """Make one job final: record, token (kept if it `settled` the job), unique key, counters and waiters."""
     with data.changing(job):
         job.state = state
         job.run_at = job.parked_until = job.on_timeout = None
@@ -61,9 +61,9 @@ def finish(
 
 
 def propagate(data: Data, blocker: StoredJob, ended: str, *, only: StoredJob | None = None) -> list[StoredJob]:
-    """Tell those who wait for a job how it ended, and those who wait for them in turn if that ends them.
+    """Propagate the end of a job to its dependents, breadth first. Returns the dependents that failed because of it.
 
-    Gives those whose end it was. `only` this one is told of it, if given.
+    With `only`, the end of the job itself acts on this dependent alone.
     """
     failed: list[StoredJob] = []
     following = deque([(blocker, ended)])
@@ -88,13 +88,13 @@ def propagate(data: Data, blocker: StoredJob, ended: str, *, only: StoredJob | N
 
 
 def _open_edges_to(data: Data, jobs: Iterable[StoredJob]) -> list[Edge]:
-    """The open edges to any of these jobs, in the order of who waits, and in his own."""
+    """The open edges to any of these jobs, by the seq of the dependent and then by the order of its `after`."""
     edges = [edge for job in jobs for edge in data.dependents.get(job.new.id, ())]
     return sorted(edges, key=lambda edge: (edge.dependent.seq, edge.position))
 
 
 def failing_with(data: Data, job: StoredJob, state: State) -> list[StoredJob]:
-    """Whom the end of a job in this state will take along, by `follow`; changing nothing."""
+    """The dependents that `propagate` will fail if a job ends in this state; changes nothing."""
     found: dict[StoredJob, None] = {}
     following = deque(() if state is State.SUCCEEDED else (job,))
     while following:
@@ -108,7 +108,10 @@ def failing_with(data: Data, job: StoredJob, state: State) -> list[StoredJob]:
 
 
 def _close(data: Data, edge: Edge, result: str | None, *, reported: bool) -> None:
-    """Close one edge; with the last one the dependent comes in line, if it still waits. Of a job that just comes that is not `noted`."""
+    """Close one edge.
+
+    If it was the last, a blocked dependent joins the line; `reported` says whether that is a consequence.
+    """
     edge.open = False
     edge.result = result
     data.unlink(edge)
@@ -121,7 +124,7 @@ def _close(data: Data, edge: Edge, result: str | None, *, reported: bool) -> Non
 
 
 def drop_unkept(data: Data, jobs: Iterable[StoredJob]) -> None:
-    """Remove those of these jobs that have ended and are not kept at all."""
+    """Remove those of these jobs that are final with `keep=0`."""
     for job in jobs:
         if job.new.keep == 0 and job.state.final and removable(data, job):
             for each in job.with_run:
@@ -129,7 +132,7 @@ def drop_unkept(data: Data, jobs: Iterable[StoredJob]) -> None:
 
 
 def removable(data: Data, job: StoredJob) -> bool:
-    """Whether nobody has a claim on the record of a final job, or of any other step if it is the last of a run."""
+    """Whether a final job may be removed, together with the other steps if it is the last of a run."""
     assert job.ended_at is not None
     recent = job.ended_at + AWAITED > data.clock.wall()
     return job.successor is None and not any(
@@ -142,7 +145,7 @@ def _owns_key(data: Data, job: StoredJob) -> bool:
 
 
 def remove(data: Data, job: StoredJob) -> None:
-    """Take a job out of everything that knows it. Edges of others to it stay open, for there is nothing to close them with."""
+    """Remove a job. Open edges to it stay open, because there is no result to close them with."""
     data.queues[job.new.queue].remove(job)
     del data.jobs[job.new.id]
     data.free_key(job)
@@ -155,7 +158,7 @@ def remove(data: Data, job: StoredJob) -> None:
 
 
 def delete(data: Data, jobs: Collection[StoredJob]) -> None:
-    """Remove jobs whatever their state; only when all are gone tell those who are left waiting, in order of enqueueing."""
+    """Remove jobs in any state. Once all are gone, act on their dependents, in the order of enqueueing."""
     for job in jobs:
         data.revoke(job, AnnouncementKind.DELETED)
         remove(data, job)

@@ -1,4 +1,4 @@
-"""Jobs coming into the store."""
+"""`enqueue` stores new jobs: plans the call first, then carries it out."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ __all__ = ["Plan", "add", "enqueue", "plan"]
 
 @dataclass(slots=True)
 class Plan:
-    """What an enqueue will do, now that nothing stands in its way."""
+    """What an enqueue will do, after all checks."""
 
     coming: dict[str, NewJob] = field(default_factory=dict)
+    """The jobs to store, by id."""
+
     leads_to: list[tuple[str, bool]] = field(default_factory=list)
-    """For each job of the call the id that it leads to, and whether that is an older job's."""
+    """For each job of the call: the id to answer, and whether it is that of the owner of its unique key."""
 
 
 def enqueue(data: Data, jobs: Sequence[NewJob]) -> list[Enqueued]:
-    """Store all of these jobs, or raise."""
+    """Store all of these jobs, or raise and store none."""
     planned = plan(data, jobs)
     ended = [each for new in planned.coming.values() for each in add(data, new)]
     answers = [Enqueued(id_, _state(data, id_), duplicate) for id_, duplicate in planned.leads_to]
@@ -42,9 +44,10 @@ def _state(data: Data, id_: str) -> State:
 
 
 def plan(data: Data, jobs: Iterable[NewJob], ending: Collection[StoredJob] = (), writes: Writes | None = None) -> Plan:
-    """Decide about each job, changing nothing; raise if one of them refuses the whole call.
+    """Decide what to do with each job, changing nothing. Raises if one of them refuses the whole call.
 
-    Those that are `ending` have become final before these come, so that their keys are free to take, and have written this.
+    The jobs in `ending` become final before these are stored, so their unique keys are free; `writes` are the
+    attributes that they write.
     """
     planned = Plan()
     taken: dict[tuple[str, str], str] = {}
@@ -89,9 +92,9 @@ def _check_attributes(data: Data, new: NewJob, writes: Writes | None) -> None:
 
 
 def add(data: Data, new: NewJob) -> list[StoredJob]:
-    """Store a job that nothing stands in the way of: in line, scheduled, blocked, or failed with its blocker at once.
+    """Store a job: in line, scheduled, blocked, or failed at once because a blocker has failed.
 
-    Gives those whose end that is: if it is a run's, those who waited for the run may end with it.
+    Returns the jobs that became final: itself and, if it is the end of a run, dependents of the run.
     """
     now = data.clock.wall()
     run_at = now + new.delay if new.run_at is None else new.run_at

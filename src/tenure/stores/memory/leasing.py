@@ -1,4 +1,4 @@
-"""Handing jobs out, holding them for longer, and taking them from the silent."""
+"""`lease` hands jobs out, `renew` extends leases, `reap` and `retire` take jobs from silent and dead workers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["busy_and_overdue", "lease", "leases_of", "reap", "renew", "retire"]
 
 
 def lease(data: Data, request: LeaseRequest) -> Leased:
-    """Hand out what is first in line."""
+    """Hand out the first jobs in line."""
     requested = data.existing(request.queues)
     queues = [queue for queue in requested if not queue.paused]
     for queue in queues:
@@ -39,7 +39,7 @@ def lease(data: Data, request: LeaseRequest) -> Leased:
 
 def _cancel_expired(data: Data, queue: Queue) -> None:
     for id_ in queue.due(Index.EXPIRING, data.clock.wall(), BATCH):
-        # The end of one may have been the end of the next, which waited for it.
+        # The end of one may have failed the next, which waited for it.
         job = data.jobs.get(id_)
         if job is not None and not job.state.final:
             data.report(Change.EXPIRED, job)
@@ -68,13 +68,13 @@ def _hand_out(data: Data, queues: Sequence[Queue], request: LeaseRequest) -> lis
 
 
 def _suspects(data: Data, queues: Iterable[Queue], request: LeaseRequest) -> Iterator[StoredJob]:
-    """Who is handed out only alone, as far as one has to look, without the tasks that the request skips."""
+    """The first `SUSPECTS` suspects of each queue, without those of tasks that the request skips."""
     looked_at = (data.jobs[id_] for queue in queues for id_ in islice(queue.ids(Index.SUSPECTS), SUSPECTS))
     return (job for job in looked_at if job.new.task not in request.skip_tasks)
 
 
 def _passed_over(data: Data, queues: Iterable[Queue], request: LeaseRequest) -> tuple[str, ...]:
-    """Which of the skipped tasks have a job in line."""
+    """The skipped tasks that have a job in line."""
     seen = {
         data.jobs[id_].new.task
         for queue in queues
@@ -117,7 +117,7 @@ def _due_in(data: Data, queues: Iterable[Queue]) -> float | None:
 
 
 def renew(data: Data, renewals: Sequence[Renewal]) -> list[AbortReason | None]:
-    """Hold jobs for longer; None each, or why it has to be let go."""
+    """Extend leases. Returns None each, or the reason why the holder must stop."""
     return [_renew(data, renewal) for renewal in renewals]
 
 
@@ -137,7 +137,7 @@ def _renew(data: Data, renewal: Renewal) -> AbortReason | None:
 
 
 def reap(data: Data, names: Sequence[str], limit: int) -> list[Reaped]:
-    """Take jobs of these queues from holders whose lease has expired, and end the parking of those whose time is over."""
+    """Take jobs of these queues whose lease has expired, and end parkings whose timeout is over."""
     queues = data.existing(names)
     silent = [id_ for queue in queues for id_ in queue.due(Index.RUNNING, data.clock.boot(), limit)]
     reaped = [_lose(data, data.jobs[id_]) for id_ in silent[:limit]]
@@ -149,7 +149,7 @@ def reap(data: Data, names: Sequence[str], limit: int) -> list[Reaped]:
 
 
 def _unpark(data: Data, job: StoredJob) -> None:
-    """End the wait of a job that nobody has completed in time."""
+    """End a parking that has timed out."""
     if job.on_timeout is None:
         data.report(Change.FAILED, job)
         end(data, job, State.FAILED, error=WAIT_TIMEOUT)
@@ -161,13 +161,13 @@ def _unpark(data: Data, job: StoredJob) -> None:
 
 
 def leases_of(data: Data, request: LeaseRequest) -> list[Lease]:
-    """What this request was given and has not ended."""
+    """The leases of this request that are still held."""
     running = [data.jobs[id_] for queue in data.queues.values() for _, _, id_ in queue.indexes[Index.RUNNING]]
     return [request.given(data.record(job)) for job in running if job.token and job.token.nonce == request.nonce]
 
 
 def busy_and_overdue(data: Data) -> tuple[list[str], list[str]]:
-    """The queues that have something to do, and those of them where a lease has expired or a parking is over."""
+    """The queues with something to do, and those in which a lease has expired or a parking is over."""
 
     def ends(queue: Queue, within: float) -> bool:
         lapsed = queue.due(Index.RUNNING, data.clock.boot() + within, 1)
@@ -184,7 +184,7 @@ def busy_and_overdue(data: Data) -> tuple[list[str], list[str]]:
 
 
 def retire(data: Data, worker_id: str, limit: int, reason: str | None) -> list[Reaped]:
-    """Remove a worker and take its jobs."""
+    """Remove a worker and take up to `limit` of its jobs."""
     running = sorted(key for queue in data.queues.values() for key in queue.indexes[Index.RUNNING])
     held = [data.jobs[id_] for _, _, id_ in running if data.jobs[id_].worker == worker_id]
     reaped = [_lose(data, job, kept_reason(reason)) for job in held[:limit]]
@@ -193,7 +193,7 @@ def retire(data: Data, worker_id: str, limit: int, reason: str | None) -> list[R
 
 
 def _lose(data: Data, job: StoredJob, reason: str = "") -> Reaped:
-    """Take a running job from its holder, who is silent or gone: to the front, or failed as lost."""
+    """Take a running job from its holder: back to the front, or failed as lost."""
     loss = after_loss(job.losses, job.new.max_losses, job.solo)
     data.count("lost", job.new.queue, job.worker)
     data.revoke(job, AnnouncementKind.TAKEN)

@@ -1,4 +1,4 @@
-"""What operators do to jobs and queues, and what retention does for them."""
+"""Operations of operators on jobs and queues, retention, and the cleaning of the registry."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _cancel(data: Data, job: StoredJob) -> Verdict:
 
 
 def complete(data: Data, job_id: str, transition: Finish) -> Verdict:
-    """End a job as succeeded; this very one, though its id may be a run's."""
+    """End a job as succeeded: the very one of this id, even if that is the id of a run."""
     job = data.jobs.get(job_id)
     if job is None:
         return NOT_FOUND
@@ -71,7 +71,7 @@ def complete(data: Data, job_id: str, transition: Finish) -> Verdict:
 
 
 def retry(data: Data, ids: Sequence[str]) -> list[Verdict]:
-    """Let final jobs begin anew."""
+    """Put final jobs in line again, from their first attempt."""
     return _each(data, ids, _retry)
 
 
@@ -105,7 +105,7 @@ def _retry(data: Data, job: StoredJob) -> Verdict:
 
 
 def trigger(data: Data, ids: Sequence[str]) -> list[Verdict]:
-    """Let scheduled jobs come in line now."""
+    """Put scheduled jobs in line now."""
     return _each(data, ids, _trigger)
 
 
@@ -117,7 +117,7 @@ def _trigger(data: Data, job: StoredJob) -> Verdict:
 
 
 def release(data: Data, ids: Sequence[str]) -> list[Verdict]:
-    """Take running jobs from their holders, and put them back in their places."""
+    """Take running jobs from their holders and put them back in their places."""
     return _each(data, ids, _release)
 
 
@@ -130,7 +130,7 @@ def _release(data: Data, job: StoredJob) -> Verdict:
 
 
 def delete(data: Data, ids: Sequence[str], *, cascade: bool) -> list[str]:
-    """Remove jobs, with those that wait for them if `cascade`."""
+    """Remove jobs; with `cascade`, their blocked dependents too."""
     going = {each.new.id: each for id_ in ids if id_ in data.jobs for each in _with_run_after(data.jobs[id_])}
     looked_at = deque(going.values())
     while looked_at:
@@ -167,11 +167,11 @@ def resume(data: Data, name: str) -> bool:
 
 
 def purge(data: Data, name: str, limit: int) -> int:
-    """Remove jobs of a queue that nobody holds."""
+    """Remove jobs of a queue that are waiting, scheduled or blocked."""
     if name not in data.queues:
         return 0
     queue = data.queues[name]
-    # The newest first, for they may wait for the others.
+    # The newest first, because they may wait for the others.
     ids = sorted(queue.ids(Index.BLOCKED), key=lambda id_: -data.jobs[id_].seq)
     for index in (Index.SCHEDULED, Index.LINE, Index.SUSPECTS):
         ids += queue.ids(index)
@@ -180,7 +180,7 @@ def purge(data: Data, name: str, limit: int) -> int:
 
 
 def prune(data: Data, default: Retention, queues: Mapping[str, Retention], limit: int) -> int:
-    """Remove finished jobs that retention does not keep, and forget queues that have long been empty."""
+    """Remove final jobs that retention does not keep, and forget queues that have been empty for long."""
     old = [job for queue in data.queues.values() for job in _old(data, queue, queues.get(queue.name, default))]
     for job in old[:limit]:
         for each in job.with_run:
@@ -191,7 +191,7 @@ def prune(data: Data, default: Retention, queues: Mapping[str, Retention], limit
 
 
 def _forget_quiet(data: Data, queue: Queue) -> None:
-    """Forget an empty queue that was empty `QUIET` seconds ago with the same totals; else note that it is empty now."""
+    """Forget an empty queue that was empty `QUIET` seconds ago with the same totals; else store that it is empty now."""
     now, totals = data.clock.wall(), queue.totals.total()
     if queue.quiet is None or queue.quiet[0] > now or queue.quiet[1] != totals:
         queue.quiet = now, totals
@@ -218,7 +218,7 @@ def _old(data: Data, queue: Queue, retention: Retention) -> Iterator[StoredJob]:
 
 
 def forget(data: Data, silences: Mapping[str, float]) -> list[str]:
-    """Remove workers that have been silent for long and hold nothing."""
+    """Remove workers that hold no job and have been silent for the given seconds."""
     holders = {data.jobs[id_].worker for queue in data.queues.values() for id_ in queue.ids(Index.RUNNING)}
     gone = [
         id_
@@ -231,7 +231,7 @@ def forget(data: Data, silences: Mapping[str, float]) -> list[str]:
 
 
 def claim_chore(data: Data, chore: str, interval: float) -> bool:
-    """Take the turn at a chore, if it is time."""
+    """Claim a chore if its interval is over."""
     now, last = data.clock.boot(), data.chores.get(chore)
     if last is not None and last <= now < last + interval:
         return False

@@ -1,4 +1,4 @@
-"""Attempts coming to their end."""
+"""`settle` applies transitions to jobs that are held: finish, requeue or park."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["carry_out", "planned_for", "refusal_of", "requeue", "settle"]
 
 
 def settle(data: Data, settlements: Sequence[Settlement]) -> list[Verdict]:
-    """Apply each step under its token; one verdict each."""
+    """Apply each transition if its token is the current one. Returns one verdict each."""
     return [_settle(data, lease, transition) for lease, transition in settlements]
 
 
@@ -30,7 +30,7 @@ def _settle(data: Data, lease: Lease, transition: Transition) -> Verdict:
     if job.token != lease.token:
         return LEASE_LOST
     if job.state is not State.RUNNING:
-        return OK  # This very token has settled it before, and the answer was lost.
+        return OK  # The same token has settled it before, and the answer was lost.
     match transition:
         case Finish():
             return _finish(data, job, transition)
@@ -55,7 +55,7 @@ def _finish(data: Data, job: StoredJob, transition: Finish) -> Verdict:
 
 
 def planned_for(data: Data, job: StoredJob, transition: Finish) -> Plan:
-    """Decide about the jobs that come with the end of this one; raise if they refuse it."""
+    """Plan the children and the successor that come with the end of a job. Raises if one of them refuses it."""
     if transition.successor is not None:
         return plan(
             data, (*transition.children, transition.successor), [] if job.begins_run else [job], transition.writes
@@ -65,7 +65,7 @@ def planned_for(data: Data, job: StoredJob, transition: Finish) -> Plan:
 
 
 def refusal_of(error: UniqueConflict | BlockerNotFound | MissingAttribute) -> Verdict:
-    """The answer to a step whose jobs cannot be enqueued."""
+    """The verdict for a transition whose children or successor cannot be enqueued."""
     match error:
         case UniqueConflict():
             return refused(str(error), other=error.holder)
@@ -76,7 +76,7 @@ def refusal_of(error: UniqueConflict | BlockerNotFound | MissingAttribute) -> Ve
 
 
 def carry_out(data: Data, job: StoredJob, transition: Finish, planned: Plan, *, settled: bool) -> None:
-    """End a job, with all that comes with its end; by its holder, if it is `settled`."""
+    """End a job, then store its children and its successor. `settled`: by its holder."""
     if job.run is not None:
         job.run.write(transition.writes)
         job.successor = None if transition.successor is None else transition.successor.id
@@ -95,7 +95,7 @@ def carry_out(data: Data, job: StoredJob, transition: Finish, planned: Plan, *, 
 
 
 def requeue(data: Data, job: StoredJob, transition: Requeue) -> None:
-    """Let a running job wait again."""
+    """Put a running job back in line, or schedule it."""
     if transition.counts:
         data.count("processed", job.new.queue, job.worker)
         data.count("retried", job.new.queue, job.worker)

@@ -1,4 +1,4 @@
-"""The store object: one event loop's door to a data."""
+"""`MemoryStore`: the store object of one event loop on shared `Data`."""
 
 from __future__ import annotations
 
@@ -46,36 +46,38 @@ from tenure.stores.values import (
 __all__ = ["MemoryStore"]
 
 _named_data: dict[str, Data] = {}
-"""Spaces that have a name, for as long as the process lives."""
+"""Data by name (`memory://name`); kept until the process ends."""
 
 
 class MemoryStore(Store):
-    """Jobs in the memory of this process, gone with it. Objects on one data see the same jobs, from any thread and loop.
+    """A store in the memory of this process.
 
-    After a fork the child goes on with a copy of its own: what parent and child do from then on is unknown to the other.
+    Objects on the same `Data` see the same jobs, from any thread and event loop.
+
+    After a fork the child has its own copy: parent and child do not see what the other does from then on.
     """
 
     def __init__(self, data: Data | None = None, clock: Clock | None = None) -> None:
-        """Open a door to this data, or to a new one that goes by this clock."""
+        """A store object on this data, or on new data that uses this clock."""
         self._data = Data(clock) if data is None else data
         self._mailbox = Mailbox[Announcement]()
         self._watching: set[Mailbox[str]] = set()
         self._callers: set[IdleCaller] = set()
         self._arrivals_seen = 0
-        """How many jobs had come in line, in the whole data, when this object last asked for leases."""
+        """The value of `Data.arrivals` when this object last leased or waited for work."""
 
         self._closed = False
 
     @classmethod
     def from_url(cls, url: str) -> MemoryStore:
-        """A store object on the data of that name (`memory://name`), which is made on first use."""
+        """A store object on the data of that name (`memory://name`), which is created on first use."""
         name = url.partition(":")[2].removeprefix("//")
         with LOCK:
             return cls(_named_data.setdefault(name, Data()))
 
     @contextmanager
     def _operation(self) -> Iterator[Data]:
-        """One atomic step: nobody else is in the data meanwhile."""
+        """One atomic operation: no other one uses any data meanwhile."""
         if self._closed:
             raise StoreUnavailable("this store object is closed: open another one")
         with LOCK:
@@ -121,9 +123,9 @@ class MemoryStore(Store):
 
     def enqueue_now(self, jobs: Sequence[NewJob]) -> list[Enqueued] | None:
         if self.on_consequences is not None and any(job.after for job in jobs):
-            return None  # what comes of these is told on the event loop
+            return None  # their consequences are reported on the event loop
         if threading.current_thread() is threading.main_thread():
-            return None  # a signal handler would wait for the lock of the very call that it has interrupted
+            return None  # a signal handler would wait for the lock that the call it has interrupted holds
         with self._operation() as data:
             return enqueueing.enqueue(data, jobs)
 
@@ -169,7 +171,7 @@ class MemoryStore(Store):
     ) -> None:
         caller = IdleCaller(patterns)
         with self._operation() as data:
-            # A job that came after this object last looked has woken somebody else, or nobody.
+            # A job that came after this object last looked has woken another caller, or none.
             looked, self._arrivals_seen = self._arrivals_seen, data.arrivals
             if any(queue.arrived > looked and caller.serves(queue.name) for queue in data.queues.values()):
                 return
@@ -181,7 +183,7 @@ class MemoryStore(Store):
                     await caller.wait()
         finally:
             self._callers.discard(caller)
-            with LOCK, suppress(ValueError):  # whoever woke it has taken it from the list
+            with LOCK, suppress(ValueError):  # the call that woke it has removed it
                 self._data.idle.remove(caller)
 
     async def nudge(self, workers: Sequence[str]) -> None:
@@ -190,7 +192,7 @@ class MemoryStore(Store):
                 worker.mailbox.post(Announcement(AnnouncementKind.WORK, ""))
 
     def put_in(self, queue: str, entry: bytes) -> None:
-        """Lay an entry in the inbox of a queue, as another program would."""
+        """Put an entry in the inbox of a queue, as another program would."""
         with self._operation() as data:
             inbox.put_in(data, queue, entry)
 

@@ -1,4 +1,4 @@
-"""How one event loop hears of what another one has done."""
+"""`Waker` and `Mailbox`: how one event loop or thread wakes another and sends it hints."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ T = TypeVar("T")
 
 
 class Waker:
-    """An event of one event loop that any thread may set."""
+    """Wakes a coroutine of one event loop, from any thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._event = asyncio.Event()
 
     def wake(self) -> None:
-        # A loop that is closed has nobody left to wake.
+        # A closed loop has no coroutine to wake.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._event.set)
 
@@ -33,7 +33,7 @@ class Waker:
 
 
 class IdleCaller(Waker):
-    """Somebody who waits for work in the queues that these names and patterns serve."""
+    """A caller that waits for work in the queues that these names and patterns serve."""
 
     def __init__(self, served: Sequence[str]) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class IdleCaller(Waker):
 
 
 class Mailbox(Generic[T]):
-    """What one store object is to hear. They are hints, so the oldest go when nobody listens."""
+    """Hints for one store object. Without a listener only the latest 10,000 are kept."""
 
     def __init__(self) -> None:
         self._hints: deque[T] = deque(maxlen=10_000)
@@ -60,8 +60,8 @@ class Mailbox(Generic[T]):
         self._wake()
 
     async def listen(self) -> AsyncIterator[T]:
-        """Give the hints as they come, those that waited here first, until the mailbox is closed."""
-        # The bell hangs before the box is emptied: what is posted in between rings it.
+        """Yield the hints, those already here first, until the mailbox is closed."""
+        # The waker is set before the box is emptied, so that a hint posted in between wakes it.
         waker = self._waker = Waker()
         while not self._closed:
             while self._hints:
