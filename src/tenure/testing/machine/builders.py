@@ -1,4 +1,4 @@
-"""Jobs, runs and ends of attempts, made of wishes."""
+"""`Builders` makes jobs, runs and transitions from generated specs."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ __all__ = ["Builders"]
 
 
 class Builders(Comparison):
-    """Knows what has been made before."""
+    """A comparison that makes jobs, and remembers those it has made."""
 
     def __init__(self) -> None:
         super().__init__()
         self.made: dict[str, NewJob] = {}
-        """What comes by itself or as a child; a successor comes only by a hand-over."""
+        """The jobs that were enqueued or are children, by id. Successors are not in it."""
 
     def job(self, which: int) -> str:
         return self.ids[-1 - which % len(self.ids)]
 
     def new_jobs(self, specs: Sequence[JobSpec]) -> list[NewJob]:
-        """Make jobs of wishes. They wait for jobs that exist or stand before them, and now and then for one that is gone."""
+        """Make jobs from specs.
+
+        They wait for jobs that exist or come before them, and now and then for one that is gone.
+        """
         jobs: list[NewJob] = []
         for spec in specs:
             new = self.new_job(spec.options, self._blockers(spec.after, jobs))
@@ -44,7 +47,7 @@ class Builders(Comparison):
         return tuple(self.job(which) if which == GONE else there[-1 - which % len(there)] for which in after if there)
 
     def new_job(self, options: Sequence[dict[str, Any]], after: tuple[str, ...]) -> NewJob:
-        # Ids are not in the order of the alphabet: nothing may be ordered by them.
+        # Ids are not in alphabetical order, because nothing may be ordered by them.
         number = len(self.ids)
         fields: dict[str, Any] = {"id": f"{number * 7 % 10}-{number}", "task": "t", "queue": "a", "after": after}
         for option in options:
@@ -65,9 +68,9 @@ class Builders(Comparison):
         then: StepSpec | None,
         written: Writes | None,
     ) -> Transition:
-        """An end with all that it brings; to a step of a run, if it succeeds, a successor of its own."""
+        """The transition with its children and, if a step of a run succeeds by it, with writes and a successor."""
         if isinstance(transition, Park) and run is None:
-            return replace(transition, on_timeout=None)  # only a step has others to go to
+            return replace(transition, on_timeout=None)  # only a step has another step to go to
         if not isinstance(transition, Finish):
             return transition
         transition = replace(transition, children=tuple(children))

@@ -1,4 +1,4 @@
-"""What happens: producers, workers, operators and the world, in any order."""
+"""`StoreMachine`: the rules, which are calls of producers, workers and operators and the passing of time, in any order."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ OUTSIDE = Finish(State.SUCCEEDED, '"outside"')
 
 
 class StoreMachine(Builders):
-    """Subclass it and say in `open` which stores to compare; all of them go by `self.clock`."""
+    """Subclass it and return from `open` the stores to compare. All of them use `self.clock`."""
 
     def __init__(self) -> None:
         super().__init__()
         self.leases: list[dict[str, Lease]] = []
-        """Every lease there has been: what each store has handed out for it."""
+        """Every lease ever handed out, as each store gave it, by store name."""
 
         self.settled: list[tuple[int, Transition]] = []
         self.calls = 0
@@ -81,11 +81,11 @@ class StoreMachine(Builders):
         )
         assert answer == expected
 
-    # A queue that nobody has used yet need not be known by its inbox alone.
+    # A store need not list a queue that has only an inbox, so both queues must exist.
     @precondition(lambda self: self.model.totals.keys() >= set(QUEUES))
     @rule(options=st.lists(st.sampled_from(ENTRY_OPTIONS), max_size=2), again=st.booleans(), which=pick)
     def put_in(self, options: list[dict[str, Any]], again: bool, which: int) -> None:
-        """Another program leaves an entry, which may have the id that a job has or has had."""
+        """Another program puts an entry in an inbox; its id may be that of a job that exists or existed."""
         new = self.new_job(options, ())
         self.made[new.id] = new
         if again:
@@ -126,7 +126,7 @@ class StoreMachine(Builders):
         then: StepSpec | None,
         written: Writes | None,
     ) -> None:
-        """What goes on all day: some jobs come, some are leased, and of these some are settled."""
+        """The usual: some jobs are enqueued, some leased, and some of these settled."""
         self.enqueue(specs)
         self.lease(QUEUES, limit, WORKERS[0], alone)
         newest_first = range(len(self.leases))[::-1]
@@ -145,7 +145,7 @@ class StoreMachine(Builders):
     def runs_go_on(
         self, specs: list[JobSpec], children: list[JobSpec], then: list[StepSpec | Transition], written: Writes | None
     ) -> None:
-        """The same with flows: some runs start, and most of the steps that are held hand over."""
+        """The same with flows: some runs start, and most of the held steps hand over."""
         self._enqueue(self.new_jobs(specs))
         self.lease(QUEUES, 3, WORKERS[0], {})
         steps = [number for number in range(len(self.leases))[::-1] if self._holds_a_step(number)]
@@ -200,7 +200,7 @@ class StoreMachine(Builders):
         then: StepSpec | None,
         written: Writes | None,
     ) -> None:
-        if which:  # else the same again
+        if which:  # else the last settle is repeated
             coming = self.new_jobs(children) if isinstance(transition, Finish) else []
             numbers = [self.lease_of(each) for each in which]
             self.settled = [
@@ -210,7 +210,7 @@ class StoreMachine(Builders):
         self._settle()
 
     def _run_of_lease(self, number: int) -> tuple[str, str] | None:
-        """The run, and its flow, that a leased job is or was a step of."""
+        """Id and flow of the run that a leased job is a step of; None if it is no step."""
         return self.run_of(self._any_lease(number).job.run_id)
 
     def _settle(self) -> None:
@@ -253,7 +253,7 @@ class StoreMachine(Builders):
         return [(self.leases[number][name], transition) for number, transition in self.settled]
 
     def _any_lease(self, number: int) -> Lease:
-        """The lease for the model, to which only job and token matter: these are the same in every store."""
+        """The lease for the model, which needs only job and token: these are the same in every store."""
         return next(iter(self.leases[number].values()))
 
     @precondition(lambda self: self.leases)
@@ -283,7 +283,7 @@ class StoreMachine(Builders):
 
     @rule(silence=st.sampled_from([0.0, 5.0, 30.0, 30.0]), names=queues, limit=st.sampled_from([1000, 1000, 2, 1]))
     def crash(self, silence: float, names: tuple[str, ...], limit: int) -> None:
-        """Nobody says anything for a while, so that leases lapse, and then somebody reaps."""
+        """Time passes without renewals, so that leases expire, and then a caller reaps."""
         self.clock.advance(silence)
         expected = self.model.reap(names, limit)
         assert self.ask(lambda store: store.reap(names, limit), _reaped) == expected
@@ -361,7 +361,7 @@ class StoreMachine(Builders):
         expected = getattr(self.model, act)(name)
         assert self.ask(lambda store: getattr(store, act)(name)) == expected
 
-    # The world.
+    # Time.
 
     @rule(seconds=st.sampled_from([1.0, 5.0, 5.0, 10.0, 30.0, 61.0, 600.0]))
     def time_passes(self, seconds: float) -> None:
@@ -369,7 +369,7 @@ class StoreMachine(Builders):
 
     @rule(age=st.sampled_from([0.0, 20.0, 1e6]), later=st.sampled_from([0.0, 0.0, QUIET]))
     def things_are_tidied_up(self, age: float, later: float) -> None:
-        """Store objects are closed and opened again, what is old is pruned, and queues and workers that have long been quiet are forgotten."""
+        """Reopens the store objects, prunes old jobs, and forgets queues and workers that have been quiet for long."""
         self.clock.advance(later)
         for name, party in self.parties.items():
             self.run(self.stores[name].close())

@@ -1,4 +1,4 @@
-"""What there is to choose from: jobs to enqueue, runs to start, ways to end an attempt."""
+"""Hypothesis strategies: specs of jobs and steps, transitions, and arguments of requests."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ BOOM = ErrorInfo("ValueError", "boom")
 
 GONE = 15
 pick = st.integers(0, GONE)
-"""Which of the jobs or leases there are: 0 is the newest."""
+"""Which job or lease, counted from the newest, 0; `GONE` picks among all ids, also of jobs that are gone."""
 
 queues = st.permutations(QUEUES).flatmap(lambda order: st.sampled_from([tuple(order), (order[0],)]))
 
@@ -52,7 +52,7 @@ alone = st.sampled_from([
     {}, {"solo": True}, {"isolated": ("u",)}, {"solo": True}, {}, {"isolated": TASKS},
     {"skip_tasks": ("u",)}, {"solo": True, "skip_tasks": ("u",)}, {"isolated": TASKS, "skip_tasks": ("t",), "at_most": 9.0},
 ])  # fmt: skip
-"""Which suspects a request may have, and what it leaves to others."""
+"""Options of a request: which suspects it may have, and which tasks it skips."""
 
 finals = st.builds(
     Finish,
@@ -74,7 +74,7 @@ requeues = st.sampled_from(
     ]
 )
 endings = st.one_of(finals, requeues, st.sampled_from([Park(), Park(20.0), Park(20.0, "three")]))
-"""What becomes of an attempt, without the jobs that come with it."""
+"""Transitions, without children and successors."""
 
 WRITES = [
     None,
@@ -113,7 +113,7 @@ ENTRY_OPTIONS = [option for option in OPTIONS if option.keys() <= {"queue", *ENT
 
 no_blockers: list[int] = []
 after = st.one_of(st.just(no_blockers), st.just(no_blockers), st.lists(pick, min_size=1, max_size=3))
-"""Which of the jobs that there will be then one waits for."""
+"""Which jobs a new one waits for, counted from the newest."""
 
 
 class Start(NamedTuple):
@@ -125,7 +125,7 @@ class Start(NamedTuple):
 
 
 class JobSpec(NamedTuple):
-    """A job to enqueue: what is special about it, what it waits for, and the run that it begins, if it begins one."""
+    """A job to enqueue: its options, what it waits for, and the run that it begins, if any."""
 
     options: list[dict[str, Any]]
     after: list[int]
@@ -133,7 +133,7 @@ class JobSpec(NamedTuple):
 
 
 class StepSpec(NamedTuple):
-    """A step to hand over to."""
+    """A successor to hand over to."""
 
     options: list[dict[str, Any]]
     after: list[int]

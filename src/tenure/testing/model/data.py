@@ -1,4 +1,4 @@
-"""What there is: jobs, runs, workers, queues; and all that can be seen of them."""
+"""`ModelData`: the jobs, runs, workers and queues of the model, and what callers can see of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Job", "ModelData", "Refusal", "Run", "Worker"]
 
 
 class Refusal(Exception):
-    """The whole call is refused, and has changed nothing."""
+    """The whole call is refused and has changed nothing."""
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Job:
     successor: str | None = None
     awaited: bool = False
     fresh: bool = True
-    """Whether it is just being enqueued: the place that it was given is at the back."""
+    """Whether it is being enqueued by the current operation, so that its seq is new."""
 
     @property
     def id(self) -> str:
@@ -83,27 +83,27 @@ class Worker:
 
 
 class ModelData:
-    """The data of a store, and how it looks."""
+    """The data of the model, and snapshots of it."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.jobs: list[Job] = []
-        """In the order in which they came."""
+        """In the order of enqueueing."""
 
         self.runs: dict[str, Run] = {}
         self.inbox: list[NewJob] = []
         self.paused: set[str] = set()
         self.totals: dict[str, Counter[str]] = {}
-        """The totals of every queue that there has ever been and that is not forgotten."""
+        """The totals of every queue that exists, by name."""
 
         self.quiet: dict[str, tuple[float, int]] = {}
-        """When pruning first found a queue empty, and the sum of its totals then."""
+        """When `prune` first found a queue empty, and the sum of its totals then."""
 
         self.workers: dict[str, Worker] = {}
         self.drawn = 0
         self.made = 0
         self.consequences: list[Consequence] = []
-        """What became of jobs that nobody named; whoever has seen it clears it."""
+        """What operations did to jobs that their callers did not name; the machine reads and clears it."""
 
     @property
     def now(self) -> float:
@@ -124,7 +124,7 @@ class ModelData:
     def enter_attempt(
         self, job: Job, outcome: AttemptEnd, error: ErrorInfo | None = None, output: str | None = None
     ) -> None:
-        """The attempt that a job is at is over, or was with the job."""
+        """Enter the attempt of a job in its history; it ended now, or when the job did."""
         past = AttemptRecord(
             number=job.attempt,
             fence=job.fence,
@@ -137,7 +137,7 @@ class ModelData:
         )
         job.attempts = (*job.attempts, past)[-HISTORY:]
 
-    # Who is who.
+    # Finding jobs.
 
     def find(self, job_id: str) -> Job | None:
         return next((job for job in self.jobs if job.id == job_id), None)
@@ -146,27 +146,30 @@ class ModelData:
         return [job for job in self.jobs if test(job)]
 
     def steps(self, run_id: str) -> list[Job]:
-        """The steps of a run as they came."""
+        """The steps of a run in the order of their creation."""
         return self.where(lambda job: job.new.run_id == run_id)
 
     def resolve(self, job_id: str) -> Job | None:
-        """Who is meant by an id: by that of a run its current step, which is its last."""
+        """The job of this id; for the id of a run, its current step, which is its last."""
         steps = self.steps(job_id)
         return steps[-1] if steps else self.find(job_id)
 
     def with_run(self, job: Job) -> list[Job]:
-        """What goes when a job goes."""
+        """The jobs that are removed together with a job: all steps of its run, or itself alone."""
         return [job] if job.new.run_id is None else self.steps(job.new.run_id)
 
     def represents(self, job: Job) -> list[Job]:
-        """Whose end it is when this job ends: a run's first step ends for others with the run, and that with its last step."""
+        """The jobs whose dependents, waiters and keys are affected when this one ends.
+
+        A run's first step stands for the run.
+        """
         first = self.with_run(job)[0]
         if job.successor is not None:
             return [] if job is first and job.new.run_id is not None else [job]
         return [job] if job is first else [job, first]
 
     def owns_key_now(self, job: Job) -> bool:
-        """Whether a job holds its unique key at this moment."""
+        """Whether a job owns its unique key at this moment."""
         return job.owns_key and not self.window_is_over(job)
 
     def window_is_over(self, job: Job) -> bool:
@@ -176,7 +179,7 @@ class ModelData:
         return [is_open and blocker == blocker_id for blocker, is_open in zip(job.new.after, job.open, strict=True)]
 
     def line(self, queue: str) -> list[Job]:
-        """The jobs in line, the next one first, suspects among them."""
+        """The jobs in line, the next one first, including suspects."""
         in_line = self.where(lambda job: job.new.queue == queue and job.place == "waiting")
         return sorted(in_line, key=lambda job: (job.new.priority, job.seq))
 
@@ -187,7 +190,7 @@ class ModelData:
         held = self.where(lambda job: job.state is State.RUNNING)
         return sorted(held, key=lambda job: (job.lease_until or 0, job.seq))
 
-    # What can be seen from outside.
+    # What callers can see.
 
     def snapshot(self) -> dict[str, Any]:
         boot = self.clock.boot()
@@ -247,17 +250,17 @@ class ModelData:
         return sorted(run_ids, key=lambda run_id: -self.steps(run_id)[0].number)
 
     def close_view(self, run_id: str) -> tuple[list[str], dict[str, str]]:
-        """The steps and the attributes of a run, if there is one."""
+        """The steps and the attributes of a run; both empty if it does not exist."""
         run = self.runs.get(run_id)
         return [step.id for step in self.steps(run_id)], {} if run is None else dict(run.attributes)
 
     def found(self, flow: str, name: str, value: str) -> list[str]:
-        """The runs of a flow that can be looked up by this, the newest first."""
+        """The runs of a flow with this lookup, newest first."""
         runs = [run_id for run_id, run in self.runs.items() if run.flow == flow and value in run.lookups.get(name, ())]
         return self._newest_first(runs)
 
     def blockers(self, job_id: str) -> list[str]:
-        """What a blocked job still waits for."""
+        """The ids that a blocked job still waits for."""
         job = self.find(job_id)
         if job is None or job.state is not State.BLOCKED:
             return []
@@ -267,7 +270,7 @@ class ModelData:
         places = Counter(job.place for job in self.jobs if job.new.queue == queue)
         return {place: places[place] for place in ("scheduled", *State)}
 
-    # Trying something, and taking it back.
+    # Saving and restoring, for calls that are refused halfway.
 
     def save(self) -> tuple[Any, ...]:
         copies = [replace(job, results=list(job.results), open=list(job.open)) for job in self.jobs]

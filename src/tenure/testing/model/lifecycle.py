@@ -1,4 +1,4 @@
-"""How jobs come and how they end, with all that follows from either."""
+"""`Lifecycle`: how jobs of the model are enqueued, end and are removed, with all effects on others."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["Lifecycle"]
 
 
 class Lifecycle(ModelData):
-    """A world in which jobs begin and end."""
+    """Data whose jobs can be enqueued and ended."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
         self.ended_now: list[Job] = []
-        """Jobs that became final in the step under way."""
+        """Jobs that became final in the current operation."""
 
-    # Coming.
+    # Enqueueing.
 
     def add(self, jobs: Iterable[NewJob]) -> list[tuple[str, State, bool]]:
-        """Enqueue jobs, or be refused halfway: the caller then restores what was."""
+        """Enqueue jobs. Raises `Refusal` halfway if one is refused; the caller then restores the data."""
         owners: dict[str, str] = {}
         leads_to: list[tuple[str, bool]] = []
         fresh: list[Job] = []
@@ -48,7 +48,7 @@ class Lifecycle(ModelData):
                     raise Refusal(f"there is no {blocker}")
             fresh.append(self._insert(new, after))
             leads_to.append((new.id, False))
-        # Edges come last: until all are stored, a job that is bound to fail still holds its key.
+        # Edges come last: until all jobs are stored, one that is bound to fail still owns its key.
         for job in fresh:
             self._meet_blockers(job)
         answers = []
@@ -113,7 +113,10 @@ class Lifecycle(ModelData):
     # Ending.
 
     def carry_out(self, job: Job, transition: Finish, worker: str | None, *, settled: bool) -> None:
-        """End a job with all that its end brings, or be refused halfway: the caller then restores what was."""
+        """End a job, then add its children and its successor.
+
+        Raises `Refusal` halfway; the caller then restores the data.
+        """
         if job.new.run_id is not None:
             self.runs[job.new.run_id].write(transition.writes)
             job.successor = None if transition.successor is None else transition.successor.id
@@ -122,7 +125,7 @@ class Lifecycle(ModelData):
         self.add([*transition.children, *([] if transition.successor is None else [transition.successor])])
 
     def end(self, job: Job, state: State, error: ErrorInfo | None = None, worker: str | None = None) -> None:
-        """End a job by itself."""
+        """End a job without children or successor."""
         self.finish(job, state, None, error, worker)
         self.propagate(job, state.value)
         self.remove_unkept()
@@ -155,22 +158,22 @@ class Lifecycle(ModelData):
         job.lease_until = job.progress = None
 
     def propagate(self, job: Job, how: str) -> None:
-        """Let the end of a job work on those who wait for it, level by level."""
+        """Propagate the end of a job to its dependents, level by level."""
         ended = [(job, how)]
         while ended:
             blocker, how = ended.pop(0)
-            # Who is just coming has yet to meet those whom it waits for, and meets them in its own order.
+            # A job that is being enqueued meets its blockers later, in the order of its own `after`.
             dependents = [job for job in self.jobs if not job.fresh and self._open_edges_to(job, blocker, how)]
             in_order = sorted(dependents, key=lambda job: job.seq)
             ended += [(dependent, "failed") for dependent in in_order if self._act_on(dependent, blocker, how)]
 
     def _open_edges_to(self, job: Job, blocker: Job, how: str) -> list[int]:
-        """By which of its edges a job learns how another has ended: those to that step and those to the run, in its own order."""
+        """The open edges of a job that the end of `blocker` acts on: those to that step and those to its run, in order."""
         ends = [blocker] if how == "deleted" else self.represents(blocker)
         return sorted(at for end in ends for at, waits in enumerate(self.waits_on(job, end.id)) if waits)
 
     def _act_on(self, job: Job, blocker: Job, how: str) -> bool:
-        """Whether it is the end of this job too."""
+        """Act on a dependent by how its blocker has ended. Returns whether the dependent failed because of it."""
         policy = job.new.if_blocker_fails
         for at in self._open_edges_to(job, blocker, how):
             waited_for = job.new.after[at]
@@ -189,17 +192,17 @@ class Lifecycle(ModelData):
                 self.report(Change.UNBLOCKED, job)
         return False
 
-    # Going.
+    # Removing.
 
     def remove_unkept(self) -> None:
-        """Remove what is not kept at all."""
+        """Remove jobs with `keep=0` that became final in this operation."""
         for job in self.ended_now:
             if job.new.keep == 0 and job in self.jobs and self.removable(job):
                 self.drop(self.with_run(job))
         self.ended_now = []
 
     def removable(self, last: Job) -> bool:
-        """Whether a final job may go, with the steps before it if it is the last of a run."""
+        """Whether a final job may be removed, with the steps before it if it is the last of a run."""
         assert last.ended_at is not None
         recent = last.ended_at + 60 > self.now
         return last.successor is None and not any(
@@ -214,7 +217,7 @@ class Lifecycle(ModelData):
         self.runs = {run_id: run for run_id, run in self.runs.items() if self.find(run_id)}
 
     def remove(self, jobs: Sequence[Job]) -> None:
-        """Take jobs away, each with its run; then tell those who are left waiting."""
+        """Remove jobs, each with its run, then act on their dependents."""
         going = [job for job in self.jobs if any(job in self.with_run(each) for each in jobs)]
         self.drop(going)
         for job in going:

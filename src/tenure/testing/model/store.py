@@ -1,4 +1,4 @@
-"""What can be asked of a store."""
+"""`Model`: the operations of a store, on the model's data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["HandedOut", "Model"]
 
 
 class HandedOut(NamedTuple):
-    """A lease."""
+    """A lease as the model hands it out."""
 
     id: str
     token: Token
@@ -42,7 +42,10 @@ class Model(Lifecycle):
             raise
 
     def put_in(self, new: NewJob) -> None:
-        """The inbox is one of jobs rather than of entries: how they are read is not the store's to decide."""
+        """Put a job in the inbox.
+
+        The model has jobs there instead of entries, because `core.inbox` reads those, not the store.
+        """
         self.inbox.append(new)
 
     def take_in(self, queues: Sequence[str], limit: int) -> int:
@@ -61,7 +64,7 @@ class Model(Lifecycle):
         queues = [queue for queue in dict.fromkeys(request.queues) if queue in self.totals and queue not in self.paused]
         for queue in queues:
             for job in self._expired(queue):
-                if not job.state.final:  # by the end of one that it waited for
+                if not job.state.final:  # because a job that it waited for has expired
                     self.report(Change.EXPIRED, job)
                     self.end(job, State.CANCELLED, EXPIRED)
         for queue in queues:
@@ -333,7 +336,7 @@ class Model(Lifecycle):
         return changed
 
     def prune(self, age: float) -> int:
-        """Remove what ended `age` seconds ago, or what its own `keep` does not keep; and forget queues that have long been empty."""
+        """Remove jobs that ended `age` or their own `keep` seconds ago, and forget queues that stayed empty."""
         old = self.where(
             lambda job: (
                 job.ended_at is not None and job.ended_at + (age if job.new.keep is None else job.new.keep) <= self.now
@@ -375,7 +378,7 @@ class Model(Lifecycle):
         return True
 
     def wait(self, ids: Iterable[str]) -> dict[str, str | None]:
-        """For the ids that there is nothing to wait for, because they are final or unknown, the job that says so."""
+        """The id of the final job for each id that is final, None for each that does not exist."""
         answered: dict[str, str | None] = {}
         for job_id in ids:
             named, job = self.find(job_id), self.resolve(job_id)
