@@ -1,17 +1,18 @@
-"""The store contract as a test suite. A store that passes it is a Tenure store.
+"""`StoreConformance`: the rules of docs/store-contract.md as a test suite. A store that passes it is a Tenure store.
 
     class TestMine(StoreConformance):
         @pytest.fixture
         def clock(self) -> ManualClock: ...
 
         @pytest.fixture
-        def make_store(self, clock) -> Iterator[MakeStore]: ...   # each call: one more store object on the same, empty data
+        def make_store(self, clock) -> Iterator[MakeStore]: ...  # each call makes one more store object on the same data
 
         @pytest.fixture
-        def put_in(self) -> PutIn: ...       # `await put_in(queue, entry)`: puts it in the inbox, as another program would
+        def put_in(self) -> PutIn: ...  # `await put_in(queue, entry)` puts it in the inbox, as another program would
 
-A store that is `transactional` has `Transactions` as a base too. The suite needs pytest and pytest-asyncio. Time passes only by `clock.advance`, except where real waiting is the point.
-For readable failures, say `pytest.register_assert_rewrite("tenure.testing.conformance")` in a conftest.py first.
+A store that is `transactional` has `Transactions` as a second base. The suite needs pytest and pytest-asyncio. Time
+passes only by `clock.advance`, except in tests of real waiting. For readable failures, call
+`pytest.register_assert_rewrite("tenure.testing.conformance")` in a conftest.py first.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class StoreConformance(
     History,
     Consequences,
 ):
-    """Everything that a store promises. Subclass it, and say where `clock`, `make_store` and `put_in` come from."""
+    """All tests of the contract but those of transactions. Subclass it and provide `clock`, `make_store` and `put_in`."""
 
     @pytest.fixture
     def store(self, make_store: MakeStore) -> Store:

@@ -1,4 +1,4 @@
-"""Telling others: what a step did to jobs that nobody named, what a job waits for, and notes between processes."""
+"""Tests of consequences, blockers and event messages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["Consequences"]
 
 
 def consequences_of(store: Store) -> list[Consequence]:
-    """What the store tells from now on."""
+    """A list that receives the consequences that the store reports from now on."""
     reported: list[Consequence] = []
     store.on_consequences = reported.extend
     return reported
@@ -45,12 +45,12 @@ async def receive(messages: AsyncIterator[str], number: int) -> list[str]:
 
 async def until(store: Store, watched: bool) -> None:
     async with asyncio.timeout(10):
-        while await store.watched() is not watched:  # noqa: ASYNC110  (nothing tells)
+        while await store.watched() is not watched:  # noqa: ASYNC110  (no event to wait for)
             await asyncio.sleep(0.01)
 
 
 class Consequences:
-    """Part of the suite: consequences, blockers and notes."""
+    """Part of the suite."""
 
     async def test_an_unblocked_job_is_reported(self, store: Store) -> None:
         [blocker] = await enqueue(store, a_job(queue="b"))
@@ -175,7 +175,7 @@ class Consequences:
         leased = await lease_one(store, "b")
         consequences_of(store)
         settling = asyncio.create_task(settle(store, leased, SUCCEED))
-        await asyncio.sleep(0)  # it is under way
+        await asyncio.sleep(0)  # the call is under way
         store.on_consequences = None
         assert await settling == OK
 

@@ -1,4 +1,4 @@
-"""Edges: jobs that wait for others, and own what these have given them."""
+"""Tests of edges: jobs that wait for others and own their results."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Edges:
             assert leased.job.id == expected
             await settle(store, leased, SUCCEED)
 
-    @pytest.mark.parametrize("missing", ["nobody", "itself", "later"])
+    @pytest.mark.parametrize("missing", ["missing", "itself", "later"])
     async def test_a_blocker_must_exist_before(self, store: Store, missing: str) -> None:
         jobs = [a_job(id="itself", after=(missing,)), a_job(id="later")]
 

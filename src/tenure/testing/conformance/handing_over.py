@@ -1,4 +1,4 @@
-"""Steps that hand over to each other: attributes, what the next one waits for, completion from outside, parking."""
+"""Tests of steps that hand over: attributes, fan-out and fan-in, completion from outside, parking."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class HandingOver:
         assert [step.id for step in page.jobs] == ids[2:4]
         page = await store.steps(run_id, limit=2, cursor=page.cursor)
         assert ([step.id for step in page.jobs], page.cursor) == (ids[4:], None)
-        assert (await store.steps("nobody")).jobs == []
+        assert (await store.steps("missing")).jobs == []
 
     async def test_the_same_hand_over_again_is_ok_and_makes_no_second_step(self, store: Store) -> None:  # I6, I13, Q46
         run_id = await start(store)
@@ -198,7 +198,7 @@ class HandingOver:
         assert (await lease_one(store)).job.attributes == {"a": "1", "b": "3", "c": "null"}
         assert await store.attributes(run_id) == {"a": "1", "b": "3", "c": "null"}
         assert await store.attributes(run_id, ["c", "a", "nothing"]) == {"c": "null", "a": "1"}
-        assert await store.attributes("nobody") == {}
+        assert await store.attributes("missing") == {}
 
     async def test_an_attempt_that_does_not_succeed_writes_nothing(self, store: Store) -> None:
         run_id = await start(store, {"a": "1"})
@@ -314,9 +314,9 @@ class HandingOver:
         run_id = await start(store)
         leased = await lease_one(store)
 
-        verdict = await settle(store, leased, handing_over(a_successor(run_id, after=("nobody",))))
+        verdict = await settle(store, leased, handing_over(a_successor(run_id, after=("missing",))))
 
-        assert (verdict.kind, verdict.other) == (VerdictKind.REFUSED, "nobody")
+        assert (verdict.kind, verdict.other) == (VerdictKind.REFUSED, "missing")
         assert (await run_record(store, run_id)).step.state is State.RUNNING
 
     # Completion from outside.
@@ -348,7 +348,7 @@ class HandingOver:
         assert (await run_record(store, run_id)).step.result == '"by hand"'
         verdict = await store.complete(second, success())
         assert (verdict.kind, verdict.state) == (VerdictKind.REFUSED, State.SUCCEEDED)
-        assert await store.complete("nobody", success()) == NOT_FOUND
+        assert await store.complete("missing", success()) == NOT_FOUND
 
     async def test_a_completion_made_for_a_step_that_has_handed_over_does_not_end_the_next(self, store: Store) -> None:
         run_id, second = await a_run(store)

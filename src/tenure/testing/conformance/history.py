@@ -1,4 +1,4 @@
-"""History: which attempts a job has had, and what became of each."""
+"""Tests of the history: the attempts of a job, and how each ended."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tenure.testing.conformance.scene import (
 __all__ = ["History"]
 
 WROTE = "§ ünï 'quoted' \"\\\nand more\n"
-"""What an attempt wrote."""
+"""Output of an attempt."""
 
 
 async def past(store: Store, job_id: str) -> list[AttemptRecord]:
@@ -44,7 +44,7 @@ async def outcomes(store: Store, job_id: str) -> list[tuple[int, str]]:
 
 
 class History:
-    """Part of the suite: what is remembered of attempts."""
+    """Part of the suite."""
 
     async def test_an_attempt_that_is_retried_leaves_an_entry(self, store: Store, clock: ManualClock) -> None:
         [job_id] = await enqueue(store)

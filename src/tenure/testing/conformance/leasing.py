@@ -1,4 +1,4 @@
-"""Lease: who gets which jobs, in which order, under which token."""
+"""Tests of lease: which request gets which jobs, in which order, under which token."""
 
 from __future__ import annotations
 
@@ -173,10 +173,10 @@ class Leasing:
 
         assert (await lease_one(store)).job.attempt == attempt
 
-    # What is scheduled.
+    # Scheduled jobs.
 
     async def test_due_jobs_join_the_back_in_the_order_of_their_times(self, store: Store, clock: ManualClock) -> None:
-        # I9, I10: not before those in line, whenever they were enqueued
+        # I9, I10: after those in line, whenever they were enqueued
         late, early, also_early = await enqueue(store, a_job(delay=20.0), a_job(delay=10.0), a_job(delay=10.0))
         clock.advance(15)
         [waiting] = await enqueue(store)
@@ -193,7 +193,7 @@ class Leasing:
     async def test_a_job_that_came_due_keeps_its_place_once_promoted(self, store: Store, clock: ManualClock) -> None:
         first, delayed = await enqueue(store, a_job(), a_job(delay=1.0))
         clock.advance(2)
-        assert (await lease_one(store)).job.id == first  # which promotes the other
+        assert (await lease_one(store)).job.id == first  # this lease promotes the other
         [later] = await enqueue(store)
 
         assert await line(store) == [delayed, later]
@@ -220,7 +220,7 @@ class Leasing:
         assert (await ask(store, "unknown")).due_in is None
         assert (await ask(store, "third")).leases
 
-    # What expires.
+    # Expiry.
 
     async def test_a_job_that_has_expired_is_cancelled_and_never_handed_out(
         self, store: Store, clock: ManualClock
@@ -424,7 +424,7 @@ class Leasing:
 
         assert not (await ask(store, "other")).suspect_waiting
 
-    # Leaving jobs to others.
+    # Skipped tasks.
 
     async def test_jobs_of_skipped_tasks_are_passed_over_and_keep_their_places(self, store: Store) -> None:  # Q12
         theirs, mine, urgent, last = await enqueue(
@@ -519,7 +519,7 @@ class Leasing:
         assert [each.job.id for each in leased.leases] == [mine]
         assert await line(store) == [theirs]
 
-    # For how long.
+    # Length of leases.
 
     async def test_no_lease_is_longer_than_its_request_says(self, store: Store, clock: ManualClock) -> None:
         ids = await enqueue(store, a_job(), a_job(lease=40.0), a_job(lease=7.0), a_job(keep=9.0))
@@ -537,7 +537,7 @@ class Leasing:
         clock.advance(3)
         assert {reaped.id for reaped in await store.reap(["q"])} == {ids[0], ids[3]}
 
-    # Both at once.
+    # Settle and lease.
 
     async def test_settle_and_lease_is_one_operation(self, store: Store) -> None:
         first, second = await enqueue(store, a_job(), a_job())
@@ -564,7 +564,7 @@ class Leasing:
         assert [(job.id, job.attempt, job.fence) for job in again] == [(held.job.id, 2, 2)]
 
     async def test_the_leases_of_a_request_whose_answer_was_lost_are_listed(self, store: Store) -> None:
-        # I1, F16: so that it can be given back before it counts as lost
+        # I1, F16: so that the worker can release it before it counts as lost
         first, own, other = await enqueue(store, a_job(payload=b"[1]"), a_job(id="own name", lease=7.0), a_job())
         request = LeaseRequest(queues=("q",), limit=2, worker="w1", ttl=30.0, nonce=99)
         answer = await store.lease(request)

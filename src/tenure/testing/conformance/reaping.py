@@ -1,4 +1,4 @@
-"""Renew, reap, retire: how long a job is held, and what becomes of it when its holder is gone."""
+"""Tests of renew, reap and retire: how long a job is held, and what becomes of it when its holder is gone."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ class Reaping:
 
     async def test_a_beating_worker_loses_a_job_that_it_does_not_renew_and_a_silent_one_keeps_what_is_renewed(
         self, store: Store, clock: ManualClock
-    ) -> None:  # T2: the lease on the job is the truth
+    ) -> None:  # T2: only the lease decides
         await store.register(a_worker("beats"))
         await enqueue(store, a_job(), a_job())
         unrenewed = await lease_one(store, worker="beats")
@@ -261,7 +261,7 @@ class Reaping:
 
         assert [reaped.id for reaped in await store.reap(["q"])] == [unrenewed.job.id]
 
-    # Clocks that are set.
+    # Clocks that are set back.
 
     @pytest.mark.parametrize("renewed", [False, True], ids=["leased", "renewed"])
     @pytest.mark.parametrize("ahead", [3600.0, 365 * 86400.0], ids=["hour", "year"])
@@ -277,7 +277,7 @@ class Reaping:
             leases = [await lease_one(store), await lease_one(store, "own")]
         clock.set_wall(-ahead)
 
-        assert await store.reap(["q", "own"]) == []  # the holder may be alive: it keeps what it was promised
+        assert await store.reap(["q", "own"]) == []  # the holder may be alive: it keeps its full lease
 
         assert [(await record(store, each.job.id)).lease_left for each in leases] == [30.0, 5.0]
         clock.advance(5)

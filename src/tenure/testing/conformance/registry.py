@@ -1,4 +1,4 @@
-"""The registry of workers."""
+"""Tests of the registry of workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs go as a whole: deleted, purged, pruned."""
+"""Tests of removing runs: delete, purge and prune remove a run as a whole."""
 
 from __future__ import annotations
 

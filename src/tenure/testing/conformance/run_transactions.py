@@ -1,4 +1,4 @@
-"""Runs in transactions: a start and a hand-over as part of one that somebody else ends, on stores that are databases."""
+"""Tests of runs in transactions: starting a run and handing over in a transaction of the caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs as a whole: what their id means, who waits for them, which keys they hold, how they are found."""
+"""Tests of runs: operations on their ids, dependents and waiters, unique keys, listings."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Runs:
     async def test_runs_and_jobs_start_together_or_not_at_all(self, store: Store) -> None:
         new = a_start({"a": "1"})
         with pytest.raises(BlockerNotFound):
-            await store.enqueue([new, a_job(), a_job(after=("nobody",))])
+            await store.enqueue([new, a_job(), a_job(after=("missing",))])
         assert await store.run(new.id) is None
         assert await found(store) == []
 
@@ -74,7 +74,7 @@ class Runs:
         assert (await lease_one(make_store())).job.attributes == {"a": "1"}
         assert (await run_record(make_store(), run_id)).step.state is State.RUNNING
 
-    # What an id of a run means.
+    # Operations on the id of a run.
 
     async def test_cancelling_a_run_cancels_its_current_step(self, store: Store) -> None:
         run_id, second = await a_run(store)
@@ -96,7 +96,7 @@ class Runs:
         assert verdict.kind is VerdictKind.REFUSED
         assert third in verdict.reason
         assert verdict.other is None
-        [verdict] = await store.retry([run_id])  # which means the third, and that has not ended
+        [verdict] = await store.retry([run_id])  # this retries the third step, which has not ended
         assert (verdict.kind, verdict.state) == (VerdictKind.REFUSED, State.WAITING)
 
     async def test_retrying_a_run_goes_on_from_the_failed_step(self, store: Store) -> None:
@@ -130,7 +130,7 @@ class Runs:
         again = await lease_one(store)
         assert (again.job.id, again.job.attempt, again.job.fence) == (second, 1, 2)
 
-    # Being waited for.
+    # Dependents and waiters.
 
     async def test_a_job_waits_for_the_run_not_for_its_first_step(self, store: Store) -> None:  # Q52
         run_id = await start(store)

@@ -1,4 +1,4 @@
-"""Settle: what becomes of a job at the end of an attempt, decided by whoever holds its token."""
+"""Tests of settle: what becomes of a job at the end of an attempt, decided by the holder of its token."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ every_transition = pytest.mark.parametrize("transition", TRANSITIONS.values(), i
 
 
 class Settling:
-    # Where each step leads.
+    # Transitions.
 
     async def test_a_success_is_final_with_its_result(self, store: Store, clock: ManualClock) -> None:  # H4
         await enqueue(store)
@@ -209,7 +209,7 @@ class Settling:
         assert (await record(store, failed)).error == error
         assert (await record(store, succeeded)).result == message
 
-    # Whose word counts.
+    # Tokens.
 
     @every_transition
     async def test_the_winning_settle_repeated_is_ok_and_changes_nothing(
@@ -329,7 +329,7 @@ class Settling:
         await store.renew([Renewal(refused, 999.0), Renewal(good, 999.0)])
         await lose(store, clock, stale)
         await store.delete([gone.job.id])
-        impossible = Finish(State.SUCCEEDED, children=(a_job(after=("nobody",)),))
+        impossible = Finish(State.SUCCEEDED, children=(a_job(after=("missing",)),))
 
         verdicts = await store.settle([(stale, SUCCEED), (gone, SUCCEED), (refused, impossible), (good, SUCCEED)])
 
@@ -402,12 +402,12 @@ class Settling:
         await enqueue(store)
         parent = await lease_one(store)
         good = a_job()
-        bad = a_job(after=("nobody",)) if hindrance == "blocker" else a_job(unique="k", unique_raises=True)
+        bad = a_job(after=("missing",)) if hindrance == "blocker" else a_job(unique="k", unique_raises=True)
         before = await record(store, parent.job.id), await store.queues()
 
         verdict = await settle(store, parent, Finish(State.SUCCEEDED, "1", children=(good, bad)))
 
-        assert (verdict.kind, verdict.other) == (VerdictKind.REFUSED, "nobody" if hindrance == "blocker" else holder)
+        assert (verdict.kind, verdict.other) == (VerdictKind.REFUSED, "missing" if hindrance == "blocker" else holder)
         assert verdict.reason
         assert await store.get([good.id, bad.id]) == [None, None]
         assert (await record(store, parent.job.id), await store.queues()) == before
@@ -443,13 +443,13 @@ class Settling:
         assert await settle(store, parent, Finish(State.SUCCEEDED, children=children)) == OK
         assert (await counts(store, "other")).waiting == 10_000
 
-    # What is counted.
+    # Totals.
 
     async def test_totals_count_what_happened_each_time(self, store: Store) -> None:  # T20, R31
         await store.register(a_worker("w"))
         await enqueue(store, *[a_job() for _ in TRANSITIONS])
         for transition in TRANSITIONS.values():
-            # A new lease each time, of the job that is next; what waits again is counted again when it is leased.
+            # Leases the next job each time; one that went back in line is counted again when it is leased again.
             await settle(store, await lease_one(store), transition)
 
         totals = (await counts(store)).totals

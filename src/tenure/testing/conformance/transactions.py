@@ -1,4 +1,4 @@
-"""Transactions: enqueue and settle as part of one that somebody else ends, on stores that are databases."""
+"""Tests of transactions: enqueue and settle in a transaction of the caller, on stores that are databases."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tenure.testing.conformance.scene import (
 __all__ = ["Transactions"]
 
 A_MOMENT = 0.1
-"""Seconds in which what must not happen yet would have happened."""
+"""Seconds to wait for something that must not happen yet."""
 
 
 class Transactions(RunsInTransactions):
@@ -93,7 +93,7 @@ class Transactions(RunsInTransactions):
         idle = make_store()
         own = await database.begin()
         waiting = asyncio.create_task(idle.wait_for_work(["q"], 30))
-        await asyncio.sleep(A_MOMENT)  # it has looked, and found nothing
+        await asyncio.sleep(A_MOMENT)  # the worker has looked and found nothing
         await enqueue_in(own, database)
         await asyncio.wait([waiting], timeout=A_MOMENT)
         woken_before = waiting.done()
@@ -225,7 +225,7 @@ class Transactions(RunsInTransactions):
         self, database: Store, make_store: MakeStore, clock: ManualClock
     ) -> None:
         if database.one_writer:
-            pytest.skip("nobody can write meanwhile")
+            pytest.skip("an open transaction blocks all other writers")
         other = make_store()
         await enqueue(database, a_job(), a_job())
         settled, neighbour = await lease(database)
@@ -242,7 +242,7 @@ class Transactions(RunsInTransactions):
         assert (renewed, reaped, others) == ([UNCHANGED, None], [], [OK])
         assert await state(database, settled.job.id) is State.SUCCEEDED
 
-    # What a lease is worth.
+    # The status of a lease.
 
     async def test_lease_status_says_what_became_of_the_job(self, database: Store, clock: ManualClock) -> None:
         await enqueue(database, *[a_job() for _ in range(4)])
@@ -304,7 +304,7 @@ class Transactions(RunsInTransactions):
 
         assert await database.lease_status(leased) is LeaseStatus.GONE
 
-    # Transactions of its own.
+    # Transactions of a job.
 
     async def test_statements_are_counted_and_give_rows(self, database: Store) -> None:
         own = await database.begin()

@@ -1,4 +1,4 @@
-"""Unique keys: one holder at a time, and free in the very step that ends its claim."""
+"""Tests of unique keys: one owner at a time, free in the operation that ends its claim."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ["Unique"]
 
 
 async def is_held(store: Store, holder: str) -> bool:
-    """Whether the key `k` is held, which must then be by this job; leaves the store as it was."""
+    """Whether this job owns the key `k`; fails if another one does. Leaves the store as it was."""
     probe = a_job(unique="k", queue="probe")
     [answer] = await store.enqueue([probe])
     if answer.duplicate:
@@ -118,7 +118,7 @@ class Unique:
     async def test_the_key_is_held_through_every_attempt(
         self, store: Store, clock: ManualClock, transition: Requeue | Park
     ) -> None:
-        # W35: until it finishes, not merely until it is leased
+        # W35: until it ends, not only until it is leased
         [holder] = await enqueue(store, a_job(unique="k", max_losses=0))
         leased = await lease_one(store)
         assert await is_held(store, holder)

@@ -1,4 +1,4 @@
-"""Waiting for results and for work, and hearing of what happens. The only tests of the suite that take real time."""
+"""Tests of waiting for results and for work, and of announcements. Only these tests take real time."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from tenure.testing.conformance.scene import (
 __all__ = ["Waiting"]
 
 SETTLED = 0.2
-"""Seconds after which a caller surely waits, and one who was not woken surely was not."""
+"""Seconds after which a caller surely waits, and one that is not woken by then surely will not be."""
 
 
 async def receive(store: Store, *expected: Announcement) -> None:
-    """Listen until all of these signals have come, whatever else does."""
+    """Listen until all of these announcements have come, among others."""
     missing = set(expected)
     async with asyncio.timeout(LONG):
         async for announcement in store.announcements():
@@ -51,11 +51,11 @@ async def receive(store: Store, *expected: Announcement) -> None:
 async def idle(
     *stores: Store, patterns: tuple[str, ...] = ("q",), **more: tuple[str, ...]
 ) -> AsyncIterator[set[asyncio.Task[str | None]]]:
-    """These wait for work, having found none; a wait that ended early, which is allowed, is begun again first."""
+    """Store objects that wait for work, having found none. A wait that ended early, which is allowed, is begun again."""
     waits: set[asyncio.Task[str | None]] = set()
 
     async def wait(store: Store) -> None:
-        # Whatever has to be connected for it is connected by now, and does not take of the time below.
+        # Connections are open by now, so that opening them does not take from the time below.
         await store.open()
         await store.wait_for_work(patterns, 0.0, **more)
         for _ in range(3):
@@ -76,7 +76,7 @@ async def idle(
 
 
 async def woken(waits: set[asyncio.Task[str | None]], number: int) -> None:
-    """So many of them return, and soon."""
+    """Wait until at least `number` of them have returned; fails if that takes long."""
     async with asyncio.timeout(LONG / 2):
         while sum(each.done() for each in waits) < number:
             pending = {each for each in waits if not each.done()}
@@ -94,11 +94,11 @@ class Waiting:
         await settle(store, await lease_one(store), SUCCEED)
         waiting = make_store()
 
-        found = await waiting.wait([done, pending, "nobody"])
+        found = await waiting.wait([done, pending, "missing"])
         await listening(waiting)
 
-        assert found.keys() == {done, "nobody"}
-        assert found["nobody"] is None
+        assert found.keys() == {done, "missing"}
+        assert found["missing"] is None
         record = found[done]
         assert record
         assert (record.state, record.result) == (State.SUCCEEDED, "42")
@@ -275,7 +275,7 @@ class Waiting:
             async with idle(*[make_store() for _ in range(3)]) as waits:
                 await enqueue(store)
                 await woken(waits, 1)
-                await lease_one(store)  # as the woken one would: a job left in line is for the others to find
+                await lease_one(store)  # as the woken caller would: the others would find a job that is left in line
                 await asyncio.sleep(SETTLED)
                 alone = sum(each.done() for each in waits)
 
@@ -284,7 +284,7 @@ class Waiting:
                 await lease(store, limit=2)
                 return alone
 
-        # Now and then the lease comes so late that others have found the job by themselves.
+        # Sometimes the lease comes so late that others have found the job by themselves.
         assert 1 in [await wakes() for _ in range(3)]
 
     @pytest.mark.parametrize("event", ["reap", "retire"])
@@ -303,11 +303,11 @@ class Waiting:
                 await woken(waits, min(number, 3))
                 await store.settle(
                     [(each, SUCCEED) for each in await lease(store, limit=number)]
-                )  # as those woken would
+                )  # as the woken callers would
                 await asyncio.sleep(SETTLED)
                 return sum(each.done() for each in waits)
 
-        # Now and then the lease comes so late that the third has found the jobs by itself.
+        # Sometimes the lease comes so late that the third has found the jobs by itself.
         assert 2 in [await lose(2) for _ in range(3)]
         assert await lose(5) == 3
 

@@ -63,7 +63,7 @@ def _nonzero(totals: Any) -> dict[str, int]:
 async def _holder(store: Store, task: str, key: str) -> str | None:
     """The owner of a unique key, found by a call that is refused in any case, so that it changes nothing."""
     probe = NewJob(id="probe", task=task, queue="probe", unique=key, unique_raises=True)
-    impossible = NewJob(id="impossible", task="t", queue="probe", after=("nobody",))
+    impossible = NewJob(id="impossible", task="t", queue="probe", after=("missing",))
     try:
         await store.enqueue([probe, impossible])
     except UniqueConflict as conflict:
