@@ -1,4 +1,4 @@
-"""docs/store-contract.md is true: every rule names a test, and every test that a rule names exists."""
+"""docs/store-contract.md is complete: every rule names tests that exist, and every conformance test belongs to a rule."""
 
 from __future__ import annotations
 
@@ -47,6 +47,15 @@ def exists(file: str, test: str) -> bool:
 
 def test_every_rule_names_tests_that_exist() -> None:
     assert problems(PAGE.read_text()) == {}
+
+
+def test_every_conformance_test_shows_a_rule() -> None:
+    tests = {
+        f"{file.name}: {name.rpartition('::')[2]}" for file in CONFORMANCE.glob("*.py") for name in functions_of(file)
+    }
+    named = {f"{file}: {test}" for _, text in rules(PAGE.read_text()) for file, test in TEST.findall(text)}
+
+    assert {test for test in tests if ": test_" in test} - named == set()
 
 
 def test_the_rules_of_a_group_are_numbered_from_one() -> None:

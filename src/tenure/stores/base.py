@@ -221,7 +221,7 @@ class Store(ABC):
     """Whether an open transaction that writes blocks all other writers, renewals included."""
 
     async def begin(self, *, writes: bool = True, timeout: float | None = None) -> OwnTransaction:
-        """Open a transaction on a connection of its own, which no other method waits for. Read-only unless `writes`.
+        """Open a transaction on a separate connection, which no other method waits for. Read-only unless `writes`.
 
         If the store has `one_writer`, a transaction that writes is rolled back after `timeout` seconds; later calls of
         it raise `TimeoutError`. None (the default) sets no limit.
@@ -446,7 +446,7 @@ class Store(ABC):
     async def ids(self, prefix: str, limit: int) -> list[str]:
         """Up to `limit` ids of jobs that begin with `prefix`, in no particular order (READ-2).
 
-        `prefix` has only characters that names may have. It never delays other calls, however many jobs exist: it uses
+        `prefix` has only characters that names may have. The call never delays others, however many jobs exist: it uses
         an index, or looks at some thousands of jobs at a time.
         """
 

@@ -93,7 +93,7 @@ class Comparison(RuleBasedStateMachine):
         return first[1]
 
     def ask_each(self, question: Callable[[str, Store], Awaitable[T]]) -> dict[str, T]:
-        """Make a call on every store with arguments of its own, because leases differ.
+        """Make a call on every store with its own arguments, because leases differ.
 
         Returns the answers by store name.
         """
