@@ -1,4 +1,4 @@
-"""Memory stores that break one rule about what is remembered of attempts, or told to others, each."""
+"""Memory stores that each break one rule about the history, consequences or event messages."""
 
 from __future__ import annotations
 

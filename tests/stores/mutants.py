@@ -1,4 +1,4 @@
-"""Memory stores with one rule of the contract broken, each. A suite that passes one of them proves nothing."""
+"""Memory stores that each break one rule of the contract. A suite that passes one of them proves nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Mutant:
     """What that test is given besides the usual fixtures."""
 
     machine: Machine
-    """When the state machine has to find it too: not what only a signal tells, in long runs only what takes it long."""
+    """When the state machine must find it too: never if only an announcement shows it, in long runs if it takes long."""
 
 
 MUTANTS: dict[str, Mutant] = {}

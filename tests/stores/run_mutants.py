@@ -1,4 +1,4 @@
-"""Memory stores that break one rule about runs, each."""
+"""Memory stores that each break one rule about runs."""
 
 from __future__ import annotations
 
