@@ -124,8 +124,8 @@ def _parsed(url: str) -> Address:
         fields["nodes"] = (Node(path),)
     else:
         fields["nodes"] = _nodes(parts, 26379 if kind == Kind.SENTINEL else 6379)
-        fields |= _after_the_hosts(path.strip("/"), kind)
-    given = options(parts.query, _READ)
+        fields |= _path_fields(path.strip("/"), kind)
+    given = options(parts.query, _OPTIONS)
     twice = [option for option in given if fields.get(option) is not None]
     refuse_unless(not twice, f"{', '.join(twice)} is given twice")
     return Address(**fields | given)
@@ -151,7 +151,7 @@ def _nodes(parts: SplitResult, port: int) -> tuple[Node, ...]:
     return tuple(nodes)
 
 
-def _after_the_hosts(path: str, kind: str) -> dict[str, Any]:
+def _path_fields(path: str, kind: str) -> dict[str, Any]:
     """The name of the master, the number of the database, or both."""
     words = path.split("/") if path else []
     fields: dict[str, Any] = {}
@@ -165,7 +165,7 @@ def _after_the_hosts(path: str, kind: str) -> dict[str, Any]:
     return fields
 
 
-_READ: Final[Mapping[str, Read]] = {
+_OPTIONS: Final[Mapping[str, Read]] = {
     "namespace": name,
     "db": number,
     "user": text,

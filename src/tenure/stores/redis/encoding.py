@@ -11,29 +11,37 @@ import msgspec
 from tenure.core.job import ErrorInfo, NewJob, RunStep, State, Writes, in_brief
 from tenure.core.lease import Lease, Token
 from tenure.core.lifecycle import Finish, Park, Requeue, Transition
-from tenure.stores.redis.records import BATCH, NUMBERS, READS, SPECIAL, Options, as_text, error_word, ref_of
+from tenure.stores.redis.records import NUMBERS, READS, SPECIAL, STEP, Options, as_text, error_text, ref_of
 
-__all__ = ["Word", "lua_expressions", "new_words", "nonce_word", "ref_of_lease", "step_words", "token_word"]
+__all__ = [
+    "ScriptArg",
+    "lua_expressions",
+    "new_job_args",
+    "nonce_text",
+    "ref_of_lease",
+    "token_bytes",
+    "transition_args",
+]
 
-Word = str | bytes | int
+ScriptArg = str | bytes | int
 """An argument of a script."""
 
 _pack = msgspec.msgpack.Encoder().encode
-_NOTHING = Options()
+_NO_OPTIONS = Options()
 _NO_WRITES = Writes()
-_ANY = msgspec.Raw(b"\xc2")
+_RUN_PLACEHOLDER = msgspec.Raw(b"\xc2")
 """What stands in the place of a run while all but that is packed, in one byte."""
 
 # New jobs.
 
 
-def new_words(job: NewJob) -> list[Word]:
+def new_job_args(job: NewJob) -> list[ScriptArg]:
     """A new job: ref, what is stored, head, and whom it waits for."""
     if job.step is not None:
-        return _new_step_words(job, job.step)
+        return _new_step_args(job, job.step)
     edges = len(job.after)
     special = _special(job)
-    options = _NOTHING
+    options = _NO_OPTIONS
     if special or job.raw or job.tags or job.max_losses != 3 or job.max_attempts is not None:
         options = _options(job)
     stored = _pack((special, job.task, job.queue, job.priority, options, job.payload))
@@ -55,7 +63,7 @@ def _options(job: NewJob) -> Options:
     )  # fmt: skip
 
 
-def _new_step_words(job: NewJob, step: RunStep, written: Collection[str] = ()) -> list[Word]:
+def _new_step_args(job: NewJob, step: RunStep, written: Collection[str] = ()) -> list[ScriptArg]:
     """A new step of a run, with whose coming these attributes are `written`.
 
     As every new job, but the head says more, and behind all the rest follow the run, unless the step begins it, and what that
@@ -92,14 +100,14 @@ def _step_shape(
     job: NewJob, step: RunStep, needs: tuple[str, ...], names: list[str] | None, begins: bool
 ) -> tuple[bytes, bytes, bytes]:
     """What is stored of a step before its run and behind it (all of that before, if it begins one), and its head."""
-    kind = BATCH | _special(job) | (READS if step.reads else 0)
+    kind = STEP | _special(job) | (READS if step.reads else 0)
     options = _options(job)
     options.flow, options.reads = step.flow, step.reads
     before = b"".join(map(_pack, (kind, job.task, job.queue, job.priority)))
     if begins:
         before, after = before + _pack(options) + _pack(job.payload), b""
     else:
-        options.run = _ANY
+        options.run = _RUN_PLACEHOLDER
         # The run is the last of the options.
         before, after = before + _pack(options)[:-1], _pack(job.payload)
     lookups = step.writes is not None and bool(step.writes.lookups)
@@ -121,9 +129,9 @@ def _plain_step_shape(
     return _step_shape(job, RunStep(run_id="", flow=flow, reads=reads), needs, None, begins)
 
 
-def _written(writes: Writes) -> tuple[list[str] | None, list[Word]]:
+def _written(writes: Writes) -> tuple[list[str] | None, list[ScriptArg]]:
     """What is written to a run: the names of attributes, if there are any; and in words their values, then the lookups."""
-    values: list[Word] = [*writes.attributes.values()]
+    values: list[ScriptArg] = [*writes.attributes.values()]
     if writes.lookups:
         values.append(_pack(writes.lookups))
     return list(writes.attributes) or None, values
@@ -132,11 +140,11 @@ def _written(writes: Writes) -> tuple[list[str] | None, list[Word]]:
 # Tokens and steps.
 
 
-def nonce_word(nonce: int) -> str:
+def nonce_text(nonce: int) -> str:
     return f"{nonce:016x}"
 
 
-def token_word(token: Token) -> bytes:
+def token_bytes(token: Token) -> bytes:
     """A token as it stands in a record."""
     return b"\xce%b\xb0%016x" % (token.fence.to_bytes(4), token.nonce)
 
@@ -150,67 +158,67 @@ _FINAL = {state: number.to_bytes() for state, number in NUMBERS.items()}
 _FINISH, _REQUEUE, _PARK, _HAND_OVER = b"\x0a", b"\x0b", b"\x0c", b"\x0d"
 
 
-def step_words(step: Transition) -> list[Word]:
+def transition_args(transition: Transition) -> list[ScriptArg]:
     """What becomes of a job, and the jobs that come with it."""
     if (
-        type(step) is Finish
-        and step.error is None
-        and not step.children
-        and step.successor is None
-        and step.writes is None
-        and step.output is None
+        type(transition) is Finish
+        and transition.error is None
+        and not transition.children
+        and transition.successor is None
+        and transition.writes is None
+        and transition.output is None
     ):  # nearly every one; a match takes twice as long
-        return [_FINAL[step.state] + _pack(step.result)]
+        return [_FINAL[transition.state] + _pack(transition.result)]
     if (
-        type(step) is Finish
-        and (step.successor is not None or step.writes is not None)
-        and step.state is State.SUCCEEDED
+        type(transition) is Finish
+        and (transition.successor is not None or transition.writes is not None)
+        and transition.state is State.SUCCEEDED
     ):
-        return _hand_over_words(step)
-    match step:
+        return _hand_over_args(transition)
+    match transition:
         case Finish(state, result, error, children):
-            left = _brief_word(error) if state is not State.SUCCEEDED else error_word(step.left)
-            about = (NUMBERS[state], result, error_word(error), len(children), left)
+            left = _brief_error_text(error) if state is not State.SUCCEEDED else error_text(transition.left)
+            about = (NUMBERS[state], result, error_text(error), len(children), left)
             word = _FINISH + b"".join(map(_pack, about))
-            return [word, *(word for child in children for word in new_words(child))]
+            return [word, *(word for child in children for word in new_job_args(child))]
         case Requeue(delay, run_at, counts, front, missed, error):
-            why = (error_word(error), _brief_word(error))
+            why = (error_text(error), _brief_error_text(error))
             return [_REQUEUE + b"".join(map(_pack, (delay, run_at, counts, front, missed, *why)))]
         case Park(timeout, on_timeout):
             return [_PARK + _pack(timeout) + _pack(on_timeout)]
 
 
-def _brief_word(error: ErrorInfo | None) -> str | None:
+def _brief_error_text(error: ErrorInfo | None) -> str | None:
     """An error as it is remembered with the attempt, if that is another than the job has."""
     brief = in_brief(error)
-    return None if brief is error else error_word(brief)
+    return None if brief is error else error_text(brief)
 
 
-def _hand_over_words(step: Finish) -> list[Word]:
+def _hand_over_args(transition: Finish) -> list[ScriptArg]:
     """A success that writes to its run or hands over. Of those that are alike the first word is."""
-    writes, successor = step.writes or _NO_WRITES, step.successor
+    writes, successor = transition.writes or _NO_WRITES, transition.successor
     if (
         successor is not None
-        and not step.output
-        and not step.children
+        and not transition.output
+        and not transition.children
         and not writes.lookups
         and _is_plain_step(successor)
     ):
-        return _plain_hand_over_words(step.result, writes.attributes, successor)
+        return _plain_hand_over_args(transition.result, writes.attributes, successor)
     names, values = _written(writes)
-    about = (step.result, len(step.children), names, bool(writes.lookups), successor is not None)
-    left = (error_word(step.left),) if step.output else ()
+    about = (transition.result, len(transition.children), names, bool(writes.lookups), successor is not None)
+    left = (error_text(transition.left),) if transition.output else ()
     # As it stands in the array, behind the byte that says how long that is.
-    words: list[Word] = [_HAND_OVER + _pack((*about, *left))[1:], *values]
-    for child in step.children:
-        words += new_words(child)
+    args: list[ScriptArg] = [_HAND_OVER + _pack((*about, *left))[1:], *values]
+    for child in transition.children:
+        args += new_job_args(child)
     if successor is not None:
         assert successor.step is not None, "a successor is a step of its run"
-        words += _new_step_words(successor, successor.step, writes.attributes)
-    return words
+        args += _new_step_args(successor, successor.step, writes.attributes)
+    return args
 
 
-def _plain_hand_over_words(result: str | None, attributes: Mapping[str, str], successor: NewJob) -> list[Word]:
+def _plain_hand_over_args(result: str | None, attributes: Mapping[str, str], successor: NewJob) -> list[ScriptArg]:
     """A hand-over as nearly all of them are: all but the values, the successor's ref and its run is in the first word."""
     step = successor.step
     assert step is not None, "a successor is a step of its run"
@@ -239,11 +247,11 @@ def _plain_hand_over(
 
 def lua_expressions(patterns: Sequence[str]) -> str:
     """Lua patterns for the queues that a list serves (`+`), then for those that it excludes (`-`), as `patterns.serves` has it."""
-    served = ["+" + _lua(entry) for entry in patterns if not entry.startswith("!")]
-    return " ".join(served + ["-" + _lua(entry[1:]) for entry in patterns if entry.startswith("!")])
+    served = ["+" + _lua_pattern(entry) for entry in patterns if not entry.startswith("!")]
+    return " ".join(served + ["-" + _lua_pattern(entry[1:]) for entry in patterns if entry.startswith("!")])
 
 
-def _lua(entry: str) -> str:
+def _lua_pattern(entry: str) -> str:
     return "^" + "".join(map(_lua_part, re.findall(r"\[!?\]?[^\]]*\]|.", entry))) + "$"
 
 

@@ -8,23 +8,23 @@ import msgspec
 
 from tenure.stores.redis.link import Link
 
-__all__ = ["publish", "read", "watched"]
+__all__ = ["decode", "publish", "watched"]
 
-TOGETHER = 100
+BATCH = 100
 """Notes in one message: far less than what a server lets pile up for a slow listener."""
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(list[str]).decode
 
 
-async def publish(link: Link, channel: str, notes: Sequence[str]) -> None:
+async def publish(link: Link, channel: str, messages: Sequence[str]) -> None:
     """Let all who listen to the channel hear these."""
-    for begin in range(0, len(notes), TOGETHER):
-        await link.command("PUBLISH", channel, _pack(notes[begin : begin + TOGETHER]))
+    for begin in range(0, len(messages), BATCH):
+        await link.command("PUBLISH", channel, _pack(messages[begin : begin + BATCH]))
 
 
-def read(message: bytes) -> list[str]:
-    """The notes of one message; none if it is somebody else's."""
+def decode(message: bytes) -> list[str]:
+    """The event messages of one message; none if it is somebody else's."""
     try:
         return _unpack(message)
     except msgspec.DecodeError:

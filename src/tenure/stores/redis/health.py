@@ -13,7 +13,7 @@ from tenure.stores.values import Fact, Health
 __all__ = ["examine", "facts"]
 
 PINGS = 10
-"""Round trips of which the median is told."""
+"""Round trips of which the median is text."""
 
 SLOW = 5.0
 """Milliseconds of a round trip from which on it is worth mentioning."""
@@ -22,12 +22,12 @@ SLOW = 5.0
 async def examine(link: Link) -> list[Fact]:
     """Ask the server about itself."""
     try:
-        told = (await link.command("INFO")).decode(errors="replace")
+        text = (await link.command("INFO")).decode(errors="replace")
     except Forbidden:
         return [
             Fact("rights", "this user may not run INFO", Health.WARN, "allow +info, so that the server can be examined")
         ]
-    info = dict(line.split(":", 1) for line in told.splitlines() if ":" in line)
+    info = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     trips = []
     for _ in range(PINGS):
         begun = time.perf_counter()

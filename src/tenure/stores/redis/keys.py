@@ -70,7 +70,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["Keys", "rights", "spelled"]
+__all__ = ["Keys", "acl_rules", "with_keys"]
 
 FIXED = ("meta", "jobs", "records", "recent", "order", "edges", "dependents", "uniques", "windows", "waiters", "kept", "queues",
          "paused", "arrivals", "holding", "workers")  # fmt: skip
@@ -92,7 +92,7 @@ class Keys:
 
         self.meta = self._prefix + "meta"
         self.ready = self._prefix + "ready"
-        self.notes = self._prefix + "notes"
+        self.events = self._prefix + "notes"
 
     def marker(self, queue: str) -> str:
         return f"{self._prefix}marker:{queue}"
@@ -110,7 +110,7 @@ class Keys:
         return f"{self._prefix}signals:{name}"
 
 
-def rights(namespace: str) -> str:
+def acl_rules(namespace: str) -> str:
     """The least that a user of Redis needs for this namespace, as ACL rules."""
     keys = f"tenure:{{{namespace}}}:*"
     return (
@@ -119,15 +119,17 @@ def rights(namespace: str) -> str:
     )
 
 
-def spelled(source: str) -> str:
+def with_keys(source: str) -> str:
     """A script with its keys spelled out: `Key.jobs` is a whole key, `Key.line` wants a queue behind it.
 
     In place, not by a table of keys: a script would make that anew at every call.
     """
-    return f"local prefix = string.sub(KEYS[1], 1, -{len(FIXED[0]) + 1})\n" + re.sub(r"\bKey\.(\w+)", _spell, source)
+    return f"local prefix = string.sub(KEYS[1], 1, -{len(FIXED[0]) + 1})\n" + re.sub(
+        r"\bKey\.(\w+)", _key_expression, source
+    )
 
 
-def _spell(name: re.Match[str]) -> str:
+def _key_expression(name: re.Match[str]) -> str:
     if name[1] in FIXED:
         return f"KEYS[{FIXED.index(name[1]) + 1}]"
     if name[1] in FAMILIES:

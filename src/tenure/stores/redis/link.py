@@ -11,13 +11,13 @@ from typing import Any, Protocol
 
 from tenure.errors import StoreError, StoreUnavailable
 from tenure.stores.redis.address import Address, Kind
-from tenure.stores.redis.pool import Pool, ScriptMissing, meaning
+from tenure.stores.redis.pool import Pool, ScriptMissing, error_from
 from tenure.stores.redis.topology import Topology
-from tenure.stores.redis.wire import BlockingWire, LoopWire, Refusal, Word, at_once, packed
+from tenure.stores.redis.wire import BlockingWire, CommandArg, ErrorReply, LoopWire, pack_command, run_without_loop
 
 __all__ = ["Link", "Script"]
 
-SILENCE = 15.0
+PING_AFTER = 15.0
 """Seconds after which a silent channel is asked whether it still lives, and after as many again is taken for dead."""
 
 
@@ -31,7 +31,7 @@ class Script(Protocol):
 
 
 class Link:
-    """Belongs to one event loop, `run_now` alone to every thread. Nothing is connected before the first use.
+    """Belongs to one event loop, `run_script_now` alone to every thread. Nothing is connected before the first use.
 
     `StoreUnavailable` means surely not done, `OutcomeUnknown` perhaps, `StoreFull` not done for want of memory, any other
     `StoreError` that the server refused. Every wait is bounded. A cancelled call may have been done.
@@ -51,28 +51,28 @@ class Link:
 
     def _connect(self) -> None:
         topology = Topology(self.address)
-        self._room = asyncio.Semaphore(self.address.connections)
-        self._calls = Pool(self.address, topology, LoopWire)
-        self._blocking = Pool(self.address, topology, BlockingWire)
-        self._waiting = Pool(self.address, topology, LoopWire)
+        self._slots = asyncio.Semaphore(self.address.connections)
+        self._loop_pool = Pool(self.address, topology, LoopWire)
+        self._thread_pool = Pool(self.address, topology, BlockingWire)
+        self._waiting_pool = Pool(self.address, topology, LoopWire)
 
-    async def run(self, script: Script, args: Sequence[Word]) -> Any:
+    async def run_script(self, script: Script, args: Sequence[CommandArg]) -> Any:
         """Run a script with these arguments; its answer as Redis gives it: bytes, int, None, or a list of them."""
         self._refuse_if_closed()
-        async with self._room:
-            return await self._run(self._calls, script, args)
+        async with self._slots:
+            return await self._run_script(self._loop_pool, script, args)
 
-    def run_now(self, script: Script, args: Sequence[Word]) -> Any:
+    def run_script_now(self, script: Script, args: Sequence[CommandArg]) -> Any:
         """As `run`, on a thread without an event loop, and done before it returns."""
         # Threads wait for nobody: an interrupt could strike between taking a place and the duty to give it back.
         self._refuse_if_closed()
-        return at_once(self._run(self._blocking, script, args))
+        return run_without_loop(self._run_script(self._thread_pool, script, args))
 
-    async def command(self, *words: Word) -> Any:
+    async def command(self, *args: CommandArg) -> Any:
         """Have the server do one command."""
         self._refuse_if_closed()
-        async with self._room:
-            return await self._calls.ask(packed(*words), self.address.timeout)
+        async with self._slots:
+            return await self._loop_pool.execute(pack_command(*args), self.address.timeout)
 
     async def pop(self, keys: Sequence[str], timeout: float) -> bytes | None:
         """Wait until one of these lists has an element, and take its first: which it is, or None after so many seconds.
@@ -80,9 +80,9 @@ class Link:
         Whoever cancels it may have taken an element and never know.
         """
         self._refuse_if_closed()
-        request = packed("BLPOP", *keys, max(timeout, 0.001))  # 0 would be for ever
+        request = pack_command("BLPOP", *keys, max(timeout, 0.001))  # 0 would be for ever
         try:
-            answer = await self._waiting.ask(request, timeout + self.address.timeout)
+            answer = await self._waiting_pool.execute(request, timeout + self.address.timeout)
         except StoreError:
             if self._closed:
                 return None
@@ -97,9 +97,9 @@ class Link:
         tries = 0
         while not self._closed:
             try:
-                async for heard in self._hear(channel):
+                async for message in self._subscribe(channel):
                     tries = 0
-                    yield heard
+                    yield message
             except StoreError:
                 tries += 1
                 # Full jitter: many who lost the server together must not return to it together.
@@ -110,47 +110,47 @@ class Link:
         if self._closed:
             return
         self._closed = True
-        await self._waiting.close()
+        await self._waiting_pool.close()
         for _ in range(self.address.connections):
-            await self._room.acquire()
-        await self._calls.close()
-        await self._blocking.drop_idle()
+            await self._slots.acquire()
+        await self._loop_pool.close()
+        await self._thread_pool.drop_idle()
 
-    async def _run(self, pool: Pool[Any], script: Script, args: Sequence[Word]) -> Any:
-        rest = (len(self._keys), *self._keys, *args)
+    async def _run_script(self, pool: Pool[Any], script: Script, args: Sequence[CommandArg]) -> Any:
+        keys_and_args = (len(self._keys), *self._keys, *args)
         try:
-            return await pool.ask(packed("EVALSHA", script.sha, *rest), self.address.timeout)
+            return await pool.execute(pack_command("EVALSHA", script.sha, *keys_and_args), self.address.timeout)
         except ScriptMissing:
-            return await pool.ask(packed("EVAL", script.source, *rest), self.address.timeout)
+            return await pool.execute(pack_command("EVAL", script.source, *keys_and_args), self.address.timeout)
 
-    async def _hear(self, channel: str) -> AsyncIterator[bytes | None]:
-        wire, _ = await self._waiting.take()
+    async def _subscribe(self, channel: str) -> AsyncIterator[bytes | None]:
+        wire, _ = await self._waiting_pool.acquire()
         try:
-            await wire.ask(packed("SUBSCRIBE", channel), self.address.timeout)
+            await wire.execute(pack_command("SUBSCRIBE", channel), self.address.timeout)
             yield None
-            asked = False
+            pinged = False
             while True:
-                said = await wire.hear(SILENCE)
-                if said is None and asked:
+                message = await wire.receive(PING_AFTER)
+                if message is None and pinged:
                     raise StoreUnavailable(f"Redis at {wire.node} has said nothing for a while, not even when asked")
-                if asked := said is None:
-                    if await self._waiting.is_left(wire):
+                if pinged := message is None:
+                    if await self._waiting_pool.master_has_moved(wire):
                         raise StoreUnavailable(f"Redis at {wire.node} is no longer the master")
-                    await wire.tell(packed("PING"))
-                elif said[0] == b"message":
-                    yield said[2]
-        except Refusal as refusal:
-            raise meaning(refusal) from refusal
+                    await wire.send(pack_command("PING"))
+                elif message[0] == b"message":
+                    yield message[2]
+        except ErrorReply as reply:
+            raise error_from(reply) from reply
         finally:
-            await self._waiting.drop(wire)
+            await self._waiting_pool.drop(wire)
 
     def _refuse_if_closed(self) -> None:
         if self._closed:
             raise StoreUnavailable(f"the store at {self.address} has been closed")
 
-    def forget(self) -> None:
+    def abandon_connections(self) -> None:
         """In a forked child: leave the connections to the parent, without closing them, and make others."""
-        _abandoned.append((self._calls, self._blocking, self._waiting))
+        _abandoned.append((self._loop_pool, self._thread_pool, self._waiting_pool))
         self._connect()
 
 
@@ -159,9 +159,9 @@ _abandoned: list[object] = []
 """What a fork has left in this process: kept, because collecting it could close what the parent uses."""
 
 
-def _forget_all() -> None:
+def _abandon_all() -> None:
     for link in _links:
-        link.forget()
+        link.abandon_connections()
 
 
-os.register_at_fork(after_in_child=_forget_all)
+os.register_at_fork(after_in_child=_abandon_all)

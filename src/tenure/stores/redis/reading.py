@@ -9,8 +9,8 @@ import msgspec
 
 from tenure.core.job import State
 from tenure.errors import InvalidOption
-from tenure.stores.redis.encoding import Word
-from tenure.stores.redis.records import NUMBERS, described, id_of, ref_of
+from tenure.stores.redis.encoding import ScriptArg
+from tenure.stores.redis.records import NUMBERS, decode_job, id_of, ref_of
 from tenure.stores.values import (
     Announcement,
     AnnouncementKind,
@@ -28,17 +28,17 @@ from tenure.stores.values import (
 )
 
 __all__ = [
-    "answer",
     "attributes",
+    "decode_announcement",
     "page",
     "queue_info",
     "run_page",
     "run_record",
-    "runs_words",
-    "search_words",
-    "signals",
+    "runs_args",
+    "search_args",
+    "split_reply",
+    "steps_args",
     "steps_page",
-    "steps_words",
     "worker_info",
 ]
 
@@ -46,21 +46,21 @@ _worker = msgspec.json.Decoder(WorkerInfo).decode
 _pulse = msgspec.json.Decoder(Pulse).decode
 
 
-_TOLD = b"\0told"
+_WITH_CONSEQUENCES = b"\0consequences"
 
 
-def answer(told: Any) -> tuple[Any, Sequence[Consequence]]:
+def split_reply(reply: Any) -> tuple[Any, Sequence[Consequence]]:
     """What a script has answered, and what it did to jobs that nobody named to it."""
-    if type(told) is not list or len(told) != 3 or told[0] != _TOLD:
-        return told, ()
-    _, asked, happened = told
-    each = zip(happened[::4], happened[1::4], happened[2::4], happened[3::4], strict=True)
-    return asked, [
+    if type(reply) is not list or len(reply) != 3 or reply[0] != _WITH_CONSEQUENCES:
+        return reply, ()
+    _, answer, consequences = reply
+    each = zip(consequences[::4], consequences[1::4], consequences[2::4], consequences[3::4], strict=True)
+    return answer, [
         Consequence(Change(how.decode()), id_of(ref), task.decode(), queue.decode()) for how, ref, task, queue in each
     ]
 
 
-def signals(message: bytes) -> list[Announcement]:
+def decode_announcement(message: bytes) -> list[Announcement]:
     """What a message on the channel of a store object says."""
     kind, _, ref = message.partition(b" ")
     return [
@@ -68,21 +68,21 @@ def signals(message: bytes) -> list[Announcement]:
     ]
 
 
-def search_words(search: Search) -> list[Word]:
+def search_args(search: Search) -> list[ScriptArg]:
     """A search as the script reads it; a cursor that is none raises `InvalidOption`."""
     state = -1 if search.state is None else NUMBERS[search.state]
     tag = "" if search.tag is None else f"={search.tag}"
-    place = ("", "", "") if search.cursor is None else _place(search.cursor)
-    return [state, search.queue or "", search.task or "", tag, search.limit, *place]
+    position = ("", "", "") if search.cursor is None else _cursor_position(search.cursor)
+    return [state, search.queue or "", search.task or "", tag, search.limit, *position]
 
 
-def page(told: Sequence[Any]) -> Page:
-    jobs, cursor, looked_at = told
-    found = [job for each in jobs if (job := described(each)) is not None]
+def page(reply: Sequence[Any]) -> Page:
+    jobs, cursor, looked_at = reply
+    found = [job for each in jobs if (job := decode_job(each)) is not None]
     return Page(found, None if cursor is None else cursor.decode(), looked_at)
 
 
-def _place(cursor: str) -> tuple[str, str, str]:
+def _cursor_position(cursor: str) -> tuple[str, str, str]:
     match cursor.split(" "):
         case [group, score, seq] if group.isdigit() and seq.isdigit() and _is_number(score):
             return group, score, seq
@@ -105,7 +105,7 @@ def _is_number(text: str) -> bool:
 # Runs.
 
 
-def runs_words(search: RunSearch) -> list[Word]:
+def runs_args(search: RunSearch) -> list[ScriptArg]:
     """A search for runs as the script reads it."""
     state = -1 if search.state is None else NUMBERS[search.state]
     lookup = () if search.lookup is None else search.lookup
@@ -115,43 +115,43 @@ def runs_words(search: RunSearch) -> list[Word]:
     return [search.flow or "", state, search.limit, cursor, *lookup]
 
 
-def run_page(told: Sequence[Any]) -> RunPage:
-    runs, cursor, looked_at = told
+def run_page(reply: Sequence[Any]) -> RunPage:
+    runs, cursor, looked_at = reply
     return RunPage([run_record(*each) for each in runs], None if cursor is None else cursor.decode(), looked_at)
 
 
 def run_record(
-    ref: bytes, flow: bytes, created_at: bytes, queue_before: bytes | None, told: Sequence[Any]
+    ref: bytes, flow: bytes, created_at: bytes, queue_before: bytes | None, reply: Sequence[Any]
 ) -> RunRecord:
-    step = described(told)
+    step = decode_job(reply)
     assert step is not None
     before = None if queue_before is None else queue_before.decode()
     completed = step.queue if step.state is State.SUCCEEDED else before
     return RunRecord(id_of(ref), flow.decode(), float(created_at), step, completed)
 
 
-def steps_words(run_id: str, limit: int, cursor: str | None) -> list[Word]:
+def steps_args(run_id: str, limit: int, cursor: str | None) -> list[ScriptArg]:
     """What is asked of the steps of a run, from the one on that the cursor names."""
     return [ref_of(run_id), limit, *(() if cursor is None else (ref_of(cursor),))]
 
 
-def steps_page(told: Sequence[Any]) -> Page:
-    steps, behind = told
-    found = [job for each in steps if (job := described(each)) is not None]
+def steps_page(reply: Sequence[Any]) -> Page:
+    steps, behind = reply
+    found = [job for each in steps if (job := decode_job(each)) is not None]
     return Page(found, None if behind is None else id_of(behind), len(found))
 
 
-def attributes(told: Sequence[Any]) -> dict[str, str]:
+def attributes(reply: Sequence[Any]) -> dict[str, str]:
     """Names and values in turn, as far as there are values."""
-    pairs = zip(told[::2], told[1::2], strict=True)
+    pairs = zip(reply[::2], reply[1::2], strict=True)
     return {name if isinstance(name, str) else name.decode(): text.decode() for name, text in pairs if text is not None}
 
 
 # Queues and workers.
 
 
-def queue_info(name: bytes, paused: int, *told: Any) -> QueueInfo:
-    *counts, totals = told
+def queue_info(name: bytes, paused: int, *reply: Any) -> QueueInfo:
+    *counts, totals = reply
     waiting, scheduled, blocked, running, succeeded, failed, cancelled, broken = counts
     return QueueInfo(
         name=name.decode(),
@@ -168,8 +168,8 @@ def queue_info(name: bytes, paused: int, *told: Any) -> QueueInfo:
     )
 
 
-def worker_info(_name: bytes, silent_for: bytes, told: Sequence[bytes]) -> WorkerInfo:
-    fields = _pairs(told)
+def worker_info(_name: bytes, silent_for: bytes, reply: Sequence[bytes]) -> WorkerInfo:
+    fields = _pairs(reply)
     worker = _worker(fields["info"])
     return msgspec.structs.replace(
         worker.beating(_pulse(fields["pulse"])) if "pulse" in fields else worker,
@@ -179,8 +179,8 @@ def worker_info(_name: bytes, silent_for: bytes, told: Sequence[bytes]) -> Worke
     )
 
 
-def _pairs(told: Sequence[bytes]) -> dict[str, bytes]:
-    return {name.decode(): value for name, value in zip(told[::2], told[1::2], strict=True)}
+def _pairs(reply: Sequence[bytes]) -> dict[str, bytes]:
+    return {name.decode(): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
 
 
 def _totals(fields: Mapping[str, bytes]) -> Totals:

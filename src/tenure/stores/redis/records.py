@@ -41,20 +41,20 @@ from tenure.core.lifecycle import EXPIRED, WAIT_TIMEOUT, blocker_failed, failure
 from tenure.stores.values import LeaseRequest
 
 __all__ = [
-    "BATCH",
     "NUMBERS",
     "READS",
     "SPECIAL",
     "STATES",
+    "STEP",
     "Options",
     "as_text",
-    "described",
-    "error_word",
+    "decode_job",
+    "decode_job_with_history",
+    "decode_lease",
+    "error_text",
     "id_of",
-    "leased",
     "ref_of",
     "ref_patterns",
-    "whole",
 ]
 
 STATES = (
@@ -69,7 +69,7 @@ STATES = (
 """By the number that they are stored as."""
 
 NUMBERS = {state: number for number, state in enumerate(STATES)}
-SPECIAL, _SOLO, _UNEXPIRING, BATCH = 1, 8, 16, 64
+SPECIAL, _SOLO, _UNEXPIRING, STEP = 1, 8, 16, 64
 """Flags of a record. The first and the last of them are also what the `kind` of a job consists of, with `READS`, and what a script
 has put there: that others wait for it which have come with it."""
 
@@ -196,24 +196,24 @@ _record = msgspec.msgpack.Decoder(Record).decode
 _error = msgspec.json.Decoder(ErrorInfo).decode
 _progress = msgspec.json.Decoder(Progress).decode
 _failure = msgspec.msgpack.Decoder(list[str]).decode
-_past = msgspec.msgpack.Decoder(list[tuple[int, int, float, float, str | None, str, str | None]]).decode
+_history = msgspec.msgpack.Decoder(list[tuple[int, int, float, float, str | None, str, str | None]]).decode
 _json = msgspec.json.Encoder().encode
 
 
-def described(told: Sequence[Any] | None) -> JobRecord | None:
+def decode_job(reply: Sequence[Any] | None) -> JobRecord | None:
     """A job as a script has described it; None if it has found none."""
-    if told is None:
+    if reply is None:
         return None
-    ref, stored, record, left, open_edges, edges = told
+    ref, stored, record, left, open_edges, edges = reply
     return _job(ref, stored, record, None if left is None else float(left), int(open_edges), edges)
 
 
-def whole(told: Sequence[Any] | None, history: bytes | None) -> JobRecord | None:
+def decode_job_with_history(reply: Sequence[Any] | None, history: bytes | None) -> JobRecord | None:
     """The same with the attempts that are remembered of it."""
-    job = described(told)
+    job = decode_job(reply)
     if job is None or history is None:
         return job
-    return msgspec.structs.replace(job, attempts=tuple(_attempt(*entry) for entry in _past(history)))
+    return msgspec.structs.replace(job, attempts=tuple(_attempt(*entry) for entry in _history(history)))
 
 
 def _attempt(
@@ -223,12 +223,12 @@ def _attempt(
     return past_attempt(number, fence, started_at, ended_at, worker, AttemptEnd(how), what)
 
 
-def leased(
+def decode_lease(
     ref: bytes,
     stored: bytes,
     record: bytes | None,
     edges: Sequence[bytes],
-    given: Sequence[bytes | None],
+    attribute_values: Sequence[bytes | None],
     request: LeaseRequest,
     now: float,
     ttl: float,
@@ -236,7 +236,7 @@ def leased(
     """A job that was handed out for `ttl` seconds, unless it has a lease of its own.
 
     One that is leased for the first time, and has nothing else about it, comes without a record. A step comes with what was
-    `given` of the attributes that it reads.
+    given in `attribute_values` of the attributes that it reads.
     """
     new = _stored(stored)
     options = new.options
@@ -244,8 +244,8 @@ def leased(
     job_id, attributes = id_of(ref), None
     if options.flow is not None:
         attributes = {}
-        if given:
-            read = zip(options.reads, given, strict=True)
+        if attribute_values:
+            read = zip(options.reads, attribute_values, strict=True)
             attributes = {name: value.decode() for name, value in read if value is not None}
     if record is None:
         job = JobRecord(
@@ -258,7 +258,7 @@ def leased(
     held = _record(record)
     if options.lease is not None:
         ttl = request.length(options.lease)
-    job = _joined(ref, new, held, ttl, 0, edges, attributes)
+    job = _build(ref, new, held, ttl, 0, edges, attributes)
     return Lease(job, Token(held.fence, request.nonce), ttl, bool(held.flags & _SOLO), number)
 
 
@@ -267,12 +267,12 @@ def _job(
 ) -> JobRecord:
     new = _stored(stored)
     if record is not None:
-        return _joined(ref, new, _record(record), lease_left, open_edges, edges)
+        return _build(ref, new, _record(record), lease_left, open_edges, edges)
     untouched = Record(1, 0, 0, "", 0, 0, 0, None, None, None, _NIL, None, None, None, new.number)
-    return _joined(ref, new, untouched, None, 0, edges)
+    return _build(ref, new, untouched, None, 0, edges)
 
 
-def _joined(
+def _build(
     ref: bytes,
     new: Stored,
     record: Record,
@@ -298,7 +298,7 @@ def _joined(
         options.max_losses, options.lease, options.keep, expires_at, options.tags, options.unique,
         options.run_id(job_id), record.started_at, record.ended_at, record.worker, lease_left, result,
         None if record.error is None else _error_of(record.error), progress, blocked_by,
-        tuple(map(_given, edges)) if edges else (), successor, on_timeout, options.reads, attributes,
+        tuple(map(_edge_value, edges)) if edges else (), successor, on_timeout, options.reads, attributes,
     )  # fmt: skip
 
 
@@ -312,7 +312,7 @@ def _parking(state: State, parked: bytes) -> tuple[bool, str | None, str | None]
     return (False, found, None) if isinstance(found, str) else (True, None, None)
 
 
-def _given(edge: bytes) -> str | None:
+def _edge_value(edge: bytes) -> str | None:
     """What an edge has given its job: the result of the blocker, or what stands in its place; None while it is open."""
     match edge[:1]:
         case b"R":
@@ -324,7 +324,7 @@ def _given(edge: bytes) -> str | None:
             return None
 
 
-def error_word(error: ErrorInfo | None) -> str | None:
+def error_text(error: ErrorInfo | None) -> str | None:
     """An error as it stands in a record."""
     return None if error is None else _json(error).decode()
 

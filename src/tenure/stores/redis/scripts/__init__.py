@@ -7,7 +7,7 @@ import re
 from importlib.resources import files
 from typing import NamedTuple
 
-from tenure.stores.redis.keys import spelled
+from tenure.stores.redis.keys import with_keys
 
 __all__ = ["Script", "scripts"]
 
@@ -30,7 +30,9 @@ def _load() -> dict[str, Script]:
     for file in folder.iterdir():
         if file.name.endswith(".lua"):
             name, text = file.name.removesuffix(".lua"), file.read_text(encoding="utf-8")
-            source = spelled(_INCLUDE.sub(lambda names: "\n".join(parts[part] for part in names[1].split(", ")), text))
+            source = with_keys(
+                _INCLUDE.sub(lambda names: "\n".join(parts[part] for part in names[1].split(", ")), text)
+            )
             # The digest is a name that Redis gives, not a safeguard.
             found[name] = Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
     return found

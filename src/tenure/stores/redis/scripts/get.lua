@@ -1,6 +1,6 @@
 -- get: read jobs whole, in order; nothing for each that does not exist.
 -- Arguments: refs. Answers: as `describe` does, and the history of each.
--- include: step, totals, jobs, edges, reading
+-- include: script, totals, jobs, edges, reading
 
-local refs = Step.rest()
-return { Reading.describe_all(refs), Step.fields_of(Key.history, refs) }
+local refs = Script.remaining_args()
+return { Reading.describe_all(refs), Script.fields_of(Key.history, refs) }

@@ -1,7 +1,7 @@
 -- leave: remove a worker that has stopped. What it still holds stays leased until reaped.
 -- Arguments: its id.
--- include: step
+-- include: script
 
-local worker = Step.arg()
+local worker = Script.arg()
 redis.call('DEL', Key.worker .. worker)
 redis.call('ZREM', Key.workers, worker)

@@ -26,7 +26,7 @@ for _, try in ipairs({
 end
 if #refused > 0 then return { false, false, refused } end
 
--- include: draining
+-- include: write_when_full
 
 -- Of an older layout everything is also of the newer one.
 local found = redis.call('HGET', Key.meta, 'layout')

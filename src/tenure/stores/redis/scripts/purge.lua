@@ -1,12 +1,12 @@
 -- purge: delete up to so many jobs of this queue that are not held; how many went. Blocked ones first, the newest first, so
 -- that dependents go before what they wait for. A run goes as a whole.
 -- Arguments: the queue, limit.
--- include: step, draining, totals, jobs, flows, runs, unique, edges, ending, recent, done
+-- include: script, write_when_full, totals, jobs, flows, runs, unique, edges, ending, recent, finish
 
-local queue, limit = Step.arg(), tonumber(Step.arg())
+local queue, limit = Script.arg(), tonumber(Script.arg())
 local going = {}
-local function choose(key, places)
-  for _, job in ipairs(Jobs.standing(key, places)) do
+local function choose(key, members)
+  for _, job in ipairs(Jobs.indexed_at(key, members)) do
     if #going < limit then going[#going + 1] = job end
   end
 end
@@ -15,8 +15,8 @@ end
 local newest = {}
 local level = redis.call('ZREVRANGE', Key.blocked .. queue, 0, 0, 'WITHSCORES')[2]
 while level do
-  for _, place in ipairs(redis.call('ZREVRANGEBYSCORE', Key.blocked .. queue, level, level, 'LIMIT', 0, limit)) do
-    newest[#newest + 1] = place
+  for _, member in ipairs(redis.call('ZREVRANGEBYSCORE', Key.blocked .. queue, level, level, 'LIMIT', 0, limit)) do
+    newest[#newest + 1] = member
   end
   level = redis.call('ZREVRANGEBYSCORE', Key.blocked .. queue, '(' .. level, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
 end
@@ -27,7 +27,7 @@ for _, family in ipairs({ Key.scheduled, Key.line, Key.suspects }) do
 end
 local number, whole = #going, {}
 for _, job in ipairs(going) do
-  for _, each in ipairs(Runs.whole(job)) do whole[#whole + 1] = each end
+  for _, each in ipairs(Runs.all_steps(job)) do whole[#whole + 1] = each end
 end
 Ending.delete_all(whole)
-return Step.done(number)
+return Script.finish(number)

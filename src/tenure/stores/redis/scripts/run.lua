@@ -1,5 +1,5 @@
 -- run: read a run; nothing if no run has this ref.
--- Arguments: the ref. Answers: as `Telling.run` does.
--- include: step, totals, jobs, flows, runs, edges, reading, telling
+-- Arguments: the ref. Answers: as `RunReading.describe` does.
+-- include: script, totals, jobs, flows, runs, edges, reading, run_reading
 
-return Telling.run(Step.arg())
+return RunReading.describe(Script.arg())

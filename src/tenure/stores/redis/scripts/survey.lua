@@ -1,12 +1,12 @@
 -- survey: go on to look at queues, and at keys of the namespace, that nothing else points to: queues that programs of an earlier
 -- version have changed, and inboxes that other programs have filled. One worker does so once a second, for all.
--- include: step, draining, indexing
+-- include: script, write_when_full, queue_index
 
 local QUEUES, KEYS_EACH = 200, 2000  -- that one step looks at, about
 
 local at, scanned = unpack(redis.call('HMGET', Key.meta, 'survey:queues', 'survey:keys'))
 local next_at, names = unpack(redis.call('SSCAN', Key.queues, at or '0', 'COUNT', QUEUES))
-for _, queue in ipairs(names) do Indexing.check(queue) end
+for _, queue in ipairs(names) do QueueIndex.refresh(queue) end
 
 -- A user who may not is spared: then queues that nobody has named stay unknown.
 local inboxes = Key.inbox
@@ -15,7 +15,7 @@ if not found.err then
   for _, key in ipairs(found[2]) do
     local queue = string.sub(key, #inboxes + 1)
     if string.find(queue, '^%w[%w_.:-]*$') and #queue <= 127 then
-      Step.found_queue(queue)
+      Script.register_queue(queue)
       redis.call('ZADD', Key.ready, 0, queue)
     end
   end

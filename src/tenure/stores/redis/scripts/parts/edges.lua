@@ -1,7 +1,7 @@
 -- Edges: one job's waiting for another. An open one is stored as an O and its blocker's ref; one that was closed as what it
--- was given: R and the result, N for none, F and what stands in its place.
+-- was given: R and the result, N for none, F and what stands in its member.
 
-local Edges = later(function(Edges)
+local Edges = lazy(function(Edges)
 
 function Edges.field(ref, position)
   return struct.pack('>I4', position) .. ref
@@ -12,18 +12,18 @@ function Edges.open_field(ref)
 end
 
 -- What the names of all open edges to a blocker begin with; its length first, so that no ref begins like another.
-function Edges.to(blocker)
+function Edges.prefix_to(blocker)
   return struct.pack('>I2', #blocker) .. blocker
 end
 
 function Edges.name(blocker, dependent, position)
-  return Edges.to(blocker) .. dependent.number .. struct.pack('>I4', position) .. dependent.ref
+  return Edges.prefix_to(blocker) .. dependent.number .. struct.pack('>I4', position) .. dependent.ref
 end
 
 -- The open edges to a job, those of the dependent that was enqueued first coming first: dependent, position, and the blocker.
 function Edges.open_to(job)
   if not Jobs.has(job, flag.blocks) then return {} end
-  local first, found = Edges.to(job.ref), {}
+  local first, found = Edges.prefix_to(job.ref), {}
   local names = redis.call('ZRANGEBYLEX', Key.dependents, '[' .. first, '(' .. first .. '\255\255\255\255\255\255')
   for i = 1, #names do
     local number, position = struct.unpack('>I6I4', names[i], #first + 1)
@@ -49,28 +49,28 @@ end
 
 -- Whether anybody waits for a job of this ref, which may have gone and come back.
 function Edges.any_to(ref)
-  local first = Edges.to(ref)
+  local first = Edges.prefix_to(ref)
   local last = '(' .. first .. '\255\255\255\255\255\255'
   return redis.call('ZRANGEBYLEX', Key.dependents, '[' .. first, last, 'LIMIT', 0, 1)[1] ~= nil
 end
 
 -- What the edges of a job hold, in the order of its blockers.
-function Edges.of(job)
+function Edges.values_of(job)
   local fields = {}
   for position = 1, job.options.edges or 0 do fields[position] = Edges.field(job.ref, position) end
-  local found = Step.fields_of(Key.edges, fields)
+  local found = Script.fields_of(Key.edges, fields)
   for position = 1, #fields do found[position] = found[position] or 'O' end  -- never written: it waits for nothing that there is
   return found
 end
 
 -- Close one edge; with the last one the dependent comes in line, if it still waits.
-function Edges.close(blocker, dependent, position, given)
-  redis.call('HSET', Key.edges, Edges.field(dependent.ref, position), given)
+function Edges.close(blocker, dependent, position, value)
+  redis.call('HSET', Key.edges, Edges.field(dependent.ref, position), value)
   redis.call('ZREM', Key.dependents, Edges.name(blocker, dependent, position))
   local open = redis.call('HINCRBY', Key.edges, Edges.open_field(dependent.ref), -1)
   if open == 0 and dependent.state == is.blocked then
-    Jobs.join(dependent, dependent.run_at)
-    if not dependent.coming then Step.tell('unblocked', dependent) end
+    Jobs.enter_line(dependent, dependent.run_at)
+    if not dependent.coming then Script.add_consequence('unblocked', dependent) end
   end
 end
 

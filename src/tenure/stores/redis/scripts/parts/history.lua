@@ -1,13 +1,13 @@
 -- Which attempts a job has had that did not succeed, or left output: `history` has by ref an array of the latest.
 
-local History = later(function(History)
+local History = lazy(function(History)
 
 local MOST = 10  -- tenure.job.HISTORY
 
 -- Enter the latest attempt of a job, which ends now or did so when it says, and what it has left: its error, or in the place of one
 -- what it wrote. An entry is an array: number, fence, start, end, worker, how it ended, that.
-function History.enter(job, how, left)
-  local entry = '\151' .. cmsgpack.pack(job.attempt, job.fence, job.started, job.ended or Step.now, job.worker, how, left)
+function History.add(job, how, left)
+  local entry = '\151' .. cmsgpack.pack(job.attempt, job.fence, job.started, job.ended or Script.now, job.worker, how, left)
   local had = redis.call('HGET', Key.history, job.ref)
   local number, before = had and string.byte(had) - 144 or 0, had and string.sub(had, 2) or ''
   if number == MOST then

@@ -1,6 +1,6 @@
 -- Runs: jobs that are steps of one.
 
-local Runs = later(function(Runs)
+local Runs = lazy(function(Runs)
 
 -- The ref of the run that a job is a step of; nil if it is none.
 function Runs.of(job)
@@ -17,14 +17,14 @@ function Runs.first(job)
 end
 
 -- The job that a ref means: a run's, its current step.
-function Runs.meant(ref)
+function Runs.current_step_of(ref)
   local job = Jobs.load(ref)
   if job and job.successor and Runs.begins(job) then return Jobs.load((Flows.current(ref))) or job end
   return job
 end
 
 -- What goes when a job goes: the steps of its run as they came, or itself.
-function Runs.whole(job)
+function Runs.all_steps(job)
   if not job.options.flow then return { job } end
   local found, ref, itself = {}, Runs.of(job), false
   while ref do
@@ -40,7 +40,7 @@ end
 
 -- Which jobs' dependents, waiters and keys it is time for once a job is final. A run's first step stands for the run: not
 -- before that has ended is it over, and then with the last.
-function Runs.over(job)
+function Runs.ended_with(job)
   if not job.options.flow then return { job } end
   if Runs.begins(job) then return job.successor and {} or { job } end
   return { job, not job.successor and Runs.first(job) or nil }

@@ -6,52 +6,52 @@ local Settlements = {
   FINISH = 10, REQUEUE = 11, PARK = 12, HAND_OVER = 13,
 }
 
-local hand_overs = {}  -- what the step of one says, which those that are alike share
+local parsed_hand_overs = {}  -- what the step of one parsed, which those that are alike share
 
--- What the first word of a hand-over says.
-function Settlements.hand_over(step)
-  local says = hand_overs[step]
-  if says then return says end
+-- What the first word of a hand-over parsed.
+function Settlements.parse_hand_over(transition)
+  local parsed = parsed_hand_overs[transition]
+  if parsed then return parsed end
   local at, more, head, _
-  at = cmsgpack.unpack_limit(step, 1, 1)
-  says = { result = string.sub(step, 2, at) }
-  more, says.children, says.names, says.lookups, says.hands_over = cmsgpack.unpack_limit(step, 4, at)
+  at = cmsgpack.unpack_limit(transition, 1, 1)
+  parsed = { result = string.sub(transition, 2, at) }
+  more, parsed.children, parsed.names, parsed.lookups, parsed.hands_over = cmsgpack.unpack_limit(transition, 4, at)
   if more > 0 then
-    _, says.before, says.behind, head = cmsgpack.unpack_limit(step, 3, more)
-    if head then says.head = Adding.head(head) else says.left, says.before = says.before, nil end
+    _, parsed.before, parsed.behind, head = cmsgpack.unpack_limit(transition, 3, more)
+    if head then parsed.head = NewJobs.head(head) else parsed.left, parsed.before = parsed.before, nil end
   end
   -- If it does no more than write attributes: the plain finish that it is besides.
-  local other = says.hands_over or says.children > 0 or says.lookups or says.left
-  says.plain = not other and string.char(is.succeeded) .. says.result
-  hand_overs[step] = says
-  return says
+  local other = parsed.hands_over or parsed.children > 0 or parsed.lookups or parsed.left
+  parsed.plain = not other and string.char(is.succeeded) .. parsed.result
+  parsed_hand_overs[transition] = parsed
+  return parsed
 end
 
 -- The jobs that come with a step, from its arguments; nil if none do. A finish with children goes on with these; a hand-over,
 -- which is a success of a step of a run, with what it writes, its children and its successor, if it has them. If the first word
--- says all of the successor that others share, only its ref and its run are to be read. If not, its last may be what the attempt has
+-- parsed all of the successor that others share, only its ref and its run are to be read. If not, its last may be what the attempt has
 -- left.
-function Settlements.read_coming(step)
-  local kind = string.byte(step)
+function Settlements.read_new_jobs(transition)
+  local kind = string.byte(transition)
   if kind == Settlements.FINISH then
-    return { jobs = Adding.read_all((select(5, cmsgpack.unpack_limit(step, 4, 1)))) }
+    return { jobs = NewJobs.read_all((select(5, cmsgpack.unpack_limit(transition, 4, 1)))) }
   elseif kind == Settlements.HAND_OVER then
-    local says = Settlements.hand_over(step)
-    local coming = { result = says.result, plain = says.plain, left = says.left }
-    coming.writes = Flows.read(says.names, says.lookups)
-    if says.before then
-      local at = Step.read_so_far
-      Step.read_so_far = at + 2
+    local parsed = Settlements.parse_hand_over(transition)
+    local coming = { result = parsed.result, plain = parsed.plain, left = parsed.left }
+    coming.writes = Flows.read_writes(parsed.names, parsed.lookups)
+    if parsed.before then
+      local at = Script.args_read
+      Script.args_read = at + 2
       local ref, run = ARGV[at + 1], ARGV[at + 2]
-      local before, behind = says.before, says.behind
+      local before, behind = parsed.before, parsed.behind
       local stored = #run == 16 and before .. '\176' .. run .. behind or before .. cmsgpack.pack(run) .. behind
-      coming.successor = { ref = ref, stored = stored, head = says.head, run = run }
+      coming.successor = { ref = ref, stored = stored, head = parsed.head, run = run }
       coming.jobs = { coming.successor }
     else
-      coming.jobs = Adding.read_all(says.children)
-      if says.hands_over then
-        coming.successor = Adding.read()
-        coming.jobs[says.children + 1] = coming.successor
+      coming.jobs = NewJobs.read_all(parsed.children)
+      if parsed.hands_over then
+        coming.successor = NewJobs.read()
+        coming.jobs[parsed.children + 1] = coming.successor
       end
     end
     return coming
@@ -61,16 +61,16 @@ end
 -- The settlements of a step, from its arguments: how many groups of one queue and worker; of each group these two, how many,
 -- and of each settlement its ref, token and step, and what comes with that.
 function Settlements.read()
-  local items = { refs = {}, tokens = {}, steps = {}, coming = {}, groups = {} }
-  local refs, tokens, steps, n = items.refs, items.tokens, items.steps, 0
-  for g = 1, tonumber(Step.arg()) do
-    local group = { queue = Step.arg(), worker = Step.arg(), first = n + 1 }
-    group.last = n + tonumber(Step.arg())
+  local items = { refs = {}, tokens = {}, transitions = {}, coming = {}, groups = {} }
+  local refs, tokens, transitions, n = items.refs, items.tokens, items.transitions, 0
+  for g = 1, tonumber(Script.arg()) do
+    local group = { queue = Script.arg(), worker = Script.arg(), first = n + 1 }
+    group.last = n + tonumber(Script.arg())
     for i = group.first, group.last do
-      local at = Step.read_so_far
-      Step.read_so_far = at + 3
-      refs[i], tokens[i], steps[i] = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-      if string.byte(steps[i]) >= Settlements.FINISH then items.coming[i] = Settlements.read_coming(steps[i]) end
+      local at = Script.args_read
+      Script.args_read = at + 3
+      refs[i], tokens[i], transitions[i] = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+      if string.byte(transitions[i]) >= Settlements.FINISH then items.coming[i] = Settlements.read_new_jobs(transitions[i]) end
     end
     n = group.last
     items.groups[g] = group
@@ -97,14 +97,14 @@ function Settlements.count_processed(state, queue, worker, number)
   if state ~= is.broken then Totals.count('processed', queue, worker, number) end
 end
 
--- Move the places of jobs of one group from held to those of an end.
-function Settlements.move(group, state, places, family)
-  if #places == 0 then return end
-  local scored, now = {}, Step.score_of(Step.now)
-  for i = 1, #places do scored[2 * i - 1], scored[2 * i] = now, places[i] end
-  Step.each_chunk('ZREM', Key.held .. group.queue, places)
-  Step.each_chunk('ZADD', family .. name_of[state] .. ':' .. group.queue, scored)
-  Totals.hold(group.worker, -#places)
-  Totals.count(name_of[state], group.queue, group.worker, #places)
-  Settlements.count_processed(state, group.queue, group.worker, #places)
+-- Move the members of jobs of one group from held to those of an end.
+function Settlements.move_to_ended(group, state, members, family)
+  if #members == 0 then return end
+  local scored, now = {}, Script.score_of(Script.now)
+  for i = 1, #members do scored[2 * i - 1], scored[2 * i] = now, members[i] end
+  Script.call_in_chunks('ZREM', Key.held .. group.queue, members)
+  Script.call_in_chunks('ZADD', family .. name_of[state] .. ':' .. group.queue, scored)
+  Totals.add_held(group.worker, -#members)
+  Totals.count(name_of[state], group.queue, group.worker, #members)
+  Settlements.count_processed(state, group.queue, group.worker, #members)
 end

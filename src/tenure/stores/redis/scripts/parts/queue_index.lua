@@ -1,16 +1,16 @@
 -- The index of queues that have something to do: `ready` now, `timed` at some time. Steps add to it as they change a queue; what
 -- is there too soon, or no longer, is found here.
 
-local Indexing = {
+local QueueIndex = {
   soon = {}, overdue = {},
-  stayed = 0,  -- of those that were looked at: how many are due soon and not yet, and so stand first in `timed` still
+  not_yet_due = 0,  -- of those that were looked at: how many are due soon and not yet, and so stand first in `timed` still
 }
 
-local AHEAD = 1  -- seconds before its time that a queue is named, so that its workers lease when that comes, and not a look later
-local AGAIN = 60  -- seconds until a queue is looked at again whose due jobs no worker takes
+local LOOK_AHEAD = 1  -- seconds before its time that a queue is named, so that its workers lease when that comes, and not a look later
+local RECHECK_AFTER = 60  -- seconds until a queue is looked at again whose due jobs no worker takes
 
 -- Enter a queue in `timed` anew, by what is stored of it; name it if something is to be done soon, or is overdue.
-function Indexing.look(queue)
+function QueueIndex.refresh_time(queue)
   local function first(family)
     local score = redis.call('ZRANGE', family .. queue, 0, 0, 'WITHSCORES')[2]
     return score and tonumber(score) / 1000000 or math.huge
@@ -19,22 +19,22 @@ function Indexing.look(queue)
   if due < math.huge and redis.call('SISMEMBER', Key.paused, queue) == 1 then due = math.huge end
   local at = math.min(ends, due)
   if at == math.huge then return redis.call('ZREM', Key.timed, queue) end
-  if at <= Step.now + AHEAD then Indexing.soon[#Indexing.soon + 1] = queue end
-  if at <= Step.now + AHEAD and at > Step.now then Indexing.stayed = Indexing.stayed + 1 end
-  if ends <= Step.now then Indexing.overdue[#Indexing.overdue + 1] = queue end
-  if due <= Step.now then
+  if at <= Script.now + LOOK_AHEAD then QueueIndex.soon[#QueueIndex.soon + 1] = queue end
+  if at <= Script.now + LOOK_AHEAD and at > Script.now then QueueIndex.not_yet_due = QueueIndex.not_yet_due + 1 end
+  if ends <= Script.now then QueueIndex.overdue[#QueueIndex.overdue + 1] = queue end
+  if due <= Script.now then
     redis.call('ZADD', Key.ready, 0, queue)
-    at = math.min(math.max(ends, Step.now + AHEAD), Step.now + AGAIN)
+    at = math.min(math.max(ends, Script.now + LOOK_AHEAD), Script.now + RECHECK_AFTER)
   end
-  redis.call('ZADD', Key.timed, Step.score_of(math.max(at, ends <= Step.now and Step.now + AHEAD or 0)), queue)
+  redis.call('ZADD', Key.timed, Script.score_of(math.max(at, ends <= Script.now and Script.now + LOOK_AHEAD or 0)), queue)
 end
 
 -- Enter a queue in both by what is stored of it, whichever step has changed it.
-function Indexing.check(queue)
+function QueueIndex.refresh(queue)
   local inbox = redis.call('EXISTS', Key.inbox .. queue) == 1
   local line = redis.call('EXISTS', Key.line .. queue, Key.suspects .. queue) > 0
   if inbox or line and redis.call('SISMEMBER', Key.paused, queue) == 0 then redis.call('ZADD', Key.ready, 0, queue) end
   if redis.call('EXISTS', Key.scheduled .. queue, Key.expiring .. queue, Key.held .. queue, Key.parked .. queue) > 0 then
-    Indexing.look(queue)
+    QueueIndex.refresh_time(queue)
   end
 end

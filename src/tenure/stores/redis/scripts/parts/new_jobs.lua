@@ -1,18 +1,18 @@
 -- Jobs coming in, as far as they only come in line: what nearly every enqueue is.
 
-local Adding = later(function(Adding)
+local NewJobs = lazy(function(NewJobs)
 
 local heads = {}
 
 local STEP = 64  -- kinds from here on are of steps of a run
 
 -- What a head says, which jobs that are alike share.
-function Adding.head(packed)
+function NewJobs.head(packed)
   local head = heads[packed]
   if head then return head end
   local more, queue, priority, kind, delay, run_at, edges, raises = cmsgpack.unpack_limit(packed, 7, 1)
-  run_at = run_at or (delay > 0 and Step.now + delay) or nil
-  head = { queue = queue, priority = tostring(priority), run_at = run_at and run_at > Step.now and run_at or nil,
+  run_at = run_at or (delay > 0 and Script.now + delay) or nil
+  head = { queue = queue, priority = tostring(priority), run_at = run_at and run_at > Script.now and run_at or nil,
            edges = edges, raises = raises, plain = kind % 2 == 0 }
   if kind >= STEP then
     local _
@@ -24,35 +24,35 @@ end
 
 -- The next of a step's new jobs from its arguments: ref, what is stored of it, its head, and the refs of those that it waits for;
 -- of a step of a run that, unless it begins it, and what it begins with.
-function Adding.read()
-  local at = Step.read_so_far
-  Step.read_so_far = at + 3
-  local head = Adding.head(ARGV[at + 3])
+function NewJobs.read()
+  local at = Script.args_read
+  Script.args_read = at + 3
+  local head = NewJobs.head(ARGV[at + 3])
   local new = { ref = ARGV[at + 1], stored = ARGV[at + 2], head = head }
   if head.edges > 0 then
     new.after = {}
-    for position = 1, head.edges do new.after[position] = Step.arg() end
+    for position = 1, head.edges do new.after[position] = Script.arg() end
   end
   if head.flow then
-    new.run = head.begins and new.ref or Step.arg()
-    new.writes = Flows.read(head.names, head.lookups)
+    new.run = head.begins and new.ref or Script.arg()
+    new.writes = Flows.read_writes(head.names, head.lookups)
   end
   return new
 end
 
-function Adding.read_all(number)
+function NewJobs.read_all(number)
   local jobs = {}
-  for i = 1, number do jobs[i] = Adding.read() end
+  for i = 1, number do jobs[i] = NewJobs.read() end
   return jobs
 end
 
 -- Store jobs, and put those in line that go there at once; the others are given back.
-function Adding.store(coming)
-  local last = Step.draw(#coming)
-  local before, after = '\152\203' .. struct.pack('>d', Step.now), '\207\0\0'
+function NewJobs.store(coming)
+  local last = Script.draw_seqs(#coming)
+  local before, after = '\152\203' .. struct.pack('>d', Script.now), '\207\0\0'
   local stored, recent, lines, others, steps = {}, {}, {}, {}, {}
   for i, new in ipairs(coming) do
-    local seq, head = Step.seq_of(last + i), new.head
+    local seq, head = Script.seq_of(last + i), new.head
     new.stored = before .. new.stored .. after .. seq
     stored[2 * i - 1], stored[2 * i] = new.ref, new.stored
     recent[i] = seq .. new.ref
@@ -72,18 +72,18 @@ function Adding.store(coming)
       steps[#steps + 1] = new
     end
   end
-  Step.each_chunk('RPUSH', Key.recent, recent)
-  if #steps > 0 then Flows.enter(steps) end
+  Script.call_in_chunks('RPUSH', Key.recent, recent)
+  if #steps > 0 then Flows.add_steps(steps) end
   -- Every hundredth job pays for all hundred.
   local hundreds = math.floor((last + #coming) / 100) - math.floor(last / 100)
-  Step.to_sweep = Step.to_sweep + 200 * hundreds
+  Script.to_sweep = Script.to_sweep + 200 * hundreds
   for queue, line in pairs(lines) do
-    Step.found_queue(queue)
-    Step.each_chunk('ZADD', Key.line .. queue, line)
-    if #line > 0 then Step.wake(queue, #line / 2) end
+    Script.register_queue(queue)
+    Script.call_in_chunks('ZADD', Key.line .. queue, line)
+    if #line > 0 then Script.add_new_work(queue, #line / 2) end
   end
   -- The jobs themselves last: if one of the commands before is refused, there is no job, and the same enqueue again makes it.
-  Step.each_chunk('HSET', Key.jobs, stored)
+  Script.call_in_chunks('HSET', Key.jobs, stored)
   return others
 end
 

@@ -1,22 +1,22 @@
 -- Jobs that run, looked at one by one: nothing says which of them a worker or a request has, for every lease would pay for that. There are
 -- no more than workers have room for.
 
-local Running = {}
+local RunningJobs = {}
 
 -- Up to so many refs of jobs of whose records the field of this number is this value.
-function Running.with(field, value, wanted)
+function RunningJobs.with_field(field, value, wanted)
   local found = {}
   for _, queue in ipairs(redis.call('SMEMBERS', Key.queues)) do
     local first = 0
     while #found < wanted do
-      local places, refs = redis.call('ZRANGE', Key.held .. queue, first, first + Step.CHUNK - 1), {}
-      for i = 1, #places do refs[i] = string.sub(places[i], 7) end
-      for i, record in ipairs(Step.fields_of(Key.records, refs)) do
+      local members, refs = redis.call('ZRANGE', Key.held .. queue, first, first + Script.CHUNK - 1), {}
+      for i = 1, #members do refs[i] = string.sub(members[i], 7) end
+      for i, record in ipairs(Script.fields_of(Key.records, refs)) do
         local runs = record and string.byte(record, 2) == is.running and #found < wanted
         if runs and select(field + 1, cmsgpack.unpack_limit(record, field, 1)) == value then found[#found + 1] = refs[i] end
       end
-      if #places < Step.CHUNK then break end
-      first = first + Step.CHUNK
+      if #members < Script.CHUNK then break end
+      first = first + Script.CHUNK
     end
   end
   return found

@@ -1,46 +1,46 @@
 -- Finished jobs being removed together, of which nothing is left but their record and where they stand: single ones, and runs.
 
-local Removing = later(function(Removing)
+local RemovalBatch = lazy(function(RemovalBatch)
 
 -- Of nothing so far.
-function Removing.begin()
-  return { refs = {}, places = {}, runs = {} }
+function RemovalBatch.begin()
+  return { refs = {}, members = {}, runs = {} }
 end
 
 -- Let a job go too, which stands only there.
-function Removing.add(removing, ref, record, key)
-  removing.refs[#removing.refs + 1] = ref
-  local places = removing.places[key] or {}
-  removing.places[key] = places
-  places[#places + 1] = string.sub(record, -6) .. ref
+function RemovalBatch.add(batch, ref, record, key)
+  batch.refs[#batch.refs + 1] = ref
+  local members = batch.members[key] or {}
+  batch.members[key] = members
+  members[#members + 1] = string.sub(record, -6) .. ref
 end
 
 -- Whether nobody has a claim on a step that has handed over, nor had one.
-function Removing.unclaimed(stored, record)
+function RemovalBatch.is_unclaimed(stored, record)
   if not stored or not record or string.byte(record, 2) ~= is.succeeded then return false end
   return bit.band(string.byte(record, 3), flag.step + flag.special + flag.blocks + flag.awaited) == flag.step
 end
 
 -- The runs that end with these steps, which nobody has a claim on; false in the place of those that one of their other steps has
 -- more about it. Steps of all runs are read together, the first ones first.
-function Removing.runs_of(lasts)
+function RemovalBatch.runs_of(last_steps)
   local runs, alive = {}, {}
-  for i, stored in ipairs(Step.fields_of(Key.jobs, lasts)) do
+  for i, stored in ipairs(Script.fields_of(Key.jobs, last_steps)) do
     runs[i] = false
     if stored then
       local _, _, _, options = select(3, cmsgpack.unpack_limit(stored, 5, 10))
-      runs[i] = { ref = options.run or lasts[i], flow = options.flow, last = lasts[i], number = string.sub(stored, -6), steps = {} }
+      runs[i] = { ref = options.run or last_steps[i], flow = options.flow, last = last_steps[i], number = string.sub(stored, -6), steps = {} }
       runs[i].at = runs[i].ref
-      if runs[i].at ~= lasts[i] then alive[#alive + 1] = i end
+      if runs[i].at ~= last_steps[i] then alive[#alive + 1] = i end
     end
   end
   while #alive > 0 do
     local refs, left = {}, {}
     for n, i in ipairs(alive) do refs[n] = runs[i].at end
-    local stored, records = Step.fields_of(Key.jobs, refs), Step.fields_of(Key.records, refs)
+    local stored, records = Script.fields_of(Key.jobs, refs), Script.fields_of(Key.records, refs)
     for n, i in ipairs(alive) do
       local run, successor = runs[i], nil
-      if Removing.unclaimed(stored[n], records[n]) then successor = select(8, cmsgpack.unpack_limit(records[n], 7, 25)) end
+      if RemovalBatch.is_unclaimed(stored[n], records[n]) then successor = select(8, cmsgpack.unpack_limit(records[n], 7, 25)) end
       if successor then
         if run.at == run.ref then run.number = string.sub(stored[n], -6) end
         local queue = select(4, cmsgpack.unpack_limit(stored[n], 3, 10))
@@ -57,20 +57,20 @@ function Removing.runs_of(lasts)
 end
 
 -- Let a run go too, but for its last step, which the caller adds.
-function Removing.add_run(removing, run)
-  for _, step in ipairs(run.steps) do Removing.add(removing, unpack(step)) end
-  removing.runs[#removing.runs + 1] = run
+function RemovalBatch.add_run(batch, run)
+  for _, step in ipairs(run.steps) do RemovalBatch.add(batch, unpack(step)) end
+  batch.runs[#batch.runs + 1] = run
 end
 
 -- Remove all of them.
-function Removing.go(removing)
-  Step.each_chunk('HDEL', Key.jobs, removing.refs)
-  Step.each_chunk('HDEL', Key.records, removing.refs)
-  Step.each_chunk('ZREM', Key.order, removing.refs)
-  if redis.call('EXISTS', Key.history) == 1 then Step.each_chunk('HDEL', Key.history, removing.refs) end
-  Step.to_sweep = Step.to_sweep + 2 * #removing.refs
-  for key, places in pairs(removing.places) do Step.each_chunk('ZREM', key, places) end
-  if #removing.runs > 0 then Flows.remove_all(removing.runs) end
+function RemovalBatch.flush(batch)
+  Script.call_in_chunks('HDEL', Key.jobs, batch.refs)
+  Script.call_in_chunks('HDEL', Key.records, batch.refs)
+  Script.call_in_chunks('ZREM', Key.order, batch.refs)
+  if redis.call('EXISTS', Key.history) == 1 then Script.call_in_chunks('HDEL', Key.history, batch.refs) end
+  Script.to_sweep = Script.to_sweep + 2 * #batch.refs
+  for key, members in pairs(batch.members) do Script.call_in_chunks('ZREM', key, members) end
+  if #batch.runs > 0 then Flows.remove_all(batch.runs) end
 end
 
 end)

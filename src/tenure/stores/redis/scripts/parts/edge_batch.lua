@@ -1,0 +1,45 @@
+-- The edges of many jobs being closed together, whose blockers have succeeded and have nothing else about them.
+
+local EdgeBatch = lazy(function(EdgeBatch)
+
+-- Of nothing so far.
+function EdgeBatch.begin()
+  return { edges = {}, names = {}, open = {} }
+end
+
+-- Close the open edges to a job that has value this. Dependents come in line as if each edge were closed by itself.
+function EdgeBatch.close(batch, ref, result)
+  local first = Edges.prefix_to(ref)
+  local value = result and 'R' .. result or 'N'
+  local names = redis.call('ZRANGEBYLEX', Key.dependents, '[' .. first, '(' .. first .. '\255\255\255\255\255\255')
+  for i = 1, #names do
+    local name, edges = names[i], batch.edges
+    local dependent = string.sub(name, #first + 11)
+    -- The name ends as the field does: with the position and the dependent.
+    edges[#edges + 1] = string.sub(name, #first + 7)
+    edges[#edges + 1] = value
+    batch.names[#batch.names + 1] = name
+    local open = (batch.open[dependent] or tonumber(redis.call('HGET', Key.edges, Edges.open_field(dependent)) or 0)) - 1
+    batch.open[dependent] = open
+    if open == 0 then
+      local job = Jobs.load(dependent)
+      if job and job.state == is.blocked then
+        Jobs.enter_line(job, job.run_at)
+        Script.add_consequence('unblocked', job)
+      end
+    end
+  end
+end
+
+-- Write all that was closed.
+function EdgeBatch.flush(batch)
+  for dependent, open in pairs(batch.open) do
+    batch.edges[#batch.edges + 1] = Edges.open_field(dependent)
+    batch.edges[#batch.edges + 1] = open
+  end
+  Script.call_in_chunks('HSET', Key.edges, batch.edges)
+  Script.call_in_chunks('ZREM', Key.dependents, batch.names)
+  batch.edges, batch.names, batch.open = {}, {}, {}
+end
+
+end)
