@@ -9,6 +9,7 @@ from tenure.core.job import NewJob, State
 from tenure.errors import BlockerNotFound, InvalidOption, MissingAttribute, UniqueConflict
 from tenure.stores.redis.encoding import ScriptArg, new_job_args
 from tenure.stores.redis.records import STATES, id_of
+from tenure.stores.redis.replies import Refused
 from tenure.stores.values import Enqueued
 
 __all__ = ["args", "refusal", "results"]
@@ -42,11 +43,11 @@ def results(jobs: Sequence[NewJob], reply: Sequence[Any]) -> list[Enqueued]:
 
 def refusal(jobs: Sequence[NewJob], reply: Sequence[Any]) -> UniqueConflict | BlockerNotFound | MissingAttribute:
     """Why these jobs cannot be enqueued."""
-    kind, index, about = reply
-    job = jobs[index]
-    if kind == b"attribute":
+    word, index, about = reply
+    kind, job = Refused(word.decode()), jobs[index]
+    if kind == Refused.ATTRIBUTE:
         return MissingAttribute(job.task, about.decode())
-    if kind == b"blocker":
+    if kind == Refused.BLOCKER:
         return BlockerNotFound(id_of(about))
     assert job.unique is not None
     return UniqueConflict(job.task, job.unique, id_of(about))

@@ -7,27 +7,19 @@ import os
 import random
 import weakref
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from tenure.errors import StoreError, StoreUnavailable
 from tenure.stores.redis.address import Address, Kind
 from tenure.stores.redis.pool import Pool, ScriptMissing, error_from
+from tenure.stores.redis.scripts import Script
 from tenure.stores.redis.topology import Topology
 from tenure.stores.redis.wire import BlockingWire, CommandArg, ErrorReply, LoopWire, pack_command, run_without_loop
 
-__all__ = ["Link", "Script"]
+__all__ = ["Link"]
 
 PING_AFTER = 15.0
 """Seconds after which a silent channel is asked whether it still lives, and after as many again is taken for dead."""
-
-
-class Script(Protocol):
-    """What runs in the server, as one step."""
-
-    @property
-    def sha(self) -> str: ...
-    @property
-    def source(self) -> str: ...
 
 
 class Link:

@@ -38,6 +38,7 @@ from tenure.core.job import (
 )
 from tenure.core.lease import Lease, Token
 from tenure.core.lifecycle import EXPIRED, WAIT_TIMEOUT, blocker_failed, failure_value, lost
+from tenure.stores.redis.replies import RecordedError
 from tenure.stores.values import LeaseRequest
 
 __all__ = [
@@ -332,14 +333,14 @@ def error_text(error: ErrorInfo | None) -> str | None:
 def _error_of(text: str) -> ErrorInfo:
     word, _, rest = text.partition(" ")
     match word:
-        case "expired":
+        case RecordedError.EXPIRED:
             return EXPIRED
-        case "wait_timeout":
+        case RecordedError.WAIT_TIMEOUT:
             return WAIT_TIMEOUT
-        case "lost":
+        case RecordedError.LOST:
             losses, _, reason = rest.partition(" ")
             return lost(int(losses), reason)
-        case "blocker_failed":
+        case RecordedError.BLOCKER_FAILED:
             ended, _, blocker = rest.partition(" ")
             return blocker_failed(blocker, ended)
         case _:

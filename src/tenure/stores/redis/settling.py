@@ -12,11 +12,15 @@ from tenure.errors import MissingAttribute
 from tenure.stores.redis.encoding import ScriptArg, ref_of_lease, token_bytes, transition_args
 from tenure.stores.redis.enqueueing import refusal
 from tenure.stores.redis.records import STATES, id_of, ref_of
+from tenure.stores.redis.replies import Refused
 from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, Settlement, Verdict, refused
 
 __all__ = ["args", "completion_args", "completion_verdict", "operator_verdicts", "verdicts"]
 
 _BY_CODE = (OK, LEASE_LOST, NOT_FOUND)
+"""Verdicts by their `Code`."""
+
+_OF_NEW_JOBS = {Refused.UNIQUE, Refused.BLOCKER, Refused.ATTRIBUTE}
 
 
 def args(settlements: Iterable[Settlement]) -> list[ScriptArg]:
@@ -63,19 +67,19 @@ def completion_args(job_id: str, transition: Finish) -> list[ScriptArg]:
 
 def completion_verdict(transition: Finish, reply: Any) -> Verdict:
     """What became of it."""
-    if not isinstance(reply, int) and reply[1] in {b"attribute", b"blocker", b"unique"}:
+    if not isinstance(reply, int) and reply[1].decode() in _OF_NEW_JOBS:
         return _new_jobs_refused(transition, reply[1:])
     return operator_verdicts([reply])[0]
 
 
 _REASONS = {
-    b"final": "it is final already",
-    b"not final": "it is not final",
-    b"not scheduled": "it is not scheduled",
-    b"not running": "it is not running",
-    b"gone": "job {other}, which it waits for, is gone",
-    b"unique": "job {other} holds its unique key",
-    b"handed over": "it has handed over to job {other}",
+    Refused.FINAL: "it is final already",
+    Refused.NOT_FINAL: "it is not final",
+    Refused.NOT_SCHEDULED: "it is not scheduled",
+    Refused.NOT_RUNNING: "it is not running",
+    Refused.BLOCKER_GONE: "job {other}, which it waits for, is gone",
+    Refused.UNIQUE: "job {other} holds its unique key",
+    Refused.HANDED_OVER: "it has handed over to job {other}",
 }
 
 
@@ -84,8 +88,9 @@ def operator_verdicts(reply: Iterable[Any]) -> list[Verdict]:
     return [_BY_CODE[verdict] if isinstance(verdict, int) else _operator_refused(*verdict[1:]) for verdict in reply]
 
 
-def _operator_refused(reason: bytes, number: int, ref: bytes | None = None) -> Verdict:
+def _operator_refused(word: bytes, number: int, ref: bytes | None = None) -> Verdict:
+    reason = Refused(word.decode())
     other = None if ref is None else id_of(ref)
     state: State = STATES[number]
-    in_the_way = None if reason == b"handed over" else other
+    in_the_way = None if reason is Refused.HANDED_OVER else other
     return refused(_REASONS[reason].format(other=other), state=state, other=in_the_way)

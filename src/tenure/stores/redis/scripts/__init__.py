@@ -8,6 +8,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from tenure.stores.redis.keys import with_keys
+from tenure.stores.redis.replies import with_literals
 
 __all__ = ["Script", "scripts"]
 
@@ -30,9 +31,8 @@ def _load() -> dict[str, Script]:
     for file in folder.iterdir():
         if file.name.endswith(".lua"):
             name, text = file.name.removesuffix(".lua"), file.read_text(encoding="utf-8")
-            source = with_keys(
-                _INCLUDE.sub(lambda names: "\n".join(parts[part] for part in names[1].split(", ")), text)
-            )
+            whole = _INCLUDE.sub(lambda names: "\n".join(parts[part] for part in names[1].split(", ")), text)
+            source = with_keys(with_literals(whole))
             # The digest is a name that Redis gives, not a safeguard.
             found[name] = Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
     return found

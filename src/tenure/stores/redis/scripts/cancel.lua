@@ -3,9 +3,9 @@
 -- include: script, write_when_full, totals, jobs, flows, runs, unique, edges, history, ending, operators, recent, finish
 
 return Script.finish(Operators.on_each(function(job)
-  if Jobs.final(job.state) then return { Operators.REFUSED, 'final', job.state } end
+  if Jobs.final(job.state) then return { Code.REFUSED, Refused.FINAL, job.state } end
   if job.state == is.running then History.add(job, 'cancelled') end
   Ending.revoke(job, 'cancelled')
   Ending.finish_and_propagate(job, is.cancelled)
-  return Operators.OK
+  return Code.OK
 end))

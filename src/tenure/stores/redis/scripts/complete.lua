@@ -6,6 +6,6 @@
 
 local ref, transition = Script.arg(), Script.arg()
 local coming, job = Settlements.read_new_jobs(transition), Jobs.load(ref)
-if not job then return Operators.NOT_FOUND end
-if Jobs.final(job.state) then return { Operators.REFUSED, 'final', job.state } end
+if not job then return Code.NOT_FOUND end
+if Jobs.final(job.state) then return { Code.REFUSED, Refused.FINAL, job.state } end
 return Script.finish(Singly.finish(job, transition, coming, true))

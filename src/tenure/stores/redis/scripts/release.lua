@@ -4,11 +4,11 @@
 -- include: script, write_when_full, totals, jobs, flows, runs, unique, edges, history, ending, operators, recent, finish
 
 return Script.finish(Operators.on_each(function(job)
-  if job.state ~= is.running then return { Operators.REFUSED, 'not running', job.state } end
+  if job.state ~= is.running then return { Code.REFUSED, Refused.NOT_RUNNING, job.state } end
   Ending.revoke(job, 'taken')
   Jobs.remove_from_indexes(job)
   job.state, job.attempt, job.result = is.waiting, job.attempt - 1, nil
   Jobs.add_to_indexes(job)
   Script.add_new_work(job.queue)
-  return Operators.OK
+  return Code.OK
 end))

@@ -30,14 +30,14 @@ local function claimable_keys(jobs)
 end
 
 return Script.finish(Operators.on_each(function(job)
-  if not Jobs.final(job.state) then return { Operators.REFUSED, 'not final', job.state } end
-  if job.successor then return { Operators.REFUSED, 'handed over', job.state, job.successor } end
+  if not Jobs.final(job.state) then return { Code.REFUSED, Refused.NOT_FINAL, job.state } end
+  if job.successor then return { Code.REFUSED, Refused.HANDED_OVER, job.state, job.successor } end
   local blockers, gone = open_blockers(job)
-  if not blockers then return { Operators.REFUSED, 'gone', job.state, gone } end
+  if not blockers then return { Code.REFUSED, Refused.BLOCKER_GONE, job.state, gone } end
   -- With the last step of a run its first is open again, which stands for the run.
   local reopened = Runs.ended_with(job)
   local with_key, other = claimable_keys(reopened)
-  if not with_key then return { Operators.REFUSED, 'unique', job.state, other } end
+  if not with_key then return { Code.REFUSED, Refused.UNIQUE, job.state, other } end
   for _, each in ipairs(with_key) do Unique.claim(each) end
   -- Who succeeded by a settle has its token still.
   if job.state == is.succeeded and job.nonce ~= no_nonce and not History.has_latest(job) then History.add(job, 'succeeded') end
@@ -51,5 +51,5 @@ return Script.finish(Operators.on_each(function(job)
   end
   Jobs.add_to_indexes(job)
   if #blockers == 0 then Jobs.enter_line(job) end
-  return Operators.OK
+  return Code.OK
 end))

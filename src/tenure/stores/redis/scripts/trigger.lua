@@ -3,7 +3,7 @@
 -- include: script, write_when_full, totals, jobs, flows, runs, operators, recent, finish
 
 return Script.finish(Operators.on_each(function(job)
-  if job.state ~= is.waiting or not job.run_at then return { Operators.REFUSED, 'not scheduled', job.state } end
+  if job.state ~= is.waiting or not job.run_at then return { Code.REFUSED, Refused.NOT_SCHEDULED, job.state } end
   Jobs.enter_line(job)
-  return Operators.OK
+  return Code.OK
 end))

@@ -58,7 +58,7 @@ function Ending.resolve_edge(blocker, ended, dependent, position, ref)
   elseif policy == 'proceed' then
     Edges.close(ref, dependent, position, 'F' .. cmsgpack.pack({ Ending.id_of(ref), ended, blocker.error }))
   elseif dependent.state == is.blocked and (policy ~= 'wait' or ended == 'deleted') then
-    Ending.finish(dependent, is.failed, nil, 'blocker_failed ' .. ended .. ' ' .. Ending.id_of(ref))
+    Ending.finish(dependent, is.failed, nil, RecordedError.BLOCKER_FAILED .. ' ' .. ended .. ' ' .. Ending.id_of(ref))
     Script.add_consequence('failed', dependent)
     return true
   end

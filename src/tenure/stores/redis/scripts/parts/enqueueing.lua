@@ -26,7 +26,7 @@ function Enqueueing.plan(jobs, ending)
           if ending and ending[owner] and not ending[owner].options.window then owner = nil end
         end
       end
-      if owner and new.head.raises then return nil, { 'unique', i - 1, owner } end
+      if owner and new.head.raises then return nil, { Refused.UNIQUE, i - 1, owner } end
       if owner then
         stands_for[new.ref] = owner
         new.leads_to, new.duplicate, new.known = owner, true, true
@@ -35,12 +35,12 @@ function Enqueueing.plan(jobs, ending)
         for position, blocker in ipairs(new.after or {}) do
           blocker = stands_for[blocker] or blocker
           if not comes[blocker] and redis.call('HEXISTS', Key.jobs, blocker) == 0 then
-            return nil, { 'blocker', i - 1, blocker }
+            return nil, { Refused.BLOCKER, i - 1, blocker }
           end
           new.after[position] = blocker
         end
         local missing = new.head.needs and Flows.missing(new.run, new.head.needs)
-        if missing then return nil, { 'attribute', i - 1, missing } end
+        if missing then return nil, { Refused.ATTRIBUTE, i - 1, missing } end
         comes[new.ref] = true
         coming[#coming + 1] = new
         new.leads_to = new.ref

@@ -16,7 +16,7 @@ end
 
 function Leasing.expire(job)
   Script.add_consequence('expired', job)
-  Ending.finish_and_propagate(job, is.cancelled, nil, 'expired')
+  Ending.finish_and_propagate(job, is.cancelled, nil, RecordedError.EXPIRED)
 end
 
 function Leasing.cancel_expired(queue)

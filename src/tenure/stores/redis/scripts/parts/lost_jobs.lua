@@ -10,7 +10,7 @@ function LostJobs.lose(job, reason)
   local worker = job.worker
   Totals.count('lost', job.queue, worker)
   Ending.revoke(job, 'taken')
-  local error = 'lost ' .. losses .. ((reason or '') ~= '' and ' ' .. reason or '')
+  local error = RecordedError.LOST .. ' ' .. losses .. ((reason or '') ~= '' and ' ' .. reason or '')
   History.add(job, 'lost', error)
   Jobs.remove_from_indexes(job)
   job.state, job.losses, job.result, job.error = is.waiting, losses, nil, error

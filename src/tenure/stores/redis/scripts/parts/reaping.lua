@@ -6,7 +6,7 @@ local Reaping = {}
 function Reaping.end_parking(job)
   local goes_on = type(job.parked) == 'table'
   Script.add_consequence(goes_on and 'overdue' or 'failed', job)
-  if not goes_on then return Ending.finish_and_propagate(job, is.failed, nil, 'wait_timeout') end
+  if not goes_on then return Ending.finish_and_propagate(job, is.failed, nil, RecordedError.WAIT_TIMEOUT) end
   Jobs.remove_from_indexes(job)
   job.state, job.parked = is.waiting, job.parked[2]
   Jobs.add_to_indexes(job)

@@ -1,7 +1,6 @@
 -- What is to become of jobs, as it comes in the arguments of a step.
 
 local Settlements = {
-  OK = 0, LEASE_LOST = 1, NOT_FOUND = 2, REFUSED = 3,
   -- A step begins with its kind; of a plain finish that is the state it leads to, and the result follows as a record has it.
   FINISH = 10, REQUEUE = 11, PARK = 12, HAND_OVER = 13,
 }

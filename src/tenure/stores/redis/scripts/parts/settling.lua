@@ -42,7 +42,7 @@ function Settling.finish_plain(items, verdicts)
         if not tails[transition] then tails[transition] = ended .. sub(transition, 2) .. '\192\207\0\0' end
         local seq = sub(record, -6)
         members[#members + 1] = seq .. ref
-        verdicts[i] = Settlements.OK
+        verdicts[i] = Code.OK
         -- Replaced are the state, and the last fields before the seq: end, result and error, all nil so far.
         changed[n + 1], changed[n + 2] = ref, head .. sub(record, 3, -13) .. tails[transition] .. seq
         n = n + 2
@@ -112,7 +112,7 @@ function Singly.finish(job, transition, with, outside)
   local successor = with and job.options.flow and with.successor
   local coming, refusal = {}, nil
   if with then coming, refusal = Enqueueing.plan(with.jobs, Singly.jobs_ending_with(job, state, successor)) end
-  if not coming then return { Settlements.REFUSED, unpack(refusal) } end
+  if not coming then return { Code.REFUSED, unpack(refusal) } end
   if not outside then
     local left = Singly.parse_left(transition, with)
     if state ~= is.succeeded or left then History.add(job, name_of[state], left or error) end
@@ -129,14 +129,14 @@ function Singly.finish(job, transition, with, outside)
   -- Between the end and the drop: a child may take the key that has just come free, or wait for its parent.
   for _, child in ipairs(Enqueueing.add_all(coming)) do ended[#ended + 1] = child end
   Ending.remove_unkept(ended)
-  return Settlements.OK
+  return Code.OK
 end
 
 function Singly.settle(ref, token, transition, with)
   local job = Jobs.load(ref)
-  if not job then return Settlements.NOT_FOUND end
-  if '\206' .. struct.pack('>I4', job.fence) .. '\176' .. job.nonce ~= token then return Settlements.LEASE_LOST end
-  if job.state ~= is.running then return Settlements.OK end  -- this very token has settled it before, and the answer was lost
+  if not job then return Code.NOT_FOUND end
+  if '\206' .. struct.pack('>I4', job.fence) .. '\176' .. job.nonce ~= token then return Code.LEASE_LOST end
+  if job.state ~= is.running then return Code.OK end  -- this very token has settled it before, and the answer was lost
   local kind = string.byte(transition)
   if kind == Settlements.REQUEUE then
     Singly.requeue(job, transition)
@@ -145,7 +145,7 @@ function Singly.settle(ref, token, transition, with)
   else
     return Singly.finish(job, transition, with)
   end
-  return Settlements.OK
+  return Code.OK
 end
 
 end)
@@ -173,7 +173,7 @@ function Settling.settle()
         end
       elseif hand_overs and HandOvers.accepts(hand_overs, i) then
         HandOvers.add(hand_overs, group, i)
-        verdicts[i] = Settlements.OK
+        verdicts[i] = Code.OK
       else
         finish_together()
         settle_singly(i)
