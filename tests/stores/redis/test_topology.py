@@ -182,7 +182,7 @@ async def test_a_master_that_became_a_replica_is_left(watched: Watched, links: l
 async def test_nobody_who_knows_the_master_is_an_outage(watched: Watched, links: list[Link]) -> None:
     links.append(Link(Address.from_url(watched.url.replace("/main", "/another")), KEYS))
 
-    with pytest.raises(StoreUnavailable, match=r"nobody tells where the master 'another' is: .* does not know it"):
+    with pytest.raises(StoreUnavailable, match=r"no node knows where the master 'another' is: .* does not know it"):
         await links[0].run_script(COUNT, [])
 
 

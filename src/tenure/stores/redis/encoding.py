@@ -1,4 +1,4 @@
-"""Jobs and what becomes of them, as the scripts read them: the arguments of a step."""
+"""Encodes jobs, tokens and transitions as arguments of scripts."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _pack = msgspec.msgpack.Encoder().encode
 _NO_OPTIONS = Options()
 _NO_WRITES = Writes()
 _RUN_PLACEHOLDER = msgspec.Raw(b"\xc2")
-"""What stands in the place of a run while all but that is packed, in one byte."""
+"""One byte in place of the ref of the run, for packing everything else beforehand."""
 
 # New jobs.
 
 
 def new_job_args(job: NewJob) -> list[ScriptArg]:
-    """A new job: ref, what is stored, head, and whom it waits for."""
+    """The arguments of a new job: ref, stored part, head, and the refs of its blockers."""
     if job.step is not None:
         return _new_step_args(job, job.step)
     edges = len(job.after)
@@ -46,12 +46,12 @@ def new_job_args(job: NewJob) -> list[ScriptArg]:
         options = _options(job)
     stored = _pack((special, job.task, job.queue, job.priority, options, job.payload))
     head = _pack((job.queue, job.priority, special, job.delay, job.run_at, edges, job.unique_raises))
-    # Without the byte that says how long the array is: the script writes another, and two fields more.
+    # Without the first byte, which is the array's length: the script writes another one, because it adds two fields.
     return [ref_of(job.id), stored[1:], head, *map(ref_of, job.after)]
 
 
 def _special(job: NewJob) -> int:
-    """1 if there is more to a job than waiting, running and ending."""
+    """`SPECIAL` if the job has options that matter beyond waiting, running and ending, else 0."""
     plain = not job.after and job.unique is None and job.expires is None and job.keep is None and job.lease is None
     return 0 if plain else SPECIAL
 
@@ -64,10 +64,11 @@ def _options(job: NewJob) -> Options:
 
 
 def _new_step_args(job: NewJob, step: RunStep, written: Collection[str] = ()) -> list[ScriptArg]:
-    """A new step of a run, with whose coming these attributes are `written`.
+    """The arguments of a new step of a run.
 
-    As every new job, but the head says more, and behind all the rest follow the run, unless the step begins it, and what that
-    begins with.
+    Like those of any new job, with a longer head. The ref of the run follows, unless the step begins the run, and then
+    what it writes to the run. Attributes in `written` are written together with the step, so the script need not check
+    them.
     """
     writes, begins = step.writes or _NO_WRITES, step.run_id == job.id
     names, values = _written(writes) if step.writes is not None else (None, [])
@@ -85,21 +86,21 @@ def _new_step_args(job: NewJob, step: RunStep, written: Collection[str] = ()) ->
 
 
 def _is_plain_step(job: NewJob) -> bool:
-    """Whether there is no more to it than to many others."""
+    """Whether a step has only options that many steps share, so that its packed form is worth caching."""
     return not (
         _special(job) or job.raw or job.delay or job.run_at is not None or job.unique_raises or len(job.payload) > 2
     )
 
 
 def _unwritten(needs: tuple[str, ...], written: Collection[str]) -> tuple[str, ...]:
-    """Of the attributes that a step needs those that do not come with it."""
+    """The attributes that a step needs and that are not written together with it."""
     return needs and (*[name for name in needs if name not in written],)
 
 
 def _step_shape(
     job: NewJob, step: RunStep, needs: tuple[str, ...], names: list[str] | None, begins: bool
 ) -> tuple[bytes, bytes, bytes]:
-    """What is stored of a step before its run and behind it (all of that before, if it begins one), and its head."""
+    """The stored part of a step before and after the ref of its run (all before, if it begins the run); its head."""
     kind = STEP | _special(job) | (READS if step.reads else 0)
     options = _options(job)
     options.flow, options.reads = step.flow, step.reads
@@ -108,7 +109,7 @@ def _step_shape(
         before, after = before + _pack(options) + _pack(job.payload), b""
     else:
         options.run = _RUN_PLACEHOLDER
-        # The run is the last of the options.
+        # The run is the last option.
         before, after = before + _pack(options)[:-1], _pack(job.payload)
     lookups = step.writes is not None and bool(step.writes.lookups)
     head = _pack(
@@ -123,21 +124,21 @@ def _plain_step_shape(
     task: str, queue: str, priority: int, payload: bytes, tags: tuple[str, ...], max_attempts: int | None, max_losses: int,
     flow: str, reads: tuple[str, ...], needs: tuple[str, ...], begins: bool,
 ) -> tuple[bytes, bytes, bytes]:  # fmt: skip
-    """The same, of one that has nothing else about it: of these there are many that are alike."""
+    """`_step_shape` of a plain step, cached because many are alike."""
     job = NewJob(id="", task=task, queue=queue, priority=priority, payload=payload, tags=tags, max_attempts=max_attempts,
                  max_losses=max_losses)  # fmt: skip
     return _step_shape(job, RunStep(run_id="", flow=flow, reads=reads), needs, None, begins)
 
 
 def _written(writes: Writes) -> tuple[list[str] | None, list[ScriptArg]]:
-    """What is written to a run: the names of attributes, if there are any; and in words their values, then the lookups."""
+    """What is written to a run: names of attributes or None; then as arguments their values and the lookups."""
     values: list[ScriptArg] = [*writes.attributes.values()]
     if writes.lookups:
         values.append(_pack(writes.lookups))
     return list(writes.attributes) or None, values
 
 
-# Tokens and steps.
+# Tokens and transitions.
 
 
 def nonce_text(nonce: int) -> str:
@@ -145,12 +146,12 @@ def nonce_text(nonce: int) -> str:
 
 
 def token_bytes(token: Token) -> bytes:
-    """A token as it stands in a record."""
+    """A token as a record contains it."""
     return b"\xce%b\xb0%016x" % (token.fence.to_bytes(4), token.nonce)
 
 
 def ref_of_lease(lease: Lease) -> bytes:
-    """The ref of a leased job, which its number is if the id is a UUID."""
+    """The ref of a leased job. If its id is a UUID, the lease has the ref as a number."""
     return lease.number.to_bytes(16) if lease.number else ref_of(lease.job.id)
 
 
@@ -159,7 +160,7 @@ _FINISH, _REQUEUE, _PARK, _HAND_OVER = b"\x0a", b"\x0b", b"\x0c", b"\x0d"
 
 
 def transition_args(transition: Transition) -> list[ScriptArg]:
-    """What becomes of a job, and the jobs that come with it."""
+    """The arguments of a transition: the transition itself, then the new jobs that come with it."""
     if (
         type(transition) is Finish
         and transition.error is None
@@ -167,7 +168,7 @@ def transition_args(transition: Transition) -> list[ScriptArg]:
         and transition.successor is None
         and transition.writes is None
         and transition.output is None
-    ):  # nearly every one; a match takes twice as long
+    ):  # nearly all; a match statement takes twice as long
         return [_FINAL[transition.state] + _pack(transition.result)]
     if (
         type(transition) is Finish
@@ -189,13 +190,13 @@ def transition_args(transition: Transition) -> list[ScriptArg]:
 
 
 def _brief_error_text(error: ErrorInfo | None) -> str | None:
-    """An error as it is remembered with the attempt, if that is another than the job has."""
+    """The shortened error for the history; None if it equals the job's error."""
     brief = in_brief(error)
     return None if brief is error else error_text(brief)
 
 
 def _hand_over_args(transition: Finish) -> list[ScriptArg]:
-    """A success that writes to its run or hands over. Of those that are alike the first word is."""
+    """A success that writes to its run or hands over. Equal first arguments are parsed once by the script."""
     writes, successor = transition.writes or _NO_WRITES, transition.successor
     if (
         successor is not None
@@ -208,7 +209,7 @@ def _hand_over_args(transition: Finish) -> list[ScriptArg]:
     names, values = _written(writes)
     about = (transition.result, len(transition.children), names, bool(writes.lookups), successor is not None)
     left = (error_text(transition.left),) if transition.output else ()
-    # As it stands in the array, behind the byte that says how long that is.
+    # Without the first byte, which is the array's length.
     args: list[ScriptArg] = [_HAND_OVER + _pack((*about, *left))[1:], *values]
     for child in transition.children:
         args += new_job_args(child)
@@ -219,7 +220,7 @@ def _hand_over_args(transition: Finish) -> list[ScriptArg]:
 
 
 def _plain_hand_over_args(result: str | None, attributes: Mapping[str, str], successor: NewJob) -> list[ScriptArg]:
-    """A hand-over as nearly all of them are: all but the values, the successor's ref and its run is in the first word."""
+    """A plain hand-over: only the attribute values and the refs of successor and run follow the first argument."""
     step = successor.step
     assert step is not None, "a successor is a step of its run"
     word = _plain_hand_over(
@@ -234,7 +235,7 @@ def _plain_hand_over(
     result: str | None, names: tuple[str, ...], task: str, queue: str, priority: int, payload: bytes, tags: tuple[str, ...],
     max_attempts: int | None, max_losses: int, flow: str, reads: tuple[str, ...], needs: tuple[str, ...],
 ) -> bytes:  # fmt: skip
-    """That word."""
+    """The first argument of a plain hand-over."""
     missing = _unwritten(needs, names)
     shape = _plain_step_shape(
         task, queue, priority, payload, tags, max_attempts, max_losses, flow, reads, missing, begins=False
@@ -246,7 +247,7 @@ def _plain_hand_over(
 
 
 def lua_expressions(patterns: Sequence[str]) -> str:
-    """Lua patterns for the queues that a list serves (`+`), then for those that it excludes (`-`), as `patterns.serves` has it."""
+    """Lua patterns for the queues that these patterns serve (`+`), then exclude (`-`), as in `patterns.serves`."""
     served = ["+" + _lua_pattern(entry) for entry in patterns if not entry.startswith("!")]
     return " ".join(served + ["-" + _lua_pattern(entry[1:]) for entry in patterns if entry.startswith("!")])
 

@@ -1,4 +1,4 @@
-"""Jobs on their way into Redis, as the scripts read them."""
+"""Encodes enqueue calls for the scripts, and decodes their replies."""
 
 from __future__ import annotations
 
@@ -15,15 +15,13 @@ from tenure.stores.values import Enqueued
 __all__ = ["args", "refusal", "results"]
 
 MAX_JOBS = 100_000
-"""Jobs in one call: all of them are stored in one step, for which everybody else waits."""
+"""Most jobs in one call. One script stores them all, and every other client waits for it."""
 
 
 def args(jobs: Sequence[NewJob]) -> list[ScriptArg]:
-    """New jobs as the scripts read them."""
+    """The arguments of new jobs: their number, then each job."""
     if len(jobs) > MAX_JOBS:
-        raise InvalidOption(
-            f"{len(jobs):,} jobs are too many for one step of Redis: enqueue up to {MAX_JOBS:,} at a time"
-        )
+        raise InvalidOption(f"{len(jobs):,} jobs are too many for one call: enqueue up to {MAX_JOBS:,} at a time")
     found: list[ScriptArg] = [len(jobs)]
     for job in jobs:
         found += new_job_args(job)
@@ -31,7 +29,7 @@ def args(jobs: Sequence[NewJob]) -> list[ScriptArg]:
 
 
 def results(jobs: Sequence[NewJob], reply: Sequence[Any]) -> list[Enqueued]:
-    """What a script has told of these jobs; raises if it has refused them."""
+    """The results of an enqueue, from the script's reply; raises if the script refused the jobs."""
     if reply and isinstance(reply[0], bytes):
         raise refusal(jobs, reply)
     found = [Enqueued(job.id, State.WAITING) for job in jobs]
@@ -42,7 +40,7 @@ def results(jobs: Sequence[NewJob], reply: Sequence[Any]) -> list[Enqueued]:
 
 
 def refusal(jobs: Sequence[NewJob], reply: Sequence[Any]) -> UniqueConflict | BlockerNotFound | MissingAttribute:
-    """Why these jobs cannot be enqueued."""
+    """The error that a refusal of new jobs means."""
     word, index, about = reply
     kind, job = Refused(word.decode()), jobs[index]
     if kind == Refused.ATTRIBUTE:

@@ -1,4 +1,4 @@
-"""The way to one Redis: a script runs, once, or the error says whether it may have run."""
+"""Runs scripts and commands on one Redis, each once; an error says whether it may have run."""
 
 from __future__ import annotations
 
@@ -19,23 +19,24 @@ from tenure.stores.redis.wire import BlockingWire, CommandArg, ErrorReply, LoopW
 __all__ = ["Link"]
 
 PING_AFTER = 15.0
-"""Seconds after which a silent channel is asked whether it still lives, and after as many again is taken for dead."""
+"""Seconds of silence after which a subscription is pinged. After the same time without a reply it counts as dead."""
 
 
 class Link:
-    """Belongs to one event loop, `run_script_now` alone to every thread. Nothing is connected before the first use.
+    """The connection of a store to its Redis. It connects on first use.
 
-    `StoreUnavailable` means surely not done, `OutcomeUnknown` perhaps, `StoreFull` not done for want of memory, any other
-    `StoreError` that the server refused. Every wait is bounded. A cancelled call may have been done.
+    It belongs to one event loop, except that `run_script_now` works on any thread. `StoreUnavailable` means that
+    nothing was done, `OutcomeUnknown` that it may have been done, `StoreFull` that the server has no memory left, any
+    other `StoreError` that the server refused. Every wait is bounded. A cancelled call may have been done.
     """
 
     def __init__(self, address: Address, keys: Sequence[str]) -> None:
-        """`keys` are those that every script declares."""
+        """`keys` are declared by every script."""
         self.address = address
         self._keys = tuple(keys)
         if address.kind is Kind.CLUSTER:
-            # While a slot moves, its old master runs a script only if it still has all the keys that the script names. It has
-            # never had this one: so none runs while a part of the jobs has left.
+            # While a slot moves, its old master runs a script only if it still has all keys that the script declares.
+            # This key never exists, so no script runs while some of the jobs have moved.
             self._keys += (f"{keys[0]}:absent",)
         self._closed = False
         self._connect()
@@ -49,30 +50,30 @@ class Link:
         self._waiting_pool = Pool(self.address, topology, LoopWire)
 
     async def run_script(self, script: Script, args: Sequence[CommandArg]) -> Any:
-        """Run a script with these arguments; its answer as Redis gives it: bytes, int, None, or a list of them."""
+        """Run a script and return its reply as Redis gives it: bytes, int, None, or a list of these."""
         self._refuse_if_closed()
         async with self._slots:
             return await self._run_script(self._loop_pool, script, args)
 
     def run_script_now(self, script: Script, args: Sequence[CommandArg]) -> Any:
-        """As `run`, on a thread without an event loop, and done before it returns."""
-        # Threads wait for nobody: an interrupt could strike between taking a place and the duty to give it back.
+        """As `run_script`, for a thread without an event loop: blocks until it is done."""
+        # Threads do not wait for a slot: an interrupt between taking and releasing it would lose the slot.
         self._refuse_if_closed()
         return run_without_loop(self._run_script(self._thread_pool, script, args))
 
     async def command(self, *args: CommandArg) -> Any:
-        """Have the server do one command."""
+        """Run one command."""
         self._refuse_if_closed()
         async with self._slots:
             return await self._loop_pool.execute(pack_command(*args), self.address.timeout)
 
     async def pop(self, keys: Sequence[str], timeout: float) -> bytes | None:
-        """Wait until one of these lists has an element, and take its first: which it is, or None after so many seconds.
+        """Pop the first element of one of these lists, waiting up to `timeout` seconds; None if none came.
 
-        Whoever cancels it may have taken an element and never know.
+        A cancelled call may have removed an element.
         """
         self._refuse_if_closed()
-        request = pack_command("BLPOP", *keys, max(timeout, 0.001))  # 0 would be for ever
+        request = pack_command("BLPOP", *keys, max(timeout, 0.001))  # 0 would wait forever
         try:
             answer = await self._waiting_pool.execute(request, timeout + self.address.timeout)
         except StoreError:
@@ -82,9 +83,9 @@ class Link:
         return None if answer is None else bytes(answer[1])
 
     async def listen(self, channel: str) -> AsyncIterator[bytes | None]:
-        """Hear what is published on a channel, connecting again by itself; ends when the link is closed.
+        """Subscribe to a channel and yield its messages, reconnecting as needed, until the link is closed.
 
-        None whenever it begins to hear: what was published before then is not heard.
+        Yields None after each (re)connect: messages published before it may have been missed.
         """
         tries = 0
         while not self._closed:
@@ -94,11 +95,11 @@ class Link:
                     yield message
             except StoreError:
                 tries += 1
-                # Full jitter: many who lost the server together must not return to it together.
+                # Full jitter: clients that lost the server together must not return together.
                 await asyncio.sleep(random.uniform(0, min(0.05 * 2 ** min(tries, 10), 5.0)))  # noqa: S311
 
     async def close(self) -> None:
-        """Let calls under way end, and then go of all connections; who waits in `pop` or `listen` waits no longer."""
+        """Wait for calls in progress, then close all connections. Ends waits in `pop` and `listen`."""
         if self._closed:
             return
         self._closed = True
@@ -124,7 +125,7 @@ class Link:
             while True:
                 message = await wire.receive(PING_AFTER)
                 if message is None and pinged:
-                    raise StoreUnavailable(f"Redis at {wire.node} has said nothing for a while, not even when asked")
+                    raise StoreUnavailable(f"Redis at {wire.node} has not answered a ping on its subscription")
                 if pinged := message is None:
                     if await self._waiting_pool.master_has_moved(wire):
                         raise StoreUnavailable(f"Redis at {wire.node} is no longer the master")
@@ -141,14 +142,14 @@ class Link:
             raise StoreUnavailable(f"the store at {self.address} has been closed")
 
     def abandon_connections(self) -> None:
-        """In a forked child: leave the connections to the parent, without closing them, and make others."""
+        """After a fork, in the child: leave the connections to the parent, without closing them, and make new ones."""
         _abandoned.append((self._loop_pool, self._thread_pool, self._waiting_pool))
         self._connect()
 
 
 _links: weakref.WeakSet[Link] = weakref.WeakSet()
 _abandoned: list[object] = []
-"""What a fork has left in this process: kept, because collecting it could close what the parent uses."""
+"""Connections left by a fork. They are referenced here because collecting them could close what the parent uses."""
 
 
 def _abandon_all() -> None:

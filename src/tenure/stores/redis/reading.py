@@ -1,4 +1,4 @@
-"""What everybody reads, from what the scripts tell: listings, queues, workers."""
+"""Encodes searches and decodes the replies of reading scripts: listings, runs, queues, workers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _WITH_CONSEQUENCES = b"\0consequences"
 
 
 def split_reply(reply: Any) -> tuple[Any, Sequence[Consequence]]:
-    """What a script has answered, and what it did to jobs that nobody named to it."""
+    """The answer of a script, and its consequences: changes of jobs that the caller did not name."""
     if type(reply) is not list or len(reply) != 3 or reply[0] != _WITH_CONSEQUENCES:
         return reply, ()
     _, answer, consequences = reply
@@ -61,7 +61,7 @@ def split_reply(reply: Any) -> tuple[Any, Sequence[Consequence]]:
 
 
 def decode_announcement(message: bytes) -> list[Announcement]:
-    """What a message on the channel of a store object says."""
+    """The announcement in a message on the channel of a store object."""
     kind, _, ref = message.partition(b" ")
     return [
         Announcement(AnnouncementKind(kind.decode()), id_of(ref)) if ref else Announcement(AnnouncementKind.WORK, "")
@@ -69,7 +69,7 @@ def decode_announcement(message: bytes) -> list[Announcement]:
 
 
 def search_args(search: Search) -> list[ScriptArg]:
-    """A search as the script reads it; a cursor that is none raises `InvalidOption`."""
+    """The arguments of a search; `InvalidOption` for an invalid cursor."""
     state = -1 if search.state is None else NUMBERS[search.state]
     tag = "" if search.tag is None else f"={search.tag}"
     position = ("", "", "") if search.cursor is None else _cursor_position(search.cursor)
@@ -106,7 +106,7 @@ def _is_number(text: str) -> bool:
 
 
 def runs_args(search: RunSearch) -> list[ScriptArg]:
-    """A search for runs as the script reads it."""
+    """The arguments of a search for runs; `InvalidOption` for an invalid cursor."""
     state = -1 if search.state is None else NUMBERS[search.state]
     lookup = () if search.lookup is None else search.lookup
     cursor = search.cursor or ""
@@ -131,7 +131,7 @@ def run_record(
 
 
 def steps_args(run_id: str, limit: int, cursor: str | None) -> list[ScriptArg]:
-    """What is asked of the steps of a run, from the one on that the cursor names."""
+    """The arguments for a page of a run's steps. The cursor is the id of the first step of the page."""
     return [ref_of(run_id), limit, *(() if cursor is None else (ref_of(cursor),))]
 
 
@@ -142,7 +142,7 @@ def steps_page(reply: Sequence[Any]) -> Page:
 
 
 def attributes(reply: Sequence[Any]) -> dict[str, str]:
-    """Names and values in turn, as far as there are values."""
+    """Attributes from names and values in turn; those without a value are left out."""
     pairs = zip(reply[::2], reply[1::2], strict=True)
     return {name if isinstance(name, str) else name.decode(): text.decode() for name, text in pairs if text is not None}
 

@@ -1,7 +1,7 @@
 """The codes and words that scripts answer with or write into records: one table for Python and Lua.
 
-A script names them as Python does, `Code.OK` or `Refused.FINAL`. `with_literals` replaces each name by its literal when the
-script is loaded, because a table in Lua would be built again at every call.
+A script names them as Python does, `Code.OK` or `Refused.FINAL`. `with_literals` replaces each name by its literal when
+the script is loaded, because Lua would build a table again at every call.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Attempts that have come to their end, as the scripts read them, and what they say to that."""
+"""Encodes settlements for the scripts, and decodes the verdicts of settlements and operators' calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OF_NEW_JOBS = {Refused.UNIQUE, Refused.BLOCKER, Refused.ATTRIBUTE}
 
 
 def args(settlements: Iterable[Settlement]) -> list[ScriptArg]:
-    """Settlements as the scripts read them: in groups of one queue and worker."""
+    """The arguments of settlements, in groups of the same queue and worker."""
     groups = [(of, list(group)) for of, group in groupby(settlements, _queue_and_worker)]
     found: list[ScriptArg] = [len(groups)]
     for (queue, worker), group in groups:
@@ -40,7 +40,7 @@ def _queue_and_worker(settlement: Settlement) -> tuple[str, str | None]:
 
 
 def verdicts(settlements: Sequence[Settlement], reply: Sequence[Any]) -> list[Verdict]:
-    """What became of each settlement."""
+    """The verdict of each settlement."""
     return [
         _BY_CODE[verdict] if isinstance(verdict, int) else _refused(settlement, verdict)
         for settlement, verdict in zip(settlements, reply, strict=True)
@@ -54,19 +54,19 @@ def _refused(settlement: Settlement, reply: Sequence[Any]) -> Verdict:
 
 
 def _new_jobs_refused(transition: Finish, reply: Sequence[Any]) -> Verdict:
-    """A step whose children or successor cannot be enqueued."""
+    """The verdict on a transition whose children or successor cannot be enqueued."""
     jobs = transition.children if transition.successor is None else (*transition.children, transition.successor)
     error = refusal(jobs, reply)
     return refused(str(error), other=None if isinstance(error, MissingAttribute) else id_of(reply[2]))
 
 
 def completion_args(job_id: str, transition: Finish) -> list[ScriptArg]:
-    """A completion from outside, as the script reads it."""
+    """The arguments of a completion from outside."""
     return [ref_of(job_id), *transition_args(transition)]
 
 
 def completion_verdict(transition: Finish, reply: Any) -> Verdict:
-    """What became of it."""
+    """The verdict of a completion from outside."""
     if not isinstance(reply, int) and reply[1].decode() in _OF_NEW_JOBS:
         return _new_jobs_refused(transition, reply[1:])
     return operator_verdicts([reply])[0]
@@ -84,7 +84,7 @@ _REASONS = {
 
 
 def operator_verdicts(reply: Iterable[Any]) -> list[Verdict]:
-    """What became of each job that an operator has acted on."""
+    """The verdict of each job that an operator has acted on."""
     return [_BY_CODE[verdict] if isinstance(verdict, int) else _operator_refused(*verdict[1:]) for verdict in reply]
 
 

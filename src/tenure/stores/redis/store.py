@@ -1,4 +1,4 @@
-"""The store for many machines: Redis or Valkey, whose scripts are the steps."""
+"""Implements the store on Redis or Valkey, for workers on many machines."""
 
 from __future__ import annotations
 
@@ -65,31 +65,34 @@ from tenure.stores.values import (
 __all__ = ["RedisStore"]
 
 LAYOUT = 3
-"""The newest version of `keys.py` and `records.py` that this Tenure knows."""
+"""The newest version of the stored layout (`keys.py`, `records.py`) that this Tenure knows."""
 
 ABORT_REASONS = {-1: AbortReason.NOT_FOUND, 5: AbortReason.CANCELLED, 3: AbortReason.COMPLETED, 4: AbortReason.COMPLETED, 6: AbortReason.COMPLETED}  # fmt: skip
-"""Why a holder must let its job go, by the state that the job is in now; in any other it is taken."""
+"""Why a worker must abort a job whose lease it could not renew, by the job's state; `TAKEN` for any other state."""
 
 PRUNE_PAGES = 100
-"""Pages of fifty queues that one call prunes."""
+"""Most pages, of about fifty queues each, that one call of `prune` looks at."""
 
 MAX_LOOKS = 40
-"""Times that one call of `busy_queues` goes on to look at a hundred queues more whose time has come, at most."""
+"""Most further looks of one call of `busy_queues`, at a hundred due queues each."""
 
 ENOUGH_OVERDUE = 100
-"""Overdue queues after which `busy_queues` looks no further: first they are reaped."""
+"""Overdue queues at which `busy_queues` stops looking: they are to be reaped first."""
 
 INBOX_PAGE = 100
-"""Entries of an inbox that are looked at together."""
+"""Inbox entries that are read together."""
 
 _dumps = msgspec.json.Encoder().encode
 
 
 class RedisStore(Store):
-    """Jobs in one namespace of a Redis or Valkey, cluster and sentinels included. Every method is one script."""
+    """Stores jobs in one namespace of a Redis or Valkey server, cluster or sentinel group.
+
+    Each change of a job is one atomic script.
+    """
 
     def __init__(self, address: Address, *, clock: Clock | None = None) -> None:
-        """A store object; a clock, which tests have, takes the place of the server's."""
+        """`clock` replaces the server's clock, for tests."""
         self._address = address
         self._keys = Keys(address.namespace)
         self._link = Link(address, self._keys.fixed)
@@ -97,7 +100,7 @@ class RedisStore(Store):
         self._opened = False
         self._closed = False
         self._pruned_to = "0"
-        """Where to go on pruning, among the queues."""
+        """Cursor among the queues at which the next `prune` continues."""
 
         self._joiner = Joiner(self._enqueue)
         self._channel = secrets.token_hex(8)
@@ -106,7 +109,7 @@ class RedisStore(Store):
 
     @classmethod
     def from_url(cls, url: str) -> RedisStore:
-        """The store that a `redis://` URL or one of its kin names; `address.py` says what they may hold."""
+        """The store of a `redis://` URL or one of the other `SCHEMES`; `address.py` parses it."""
         return cls(Address.from_url(url))
 
     # Opening and closing.
@@ -115,7 +118,7 @@ class RedisStore(Store):
         self._check(await self._link.run_script(scripts["open"], self._args(LAYOUT)))
 
     def _check(self, reply: Sequence[Any]) -> None:
-        """Refuse a store that cannot be trusted with jobs, by this Tenure or by any."""
+        """Refuse a server that does not give this user enough rights, has a newer layout, or may evict jobs."""
         layout, policy, refused = reply
         if layout is None:
             raise Forbidden(
@@ -185,7 +188,7 @@ class RedisStore(Store):
     def enqueue_now(self, jobs: Sequence[NewJob]) -> list[Enqueued] | None:
         self._check_open()
         if self.on_consequences is not None and any(job.after for job in jobs):
-            return None  # whose blockers may have failed: that is told on the loop
+            return None  # a blocker may have failed, and consequences must be reported on the loop
         if not self._opened:
             self._check(self._link.run_script_now(scripts["open"], self._args(LAYOUT)))
         try:
@@ -210,7 +213,7 @@ class RedisStore(Store):
                 for entry in entries:
                     new, error = inbox.read(queue, entry, entry_limit, raw.get(queue))
                     args += (entry, error_text(error) or "", *new_job_args(new))
-                # Fewer than were seen if another has been quicker.
+                # Fewer than were read if another worker was faster.
                 taken += await self._run_script("take_in", args)
         return taken
 
@@ -260,7 +263,8 @@ class RedisStore(Store):
 
     async def busy_queues(self, patterns: Sequence[str]) -> BusyQueues:
         reply, soon, overdue, turn, passed, before = await self._run_script("busy_queues", (NAMED, 0, ""))
-        # Leases that have ended long ago are in the index until it is looked at: thousands, after a burst over as many queues.
+        # A lease that ended long ago stays in the index until it is looked at: thousands of them after a burst over as
+        # many queues.
         for _ in range(MAX_LOOKS):
             if passed is None or len(overdue) >= ENOUGH_OVERDUE:
                 break
@@ -280,9 +284,9 @@ class RedisStore(Store):
         return busy_queues_of(patterns, names, _decoded(overdue))
 
     async def _ready(self, pattern: str, patterns: Sequence[str], first: list[str]) -> list[str]:
-        """The first of the queues in the index of those that are ready that one pattern of a list serves, page by page.
+        """The ready queues that one pattern of a list serves, by name; stops once it has found `NAMED`.
 
-        `first` is the first page of the index, which need not be asked for again.
+        `first` is the first page of the index, which the caller has read already.
         """
         prefix = literal_prefix(pattern)
         found: list[str] = []
@@ -422,7 +426,7 @@ class RedisStore(Store):
         return reading.attributes([text for pair in zip(names, found, strict=True) for text in pair])
 
     async def ids(self, prefix: str, limit: int) -> list[str]:
-        found: dict[str, None] = {}  # a scan may come by the same job twice
+        found: dict[str, None] = {}  # a scan may return a job twice
         args = ref_patterns(prefix)
         cursor: ScriptArg = "0"
         while True:
@@ -458,11 +462,11 @@ class RedisStore(Store):
             yield announcement
 
     async def _listen(self) -> None:
-        """Let this object's channel be open, so that what happens from now on is heard."""
+        """Subscribe to this object's channel, so that announcements from now on are received."""
         self._check_open()
         await self._subscription.listen()
 
-    # Telling others.
+    # Event messages.
 
     async def watched(self) -> bool:
         self._check_open()

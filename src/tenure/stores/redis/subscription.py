@@ -1,4 +1,4 @@
-"""An ear at one channel: what was said there waits until it is read."""
+"""Subscribes to a Redis channel and buffers its messages until they are read."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ __all__ = ["Subscription"]
 T = TypeVar("T")
 
 MAX_UNREAD = 10_000
-"""Hints that wait for one who is slow to read them; then the oldest go."""
+"""Most buffered messages; when a slow reader exceeds it the oldest are dropped."""
 
 SUBSCRIBE_TIMEOUT = 1.0
-"""Seconds that `listen` waits for the channel to be open. Without it the caller goes on, and hints are lost until it is."""
+"""Seconds that `listen` waits for the subscription. After that the caller continues, and messages are missed until it
+is made."""
 
 
 class Subscription(Generic[T]):
-    """Hears what is said on a channel from `listen` on, connecting again by itself, until it is closed."""
+    """Subscribes to a channel from `listen` on, reconnecting as needed, until it is closed."""
 
     def __init__(self, link: Link, channel: str, decode: Callable[[bytes], Iterable[T]]) -> None:
-        """`decode` says what a message means."""
+        """`decode` turns a Redis message into zero or more values."""
         self._link = link
         self._channel = channel
         self._decode = decode
@@ -35,10 +36,11 @@ class Subscription(Generic[T]):
         self._task: asyncio.Task[None] | None = None
         self._closed = False
         self.epoch = 0
-        """How often it has begun to hear: once, and again whenever its connection was away."""
+        """Number of times that the subscription was made: 0 before the first, one more after each reconnect, so that
+        readers know they may have missed messages."""
 
     async def listen(self) -> None:
-        """Let the channel be open, so that what is said from now on is heard."""
+        """Subscribe, so that messages from now on are received."""
         if self._task is None:
             self._task = asyncio.create_task(self._receive(), name="tenure-subscription")
         with suppress(TimeoutError):
@@ -46,7 +48,7 @@ class Subscription(Generic[T]):
                 await self._subscribed.wait()
 
     async def close(self) -> None:
-        """Hear no more; whoever reads comes to the end."""
+        """Unsubscribe. Iterators of `messages` end."""
         self._closed = True
         self._arrived.set()
         if self._task is not None:
@@ -54,7 +56,7 @@ class Subscription(Generic[T]):
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def messages(self) -> AsyncIterator[T]:
-        """What was said, as it comes, until this is closed."""
+        """Yield messages as they arrive, until the subscription is closed."""
         while not self._closed:
             self._arrived.clear()
             while self._unread:

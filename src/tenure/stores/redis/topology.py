@@ -1,7 +1,8 @@
-"""Which server has the jobs of a namespace. Its keys share a hash tag, hence a slot: it is one server, the master of that slot.
+"""Finds the master that has the keys of a namespace.
 
-A plain URL names it. Sentinels and the nodes of a cluster know it, and who it was before is no help after a failover, so it
-is asked for again whenever the server of the last answer fails or says that it is not the one.
+All keys of a namespace share a hash tag, hence one slot and one server. A plain URL names that server. Otherwise
+sentinels or cluster nodes are asked, again after each failure of the last known master, and when it replies that it is
+not the master.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ __all__ = ["Topology"]
 
 
 class Topology:
-    """Where the master was when we last heard of it, and whom to ask."""
+    """The last known master, and the nodes to ask for it."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -30,27 +31,30 @@ class Topology:
 
     @property
     def fixed(self) -> bool:
-        """Whether there is nobody to ask: the URL names the server itself."""
+        """Whether the URL names the server itself, so that there is no node to ask."""
         return self._address.kind is Kind.SERVER
 
     async def master(self, connect: Callable[[Address, Node], Wire]) -> Node:
-        """The server to talk to; `StoreUnavailable` if nobody knows it."""
+        """The master; `StoreUnavailable` if no node knows it."""
         if self._master is None:
             self._master = self._nodes[0] if self.fixed else await self._find_master(connect)
         return self._master
 
     def follow_redirect(self, reply: ErrorReply) -> None:
-        """Take a server's word for who has the slot now."""
+        """Follow a MOVED reply to the server that has the slot now."""
         if isinstance(reply, MovedError) and self._master is not None:
             self._master = Node(reply.host or self._master.host, reply.port)
 
     def forget(self, node: Node) -> None:
-        """Ask again before the next use, unless that has been done since."""
+        """Look the master up again before the next use, unless another one has been found since."""
         if self._master == node:
             self._master = None
 
     async def has_moved(self, node: Node, connect: Callable[[Address, Node], Wire]) -> bool:
-        """Whether somebody knows another master than this one by now; for those who ask it nothing, and so are never refused."""
+        """Whether the nodes know another master than `node`.
+
+        For connections that only receive, because they get no error reply that would say so.
+        """
         try:
             found = node if self.fixed else await self._find_master(connect)
         except StoreUnavailable:
@@ -71,7 +75,7 @@ class Topology:
             if found is not None:
                 return found
             reasons.append(f"{node_asked} does not know it")
-        raise StoreUnavailable(f"nobody tells where {self._master_name} is: {'; '.join(reasons)}")
+        raise StoreUnavailable(f"no node knows where {self._master_name} is: {'; '.join(reasons)}")
 
     async def _query(self, node_asked: Node, connect: Callable[[Address, Node], Wire]) -> Any:
         if self._address.kind is Kind.SENTINEL:
@@ -92,7 +96,7 @@ class Topology:
     def _read(self, answer: Any, node_asked: Node) -> Node | None:
         if self._address.kind is Kind.SENTINEL:
             return None if answer is None else Node(answer[0].decode(), int(answer[1]))
-        # Each range of slots: its first, its last, the master, replicas; a node without a host is the one that was asked.
+        # Each range of slots is: first, last, master, replicas. A node without a host is the node that was asked.
         slots = [
             (first, last, [Node((node[0] or b"").decode() or node_asked.host, node[1]) for node in nodes])
             for first, last, *nodes in answer

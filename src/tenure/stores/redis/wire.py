@@ -1,7 +1,9 @@
-"""One connection to one Redis server: asked, it answers, or the error says whether it may have done what it was asked.
+"""Connects to one Redis server and exchanges requests and replies; an error says whether the request may have been
+done.
 
-There are two of a kind: one for an event loop, one for threads without a loop. Their methods are coroutines both, so that
-whatever is said over them is written once; those of the blocking one never wait for a loop, and `run_without_loop` runs them anywhere.
+`LoopWire` is for an event loop, `BlockingWire` for threads without one. The methods of both are coroutines, so that the
+code above them is written once. Those of `BlockingWire` never wait for a loop, so `run_without_loop` can run them
+anywhere.
 """
 
 from __future__ import annotations
@@ -29,12 +31,12 @@ T = TypeVar("T")
 CommandArg = str | bytes | int | float
 
 ErrorReply = ResponseError
-"""What a server answers instead of doing what it was asked; the connection is as good as before."""
+"""The server's error in reply to a request. The connection stays usable."""
 
 
 def pack_command(*args: CommandArg) -> bytes:
-    """A request, as it goes over the wire."""
-    # Numbers as text: hiredis does not survive a signal handler that raises while it makes text of one.
+    """A command in the Redis protocol."""
+    # Numbers as text, because hiredis crashes if a signal handler raises while it formats one.
     text = tuple([arg if isinstance(arg, (bytes, str)) else repr(arg) for arg in args])
     request: bytes = hiredis.pack_command(text)  # type: ignore[arg-type]  # its stub says a tuple of one
     return request
@@ -51,7 +53,7 @@ def run_without_loop(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 class Wire(ABC):
-    """A connection to one server; not connected before `open`, useless after any error but an `ErrorReply`."""
+    """A connection to one server. Call `open` first. It is unusable after any error except an `ErrorReply`."""
 
     def __init__(self, address: Address, node: Node) -> None:
         self.node = node
@@ -59,28 +61,28 @@ class Wire(ABC):
 
     @abstractmethod
     async def open(self) -> None:
-        """Connect, say who we are and choose the database; `StoreUnavailable` if that fails or takes too long."""
+        """Connect, authenticate and select the database; `StoreUnavailable` if that fails or takes too long."""
 
     @abstractmethod
     async def execute(self, request: bytes, timeout: float) -> Any:
-        """Send a request and read its answer within so many seconds.
+        """Send a request and return its reply within `timeout` seconds.
 
-        An `ErrorReply` is an answer too: nothing was done, or what a script did before it met an error.
-        `StoreUnavailable` if the server cannot have got the whole request, `OutcomeUnknown` if it may have.
+        Raises `ErrorReply` if the server refused: nothing was done, except what a script did before its error.
+        Raises `StoreUnavailable` if the server cannot have received the whole request, `OutcomeUnknown` if it may have.
         """
 
     @abstractmethod
     async def is_alive(self) -> bool:
-        """Whether the other side is still there, as far as one can tell without asking it."""
+        """Whether the connection looks usable, without a round trip: it is open, and no unexpected data has arrived."""
 
     @abstractmethod
     async def drop(self) -> None:
-        """Let go of the connection; whoever is waiting for an answer gets an error."""
+        """Close the connection. A caller that waits for a reply gets an error."""
 
     @staticmethod
     @abstractmethod
     async def sleep(seconds: float) -> None:
-        """Wait, before something is tried again."""
+        """Sleep before a retry."""
 
     def _describe(self, error: BaseException) -> str:
         if connection_refused(error):
@@ -93,7 +95,8 @@ class LoopWire(Wire):
 
     def __init__(self, address: Address, node: Node) -> None:
         super().__init__(address, node)
-        # Without a timeout of the driver's: it would make a task for every request. One around both directions is enough.
+        # No timeout of the driver's, because it would make a task for every request. One around both directions is
+        # enough.
         self._connection = _driver_connection(address, node, redis.asyncio.connection, timeout=None)
 
     async def open(self) -> None:
@@ -105,7 +108,7 @@ class LoopWire(Wire):
         except _FAILURES as error:
             raise StoreUnavailable(self._describe(error)) from error
         except BaseException:
-            await self.drop()  # the driver leaves a half-made connection open when it is cancelled
+            await self.drop()  # the driver leaves a half-made connection open if it is cancelled
             raise
 
     async def execute(self, request: bytes, timeout: float) -> Any:
@@ -118,15 +121,15 @@ class LoopWire(Wire):
         except ErrorReply:
             raise
         except TimeoutError:
-            # Even if it was not all sent: closing a connection still sends what its buffer holds.
+            # Even if not everything was sent: closing a connection still sends what its buffer holds.
             raise OutcomeUnknown(f"Redis at {self.node} has not answered in {timeout:g} s") from None
-        except (*_FAILURES, RuntimeError) as error:  # the last is uvloop's, for writing to what is closed
+        except (*_FAILURES, RuntimeError) as error:  # uvloop raises RuntimeError for a write to a closed connection
             if sent and not isinstance(error, _NOT_DONE):
                 raise OutcomeUnknown(self._describe(error)) from error
             raise StoreUnavailable(self._describe(error)) from error
 
     async def send(self, request: bytes) -> None:
-        """Send a request whose answer is one of those that `hear` gives."""
+        """Send a request whose reply comes through `receive`."""
         try:
             async with asyncio.timeout(self._address.timeout):
                 await self._connection.send_packed_command(request, check_health=False)
@@ -134,7 +137,7 @@ class LoopWire(Wire):
             raise StoreUnavailable(self._describe(error)) from error
 
     async def receive(self, timeout: float) -> Any:
-        """Read what the server says by itself; None if it has been silent for so many seconds."""
+        """The next message that the server sends unasked; None after `timeout` seconds of silence."""
         try:
             return await self._connection.read_response(timeout=timeout)
         except _FAILURES as error:
@@ -170,7 +173,7 @@ class BlockingWire(Wire):
             raise StoreUnavailable(self._describe(error)) from error
 
     async def execute(self, request: bytes, timeout: float) -> Any:  # noqa: ARG002
-        """As every wire's; the timeout is the address's, and bounds every look for a part of the answer."""
+        """As in `Wire`, but the timeout is the address's, and bounds each read of a part of the reply."""
         sent = False
         try:
             self._connection.send_packed_command([request], check_health=False)
@@ -200,11 +203,11 @@ class BlockingWire(Wire):
 _CREDENTIALS_HINT = "correct the user and the password in the URL, or on the server"
 _FAILURES = (RedisError, OSError)
 _NOT_DONE = (BusyLoadingError, AuthenticationError)
-"""Answers that the driver takes for the end of the connection."""
+"""Error replies that the driver treats as the end of the connection."""
 
 
 def _driver_connection(address: Address, node: Node, driver: Any, *, timeout: float | None) -> Any:
-    """A connection of the driver's, not yet connected. Whatever its versions disagree about is said here."""
+    """A connection of the driver, not yet connected. Differences between the driver's versions are handled here."""
     options: dict[str, Any] = {
         "protocol": 2,
         "db": address.db,
@@ -215,7 +218,7 @@ def _driver_connection(address: Address, node: Node, driver: Any, *, timeout: fl
         "retry": None,
         "retry_on_error": [],
         "health_check_interval": 0,
-        # Told at each new connection, and so a greeting that shows whether anybody is there.
+        # Sent on each new connection, which also shows that the server answers.
         "driver_info": redis.DriverInfo(name="tenure", lib_version=None),
     }
     if not node.port:

@@ -1,4 +1,9 @@
-"""The Lua of the Redis store: one step a file, opening with what it promises; what steps share is in `parts/`."""
+"""Loads the Lua scripts of the Redis store: one operation a file, which opens with what it promises.
+
+Redis runs a script alone, so each operation is atomic towards other clients. It is not rolled back if a command in it
+is refused. Every script gets the same KEYS, the fixed keys of the namespace (`keys.py`). ARGV[1] is the time in
+seconds, or '' for the server's clock. A line `-- include: a, b` is replaced by these files of `parts/`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,7 @@ __all__ = ["Script", "scripts"]
 
 
 class Script(NamedTuple):
-    """What runs in the server, as one step. Its first argument is the time, or nothing: then it asks the server."""
+    """A script with its parts, keys and codes filled in, and the digest by which Redis knows it."""
 
     name: str
     source: str
@@ -33,7 +38,7 @@ def _load() -> dict[str, Script]:
             name, text = file.name.removesuffix(".lua"), file.read_text(encoding="utf-8")
             whole = _INCLUDE.sub(lambda names: "\n".join(parts[part] for part in names[1].split(", ")), text)
             source = with_keys(with_literals(whole))
-            # The digest is a name that Redis gives, not a safeguard.
+            # SHA-1 because Redis names scripts so; it is not a safeguard.
             found[name] = Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
     return found
 

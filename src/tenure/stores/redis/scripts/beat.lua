@@ -1,5 +1,6 @@
--- beat: note that a worker lives, and what it says of itself; 0 if the registry does not know it.
--- Arguments: its id, its pulse.
+-- beat: record that a worker is alive, with its pulse. Changes nothing for a worker that is not registered.
+-- ARGV: time, worker id, pulse (JSON).
+-- Returns: 1, or 0 if the worker is not registered.
 -- include: script, write_when_full
 
 local worker, pulse = Script.arg(), Script.arg()

@@ -1,5 +1,6 @@
--- blockers: the refs of what a blocked job still waits for, in their order, up to so many.
--- Arguments: the ref of the job, limit.
+-- blockers: the jobs that a blocked job still waits for, in the order in which it names them. Reads only.
+-- ARGV: time, ref of the job, limit.
+-- Returns: up to `limit` refs; none if the job is not blocked.
 -- include: script, totals, jobs, edges
 
 local job, limit, found = Jobs.load(Script.arg()), tonumber(Script.arg()), {}

@@ -1,13 +1,16 @@
--- busy_queues: the first queues by name that may have something to do, those that will soon, those whose leases or parkings are over, 1
--- if it is the caller's turn to `survey`; and, if `timed` may have more that is to be looked at now, how many of it to pass over then,
--- and the score before which it stands.
--- Arguments: how many names at most; the last two answers of the call before, or 0 and nothing.
+-- busy_queues: find queues that have something to do, from the indexes `ready` and `timed`. Brings the entries of `timed`
+-- that it looks at up to date.
+-- ARGV: time, limit of names; then how many entries of `timed` to skip and the score that bounds them. Those two are the
+-- last two values of the previous call's reply; 0 and '' on the first call.
+-- Returns: the first names in `ready`; queues that are due within a second; queues with an expired lease or parking; 1 if
+-- the caller should call `survey`, else 0; how many entries of `timed` the next call should skip, false if there are no
+-- more; the score that bounds them.
 -- include: script, write_when_full, queue_index
 
-local PAGE = 100  -- queues of `timed` that a step looks at
+local PAGE = 100  -- queues of `timed` that one call looks at
 
 local limit, passed, before = tonumber(Script.arg()), tonumber(Script.arg()), Script.arg()
--- That of the first call, exclusively: what a call has looked at and is to be looked at again stands behind it.
+-- Later calls use the bound of the first one, exclusively: a queue that was looked at and stays due is stored behind it.
 local last_score = before == '' and Script.score_of(Script.now + LOOK_AHEAD) or '(' .. before
 local reached = redis.call('ZRANGEBYSCORE', Key.timed, '-inf', last_score, 'LIMIT', passed, PAGE)
 for _, queue in ipairs(reached) do QueueIndex.refresh_time(queue) end

@@ -1,5 +1,7 @@
--- turn: 1 if a chore is the caller's to do: nobody has begun it less than so many seconds ago, by a clock that may be set back.
--- Arguments: the chore, the seconds.
+-- claim_chore: claim a periodic chore for one caller every `interval` seconds. The check and the claim are atomic.
+-- ARGV: time, name of the chore, interval in seconds.
+-- Returns: 1 if the chore is the caller's. 0 if it was claimed less than `interval` seconds ago; a claim that lies in the
+-- future, because the clock was set back, does not count.
 -- include: script, write_when_full
 
 local chore, interval = Script.arg(), tonumber(Script.arg())

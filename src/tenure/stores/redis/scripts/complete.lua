@@ -1,7 +1,8 @@
--- complete: end a job as succeeded, in whatever state it is, with all that this success brings; refused if it is final. This very
--- job, though its id may be a run's. A holder is told and loses its token.
--- Arguments: a ref, and a step with what comes with it. Answers: as those of `cancel`, or as `settle` if it is refused for what
--- was to come.
+-- complete: end one job as succeeded from outside, whatever its state, and add the jobs that come with it: both or neither.
+-- A final job is refused. A worker that holds the job is notified and its token ends. The ref means this job, even if it is
+-- a run's.
+-- ARGV: time, ref, transition, then the arguments of the new jobs as `Settlements.read_new_jobs` reads them.
+-- Returns: one verdict as `cancel` gives, or as `settle` gives if the new jobs are refused.
 -- include: script, write_when_full, totals, jobs, flows, runs, unique, edges, history, ending, new_jobs, enqueueing, settlements, hand_overs, edge_batch, settling, operators, recent, finish
 
 local ref, transition = Script.arg(), Script.arg()

@@ -1,12 +1,13 @@
--- delete: remove these jobs, all or none, and with a step its run. If a blocked job outside the list waits for one of them, then those go too, and
--- theirs, if `cascade`; else it is refused.
--- Arguments: cascade, refs. Answers: the refs of those that went; if it was refused then for whom, and who waits for it.
+-- delete: remove these jobs, all or none. With a step goes its whole run. If a blocked job that is not in the list waits
+-- for one of them, it is removed too, and so on, if `cascade` is 1; otherwise nothing is removed.
+-- ARGV: time, cascade (1 or 0), refs.
+-- Returns: { refs that were removed }; if refused { {}, ref of the job, refs of the jobs that wait for it }.
 -- include: script, write_when_full, totals, jobs, flows, runs, unique, edges, ending, recent, finish
 
 local cascade = Script.arg() == '1'
 local going, refs, chosen = {}, {}, {}
 
--- A job, and behind it the other steps of its run, as far as they have not been chosen yet.
+-- The job, then the other steps of its run that have not been chosen yet.
 local function with_run(job)
   local found = { job }
   for _, step in ipairs(Runs.all_steps(job)) do

@@ -1,7 +1,7 @@
--- enqueue: store all of these jobs, or none of them and say which one stands in the way.
--- Arguments: how many; then each as `NewJobs.read` reads it.
--- Answers: a refusal {kind, index, ref or name}; else what differs from a new job that waits: {index, state, the owner's ref if it
--- is a duplicate}, for each.
+-- enqueue: store these jobs, all or none.
+-- ARGV: time, number of jobs, then each as `NewJobs.read` reads it.
+-- Returns: a refusal { word of `Refused`, index, ref or attribute name }; else one entry for each job that is not simply
+-- waiting as new: { index, state, ref of the owner of its unique key if it is a duplicate }. Indexes start at 0.
 -- include: script, flows, new_jobs, recent
 
 local jobs, plain, refs, seen = NewJobs.read_all(tonumber(Script.arg())), true, {}, {}
@@ -13,7 +13,7 @@ end
 for _, known in ipairs(plain and Script.fields_of(Key.jobs, refs) or {}) do
   plain = plain and not known
 end
--- Whether a job came back that is waited for: only the other way knows what to do then.
+-- A job may come back after its removal while others still wait for it. Only the long way below handles that.
 plain = plain and redis.call('EXISTS', Key.dependents) == 0
 
 if plain then
@@ -23,7 +23,7 @@ if plain then
   return {}
 end
 
--- Behind the return, so that nothing of this is made for an enqueue that needs none of it.
+-- These parts come after the return, so that an enqueue of plain jobs does not pay for building them.
 -- include: totals, jobs, runs, unique, edges, ending, enqueueing, finish
 
 local coming, refusal = Enqueueing.plan(jobs)

@@ -1,5 +1,6 @@
--- forget: remove each of these workers that has been silent for so many seconds and holds no job; which went, in order.
--- Arguments: of each its id and the seconds.
+-- forget: remove workers from the registry that have been silent for the given time and hold no job.
+-- ARGV: time, then for each worker its id and the seconds of silence.
+-- Returns: ids of the removed workers, in the order given.
 -- include: script, write_when_full
 
 local gone = {}

@@ -1,9 +1,11 @@
--- ahead: how many workers have a beat from the future, and how many leases end later than any can that was given. Looks at a page of
--- the queues that `timed` has, which are all in which jobs are held; answers where to go on too, 0 at the end.
--- Arguments: where to go on, 0 at first; then alone it looks at workers.
+-- future_times: count times that lie further ahead than they can, which shows that the clock was set back: beats of workers
+-- in the future, and leases that end later than the longest lease given in their queue. Reads only, one page of `timed` per
+-- call; every queue with running jobs is in `timed`.
+-- ARGV: time, scan cursor, '0' at first. Workers are counted in the first call only.
+-- Returns: number of beats, number of leases, next cursor ('0' at the end).
 -- include: script, totals
 
-local QUEUES = 250  -- that one step looks at, about
+local QUEUES = 250  -- queues that one call looks at, roughly
 
 local beats, leases, at = 0, 0, Script.arg()
 if at == '0' then

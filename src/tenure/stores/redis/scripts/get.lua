@@ -1,5 +1,7 @@
--- get: read jobs whole, in order; nothing for each that does not exist.
--- Arguments: refs. Answers: as `describe` does, and the history of each.
+-- get: read whole jobs with their history. Reads only.
+-- ARGV: time, refs.
+-- Returns: a list of descriptions as `Reading.describe` gives them, false for a job that does not exist; a list of
+-- histories.
 -- include: script, totals, jobs, edges, reading
 
 local refs = Script.remaining_args()

@@ -1,5 +1,5 @@
--- leave: remove a worker that has stopped. What it still holds stays leased until reaped.
--- Arguments: its id.
+-- leave: remove a worker that has stopped from the registry. Jobs that it still holds stay leased until they are reaped.
+-- ARGV: time, worker id.
 -- include: script
 
 local worker = Script.arg()

@@ -1,9 +1,10 @@
--- listen: a worker is about to wait for work in queues that a list of patterns serves; the name of one that has some already, or
--- nothing. Calls to earlier ones that were busy then are dropped if their queue has nothing to do any more, and made one each.
--- Arguments: the list, and how to match it.
+-- listen: register a list of patterns before a worker waits for a call with BLPOP, so that no call is missed in between.
+-- Calls left over from workers that were busy are dropped if their queue has nothing to do, and reduced to one per queue.
+-- ARGV: time, the patterns joined by commas, Lua patterns for matching a queue.
+-- Returns: the name of a queue that has work already; false if there is none, and the worker should wait.
 -- include: script, write_when_full
 
-local FORGET_AFTER = 600  -- seconds for which a list is called after its last worker began to wait; none waits as long as that
+local FORGET_AFTER = 600  -- seconds that a list is still called after a worker last began to wait with it; none waits that long
 
 local patterns, expressions = Script.arg(), Script.arg()
 local known = redis.call('HGETALL', Key.listeners)

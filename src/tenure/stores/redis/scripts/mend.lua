@@ -1,13 +1,15 @@
--- mend: look at a part of the store for what a script has left half done that was refused a command in its middle; and mend it, if so
--- asked. Records are the truth: jobs go where theirs say, entries that no record agrees with go.
--- Arguments: 1 to mend or 0; the part: jobs, records, uniques, kept, holding or queue; the name of the queue, or nothing; where the step
--- before ended, 0 at first. Answers: where this one ended, 0 at the end of the part; how many jobs or entries were not as they should be.
+-- mend: find what a script left half done because the server refused one of its commands, and repair it if asked to.
+-- Records are the truth: jobs are indexed as their records say, and entries that contradict the records are removed. One
+-- page per call.
+-- ARGV: time, 1 to repair or 0 to count only, part (jobs, records, uniques, kept, holding or queue), name of the queue (''
+-- unless the part is queue), cursor ('0' at first).
+-- Returns: next cursor ('0' at the end of the part), number of faulty jobs or entries.
 -- include: script, write_when_full, totals, jobs, flows, runs, unique, edges, ending, recent, finish
 
 local mending, part, queue, cursor = Script.arg() == '1', Script.arg(), Script.arg(), Script.arg()
 local SCAN_COUNT, found = Script.CHUNK, 0
 
--- Some fields of a hash, or members of a sorted set, and what belongs to each: in turn. Where to go on.
+-- One page of a hash or sorted set: fields and values, or members and scores, in turn; and the next cursor.
 local function scan(command, key, from)
   local page = redis.call(command, key, from, 'COUNT', SCAN_COUNT)
   return page[2], page[1]
@@ -20,8 +22,8 @@ local function is_indexed(job)
   return not missing
 end
 
--- Whether a job that waits for others will hear of them all: each open edge is known by its blocker's name, and that blocker has not
--- ended in a way that closes it.
+-- Whether a blocked job will be unblocked in time: each open edge is stored under its blocker, and that blocker has not
+-- ended in a way that would have closed it.
 local function has_valid_edges(job)
   if job.state ~= is.blocked or job.parked then return true end
   local open = 0
@@ -38,7 +40,7 @@ local function has_valid_edges(job)
   return open > 0 and tonumber(redis.call('HGET', Key.edges, Edges.open_field(job.ref)) or 0) == open
 end
 
--- Enter the open edges of a job again, and let those count whose blockers have ended or gone.
+-- Store the open edges of a job again, and close those whose blockers have ended or are gone.
 local function restore_edges(job)
   local open = {}
   for position, edge in ipairs(Edges.values_of(job)) do
@@ -65,7 +67,7 @@ end
 
 local Parts = {}
 
--- Jobs that no index knows, or that wait for what will never be page to them.
+-- Jobs that are missing from an index, or that wait for a blocker that will never unblock them.
 function Parts.jobs()
   local page, next = scan('HSCAN', Key.jobs, cursor)
   local refs = {}
@@ -77,7 +79,7 @@ function Parts.jobs()
       found = found + 1
       if mending then
         Script.register_queue(job.queue)
-        -- Of a scheduled job whose record was refused the index alone knows the time.
+        -- The record of a scheduled job was refused: only the index has its time.
         local due = job.attempt == 0 and job.state == is.waiting and redis.call('ZSCORE', Key.scheduled .. job.queue, job.seq .. ref)
         if due then job.run_at, job.changed = tonumber(due) / 1000000, true end
         Jobs.reindex(job)
@@ -93,7 +95,7 @@ function Parts.jobs()
   return next
 end
 
--- Records of jobs that are gone.
+-- Records without a job.
 function Parts.records()
   local page, next = scan('HSCAN', Key.records, cursor)
   for i = 1, #page, 2 do
@@ -105,7 +107,7 @@ function Parts.records()
   return next
 end
 
--- Keys that are held by jobs that are gone.
+-- Unique keys whose owner is gone.
 function Parts.uniques()
   local page, next = scan('HSCAN', Key.uniques, cursor)
   for i = 1, #page, 2 do
@@ -133,8 +135,8 @@ function Parts.kept()
   return next
 end
 
--- How many jobs each worker holds, all in one step: there are no more than workers have room for. And workers of which nothing is left
--- but their name.
+-- The number of jobs that each worker holds, counted in one call: there are no more than workers have slots. Also worker
+-- ids in the registry without a worker behind them.
 function Parts.holding()
   local holding = {}
   for _, name in ipairs(redis.call('SMEMBERS', Key.queues)) do
@@ -172,7 +174,8 @@ function Parts.holding()
   return '0'
 end
 
--- Entries of the sorted sets of a queue that no record agrees with. Where it ends: the number of the set, and where in that.
+-- Members of a queue's sorted sets that contradict the records. The cursor is the number of the set and the cursor in that
+-- set.
 function Parts.queue()
   local keys = {}
   for _, family in ipairs({ Key.line, Key.suspects, Key.scheduled, Key.blocked, Key.held, Key.expiring, Key.parked }) do

@@ -1,5 +1,6 @@
--- pause: hand out no more jobs of this queue, which need not exist yet; 0 if it was paused already.
--- Arguments: the queue.
+-- pause: lease no more jobs of a queue. The queue need not exist yet.
+-- ARGV: time, queue.
+-- Returns: 1, or 0 if it was paused already.
 -- include: script, write_when_full
 
 local queue = Script.arg()

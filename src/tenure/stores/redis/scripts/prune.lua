@@ -1,11 +1,13 @@
--- prune: delete up to so many finished jobs that retention does not keep; how many went, a run counting once, and 1 if it stopped
--- only because it had removed enough jobs for one step; and where to go on among the queues, of which it looks at about fifty.
--- Also drops unique keys past their window, and forgets queues that have long been empty.
--- Arguments: where to go on, limit, seconds for which a queue must have been empty; the default retention (seconds for succeeded and cancelled, for failed and broken, count); then for
--- each queue that has its by_queue: name and retention.
+-- prune: delete up to `limit` finished jobs that retention does not keep, a run as a whole. Also deletes unique keys past
+-- their window, and forgets queues that have long been empty. Looks at one page of queues per call.
+-- ARGV: time, scan cursor among the queues ('0' at first), limit, seconds that a queue must have been empty; the default
+-- retention: seconds for succeeded and cancelled jobs, seconds for failed and broken ones, number of jobs; then for each
+-- queue that has another retention its name and these three.
+-- Returns: number of deleted jobs, a run counting once; 1 if the call stopped only because it had removed enough jobs for
+-- one script; next cursor ('0' at the end).
 -- include: script, write_when_full, totals, jobs, flows, runs, unique, edges, ending, removal_batch, recent, finish
 
-local QUEUES = 50  -- that one step looks at, about
+local QUEUES = 50  -- queues that one call looks at, roughly
 
 local at, limit, quiet = Script.arg(), tonumber(Script.arg()), tonumber(Script.arg())
 local function read_retention()
@@ -21,7 +23,7 @@ local lapsed = redis.call('ZRANGEBYSCORE', Key.windows, '-inf', Script.score_of(
 Script.call_in_chunks('HDEL', Key.uniques, lapsed)
 Script.call_in_chunks('ZREM', Key.windows, lapsed)
 
-local MAX_REMOVED = 5000  -- jobs that a step removes, those of runs among them, unless one run has more
+local MAX_REMOVED = 5000  -- jobs that one call removes, steps of runs included, unless a single run has more
 
 local pruned, removed = 0, 0
 
@@ -29,11 +31,11 @@ local function is_done()
   return pruned >= limit or removed >= MAX_REMOVED
 end
 
--- Remove as many of these jobs as there is room for, passing over those that somebody has a claim on. Most have nothing about
--- them but their record and where they stand, by their state: they go together, and so do runs of such.
+-- Remove as many of these jobs as the limits allow, skipping those that are still claimed. Most have only a record and one
+-- index, given by their state in `key_of`: they go together, and so do runs of such jobs.
 local function remove(refs, key_of, members)
   local records, removing, last_steps, ended = Script.fields_of(Key.records, refs), RemovalBatch.begin(), {}, {}
-  -- What an index has that the records do not know goes: see `Jobs.split_stale`.
+  -- An index entry that the record contradicts is removed: see `Jobs.split_stale`.
   local function remove_stale(ref, member)
     for _, key in pairs(key_of or { Key.kept }) do redis.call('ZREM', key, key_of and member or ref) end
     local job = Jobs.load(ref)
@@ -78,14 +80,14 @@ local function remove(refs, key_of, members)
         remove_singly(chunk[n], string.sub(ended[first + n - 1], -6) .. chunk[n])
       end
     end
-    -- How long runs are only these tell.
+    -- Only the runs removed so far tell how long runs are.
     first, size = first + #chunk, (MAX_REMOVED - removed) * #chunk / math.max(removed - before, #chunk)
     size = math.min(math.max(math.floor(size), 1), Script.CHUNK)
   end
   RemovalBatch.flush(removing)
 end
 
--- A call looks past so many jobs that somebody has a claim on, no further.
+-- A call looks past this many claimed jobs and no further.
 local LOOK_AT = 10000
 
 local function remove_past_keep()
@@ -99,7 +101,7 @@ local function remove_past_keep()
   end
 end
 
--- Up to so many of the oldest of each of two sorted sets, merged: member and end in turn.
+-- Up to `size` of the oldest members of each of two sorted sets, merged: member and score in turn.
 local function oldest(one, other, size)
   local first = redis.call('ZRANGE', one, 0, size - 1, 'WITHSCORES')
   local second = redis.call('ZRANGE', other, 0, size - 1, 'WITHSCORES')
@@ -118,13 +120,13 @@ local function oldest(one, other, size)
   return found
 end
 
--- Whether the oldest of these has ended so many seconds ago.
+-- Whether the oldest job of a sorted set ended at least `age` seconds ago.
 local function any_older_than(key, age)
   local ended = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
   return ended and tonumber(ended) <= (Script.now - age) * 1000000
 end
 
--- Jobs of a queue in two states that share one bound: those too old, and the oldest of those too many.
+-- Remove jobs of a queue in two states that share a limit: those older than `age` seconds, and the oldest beyond `most`.
 local function remove_oldest(queue, states, age, most)
   local one, other = Key.ended .. name_of[states[1]] .. ':' .. queue, Key.ended .. name_of[states[2]] .. ':' .. queue
   if redis.call('EXISTS', one, other) == 0 then return end
@@ -139,11 +141,11 @@ local function remove_oldest(queue, states, age, most)
     end
     remove(refs, { [states[1]] = one, [states[2]] = other }, members)
     if #refs < size or size >= LOOK_AT then return end
-    size = size * 4  -- all of them are claimed: look behind them
+    size = size * 4  -- all of these are claimed: look behind them
   end
 end
 
--- Whether no job of a queue is stored in any state, its inbox is empty and it is not paused.
+-- Whether a queue has no job in any state, an empty inbox, and is not paused.
 local function empty(queue)
   local keys = { Key.inbox .. queue, Key.line .. queue, Key.suspects .. queue, Key.scheduled .. queue, Key.blocked .. queue, Key.held .. queue }
   for state = is.succeeded, is.broken do
@@ -153,7 +155,7 @@ local function empty(queue)
   return redis.call('EXISTS', unpack(keys)) == 0 and redis.call('SISMEMBER', Key.paused, queue) == 0
 end
 
--- Forget an empty queue that was empty `quiet` seconds ago with the same totals; else note that it is empty now.
+-- Forget an empty queue that was empty with the same totals `quiet` seconds ago; else record that it is empty now.
 local function forget_quiet(queue)
   local key, stored, totals = Key.totals .. queue, {}, 0
   local fields = redis.call('HGETALL', key)

@@ -1,6 +1,7 @@
--- purge: delete up to so many jobs of this queue that are not held; how many went. Blocked ones first, the newest first, so
--- that dependents go before what they wait for. A run goes as a whole.
--- Arguments: the queue, limit.
+-- purge: delete up to `limit` jobs of a queue that are not running. Blocked jobs first, the newest of them first, so that
+-- dependents go before their blockers. A run is deleted as a whole.
+-- ARGV: time, queue, limit.
+-- Returns: number of deleted jobs, a run counting once.
 -- include: script, write_when_full, totals, jobs, flows, runs, unique, edges, ending, recent, finish
 
 local queue, limit = Script.arg(), tonumber(Script.arg())
@@ -11,7 +12,7 @@ local function choose(key, members)
   end
 end
 
--- Blocked jobs stand by priority first: the newest of each, of which the newest of all go.
+-- Blocked jobs are ordered by priority. Take the newest of each priority, then sort them all by age.
 local newest = {}
 local level = redis.call('ZREVRANGE', Key.blocked .. queue, 0, 0, 'WITHSCORES')[2]
 while level do

@@ -1,6 +1,7 @@
--- queues: where to go on, and the counts of some dozens of queues: name, whether paused, how many in line, scheduled, blocked, running, succeeded,
--- failed, cancelled, broken; and its totals, each name followed by its number.
--- Arguments: where to go on.
+-- queues: the counts of one page of queues. Reads only.
+-- ARGV: time, scan cursor ('0' at first).
+-- Returns: next cursor ('0' at the end); for each queue { name, 1 if paused, number in line, scheduled, blocked, running,
+-- succeeded, failed, cancelled, broken, totals (name and number in turn) }.
 -- include: script, totals, jobs
 
 local found = {}

@@ -1,6 +1,7 @@
--- release: take each running job from its holder, notify the holder, and put the job back in its member; refused if it is not running.
--- The attempt is given back.
--- Arguments: refs.
+-- release: take each running job from its holder, notify the holder, and put the job back in line at its old position. The
+-- attempt does not count. A job that is not running is refused.
+-- ARGV: time, refs. The ref of a run means its current step.
+-- Returns: one verdict each, see `parts/operators.lua`.
 -- include: script, write_when_full, totals, jobs, flows, runs, unique, edges, history, ending, operators, recent, finish
 
 return Script.finish(Operators.on_each(function(job)

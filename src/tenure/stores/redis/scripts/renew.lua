@@ -1,5 +1,7 @@
--- renew: hold each job for longer and note its progress; false each, or the state that it is in now, -1 if it is gone.
--- Arguments: how many; then of each its ref, token, queue, seconds from now (or nothing) and progress (or nothing).
+-- renew: extend each lease and store the progress of its job, if its token is still valid.
+-- ARGV: time, number of renewals; for each its ref, token, queue, seconds from now ('' to leave the lease as it is),
+-- progress (JSON, '' for none).
+-- Returns: for each false if renewed; else the state of the job now, -1 if it is gone.
 -- include: script, write_when_full, totals, jobs
 
 local answers, longest = {}, {}

@@ -1,5 +1,6 @@
--- resume: hand out jobs of this queue again, waking workers; 0 if it was not paused.
--- Arguments: the queue.
+-- resume: lease jobs of a paused queue again, and wake workers.
+-- ARGV: time, queue.
+-- Returns: 1, or 0 if it was not paused.
 -- include: script, write_when_full, queue_index
 
 local queue = Script.arg()

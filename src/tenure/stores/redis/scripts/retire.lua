@@ -1,5 +1,6 @@
--- retire: remove a worker that is known to be dead and take up to so many of its jobs, as reap does and with its answer.
--- Arguments: the worker, limit, the reason (or nothing).
+-- retire: remove a worker that is known to be dead, and take up to `limit` of its jobs as `reap` does.
+-- ARGV: time, worker id, limit, reason ('' for none).
+-- Returns: as `reap`.
 -- include: script, write_when_full, totals, jobs, flows, runs, unique, edges, history, ending, lost_jobs, recent, running_jobs, finish
 
 local worker, limit, reason = Script.arg(), tonumber(Script.arg()), Script.arg()

@@ -1,10 +1,11 @@
--- retry: put each final job at the back again, attempt and losses 0, the fence going on; blocked if an edge of it is open.
--- Refused if it is not final, if it has handed over, if its unique key is held by another, or if the blocker of an open edge is
--- gone.
--- Arguments: refs.
+-- retry: put each final job at the back of the line, or block it if one of its edges is open. Attempts, losses and misses
+-- restart at 0; the fence goes on, so that old tokens stay invalid. Refused if the job is not final, has handed over, its
+-- unique key has another owner, or the blocker of an open edge is gone.
+-- ARGV: time, refs. The ref of a run means its current step.
+-- Returns: one verdict each, see `parts/operators.lua`.
 -- include: script, write_when_full, totals, jobs, flows, runs, unique, edges, history, operators, recent, finish
 
--- The refs of those that a job still waits for; nil, and the first that is gone.
+-- The refs of the blockers of a job's open edges; nil and the first one that is gone.
 local function open_blockers(job)
   local found = {}
   for _, edge in ipairs(Edges.values_of(job)) do
@@ -15,7 +16,7 @@ local function open_blockers(job)
   return found
 end
 
--- Those of these jobs that a unique key is for; nil, and the first other that holds one.
+-- The jobs that claim a unique key again; nil and the ref of the first other owner.
 local function claimable_keys(jobs)
   local found = {}
   for _, job in ipairs(jobs) do
@@ -34,12 +35,12 @@ return Script.finish(Operators.on_each(function(job)
   if job.successor then return { Code.REFUSED, Refused.HANDED_OVER, job.state, job.successor } end
   local blockers, gone = open_blockers(job)
   if not blockers then return { Code.REFUSED, Refused.BLOCKER_GONE, job.state, gone } end
-  -- With the last step of a run its first is open again, which stands for the run.
+  -- Retrying the last step of a run reopens the first one too, which stands for the run.
   local reopened = Runs.ended_with(job)
   local with_key, other = claimable_keys(reopened)
   if not with_key then return { Code.REFUSED, Refused.UNIQUE, job.state, other } end
   for _, each in ipairs(with_key) do Unique.claim(each) end
-  -- Who succeeded by a settle has its token still.
+  -- A job that succeeded by a settle still has its token.
   if job.state == is.succeeded and job.nonce ~= no_nonce and not History.has_latest(job) then History.add(job, 'succeeded') end
   Jobs.remove_from_indexes(job)
   job.state, job.attempt, job.losses, job.misses = is.blocked, 0, 0, 0

@@ -1,7 +1,7 @@
--- runs: a page of a listing of runs, the newest first, looking at no more than 2,000.
--- Arguments: flow (nothing for any), state (-1 for any), limit, where the page before ended (nothing at first); then name and
--- value of a lookup, if the runs are to be found by that. Answers: the runs, as `RunReading.describe` tells of them, where this page
--- ended (nothing at the end of the listing), how many were looked at.
+-- runs: one page of runs, newest first. Looks at no more than 2,000 runs. Reads only.
+-- ARGV: time, flow ('' for any), state of the current step (-1 for any), limit, cursor ('' at first); then name and value
+-- of a lookup, if the runs are to be found by one.
+-- Returns: runs as `RunReading.describe` gives them, next cursor (false at the end), number of runs looked at.
 -- include: script, totals, jobs, flows, runs, edges, reading, run_reading
 
 local flow, state, limit, before = Script.arg(), tonumber(Script.arg()), tonumber(Script.arg()), tonumber(Script.arg())
@@ -9,7 +9,7 @@ local name, value = Script.arg(), Script.arg()
 
 local MAX_ROWS, PAGE = 2000, 100
 
--- The next runs of a flow, below that number: number and ref in turn.
+-- The next page of a flow's runs with a number below this one: number and ref in turn.
 local function read_page(each, below)
   local found = {}
   if not name then
@@ -26,7 +26,7 @@ local function read_page(each, below)
   return found
 end
 
--- The runs of a flow, one at each call.
+-- An iterator over the runs of a flow.
 local function walk(each)
   local below, page, at = before or 2 ^ 48 - 1, {}, 1
   return function()

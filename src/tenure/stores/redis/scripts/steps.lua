@@ -1,6 +1,6 @@
--- steps: the steps of a run as they came, a page at a time.
--- Arguments: the ref of the run, limit, the ref of the step to begin with, if that is not the first. Answers: the steps, as
--- `describe` does, and the ref of the one behind them.
+-- steps: one page of the steps of a run, in order. Reads only.
+-- ARGV: time, ref of the run, limit; then the ref of the step to begin with, unless it is the first.
+-- Returns: steps as `Reading.describe` gives them, ref of the next step (false at the end).
 -- include: script, totals, jobs, flows, runs, edges, reading
 
 local run, limit, from = Script.arg(), tonumber(Script.arg()), Script.arg()

@@ -1,6 +1,8 @@
--- take_in: turn entries of a queue's inbox into jobs, each in the step in which it goes; how many went. Stops at the first
--- that is not what the caller has seen there: another has been quicker.
--- Arguments: the queue, how many; then of each the entry, its error if it cannot be read, and the job as in enqueue.
+-- take_in: turn entries of a queue's inbox into jobs, each atomically. Stops at the first entry that is not the one the
+-- caller has read, because another worker has taken it.
+-- ARGV: time, queue, number of entries; for each the entry, its error (JSON, '' if it is readable) and the job as
+-- `NewJobs.read` reads it.
+-- Returns: number of entries taken.
 -- include: script, totals, jobs, flows, runs, unique, edges, ending, new_jobs, enqueueing, recent, finish
 
 local queue, taken, broken = Script.arg(), {}, {}
@@ -17,6 +19,6 @@ for _, new in ipairs(taken) do
 end
 for ref, error in pairs(broken) do Ending.finish_and_propagate(Jobs.load(ref), is.broken, nil, error) end
 Ending.remove_unkept(added)
--- Not before: if a command is refused, an entry may become two jobs, and none is lost.
+-- Last: if a command is refused an entry may become two jobs, but none is lost.
 if #taken > 0 then redis.call('LPOP', Key.inbox .. queue, #taken) end
 return Script.finish(#taken)

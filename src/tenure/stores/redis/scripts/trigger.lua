@@ -1,5 +1,6 @@
--- trigger: put each scheduled job at the back of the line now; refused if it is not scheduled.
--- Arguments: refs.
+-- trigger: put each scheduled job at the back of the line now. A job that is not scheduled is refused.
+-- ARGV: time, refs. The ref of a run means its current step.
+-- Returns: one verdict each, see `parts/operators.lua`.
 -- include: script, write_when_full, totals, jobs, flows, runs, operators, recent, finish
 
 return Script.finish(Operators.on_each(function(job)

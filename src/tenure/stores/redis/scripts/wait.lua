@@ -1,6 +1,8 @@
--- wait: read those jobs that are final, nothing for those that do not exist, and 0 for the others, which are announced on
--- this channel when they become final: one step, so that none becomes final in between. The id of a run means its last step.
--- Arguments: the channel, refs. Answers: as `describe` does.
+-- wait: read the jobs that are final, and subscribe to the end of the others. Atomic, so that no job ends in between
+-- unnoticed. The ref of a run means its current step.
+-- ARGV: time, id of the caller's channel, refs.
+-- Returns: for each a description as `Reading.describe` gives it if final, false if it does not exist, 0 if it is announced
+-- later.
 -- include: script, write_when_full, totals, jobs, flows, runs, edges, reading, recent, finish
 
 local channel, refs = Script.arg(), Script.remaining_args()

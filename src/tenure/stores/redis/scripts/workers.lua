@@ -1,5 +1,7 @@
--- workers: list the registry, by start: of each its id, the seconds since its last beat, and all that it has. A beat from the future,
--- by a clock that was set back since, counts as silence of as many seconds.
+-- workers: list the registry in order of registration. Reads only. A beat in the future, because the clock was set back,
+-- counts as silence of that length.
+-- ARGV: time.
+-- Returns: for each worker { id, seconds since its last beat, fields and values of its hash }.
 -- include: script
 
 local found = {}

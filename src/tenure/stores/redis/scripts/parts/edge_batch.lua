@@ -1,13 +1,13 @@
--- The edges of many jobs being closed together, whose blockers have succeeded and have nothing else about them.
+-- Closes the edges of many plain successes together. A plain success changes no more than the job's record and its index.
 
 local EdgeBatch = lazy(function(EdgeBatch)
 
--- Of nothing so far.
 function EdgeBatch.begin()
   return { edges = {}, names = {}, open = {} }
 end
 
--- Close the open edges to a job that has value this. Dependents come in line as if each edge were closed by itself.
+-- Close the open edges to a job that succeeded with `result`. Dependents join the line in the same order as if each edge
+-- were closed on its own.
 function EdgeBatch.close(batch, ref, result)
   local first = Edges.prefix_to(ref)
   local value = result and 'R' .. result or 'N'
@@ -15,7 +15,7 @@ function EdgeBatch.close(batch, ref, result)
   for i = 1, #names do
     local name, edges = names[i], batch.edges
     local dependent = string.sub(name, #first + 11)
-    -- The name ends as the field does: with the position and the dependent.
+    -- A name in `dependents` ends like the field in `edges`: position and dependent.
     edges[#edges + 1] = string.sub(name, #first + 7)
     edges[#edges + 1] = value
     batch.names[#batch.names + 1] = name
@@ -31,7 +31,7 @@ function EdgeBatch.close(batch, ref, result)
   end
 end
 
--- Write all that was closed.
+-- Write the edges that were closed.
 function EdgeBatch.flush(batch)
   for dependent, open in pairs(batch.open) do
     batch.edges[#batch.edges + 1] = Edges.open_field(dependent)

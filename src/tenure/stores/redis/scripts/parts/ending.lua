@@ -1,11 +1,11 @@
--- Jobs becoming final, and what follows from it: unique keys, edges, waiters, records.
--- Errors that are written here are words, which `records.py` turns into sentences.
+-- Makes jobs final, with the consequences: unique keys, edges, waiters, records.
+-- Errors that are written here are words of `RecordedError`, which `records.py` turns into sentences.
 
-local AWAITED_FOR = 60  -- seconds that a record is kept at least if somebody has asked to be told of its end
+local AWAITED_FOR = 60  -- seconds that a final job is kept at least if a client waits for its end
 
 local Ending = lazy(function(Ending)
 
--- Tell those who wait for a job what has become of it: the word for that, and its ref.
+-- Announce an event of a job to the clients that wait for it, as the event's word and the ref.
 function Ending.announce_to_waiters(job, event)
   local channels = redis.call('HGET', Key.waiters, job.ref)
   if not channels then return end
@@ -15,7 +15,7 @@ function Ending.announce_to_waiters(job, event)
   redis.call('HDEL', Key.waiters, job.ref)
 end
 
--- End the token of a job and tell its holder, if it has one.
+-- End the token of a job. If a worker holds the job, announce the event to it.
 function Ending.revoke(job, event)
   if job.state == is.running then
     local channel = redis.call('HGET', Key.worker .. job.worker, 'channel')
@@ -25,15 +25,16 @@ function Ending.revoke(job, event)
   job.changed = true
 end
 
--- A ref as the id that people know.
+-- The job id of a ref.
 function Ending.id_of(ref)
   if string.byte(ref) == 255 then return string.sub(ref, 2) end
   local hex = string.gsub(ref, '.', function(byte) return string.format('%02x', string.byte(byte)) end)
   return string.gsub(hex, '^(%x%x%x%x%x%x%x%x)(%x%x%x%x)(%x%x%x%x)(%x%x%x%x)', '%1-%2-%3-%4-') .. ''
 end
 
--- End one job: its record, token (which is remembered if it has `settled` the job), key, counters and waiters. One that hands
--- over has its successor by now.
+-- End one job without its dependents: record, indexes, token, unique key, totals and waiters. `by` is the worker whose
+-- total counts it. The token stays in the record if its holder `settled` the job, so that a repeated settle is recognised.
+-- A step that hands over has its `successor` set already.
 function Ending.finish(job, state, result, error, by, settled)
   Jobs.remove_from_indexes(job)
   job.state, job.ended = state, Script.now
@@ -49,8 +50,8 @@ function Ending.finish(job, state, result, error, by, settled)
   end
 end
 
--- Tell one dependent how a blocker of its has ended; true if that was its own end. What it waits for, by that ref, is the
--- blocker itself or the run that has ended with it.
+-- Apply the end of a blocker to one edge of a dependent. Returns true if that made the dependent fail. `ref` is what the
+-- dependent waits for: the blocker, or the run that ended with it.
 function Ending.resolve_edge(blocker, ended, dependent, position, ref)
   local policy = dependent.options.if_blocker_fails
   if ended == 'succeeded' then
@@ -64,7 +65,7 @@ function Ending.resolve_edge(blocker, ended, dependent, position, ref)
   end
 end
 
--- Tell those who wait for a job how it ended, and those who wait for them in turn if that ends them; who has ended so.
+-- Propagate the end of a job to its dependents, breadth first. Returns the dependents that failed because of it.
 function Ending.propagate(first, how)
   local failed, following = {}, { { first, how } }
   for next = 1, math.huge do
@@ -80,8 +81,8 @@ function Ending.propagate(first, how)
   end
 end
 
--- Whose keys come free by the end of a job in this state: its own, and those of whom that will take along, by `follow`. By
--- ref, changing nothing.
+-- The jobs that would end if this job ended in this state: itself, and the dependents that `propagate` would fail. By ref.
+-- Changes nothing.
 function Ending.ending_with(first, state)
   local found, doomed, following = {}, { [first.ref] = true }, { first }
   for next = 1, math.huge do
@@ -100,18 +101,19 @@ function Ending.ending_with(first, state)
   end
 end
 
--- Those who are blocked by a job. (A job that has ended may have open edges too, and waits for nothing.)
+-- The jobs that are blocked by a job. Final jobs may have open edges too, and are left out.
 function Ending.blocked_dependents(job)
   local found = {}
   for _, edge in ipairs(Edges.open_to(job)) do
     local dependent = Jobs.load(edge[1])
-    -- One that waits for it twice has two edges, side by side.
+    -- A job that waits twice for the same blocker has two adjacent edges.
     if dependent.state == is.blocked and found[#found] ~= dependent then found[#found + 1] = dependent end
   end
   return found
 end
 
--- Whether nobody has a claim on the record of a final job, or of any other step if it is the last of a run; what goes then.
+-- Whether a final job may be removed: no client waits for it, it owns no unique key and no job is blocked by it. For a
+-- step, this must hold for all steps of the run. Returns the jobs that go, or false.
 function Ending.removable(job)
   if job.successor then return false end
   local whole = Runs.all_steps(job)
@@ -127,7 +129,7 @@ function Ending.remove_all(jobs)
   for _, job in ipairs(jobs) do Ending.remove(job) end
 end
 
--- Take a job out of everything that knows it. Edges of others to it stay open, for there is nothing to close them with.
+-- Remove a job from every key. Edges of other jobs to it stay open, because there is no outcome to close them with.
 function Ending.remove(job)
   Jobs.remove_from_indexes(job)
   redis.call('HDEL', Key.jobs, job.ref)
@@ -146,7 +148,7 @@ function Ending.remove(job)
   if Runs.begins(job) then Flows.remove_all({ { ref = job.ref, flow = job.options.flow, number = job.number } }) end
 end
 
--- Remove those of these jobs that have ended and are not kept at all.
+-- Remove the final ones of these jobs whose `keep` is 0.
 function Ending.remove_unkept(jobs)
   for _, job in ipairs(jobs) do
     local unkept = job.options.keep == 0 and Script.loaded[job.ref] and Jobs.final(job.state)
@@ -155,7 +157,7 @@ function Ending.remove_unkept(jobs)
   end
 end
 
--- Make a job final, with all that follows. `by`: the worker whose doing it was.
+-- Make a job final and propagate that. `by` is the worker whose total counts it.
 function Ending.finish_and_propagate(job, state, result, error, by)
   Ending.finish(job, state, result, error, by)
   local ended = Ending.propagate(job, name_of[state])
@@ -163,7 +165,7 @@ function Ending.finish_and_propagate(job, state, result, error, by)
   Ending.remove_unkept(ended)
 end
 
--- Remove jobs whatever their state; only when all are gone tell those who are left waiting, in order of enqueueing.
+-- Remove jobs whatever their state. Propagates only after all are gone, in the order in which the jobs were enqueued.
 function Ending.delete_all(jobs)
   for _, job in ipairs(jobs) do
     Ending.revoke(job, 'deleted')

@@ -1,11 +1,11 @@
--- Jobs coming in, whatever there is about them.
+-- Adds new jobs of any kind: unique, blocked, scheduled, steps of runs.
 
 local Enqueueing = lazy(function(Enqueueing)
 
--- Decide about each new job, changing nothing. Gives what is to come, and for each job the ref that it leads to and whether
--- that is an older job's; or nil, and why the whole call is refused: its kind, which job it is about, and who is in the way or
--- which attribute is missing.
--- Those in `ending` have become final before these come, so that their keys, unless they are held for a window, are free to take.
+-- Decide what to do with each new job, changing nothing. Returns the jobs to add; each job gets `leads_to`, the ref of the
+-- job that it becomes, and `duplicate` if that is an older job. If the call is refused, returns nil and { word of
+-- `Refused`, index, ref or name of what is in the way }. Jobs in `ending` (by ref) will be final before these are added:
+-- their unique keys count as free, unless held for a window.
 function Enqueueing.plan(jobs, ending)
   local refs = {}
   for i = 1, #jobs do refs[i] = jobs[i].ref end
@@ -50,7 +50,7 @@ function Enqueueing.plan(jobs, ending)
   return coming
 end
 
--- Note on those of these jobs that others of them wait for that they block, which is then part of what is stored of them.
+-- Flag the jobs that others of the same call wait for, in what is stored of them. Returns all of them by ref.
 function Enqueueing.mark_blockers(coming)
   local by_ref = {}
   for _, new in ipairs(coming) do
@@ -66,9 +66,9 @@ function Enqueueing.mark_blockers(coming)
   return by_ref
 end
 
--- Enter the edges of a new job, and let blockers that have ended already count at once. Of those that come in this very step
--- only the ones with more about them than a member in line can have ended. Gives whom the end of the new job, if that is what it
--- comes to, has taken along: those who wait for its run may wait no longer.
+-- Store the edges of a new job, and close those whose blockers have ended already. A blocker that comes in the same call
+-- can have ended only if it is more than a plain job in line. Returns the jobs that failed because the new job failed at
+-- once: others may wait for its run.
 function Enqueueing.add_edges(job, after, coming)
   local edges, names, others = { Edges.open_field(job.ref), #after }, {}, {}
   for position, ref in ipairs(after) do
@@ -94,14 +94,14 @@ function Enqueueing.add_edges(job, after, coming)
   return failed
 end
 
--- Store jobs that nothing stands in the way of: in line, scheduled, blocked, or failed with their blocker at once. Gives
--- those that have more about them than a member in line, and whom they have taken along.
+-- Store planned jobs: in line, scheduled, blocked, or failed at once with their blocker. Returns those that are more than a
+-- plain job in line, and the jobs that failed with them.
 function Enqueueing.add_all(coming)
   if #coming == 0 then return {} end
   local by_ref = Enqueueing.mark_blockers(coming)
   local others = NewJobs.store(coming)
   if redis.call('EXISTS', Key.dependents) == 1 then
-    -- A job that had gone and comes back may have been waited for all the while.
+    -- A job that was removed and is enqueued again may have had dependents all the while.
     for _, new in ipairs(coming) do
       if Edges.any_to(new.ref) then Jobs.mark(Jobs.load(new.ref), flag.blocks) end
     end

@@ -1,6 +1,7 @@
--- The end of every step that changes jobs.
+-- The end of every script that changes jobs.
 
--- Write all that was gathered. The answer comes behind a mark if there is more to tell than was asked.
+-- Write everything that the script gathered, and return the reply. If jobs changed that the caller did not name, the reply
+-- is wrapped: a marker, the answer, the consequences.
 function Script.finish(answer)
   if next(Script.loaded) then Jobs.save_all() end
   if Script.to_sweep >= 200 then Recent.sweep() end

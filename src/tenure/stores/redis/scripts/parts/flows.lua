@@ -1,8 +1,8 @@
--- What belongs to runs beside their steps: where they are listed, what their attributes are, and what they can be found by.
+-- What belongs to a run besides its steps: its entry in the list of its flow, its attributes and its lookups.
 
 local Flows = lazy(function(Flows)
 
--- What is written to a run, from a step's arguments; nil if nothing is. The values themselves are never read.
+-- Read what is written to a run from the arguments; nil if nothing is. Values are passed on without being parsed.
 function Flows.read_writes(names, lookups)
   if not names and not lookups then return end
   local writes = { attributes = {} }
@@ -13,19 +13,19 @@ function Flows.read_writes(names, lookups)
   return writes
 end
 
--- The first of these names that a run has no attribute of.
+-- The first of these names that is no attribute of the run; nil if the run has them all.
 function Flows.missing(run, names)
   for i, value in ipairs(Script.fields_of(Key.attributes .. run, names)) do
     if not value then return names[i] end
   end
 end
 
--- What the names of all entries of one value begin with: the length before each part, so that none begins like another.
+-- The prefix of all lookup entries of one value. Each part follows its length, so that no prefix begins like another.
 function Flows.lookup_prefix(flow, name, value)
   return struct.pack('>I2', #flow) .. flow .. struct.pack('>I2', #name) .. name .. struct.pack('>I2', #value) .. value
 end
 
--- The entries of what a run of this number can be found by.
+-- The lookup entries of a run.
 function Flows.entries(run, flow, number, lookups)
   local found = {}
   for name, values in pairs(lookups) do
@@ -36,7 +36,7 @@ function Flows.entries(run, flow, number, lookups)
   return found
 end
 
--- Let a run be found by these in place of those that it had under the same names.
+-- Set these lookups of a run, in place of those it had under the same names.
 function Flows.replace_lookups(run, flow, number, lookups)
   local had, replaced, scored = redis.call('HGET', Key.found_by, run), {}, {}
   local now = had and cmsgpack.unpack(had) or {}
@@ -57,7 +57,7 @@ function Flows.write(run, flow, number, writes)
   if writes.lookups then Flows.replace_lookups(run, flow, number, writes.lookups) end
 end
 
--- Enqueueing steps have been stored: list the runs that begin with one, and let the others be the current ones of theirs.
+-- Register steps that have been stored: list the runs that begin with one, make the others the current step of their run.
 function Flows.add_steps(steps)
   local current, begun = {}, {}
   for _, new in ipairs(steps) do
@@ -80,7 +80,7 @@ function Flows.add_steps(steps)
   end
 end
 
--- The ref of the current step of a run, and the queue of the step before, if there is one.
+-- The ref of the current step of a run, and the queue of the step before it; nil if it is the first.
 function Flows.current(run)
   local found = redis.call('HGET', Key.current, run)
   if not found then return run end
@@ -88,7 +88,7 @@ function Flows.current(run)
   return string.sub(found, #queue + 2), queue
 end
 
--- Take runs out of everything but their steps: of each its ref, flow and number.
+-- Remove everything of these runs but their steps. Each run has a ref, flow and number.
 function Flows.remove_all(runs)
   local refs, keys, of_flow = {}, {}, {}
   for i, run in ipairs(runs) do

@@ -1,9 +1,9 @@
--- Steps of runs that end as nearly all of them do: many together.
+-- Settles plain hand-overs in batches: steps of runs that succeed and add the next step, as nearly all do.
 
 local HandOvers = lazy(function(HandOvers)
 
--- By index, which of the jobs of these settlements are steps that end their runs unnoticed: nobody waits for the run, and it
--- has no key. Only that is asked here; whether they end is not. Gives the refs of those runs.
+-- By index, the run of each settlement whose job is a plain step of a run that may end quietly: no client or job waits for
+-- the run, and it has no unique key. Does not check whether the step ends the run.
 function HandOvers.quiet_runs(items, records)
   local steps, refs, found = {}, {}, {}
   for i = 1, #items.refs do
@@ -29,13 +29,13 @@ function HandOvers.quiet_runs(items, records)
   return found
 end
 
--- The hand-overs of these settlements, none of which has been done yet.
+-- An empty batch of hand-overs among these settlements.
 function HandOvers.begin(items, records, firsts)
   return { items = items, records = records, firsts = firsts, batch = {}, groups = {} }
 end
 
--- Whether a settlement is a hand-over that changes no more than the step's record and where it stands, and lets the next one
--- come in line. To the first step of a run nothing else can happen by that: who waits, waits for the run.
+-- Whether a settlement is a hand-over that changes only the step's record and index, and puts the next step in line. For
+-- the first step of a run nothing else can follow: its waiters and dependents wait for the whole run.
 function HandOvers.accepts(hand_overs, i)
   local coming = hand_overs.items.coming[i]
   local successor = coming and coming.successor
@@ -47,7 +47,7 @@ function HandOvers.accepts(hand_overs, i)
   local plain = flags == flag.step
   if not plain and flags > flag.step then
     local matters = successor.run == ref and flag.detailed or flag.detailed + flag.special + flag.blocks + flag.awaited
-    -- Something in the place of `parked` is a step that was to follow.
+    -- A value in the field `parked` is the step that follows because the parking timed out.
     plain = bit.band(flags, matters) == 0 and byte(record, -13) == 192
   end
   return plain and hand_overs.firsts[ref] == i and not Script.loaded[ref]
@@ -58,7 +58,7 @@ function HandOvers.add(hand_overs, group, i)
   hand_overs.batch[n], hand_overs.groups[n] = i, group
 end
 
--- Whether nothing stands in the way of each of these: its successor is new, and the run has what that needs.
+-- For each successor, whether it can be added: its ref is new, and the run has the attributes that it needs.
 function HandOvers.unobstructed(successors)
   local refs, seen, free = {}, {}, {}
   for n = 1, #successors do refs[n] = successors[n].ref end
@@ -70,7 +70,7 @@ function HandOvers.unobstructed(successors)
   return free
 end
 
--- Do those that have been added so far; those that something stands in the way of by themselves.
+-- Write the batch. Hand-overs whose successor cannot be added are settled one by one.
 function HandOvers.flush(hand_overs, settle_singly)
   local batch, groups, items, records, sub = hand_overs.batch, hand_overs.groups, hand_overs.items, hand_overs.records, string.sub
   if #batch == 0 then return end
@@ -83,8 +83,8 @@ function HandOvers.flush(hand_overs, settle_singly)
     if free then
       local ref, record, with = items.refs[i], records[i], items.coming[i]
       local seq, size = sub(record, -6), #changed
-      -- Replaced are the state, and the last fields before the seq: the successor stands in the place of `parked`, then follow
-      -- end, result and error.
+      -- Replaces the state and the last fields before the seq: the successor goes in the field `parked`, then follow end,
+      -- result and error.
       local next = #successor.ref == 16 and '\176' .. successor.ref or cmsgpack.pack(successor.ref)
       changed[size + 1] = ref
       changed[size + 2] = head .. sub(record, 3, -14) .. next .. ended .. with.result .. '\192\207\0\0' .. seq
@@ -98,7 +98,7 @@ function HandOvers.flush(hand_overs, settle_singly)
       left[#left + 1] = i
     end
   end
-  -- The successors first: if the rest is refused, the same settle again finds them and does it.
+  -- Successors first: if a later command is refused, the same settle finds them and completes the rest.
   Enqueueing.add_all(coming)
   Script.call_in_chunks('HSET', Key.records, changed)
   for group, members in pairs(gone) do Settlements.move_to_ended(group, is.succeeded, members, Key.apart) end

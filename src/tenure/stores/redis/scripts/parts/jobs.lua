@@ -1,17 +1,17 @@
--- A stored job, and the sorted sets that it stands in. `records.py` has the shapes of what is stored.
+-- A stored job, and the sorted sets that index it. `records.py` describes the stored formats.
 
 local is = { blocked = 0, waiting = 1, running = 2, succeeded = 3, failed = 4, cancelled = 5, broken = 6 }
 local name_of = { [0] = 'blocked', 'waiting', 'running', 'succeeded', 'failed', 'cancelled', 'broken' }
 
--- What a record's flags say.
+-- Flags of a record.
 local flag = {
-  special = 1,      -- the job was enqueued with something that matters beyond waiting, running and ending
-  blocks = 2,       -- some job has, or had, an edge to it
-  awaited = 4,      -- somebody has asked to be told of its end
-  solo = 8,         -- its lease was handed out alone
-  unexpiring = 16,  -- it expires no more
-  detailed = 32,       -- it has an error, or has told of its progress
-  step = 64,        -- it is a step of a run
+  special = 1,  -- has options that matter beyond waiting, running and ending
+  blocks = 2,  -- some job has, or had, an edge to it
+  awaited = 4,  -- a client waits for its end
+  solo = 8,  -- its lease was given alone
+  unexpiring = 16,  -- it no longer expires
+  detailed = 32,  -- it has an error or progress
+  step = 64,  -- it is a step of a run
 }
 
 local no_nonce = '----------------'  -- the token is dead: no caller has such a nonce
@@ -51,19 +51,19 @@ function Jobs.parse(ref, stored, record)
     job.seq = job.number
     job.state, job.flags, job.fence, job.nonce = is.waiting, bit.band(kind, flag.special + flag.blocks + flag.step), 0, no_nonce
     job.attempt, job.losses, job.misses = 0, 0, 0
-    if options.edges then job.state = is.blocked end  -- the record of such a job was refused when it came: see `Jobs.indexed_at`
+    if options.edges then job.state = is.blocked end  -- the record of a new blocked job was refused: see `Jobs.indexed_at`
   end
   Script.loaded[ref] = job
   return job
 end
 
--- Set a flag, which is to be written.
+-- Set a flag, to be saved at the end of the script.
 function Jobs.mark(job, which)
   Jobs.set(job, which, true)
   job.changed = true
 end
 
--- The jobs of these refs, false for those that do not exist. They are written back at the end of the step.
+-- Load the jobs of these refs into `Script.loaded`, false for those that do not exist. Changed ones are saved by `finish`.
 function Jobs.load_all(refs)
   local unknown = {}
   for i = 1, #refs do
@@ -87,7 +87,7 @@ function Jobs.pack(job)
       job.successor or job.parked, job.ended, job.result, job.error) .. '\207\0\0' .. job.seq
 end
 
--- Write what has changed.
+-- Save the records that changed.
 function Jobs.save_all()
   local changed = {}
   for ref, job in pairs(Script.loaded) do
@@ -109,7 +109,8 @@ function Jobs.expires_at(job)
   if after and not Jobs.has(job, flag.unexpiring) then return job.created + after end
 end
 
--- Where the job stands as it is now: key and score of each sorted set that it belongs in. Nothing else decides about that.
+-- Call `act` with key, score and member of each sorted set that the job belongs in now. This is the only place that decides
+-- it.
 function Jobs.each_index(job, act)
   local queue, member = job.queue, job.seq .. job.ref
   if job.state == is.waiting then
@@ -135,8 +136,8 @@ function Jobs.each_index(job, act)
   end
 end
 
--- A script that is refused a command in its middle stays half done. Records are the truth: what an index says of a job counts only
--- if the record says so too. Of these members in a sorted set, the jobs that stand there, and the members that are of none.
+-- A script that is refused a command midway stays half done. Records are the truth: an index entry counts only if the
+-- record agrees. Returns the jobs of these members of a sorted set that belong there, and the stale members.
 function Jobs.split_stale(key, members)
   local refs, jobs, stale = {}, {}, {}
   for i, member in ipairs(members) do refs[i] = string.sub(member, 7) end
@@ -149,7 +150,8 @@ function Jobs.split_stale(key, members)
   return jobs, stale
 end
 
--- The jobs that stand there. What is stale goes, and its job is put where it belongs.
+-- The jobs of these members that belong in the sorted set. Stale members are removed, and their jobs indexed where they
+-- belong.
 function Jobs.indexed_at(key, members)
   local jobs, stale = Jobs.split_stale(key, members)
   Script.call_in_chunks('ZREM', key, stale)
@@ -160,8 +162,8 @@ function Jobs.indexed_at(key, members)
   return jobs
 end
 
--- Put a job where its record says, if it does not stand there. The holder of one that runs has as long as any has in that queue to
--- renew it or to settle it.
+-- Add a job to the indexes that its record calls for, if it is missing there. A running job gets the longest lease of its
+-- queue, so that its holder can still renew or settle it.
 function Jobs.reindex(job)
   if job.state == is.running then job.held_until = Script.now + (job.options.lease or Totals.longest_lease(job.queue)) end
   Jobs.each_index(job, function(key, score, member)
@@ -169,7 +171,7 @@ function Jobs.reindex(job)
   end)
 end
 
--- Take a job out of where it found, before anything about it changes; `put` it where it then belongs.
+-- Remove a job from its indexes. Call this before changing the job, and `add_to_indexes` afterwards.
 function Jobs.remove_from_indexes(job)
   Jobs.each_index(job, function(key, _, member) redis.call('ZREM', key, member) end)
   if job.state == is.running then Totals.add_held(job.worker, -1) end
@@ -182,7 +184,7 @@ function Jobs.add_to_indexes(job)
   job.changed = true
 end
 
--- Let the queue be looked at when the job comes due or expires, or its lease or parking ends.
+-- Have the queue checked when the job becomes due or expires, or when its lease or parking ends.
 function Jobs.set_due(job)
   if Jobs.final(job.state) then return end
   local ends = type(job.parked) == 'table' and job.parked[1] or job.parked
@@ -194,8 +196,8 @@ function Jobs.set_due(job)
   end
 end
 
--- Put a job in line, at the back; or let it wait for its time, keeping its seq, if that is yet to come. One that is `coming`
--- in this very step has its member at the back already, before those that come after it.
+-- Put a job at the back of the line, or schedule it, keeping its seq, if `run_at` lies ahead. A job that is `coming` in
+-- this script already has a seq at the back, ahead of the jobs that come after it.
 function Jobs.enter_line(job, run_at)
   Jobs.remove_from_indexes(job)
   job.state = is.waiting

@@ -1,15 +1,15 @@
--- HandOvers jobs out.
+-- Leases jobs to workers.
 
 local Leasing = {
-  BATCH = 1000,  -- jobs of a queue that one call promotes, and cancels for having expired
-  SUSPECTS = 100,  -- of a queue, among which one of an isolated task is looked for
-  LOOK_AHEAD = 1000,  -- jobs of a line, among which those are looked for that the request does not skip
+  BATCH = 1000,  -- jobs of a queue that one call moves to the line, or cancels because they expired
+  SUSPECTS = 100,  -- suspects of a queue that are searched for one of an isolated task
+  LOOK_AHEAD = 1000,  -- jobs of a line that are searched for tasks that the request does not skip
   passed_over = {},  -- tasks that the request skips and that have a job in line
-  has_more = {},  -- whether a queue has more than a line, or something in its inbox
-  refs = {}, stored = {}, records = {}, edges = {}, attributes = {},  -- of the jobs that were handed out, in order
+  has_more = {},  -- by queue: true if it has jobs outside the line, or entries in its inbox
+  refs = {}, stored = {}, records = {}, edges = {}, attributes = {},  -- of the leased jobs, in order
 }
 
--- Up to so many jobs from a sorted set of members whose time, which is the score, has come; the first of them first.
+-- Up to `BATCH` jobs of a sorted set scored by time whose time has come, earliest first.
 function Leasing.due_jobs(key)
   return Jobs.indexed_at(key, redis.call('ZRANGEBYSCORE', key, '-inf', Script.score_of(Script.now), 'LIMIT', 0, Leasing.BATCH))
 end
@@ -22,7 +22,7 @@ end
 function Leasing.cancel_expired(queue)
   for _, each in ipairs(Leasing.due_jobs(Key.expiring .. queue)) do
     local job = Jobs.load(each.ref)
-    -- The end of one may have been the end of the next, which waited for it.
+    -- The end of the previous job may have ended this one, which waited for it.
     if job and not Jobs.final(job.state) then Leasing.expire(job) end
   end
 end
@@ -38,7 +38,7 @@ function Leasing.promote(queue)
   end
 end
 
--- Have the queue looked at when the next of its jobs comes due or expires.
+-- Have the queue checked when its next job becomes due or expires.
 function Leasing.set_due(queue)
   for _, family in ipairs({ Key.scheduled, Key.expiring }) do
     local score = redis.call('ZRANGE', family .. queue, 0, 0, 'WITHSCORES')[2]
@@ -46,14 +46,14 @@ function Leasing.set_due(queue)
   end
 end
 
--- Of the attributes of its run give those that the step reads which is the latest to be handed out.
+-- Add the attributes that a step reads to the reply. The step must be the last one leased so far.
 function Leasing.add_attributes(ref, options)
   if not options.reads then return end
   local values = Script.fields_of(Key.attributes .. (options.run or ref), options.reads)
   Leasing.attributes[#Leasing.attributes + 1] = { #Leasing.refs - 1, values }
 end
 
--- Hand one job out, whatever there is about it.
+-- Lease one job of any kind.
 function Leasing.hand_out(request, job, stored, alone)
   Jobs.remove_from_indexes(job)
   job.state = is.running
@@ -70,8 +70,8 @@ function Leasing.hand_out(request, job, stored, alone)
   Leasing.add_attributes(job.ref, job.options)
 end
 
--- Hand out jobs whose members were taken out of their line; how many. Those that have never been leased and have nothing else
--- about them go together: their records differ in the seq alone, and the caller knows them without being told.
+-- Lease jobs whose members were taken out of their line. Returns how many. Plain jobs that were never leased go together:
+-- their records differ only in the seq, so the reply leaves them out and the caller rebuilds them.
 function Leasing.hand_out_all(request, queue, popped)
   local sub, byte, out, loaded = string.sub, string.byte, Leasing, Script.loaded
   local refs, before = {}, #out.refs
@@ -87,7 +87,7 @@ function Leasing.hand_out_all(request, queue, popped)
     if kind and not fresh[kind] and kind % 2 == 0 then
       fresh[kind] = '\159' .. string.char(is.running, bit.band(kind, flag.blocks + flag.step)) .. head
     end
-    if not kind then  -- of a job that is gone, or whose coming was refused
+    if not kind then  -- the job is gone, or its enqueue was refused midway
     elseif not known[i] and not loaded[ref] and fresh[kind] then
       local member, next = popped[2 * i - 1], #out.refs + 1
       held[n + 1], held[n + 2] = held_until, member
@@ -98,7 +98,7 @@ function Leasing.hand_out_all(request, queue, popped)
     else
       local job = loaded[ref] or Jobs.parse(ref, stored[i], known[i])
       local expiry = job.attempt == 0 and Jobs.expires_at(job)
-      if job.state ~= is.waiting or job.run_at then  -- it stands elsewhere: see `Jobs.split_stale`
+      if job.state ~= is.waiting or job.run_at then  -- a stale entry: see `Jobs.split_stale`
         Jobs.reindex(job)
       elseif expiry and expiry <= Script.now then
         Leasing.expire(job)
@@ -117,10 +117,10 @@ function Leasing.hand_out_all(request, queue, popped)
   return #out.refs - before
 end
 
--- Hand out up to so many from the front of a line; how many.
+-- Lease up to `room` jobs from the front of a line. Returns how many.
 function Leasing.hand_out_line(request, queue, room)
   local leased, looked_at, left = 0, 0, true
-  -- Expired ones do not count; of those beyond a step the rest is left for the next call.
+  -- Expired jobs do not count towards `room`. More than `BATCH` of them are left for the next call.
   while left and leased < room and looked_at < room + Leasing.BATCH do
     local wanted = math.min(room - leased, Script.CHUNK)
     local popped = redis.call('ZPOPMIN', Key.line .. queue, wanted)
@@ -137,14 +137,14 @@ function Leasing.hand_out_line(request, queue, room)
   return leased
 end
 
--- Note that the line of a queue is empty.
+-- The line of a queue is empty: remove its markers, and the queue from `ready` if nothing else is left in it.
 function Leasing.mark_empty(queue)
   redis.call('DEL', Key.marker .. queue)
   local more = Leasing.has_more[queue] and redis.call('EXISTS', Key.suspects .. queue, Key.inbox .. queue) > 0
   if not more then redis.call('ZREM', Key.ready, queue) end
 end
 
--- Hand out up to so many from the front of a line, without those of skipped tasks, which stay where they are; how many.
+-- Lease up to `room` jobs from the front of a line, leaving those of skipped tasks where they are. Returns how many.
 function Leasing.hand_out_unskipped(request, queue, room)
   local members = redis.call('ZRANGE', Key.line .. queue, 0, Leasing.LOOK_AHEAD - 1)
   local refs, chosen, popped, n = {}, {}, {}, 0
@@ -165,14 +165,14 @@ function Leasing.hand_out_unskipped(request, queue, room)
   if redis.call('EXISTS', Key.line .. queue) == 0 then
     Leasing.mark_empty(queue)
   elseif n > 0 and n == room then
-    -- Only then: this caller would be the first to be woken for what it has passed over.
+    -- Only if `room` was filled: otherwise this caller would be the first to be woken for the jobs it has skipped.
     Script.fill_markers(Key.marker .. queue, 1)
     Script.call_listeners(queue, 1)
   end
   return leased
 end
 
--- The first suspect of these queues that the request may have, and whether there is one that it may not have.
+-- The first suspect of these queues that the request may lease, and whether there is one that it may not.
 function Leasing.suspect(request, queues)
   local first, others, isolated
   local skip = request.skip
@@ -197,7 +197,7 @@ function Leasing.suspect(request, queues)
   return first, others
 end
 
--- Seconds until the next scheduled job of these queues is due; false if there is none.
+-- Seconds until the next scheduled job of these queues is due, as text; false if there is none.
 function Leasing.due_in(queues)
   local soonest = math.huge
   for _, queue in ipairs(queues) do
@@ -207,7 +207,7 @@ function Leasing.due_in(queues)
   return soonest < math.huge and string.format('%.17g', math.max(0, soonest - Script.now))
 end
 
--- Of these queues those that are not paused; of them those that have more than a line; whether something lies in an inbox.
+-- The queues that are not paused; of these, the ones with jobs outside the line or an inbox; whether any inbox has entries.
 function Leasing.unpaused(queues)
   local open, timed, inbox, paused = {}, {}, false, {}
   for _, queue in ipairs(redis.call('SMEMBERS', Key.paused)) do paused[queue] = true end
@@ -217,7 +217,7 @@ function Leasing.unpaused(queues)
       Leasing.has_more[queue] = true
       if redis.call('EXISTS', Key.inbox .. queue) == 1 then
         inbox = true
-        redis.call('ZADD', Key.ready, 0, queue)  -- whose entries nobody may have announced
+        redis.call('ZADD', Key.ready, 0, queue)  -- its entries may not have been announced
       end
     end
     if not paused[queue] then
@@ -228,7 +228,7 @@ function Leasing.unpaused(queues)
   return open, timed, inbox
 end
 
--- Of the tasks that the request skips those that have a job in line, if it was leased nothing.
+-- The skipped tasks that have a job in line, if nothing was leased.
 function Leasing.left_to_others(request)
   local tasks = {}
   if request.skip and #Leasing.refs == 0 then
@@ -237,10 +237,12 @@ function Leasing.left_to_others(request)
   return tasks
 end
 
--- Hand out what is first in line; see the contract. Arguments: worker, seconds, nonce, limit, solo, isolated tasks and skipped ones
--- as MessagePack or nothing, seconds that no lease exceeds or nothing, number of queues, queues.
--- Answers: refs, what is stored of each, records (nothing for those that the caller knows), results of blockers, attributes, the
--- time, whether a suspect waits, when the next job is due, whether something lies in an inbox, tasks that were passed over.
+-- Lease the first jobs in line.
+-- ARGV: worker id, seconds of the lease, nonce, limit, solo (1 or 0), isolated tasks and skipped tasks (each a MessagePack
+-- array or ''), longest lease in seconds or '', number of queues, queues.
+-- Returns: refs; stored jobs; records, false for those that the caller rebuilds; { index, edge values }; { index, attribute
+-- values }; the time; whether a suspect waits that this request may not have; seconds until the next scheduled job, if
+-- nothing was leased; whether an inbox has entries; skipped tasks with a job in line.
 function Leasing.lease()
   local arg = Script.arg
   local request = {

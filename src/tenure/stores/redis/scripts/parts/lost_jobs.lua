@@ -1,9 +1,9 @@
--- Jobs being taken from holders who are silent or gone.
+-- Takes jobs from workers that are silent or dead.
 
 local LostJobs = {}
 
--- Take a running job from its holder: to the front, or failed as lost. What the caller is told of it. The error is a word
--- that `records.py` knows, how often the job was lost, and the reason if there is one.
+-- Take a running job from its holder. It goes to the front of the line, or fails as lost once it reaches `max_losses`.
+-- Returns { ref, queue, task, worker, losses, whether it failed }.
 function LostJobs.lose(job, reason)
   local losses, most = job.losses + 1, job.options.max_losses or 3
   local failed = most > 0 and losses >= most and (Jobs.has(job, flag.solo) or most == 1)

@@ -1,12 +1,12 @@
--- Jobs coming in, as far as they only come in line: what nearly every enqueue is.
+-- Reads new jobs from the arguments and stores them. Plain jobs need no more than this.
 
 local NewJobs = lazy(function(NewJobs)
 
 local heads = {}
 
-local STEP = 64  -- kinds from here on are of steps of a run
+local STEP = 64  -- kinds from here on are steps of a run
 
--- What a head says, which jobs that are alike share.
+-- Parse the head of a new job. Equal heads are parsed once.
 function NewJobs.head(packed)
   local head = heads[packed]
   if head then return head end
@@ -22,8 +22,8 @@ function NewJobs.head(packed)
   return head
 end
 
--- The next of a step's new jobs from its arguments: ref, what is stored of it, its head, and the refs of those that it waits for;
--- of a step of a run that, unless it begins it, and what it begins with.
+-- Read the next new job: ref, stored part, head, and the refs of its blockers. For a step also the ref of its run, unless
+-- it begins the run, and what it writes to the run.
 function NewJobs.read()
   local at = Script.args_read
   Script.args_read = at + 3
@@ -46,7 +46,7 @@ function NewJobs.read_all(number)
   return jobs
 end
 
--- Store jobs, and put those in line that go there at once; the others are given back.
+-- Store jobs, and put the plain ones in line. Returns the others.
 function NewJobs.store(coming)
   local last = Script.draw_seqs(#coming)
   local before, after = '\152\203' .. struct.pack('>d', Script.now), '\207\0\0'
@@ -74,7 +74,7 @@ function NewJobs.store(coming)
   end
   Script.call_in_chunks('RPUSH', Key.recent, recent)
   if #steps > 0 then Flows.add_steps(steps) end
-  -- Every hundredth job pays for all hundred.
+  -- Every hundredth job sweeps for all hundred.
   local hundreds = math.floor((last + #coming) / 100) - math.floor(last / 100)
   Script.to_sweep = Script.to_sweep + 200 * hundreds
   for queue, line in pairs(lines) do
@@ -82,7 +82,7 @@ function NewJobs.store(coming)
     Script.call_in_chunks('ZADD', Key.line .. queue, line)
     if #line > 0 then Script.add_new_work(queue, #line / 2) end
   end
-  -- The jobs themselves last: if one of the commands before is refused, there is no job, and the same enqueue again makes it.
+  -- The jobs last: if an earlier command is refused there is no job, and repeating the enqueue creates it.
   Script.call_in_chunks('HSET', Key.jobs, stored)
   return others
 end

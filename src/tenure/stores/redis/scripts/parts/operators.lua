@@ -1,9 +1,9 @@
--- What operators do to jobs, one by one: 0 if it was done, 2 if there is no such job, or why it is refused:
--- {3, reason, state, who is in the way}.
+-- Runs an operator's action on each of several jobs.
 
 local Operators = {}
 
--- Act on each job of the arguments that are left; the id of a run means its current step.
+-- Call `act` with the job of each remaining argument; the ref of a run means its current step. Returns one verdict each: a
+-- `Code`, or { Code.REFUSED, word of `Refused`, state, ref of the job in the way }.
 function Operators.on_each(act)
   local refs, verdicts = Script.remaining_args(), {}
   Jobs.load_all(refs)

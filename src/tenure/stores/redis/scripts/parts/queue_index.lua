@@ -1,15 +1,15 @@
--- The index of queues that have something to do: `ready` now, `timed` at some time. Steps add to it as they change a queue; what
--- is there too soon, or no longer, is found here.
+-- The index of queues that have something to do: `ready` for now, `timed` for later. Scripts add a queue when they change
+-- it. This part corrects entries that are too early or out of date.
 
 local QueueIndex = {
   soon = {}, overdue = {},
-  not_yet_due = 0,  -- of those that were looked at: how many are due soon and not yet, and so stand first in `timed` still
+  not_yet_due = 0,  -- queues looked at that are due soon but not yet, and so keep their position in `timed`
 }
 
-local LOOK_AHEAD = 1  -- seconds before its time that a queue is named, so that its workers lease when that comes, and not a look later
-local RECHECK_AFTER = 60  -- seconds until a queue is looked at again whose due jobs no worker takes
+local LOOK_AHEAD = 1  -- seconds that a queue is reported early, so that its workers lease on time instead of one look later
+local RECHECK_AFTER = 60  -- seconds until a queue is checked again whose due jobs no worker takes
 
--- Enter a queue in `timed` anew, by what is stored of it; name it if something is to be done soon, or is overdue.
+-- Recompute the entry of a queue in `timed` from what is stored. Report the queue if it is due soon or overdue.
 function QueueIndex.refresh_time(queue)
   local function first(family)
     local score = redis.call('ZRANGE', family .. queue, 0, 0, 'WITHSCORES')[2]
@@ -29,7 +29,7 @@ function QueueIndex.refresh_time(queue)
   redis.call('ZADD', Key.timed, Script.score_of(math.max(at, ends <= Script.now and Script.now + LOOK_AHEAD or 0)), queue)
 end
 
--- Enter a queue in both by what is stored of it, whichever step has changed it.
+-- Recompute the entries of a queue in `ready` and `timed` from what is stored.
 function QueueIndex.refresh(queue)
   local inbox = redis.call('EXISTS', Key.inbox .. queue) == 1
   local line = redis.call('EXISTS', Key.line .. queue, Key.suspects .. queue) > 0

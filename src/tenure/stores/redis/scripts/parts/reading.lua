@@ -1,8 +1,9 @@
--- What is told of a job.
+-- Describes jobs to the caller.
 
 local Reading = {}
 
--- All of it: what is stored, its record, the seconds left of its lease, how many edges are open, and what its edges hold.
+-- One job: { ref, stored job, record, seconds left of its lease, number of open edges, values of its edges }; false if
+-- there is none.
 function Reading.describe(ref, stored, record)
   if not stored then return false end
   local left, open, edges = false, 0, {}

@@ -1,8 +1,9 @@
--- Jobs of queues being reaped, and the parking of others being ended, once their time has come.
+-- Reaps expired leases, and ends parkings that have timed out.
 
 local Reaping = {}
 
--- End the wait of a job that nobody has completed in time: it has failed, or a step follows, which its holder will see to.
+-- The parking of a job has timed out: the job fails, or goes back in line to continue with the step that `on_timeout`
+-- names.
 function Reaping.end_parking(job)
   local goes_on = type(job.parked) == 'table'
   Script.add_consequence(goes_on and 'overdue' or 'failed', job)
@@ -13,9 +14,8 @@ function Reaping.end_parking(job)
   Jobs.enter_line(job)
 end
 
--- Of these queues those in which jobs are held; no lease of them ends later than the longest that was given there from now on. One
--- that did was given before the clock was set back: its holder has as long as it was promised, and no longer. A second more is no
--- reason to change anything.
+-- The queues among these that have running jobs. A lease that ends later than the longest one given in its queue was given
+-- before the clock was set back: shorten it to that length from now. One second of tolerance avoids needless writes.
 function Reaping.cap_leases(queues)
   local held = {}
   for _, queue in ipairs(queues) do
@@ -34,12 +34,13 @@ function Reaping.cap_leases(queues)
   return held
 end
 
--- Take up to so many jobs from holders whose lease has expired, the longest expired first; if that was not so many, end the
--- parking of jobs whose time is over. Arguments: limit, and the queues. Gives what `LostJobs.lose` gives of each job that was taken.
+-- Take up to `limit` jobs from holders whose lease has expired, queue by queue, the longest expired first. If fewer than
+-- `limit` were found, end parkings that have timed out.
+-- ARGV: limit, queues. Returns what `LostJobs.lose` returns for each job taken.
 function Reaping.reap()
   local limit, queues = tonumber(Script.arg()), Script.remaining_args()
 
-  -- Up to so many jobs whose time has come, over these queues.
+  -- Up to `room` jobs of these queues whose time has come.
   local function over(family, queues, room)
     local found = {}
     for _, queue in ipairs(queues) do
@@ -54,7 +55,7 @@ function Reaping.reap()
   if #reaped < limit then
     for _, each in ipairs(over(Key.parked, queues, limit)) do
       local job = Jobs.load(each.ref)
-      -- The end of one may have been the end of the next, which waited for it.
+      -- The end of the previous job may have ended this one, which waited for it.
       if job and not Jobs.final(job.state) then Reaping.end_parking(job) end
     end
   end

@@ -1,9 +1,10 @@
--- The latest jobs in order of enqueueing.
+-- The list of the latest jobs in the order in which they were enqueued.
 
 local Recent = lazy(function(Recent)
 
--- Keep `recent` about as long as there are jobs: of its oldest entries those whose jobs are gone go, the others are moved to
--- `order`. For each job that comes or goes two entries are looked at, so there are never many more dead ones than live ones.
+-- Bound the length of `recent` by the number of jobs. Of its oldest entries, those of removed jobs are dropped and the
+-- others move to `order`. Each job that comes or goes pays for two entries, so that there are never many more dead entries
+-- than live ones.
 function Recent.sweep()
   if redis.call('LLEN', Key.recent) <= 2 * redis.call('HLEN', Key.jobs) + Script.CHUNK then return end
   local left = Script.to_sweep
@@ -18,7 +19,7 @@ function Recent.sweep()
       end
     end
     Script.call_in_chunks('ZADD', Key.order, alive)
-    redis.call('LPOP', Key.recent, size)  -- not before: if a command is refused, no job is in neither
+    redis.call('LPOP', Key.recent, size)  -- last: if a command is refused, every job is still in one of the two
     left = left - Script.CHUNK
   end
 end

@@ -1,13 +1,12 @@
--- Finished jobs being removed together, of which nothing is left but their record and where they stand: single ones, and runs.
+-- Removes finished jobs together that have only a record and an index entry: single jobs and whole runs.
 
 local RemovalBatch = lazy(function(RemovalBatch)
 
--- Of nothing so far.
 function RemovalBatch.begin()
   return { refs = {}, members = {}, runs = {} }
 end
 
--- Let a job go too, which stands only there.
+-- Add a job whose only index is `key`.
 function RemovalBatch.add(batch, ref, record, key)
   batch.refs[#batch.refs + 1] = ref
   local members = batch.members[key] or {}
@@ -15,14 +14,14 @@ function RemovalBatch.add(batch, ref, record, key)
   members[#members + 1] = string.sub(record, -6) .. ref
 end
 
--- Whether nobody has a claim on a step that has handed over, nor had one.
+-- Whether a step that has handed over is plain: nothing ever waited for it and it has no unique key.
 function RemovalBatch.is_unclaimed(stored, record)
   if not stored or not record or string.byte(record, 2) ~= is.succeeded then return false end
   return bit.band(string.byte(record, 3), flag.step + flag.special + flag.blocks + flag.awaited) == flag.step
 end
 
--- The runs that end with these steps, which nobody has a claim on; false in the place of those that one of their other steps has
--- more about it. Steps of all runs are read together, the first ones first.
+-- The runs that end with these unclaimed steps; false for a run with a step that is not plain. The steps of all runs are
+-- read together, starting with the first steps.
 function RemovalBatch.runs_of(last_steps)
   local runs, alive = {}, {}
   for i, stored in ipairs(Script.fields_of(Key.jobs, last_steps)) do
@@ -56,13 +55,13 @@ function RemovalBatch.runs_of(last_steps)
   return runs
 end
 
--- Let a run go too, but for its last step, which the caller adds.
+-- Add a run, except for its last step, which the caller adds.
 function RemovalBatch.add_run(batch, run)
   for _, step in ipairs(run.steps) do RemovalBatch.add(batch, unpack(step)) end
   batch.runs[#batch.runs + 1] = run
 end
 
--- Remove all of them.
+-- Remove everything that was added.
 function RemovalBatch.flush(batch)
   Script.call_in_chunks('HDEL', Key.jobs, batch.refs)
   Script.call_in_chunks('HDEL', Key.records, batch.refs)

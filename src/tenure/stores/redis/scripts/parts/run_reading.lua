@@ -1,14 +1,15 @@
--- What is told of a run.
+-- Describes runs to the caller.
 
 local RunReading = {}
 
--- Its ref, flow, time of enqueueing, the queue of the step before the current one, and that step as `describe` does; false if
--- there is none.
+-- One run: { ref, flow, time of enqueueing, queue of the step before the current one, the current step as
+-- `Reading.describe` gives it }; false if there is no such run.
 function RunReading.describe(run)
   local first = Jobs.load(run)
   if not first or not first.options.flow or first.options.run then return false end
   local current, before = Flows.current(run)
-  -- A program of the layout before may have taken that for a job and removed it: the run shows, to be deleted.
+  -- A program of an earlier layout may have removed the current step as an ordinary job. The run still shows, so that it
+  -- can be deleted.
   if not Jobs.load(current) then
     local left = Runs.all_steps(first)
     current = left[#left].ref

@@ -1,9 +1,9 @@
--- Jobs that run, looked at one by one: nothing says which of them a worker or a request has, for every lease would pay for that. There are
--- no more than workers have room for.
+-- Searches all running jobs. There is no index by worker or nonce, because every lease would pay for it; and there are no
+-- more running jobs than workers have slots.
 
 local RunningJobs = {}
 
--- Up to so many refs of jobs of whose records the field of this number is this value.
+-- Up to `wanted` refs of running jobs whose record has `value` in the field of this number.
 function RunningJobs.with_field(field, value, wanted)
   local found = {}
   for _, queue in ipairs(redis.call('SMEMBERS', Key.queues)) do

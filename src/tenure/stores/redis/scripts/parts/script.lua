@@ -1,7 +1,10 @@
--- The step itself: its time, its arguments, what it gathers, and the moves that nearly every step is made of.
+-- The running script: its time, its arguments, what it gathers for `finish`, and helpers that nearly every script uses.
+-- KEYS are the fixed keys of the namespace, see `keys.py`. ARGV[1] is the time in seconds, or '' for the server's clock.
+-- Lists of
+-- ARGV elsewhere that leave out the time continue where the caller has stopped reading.
 
--- A part whose functions are made when one of them is first asked for. Most steps need few of them, and Lua would make them
--- all at every call, which takes longer than a small step itself.
+-- A part whose functions are built on first use. Most scripts need few of them, and Lua would build all of them at every
+-- call, which takes longer than a small script itself.
 local lazy_part = {
   __index = function(part, name)
     setmetatable(part, nil)
@@ -16,46 +19,46 @@ end
 local Script = {
   now = tonumber(ARGV[1]),
   args_read = 1,
-  loaded = {},        -- every job that the step has to do with in full, by ref; false if there is none
-  queue_totals = {},  -- what has happened and how often, to be counted at the end, by queue
-  worker_totals = {}, -- and by worker
-  new_work = {},      -- how much there is new in a queue, for idle workers to be woken at the end
-  due_at = {},        -- when a queue has something to do because of what the step does, by queue
-  to_sweep = 0,       -- entries of `recent` to be looked at at the end
-  consequences = false,-- what has become of jobs that the caller did not name: how, ref, task and queue, one after the other
-  CHUNK = 1000,       -- values that a command gets at most: Lua's stack holds some thousands
+  loaded = {},  -- jobs that the script has parsed, by ref; false if there is no such job
+  queue_totals = {},  -- counts to add at the end, by queue
+  worker_totals = {},  -- counts to add at the end, by worker
+  new_work = {},  -- number of jobs that are new in line, by queue; idle workers are woken for them at the end
+  due_at = {},  -- earliest time at which a queue has something to do because of this script
+  to_sweep = 0,  -- entries of `recent` to sweep at the end
+  consequences = false,  -- changes of jobs that the caller did not name: change, ref, task and queue in turn
+  CHUNK = 1000,  -- most values in one command: Lua's stack holds a few thousand
 }
 if not Script.now then
   local time = redis.call('TIME')
   Script.now = tonumber(time[1]) + tonumber(time[2]) / 1000000
 end
 
--- A time as the score of a sorted set: whole microseconds as text, which Redis reads several times faster than a fraction.
+-- A time as a score: whole microseconds as text, which Redis parses several times faster than a fraction.
 function Script.score_of(time)
   return time == math.huge and 'inf' or string.format('%.0f', time * 1000000)
 end
 
--- The arguments one by one, the time not among them.
+-- The next argument after the time.
 function Script.arg()
   Script.args_read = Script.args_read + 1
   return ARGV[Script.args_read]
 end
 
--- The arguments that are left.
+-- All arguments that have not been read.
 function Script.remaining_args()
   local found = {}
   for i = Script.args_read + 1, #ARGV do found[#found + 1] = ARGV[i] end
   return found
 end
 
--- A command with many values for one key, as often as it takes.
+-- Call a command with many values for one key, as often as needed.
 function Script.call_in_chunks(command, key, values)
   for first = 1, #values, Script.CHUNK do
     redis.call(command, key, unpack(values, first, math.min(first + Script.CHUNK - 1, #values)))
   end
 end
 
--- Fields of a hash, in order; false for those that are not there.
+-- Fields of a hash, in order; false for a missing one.
 function Script.fields_of(key, fields)
   if #fields == 0 then return {} end
   if #fields <= Script.CHUNK then return redis.call('HMGET', key, unpack(fields)) end
@@ -67,7 +70,7 @@ function Script.fields_of(key, fields)
   return found
 end
 
--- Draw so many members at the back of the line: the number before the first of them.
+-- Draw `count` seqs at the back of the line. Returns the number before the first of them.
 function Script.draw_seqs(count)
   return redis.call('HINCRBY', Key.meta, 'seq', count) - count
 end
@@ -76,12 +79,12 @@ function Script.seq_of(number)
   return struct.pack('>I6', number)
 end
 
--- There is so much new in a queue: as many idle workers may be woken.
+-- A queue has `number` new jobs (1 if not given): as many idle workers may be woken.
 function Script.add_new_work(queue, number)
   Script.new_work[queue] = (Script.new_work[queue] or 0) + (number or 1)
 end
 
--- Let the caller know what has become of a job that it did not name.
+-- Report a change of a job that the caller did not name.
 function Script.add_consequence(how, job)
   local list = Script.consequences or {}
   local n = #list
@@ -89,7 +92,7 @@ function Script.add_consequence(how, job)
   Script.consequences = list
 end
 
--- Let a list of markers have so many, up to a hundred. Those who wait at it take them at once, one each.
+-- Fill a list of markers up to `number`, at most 100. Workers that wait at the list take one each at once.
 function Script.fill_markers(key, number)
   local missing = math.min(number, 100) - redis.call('LLEN', key)
   if missing > 0 then
@@ -99,7 +102,7 @@ function Script.fill_markers(key, number)
   end
 end
 
--- A queue has something to do at this time, not before it.
+-- A queue has something to do at this time, and maybe not earlier.
 function Script.set_due(queue, time)
   local known = Script.due_at[queue]
   if time < math.huge and not (known and known <= time) then Script.due_at[queue] = time end
@@ -110,7 +113,7 @@ function Script.write_due_times()
   Script.due_at = {}
 end
 
--- Name a queue to up to so many of the idle workers that serve it by a pattern.
+-- Call up to `number` idle workers that serve the queue by a pattern.
 function Script.call_listeners(queue, number)
   local listeners = Script.listeners or redis.call('HGETALL', Key.listeners)
   Script.listeners = listeners
@@ -146,7 +149,7 @@ function Script.wake_workers()
   if next(Script.due_at) then Script.write_due_times() end
 end
 
--- A queue comes to exist: workers of earlier versions that serve patterns look again, all of them.
+-- Add a queue to the set of all queues. If it is new, wake all workers of earlier versions that serve patterns.
 function Script.register_queue(queue)
   if redis.call('SADD', Key.queues, queue) == 1 then Script.fill_markers(Key.arrivals, 100) end
 end

@@ -1,13 +1,13 @@
--- What is to become of jobs, as it comes in the arguments of a step.
+-- Reads settlements from the arguments: leases and the transitions of their jobs.
 
 local Settlements = {
-  -- A step begins with its kind; of a plain finish that is the state it leads to, and the result follows as a record has it.
+  -- First byte of a transition. A plain finish has the final state there instead, followed by the result as in a record.
   FINISH = 10, REQUEUE = 11, PARK = 12, HAND_OVER = 13,
 }
 
-local parsed_hand_overs = {}  -- what the step of one parsed, which those that are alike share
+local parsed_hand_overs = {}  -- by the first argument of a hand-over; equal ones are parsed once
 
--- What the first word of a hand-over parsed.
+-- Parse the first argument of a hand-over.
 function Settlements.parse_hand_over(transition)
   local parsed = parsed_hand_overs[transition]
   if parsed then return parsed end
@@ -19,17 +19,17 @@ function Settlements.parse_hand_over(transition)
     _, parsed.before, parsed.behind, head = cmsgpack.unpack_limit(transition, 3, more)
     if head then parsed.head = NewJobs.head(head) else parsed.left, parsed.before = parsed.before, nil end
   end
-  -- If it does no more than write attributes: the plain finish that it is besides.
+  -- A hand-over that only writes attributes is also a plain finish.
   local other = parsed.hands_over or parsed.children > 0 or parsed.lookups or parsed.left
   parsed.plain = not other and string.char(is.succeeded) .. parsed.result
   parsed_hand_overs[transition] = parsed
   return parsed
 end
 
--- The jobs that come with a step, from its arguments; nil if none do. A finish with children goes on with these; a hand-over,
--- which is a success of a step of a run, with what it writes, its children and its successor, if it has them. If the first word
--- parsed all of the successor that others share, only its ref and its run are to be read. If not, its last may be what the attempt has
--- left.
+-- Read the new jobs that come with a transition; nil if it brings none. A finish is followed by its children. A hand-over,
+-- the success of a step, is followed by what it writes to the run, its children and its successor. If its first argument
+-- contains the shared part of the successor, only the successor's ref and run follow. Otherwise its last value may be what
+-- the attempt left.
 function Settlements.read_new_jobs(transition)
   local kind = string.byte(transition)
   if kind == Settlements.FINISH then
@@ -57,8 +57,8 @@ function Settlements.read_new_jobs(transition)
   end
 end
 
--- The settlements of a step, from its arguments: how many groups of one queue and worker; of each group these two, how many,
--- and of each settlement its ref, token and step, and what comes with that.
+-- Read all settlements. ARGV: number of groups; for each group its queue, worker and number of settlements; for each
+-- settlement its ref, token, transition, and the arguments of the new jobs that come with it.
 function Settlements.read()
   local items = { refs = {}, tokens = {}, transitions = {}, coming = {}, groups = {} }
   local refs, tokens, transitions, n = items.refs, items.tokens, items.transitions, 0
@@ -77,7 +77,7 @@ function Settlements.read()
   return items
 end
 
--- The refs that jobs wait for which come with these settlements; nil if there are none.
+-- The refs that new jobs of these settlements wait for; nil if there are none.
 function Settlements.awaited(items)
   local found
   for _, coming in pairs(items.coming) do
@@ -91,12 +91,12 @@ function Settlements.awaited(items)
   return found
 end
 
--- A broken job never ran.
+-- Count as processed. A broken job never ran, so it does not count.
 function Settlements.count_processed(state, queue, worker, number)
   if state ~= is.broken then Totals.count('processed', queue, worker, number) end
 end
 
--- Move the members of jobs of one group from held to those of an end.
+-- Move members of one group from `held` to the sorted set of a final state, and count them.
 function Settlements.move_to_ended(group, state, members, family)
   if #members == 0 then return end
   local scored, now = {}, Script.score_of(Script.now)

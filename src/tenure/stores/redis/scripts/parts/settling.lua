@@ -1,11 +1,12 @@
--- Attempts coming to their end.
+-- Settles attempts: applies the transition of each job under its token.
 
 local Settling = {}
 
--- Nearly every job simply succeeds: those that have nothing else about them go together, and change no more than their
--- record and where they stand. The others are left for `Handing` and `Singly`. So do successes that others wait for; their edges
--- are left for `Closing`. Gives the records as they were, by ref the index of the first settlement of each, and by index whose
--- edges are to be closed, nil if there are none.
+-- Finish the plain successes together, as nearly all are: they change only their record and index. The others are left to
+-- `HandOvers` and `Singly`. Plain successes that other jobs wait for are finished here too; their edges are left to
+-- `EdgeBatch`.
+-- Returns the records as they were; by ref, the index of its first settlement; and by index, true for jobs whose edges are
+-- to be closed, nil if there are none.
 function Settling.finish_plain(items, verdicts)
   local sub, byte, running, succeeded = string.sub, string.byte, is.running, is.succeeded
   local refs, tokens, transitions, ended = items.refs, items.tokens, items.transitions, cmsgpack.pack(Script.now)
@@ -29,7 +30,7 @@ function Settling.finish_plain(items, verdicts)
           plain = state == running and (flags == 0 or flags == flag.blocks)
         end
       end
-      -- Who waits for it comes with another of these, maybe before it.
+      -- A job that waits for this one comes with another settlement of this call, maybe an earlier one.
       if awaited and (awaited[ref] or plain and flags == flag.step and awaited[quiet_runs[i]]) then plain = false end
       if firsts[ref] then plain = false else firsts[ref] = i end
       if plain and sub(record, 4, 25) == tokens[i] then
@@ -43,7 +44,7 @@ function Settling.finish_plain(items, verdicts)
         local seq = sub(record, -6)
         members[#members + 1] = seq .. ref
         verdicts[i] = Code.OK
-        -- Replaced are the state, and the last fields before the seq: end, result and error, all nil so far.
+        -- Replaces the state and the last fields before the seq: end, result and error, all nil until now.
         changed[n + 1], changed[n + 2] = ref, head .. sub(record, 3, -13) .. tails[transition] .. seq
         n = n + 2
       end
@@ -54,7 +55,7 @@ function Settling.finish_plain(items, verdicts)
   return records, firsts, closing
 end
 
--- The others, one by one.
+-- Settles jobs one by one.
 local Singly = lazy(function(Singly)
 
 function Singly.requeue(job, transition)
@@ -84,7 +85,7 @@ function Singly.park(job, transition)
   Jobs.add_to_indexes(job)
 end
 
--- The state that a finish leads to, the result and the error.
+-- The final state, the result and the error of a finish.
 function Singly.parse_finish(transition)
   local kind = string.byte(transition)
   if kind == Settlements.FINISH then return select(2, cmsgpack.unpack_limit(transition, 3, 1)) end
@@ -92,13 +93,13 @@ function Singly.parse_finish(transition)
   return kind, cmsgpack.unpack(string.sub(transition, 2))
 end
 
--- What is remembered with the attempt, if that is another than its error.
+-- What the history keeps of the attempt, if it is not the job's error.
 function Singly.parse_left(transition, with)
   if string.byte(transition) == Settlements.HAND_OVER then return with.left end
   return string.byte(transition) == Settlements.FINISH and select(6, cmsgpack.unpack_limit(transition, 5, 1)) or nil
 end
 
--- Whose keys are free to take once the job has ended, by ref.
+-- The jobs that end together with this one, by ref: their unique keys become free.
 function Singly.jobs_ending_with(job, state, successor)
   job.successor = successor and successor.ref
   local found = Ending.ending_with(job, state)
@@ -106,7 +107,7 @@ function Singly.jobs_ending_with(job, state, successor)
   return found
 end
 
--- End a job, with all that comes with its end; from `outside`, or by its holder.
+-- End a job and add the new jobs that come with it. `outside` is true if an operator completes it, not its holder.
 function Singly.finish(job, transition, with, outside)
   local state, result, error = Singly.parse_finish(transition)
   local successor = with and job.options.flow and with.successor
@@ -126,7 +127,8 @@ function Singly.finish(job, transition, with, outside)
   Ending.finish(job, state, result, error, not outside and job.worker or nil, not outside)
   local ended = Ending.propagate(job, name_of[state])
   ended[#ended + 1] = job
-  -- Between the end and the drop: a child may take the key that has just come free, or wait for its parent.
+  -- After the end and before the removal: a child may take the unique key that has just become free, or wait for its
+  -- parent.
   for _, child in ipairs(Enqueueing.add_all(coming)) do ended[#ended + 1] = child end
   Ending.remove_unkept(ended)
   return Code.OK
@@ -136,7 +138,7 @@ function Singly.settle(ref, token, transition, with)
   local job = Jobs.load(ref)
   if not job then return Code.NOT_FOUND end
   if '\206' .. struct.pack('>I4', job.fence) .. '\176' .. job.nonce ~= token then return Code.LEASE_LOST end
-  if job.state ~= is.running then return Code.OK end  -- this very token has settled it before, and the answer was lost
+  if job.state ~= is.running then return Code.OK end  -- this token has settled the job before, and the reply was lost
   local kind = string.byte(transition)
   if kind == Settlements.REQUEUE then
     Singly.requeue(job, transition)
@@ -150,7 +152,7 @@ end
 
 end)
 
--- Apply each step under its token; one verdict each.
+-- Settle everything in the arguments, in order. Returns one verdict each.
 function Settling.settle()
   local items, verdicts = Settlements.read(), {}
   local function settle_singly(i)
@@ -167,7 +169,7 @@ function Settling.settle()
     for i = group.first, group.last do
       if verdicts[i] then
         if closing and to_close[i] then
-          -- Those before it come before its dependents in line.
+          -- Earlier hand-overs go in line ahead of this job's dependents.
           if hand_overs and #hand_overs.batch > 0 then finish_together() end
           EdgeBatch.close(closing, items.refs[i], select(2, Singly.parse_finish(items.transitions[i])))
         end

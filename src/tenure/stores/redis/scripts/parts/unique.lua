@@ -1,4 +1,4 @@
--- Unique keys: who holds them, and until when.
+-- Unique keys: which job owns one, and until when.
 
 local Unique = lazy(function(Unique)
 
@@ -6,7 +6,7 @@ function Unique.field(task, key)
   return task .. '\0' .. key
 end
 
--- The ref of who holds a unique key now; nil if nobody does.
+-- The ref of the job that owns a unique key now; nil if it is free.
 function Unique.owner_of(task, key)
   local held = redis.call('HGET', Key.uniques, Unique.field(task, key))
   if held then
@@ -30,7 +30,7 @@ function Unique.release(job)
   if not job.options.unique then return end
   local field = Unique.field(job.task, job.options.unique)
   local held = redis.call('HGET', Key.uniques, field)
-  -- Past its window the key may be another's by now.
+  -- After its window the key may belong to another job.
   if held and string.sub(held, 9) == job.ref then
     redis.call('HDEL', Key.uniques, field)
     redis.call('ZREM', Key.windows, field)

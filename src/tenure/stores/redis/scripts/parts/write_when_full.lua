@@ -1,2 +1,2 @@
--- A write that a full memory does not refuse: then those that follow in this step are not refused either.
+-- A write that the server allows even when its memory is full. Redis then allows the writes that follow in this script too.
 redis.call('HDEL', Key.meta, 'nothing')
