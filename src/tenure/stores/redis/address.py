@@ -153,14 +153,14 @@ def _nodes(parts: SplitResult, port: int) -> tuple[Node, ...]:
 
 def _path_fields(path: str, kind: str) -> dict[str, Any]:
     """The master's name and the database number, from the path of the URL."""
-    words = path.split("/") if path else []
+    segments = path.split("/") if path else []
     fields: dict[str, Any] = {}
     if kind == Kind.SENTINEL:
-        refuse_unless(bool(words), "write the name of the master: redis+sentinel://host:26379/mymaster")
-        fields["master"] = words.pop(0)
-    refuse_unless(len(words) <= 1, f"{path!r} is not a database number")
-    if words:
-        fields["db"] = number(words[0], "the database")
+        refuse_unless(bool(segments), "write the name of the master: redis+sentinel://host:26379/mymaster")
+        fields["master"] = segments.pop(0)
+    refuse_unless(len(segments) <= 1, f"{path!r} is not a database number")
+    if segments:
+        fields["db"] = number(segments[0], "the database")
     refuse_unless(kind != Kind.CLUSTER or not fields.get("db"), "a cluster has only database 0")
     return fields
 

@@ -180,8 +180,8 @@ def transition_args(transition: Transition) -> list[ScriptArg]:
         case Finish(state, result, error, children):
             left = _brief_error_text(error) if state is not State.SUCCEEDED else error_text(transition.left)
             about = (NUMBERS[state], result, error_text(error), len(children), left)
-            word = _FINISH + b"".join(map(_pack, about))
-            return [word, *(word for child in children for word in new_job_args(child))]
+            first = _FINISH + b"".join(map(_pack, about))
+            return [first, *(arg for child in children for arg in new_job_args(child))]
         case Requeue(delay, run_at, counts, front, missed, error):
             why = (error_text(error), _brief_error_text(error))
             return [_REQUEUE + b"".join(map(_pack, (delay, run_at, counts, front, missed, *why)))]
@@ -223,11 +223,11 @@ def _plain_hand_over_args(result: str | None, attributes: Mapping[str, str], suc
     """A plain hand-over: only the attribute values and the refs of successor and run follow the first argument."""
     step = successor.step
     assert step is not None, "a successor is a step of its run"
-    word = _plain_hand_over(
+    first = _plain_hand_over(
         result, (*attributes,), successor.task, successor.queue, successor.priority, successor.payload, successor.tags,
         successor.max_attempts, successor.max_losses, step.flow, step.reads, step.needs,
     )  # fmt: skip
-    return [word, *attributes.values(), ref_of(successor.id), ref_of(step.run_id)]
+    return [first, *attributes.values(), ref_of(successor.id), ref_of(step.run_id)]
 
 
 @lru_cache(maxsize=1000)

@@ -150,12 +150,12 @@ class RedisStore(Store):
         return Layout(None if found is None else int(found), LAYOUT)
 
     async def examine(self) -> list[Fact]:
-        at: ScriptArg = "0"
+        cursor: ScriptArg = "0"
         beats = leases = 0
         while True:
-            more_beats, more_leases, at = await self._run_script("future_times", (at,))
+            more_beats, more_leases, cursor = await self._run_script("future_times", (cursor,))
             beats, leases = beats + more_beats, leases + more_leases
-            if at == b"0":
+            if cursor == b"0":
                 break
         return [*await health.examine(self._link), clock_fact(beats, leases)]
 
@@ -391,9 +391,11 @@ class RedisStore(Store):
         for _ in range(PRUNE_PAGES):
             more = 1
             while more and pruned < limit:
-                went, more, at = await self._run_script("prune", (self._pruned_to, limit - pruned, repr(QUIET), *args))
+                went, more, cursor = await self._run_script(
+                    "prune", (self._pruned_to, limit - pruned, repr(QUIET), *args)
+                )
                 pruned += went
-                self._pruned_to = at.decode()
+                self._pruned_to = cursor.decode()
             if pruned >= limit or self._pruned_to == "0":
                 break
         return pruned
@@ -440,11 +442,11 @@ class RedisStore(Store):
 
     async def queues(self) -> list[QueueInfo]:
         found: dict[str, QueueInfo] = {}
-        at = b"0"
+        cursor = b"0"
         while True:
-            at, page = await self._run_script("queues", (at,))
+            cursor, page = await self._run_script("queues", (cursor,))
             found |= {queue.name: queue for reply in page if (queue := reading.queue_info(*reply))}
-            if at == b"0":
+            if cursor == b"0":
                 return [found[name] for name in sorted(found)]
 
     async def wait(self, ids: Sequence[str]) -> dict[str, JobRecord | None]:

@@ -5,7 +5,7 @@
 -- include: script, write_when_full, totals, jobs, flows, runs, unique, edges, ending, recent, finish
 
 local cascade = Script.arg() == '1'
-local going, refs, chosen = {}, {}, {}
+local to_delete, refs, chosen = {}, {}, {}
 
 -- The job, then the other steps of its run that have not been chosen yet.
 local function with_run(job)
@@ -19,7 +19,7 @@ end
 local function choose(jobs)
   for _, job in ipairs(jobs) do
     chosen[job.ref] = true
-    going[#going + 1] = job
+    to_delete[#to_delete + 1] = job
   end
 end
 
@@ -28,7 +28,7 @@ for _, ref in ipairs(Script.remaining_args()) do
   if job and not chosen[job.ref] then choose(with_run(job)) end
 end
 for next = 1, math.huge do
-  local job = going[next]
+  local job = to_delete[next]
   if not job then break end
   local others = {}
   for _, dependent in ipairs(Ending.blocked_dependents(job)) do
@@ -42,6 +42,6 @@ for next = 1, math.huge do
   end
   if #others > 0 then return { {}, job.ref, others } end
 end
-for i, job in ipairs(going) do refs[i] = job.ref end
-Ending.delete_all(going)
+for i, job in ipairs(to_delete) do refs[i] = job.ref end
+Ending.delete_all(to_delete)
 return Script.finish({ refs })

@@ -26,9 +26,9 @@ end
 -- These parts come after the return, so that an enqueue of plain jobs does not pay for building them.
 -- include: totals, jobs, runs, unique, edges, ending, enqueueing, finish
 
-local coming, refusal = Enqueueing.plan(jobs)
-if not coming then return refusal end
-local others = Enqueueing.add_all(coming)
+local planned, refusal = Enqueueing.plan(jobs)
+if not planned then return refusal end
+local others = Enqueueing.add_all(planned)
 local answers = {}
 for i, new in ipairs(jobs) do
   if new.known or Script.loaded[new.ref] then

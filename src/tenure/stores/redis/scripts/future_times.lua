@@ -7,14 +7,14 @@
 
 local QUEUES = 250  -- queues that one call looks at, roughly
 
-local beats, leases, at = 0, 0, Script.arg()
-if at == '0' then
+local beats, leases, cursor = 0, 0, Script.arg()
+if cursor == '0' then
   for _, worker in ipairs(redis.call('ZRANGE', Key.workers, 0, -1)) do
     local beat = tonumber(redis.call('HGET', Key.worker .. worker, 'beat'))
     if beat and beat > Script.now + 1 then beats = beats + 1 end
   end
 end
-local next_at, found = unpack(redis.call('ZSCAN', Key.timed, at, 'COUNT', QUEUES))
+local next_cursor, found = unpack(redis.call('ZSCAN', Key.timed, cursor, 'COUNT', QUEUES))
 for i = 1, #found, 2 do
   local queue = found[i]
   local longest = Totals.longest_lease(queue)
@@ -22,4 +22,4 @@ for i = 1, #found, 2 do
     leases = leases + redis.call('ZCOUNT', Key.held .. queue, '(' .. Script.score_of(Script.now + longest + 1), '+inf')
   end
 end
-return { beats, leases, next_at }
+return { beats, leases, next_cursor }

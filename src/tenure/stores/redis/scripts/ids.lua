@@ -6,10 +6,10 @@
 
 local SCAN_COUNT = 5000
 
-local from, found, next_at = Script.arg(), {}, nil
+local cursor, found, next_cursor = Script.arg(), {}, nil
 for pattern in Script.arg do
-  local page = redis.call('HSCAN', Key.jobs, from, 'MATCH', pattern, 'COUNT', SCAN_COUNT)
-  next_at = page[1]  -- the same for each pattern, because nothing changes between the scans
+  local page = redis.call('HSCAN', Key.jobs, cursor, 'MATCH', pattern, 'COUNT', SCAN_COUNT)
+  next_cursor = page[1]  -- the same for each pattern, because nothing changes between the scans
   for i = 1, #page[2], 2 do found[#found + 1] = page[2][i] end
 end
-return { next_at, found }
+return { next_cursor, found }

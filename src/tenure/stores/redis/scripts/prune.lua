@@ -9,7 +9,7 @@
 
 local QUEUES = 50  -- queues that one call looks at, roughly
 
-local at, limit, quiet = Script.arg(), tonumber(Script.arg()), tonumber(Script.arg())
+local cursor, limit, quiet = Script.arg(), tonumber(Script.arg()), tonumber(Script.arg())
 local function read_retention()
   return { short = tonumber(Script.arg()), long = tonumber(Script.arg()), count = tonumber(Script.arg()) }
 end
@@ -44,10 +44,10 @@ local function remove(refs, key_of, members)
   local function remove_singly(ref, member)
     local job = Jobs.load(ref)
     if not job or not Jobs.final(job.state) then return remove_stale(ref, member) end
-    local going = Ending.removable(job)
-    if going then
-      Ending.remove_all(going)
-      pruned, removed = pruned + 1, removed + #going
+    local to_remove = Ending.removable(job)
+    if to_remove then
+      Ending.remove_all(to_remove)
+      pruned, removed = pruned + 1, removed + #to_remove
     end
   end
   for i, ref in ipairs(refs) do
@@ -174,12 +174,12 @@ local function forget_quiet(queue)
   end
 end
 
-if at == '0' then remove_past_keep() end
-local next_at, queues = unpack(redis.call('SSCAN', Key.queues, at, 'COUNT', QUEUES))
+if cursor == '0' then remove_past_keep() end
+local next_cursor, queues = unpack(redis.call('SSCAN', Key.queues, cursor, 'COUNT', QUEUES))
 for _, queue in ipairs(queues) do
   local retention = by_queue[queue] or default
   if not is_done() then remove_oldest(queue, { is.succeeded, is.cancelled }, retention.short, retention.count) end
   if not is_done() then remove_oldest(queue, { is.failed, is.broken }, retention.long, retention.count) end
   if not is_done() and empty(queue) then forget_quiet(queue) end
 end
-return Script.finish({ pruned, removed >= MAX_REMOVED and 1 or 0, is_done() and at or next_at })
+return Script.finish({ pruned, removed >= MAX_REMOVED and 1 or 0, is_done() and cursor or next_cursor })

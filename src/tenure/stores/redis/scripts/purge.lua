@@ -5,10 +5,10 @@
 -- include: script, write_when_full, totals, jobs, flows, runs, unique, edges, ending, recent, finish
 
 local queue, limit = Script.arg(), tonumber(Script.arg())
-local going = {}
+local to_delete = {}
 local function choose(key, members)
   for _, job in ipairs(Jobs.indexed_at(key, members)) do
-    if #going < limit then going[#going + 1] = job end
+    if #to_delete < limit then to_delete[#to_delete + 1] = job end
   end
 end
 
@@ -24,10 +24,10 @@ end
 table.sort(newest, function(one, other) return struct.unpack('>I6', one) > struct.unpack('>I6', other) end)
 choose(Key.blocked .. queue, newest)
 for _, family in ipairs({ Key.scheduled, Key.line, Key.suspects }) do
-  if #going < limit then choose(family .. queue, redis.call('ZRANGE', family .. queue, 0, limit - #going - 1)) end
+  if #to_delete < limit then choose(family .. queue, redis.call('ZRANGE', family .. queue, 0, limit - #to_delete - 1)) end
 end
-local number, whole = #going, {}
-for _, job in ipairs(going) do
+local number, whole = #to_delete, {}
+for _, job in ipairs(to_delete) do
   for _, each in ipairs(Runs.all_steps(job)) do whole[#whole + 1] = each end
 end
 Ending.delete_all(whole)

@@ -5,7 +5,7 @@
 -- include: script, totals, jobs
 
 local found = {}
-local at, queues = unpack(redis.call('SSCAN', Key.queues, Script.arg(), 'COUNT', 50))
+local next_cursor, queues = unpack(redis.call('SSCAN', Key.queues, Script.arg(), 'COUNT', 50))
 for i, queue in ipairs(queues) do
   local function number(...)
     local all = 0
@@ -22,4 +22,4 @@ for i, queue in ipairs(queues) do
   info[#info + 1] = redis.call('HGETALL', Key.totals .. queue)
   found[i] = info
 end
-return { at, found }
+return { next_cursor, found }

@@ -6,13 +6,13 @@
 
 local QUEUES, KEYS_EACH = 200, 2000  -- queues and keys that one call looks at, roughly
 
-local at, scanned = unpack(redis.call('HMGET', Key.meta, 'survey:queues', 'survey:keys'))
-local next_at, names = unpack(redis.call('SSCAN', Key.queues, at or '0', 'COUNT', QUEUES))
+local queue_cursor, key_cursor = unpack(redis.call('HMGET', Key.meta, 'survey:queues', 'survey:keys'))
+local next_queue_cursor, names = unpack(redis.call('SSCAN', Key.queues, queue_cursor or '0', 'COUNT', QUEUES))
 for _, queue in ipairs(names) do QueueIndex.refresh(queue) end
 
 -- Skipped if this user may not run SCAN: then inboxes of queues that no program has named stay unknown.
 local inboxes = Key.inbox
-local found = redis.pcall('SCAN', scanned or '0', 'MATCH', inboxes .. '*', 'COUNT', KEYS_EACH)
+local found = redis.pcall('SCAN', key_cursor or '0', 'MATCH', inboxes .. '*', 'COUNT', KEYS_EACH)
 if not found.err then
   for _, key in ipairs(found[2]) do
     local queue = string.sub(key, #inboxes + 1)
@@ -22,5 +22,5 @@ if not found.err then
     end
   end
 end
-redis.call('HSET', Key.meta, 'survey:queues', next_at, 'survey:keys', found.err and '0' or found[1])
+redis.call('HSET', Key.meta, 'survey:queues', next_queue_cursor, 'survey:keys', found.err and '0' or found[1])
 return 1

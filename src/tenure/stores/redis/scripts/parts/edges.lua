@@ -70,7 +70,7 @@ function Edges.close(blocker, dependent, position, value)
   local open = redis.call('HINCRBY', Key.edges, Edges.open_field(dependent.ref), -1)
   if open == 0 and dependent.state == is.blocked then
     Jobs.enter_line(dependent, dependent.run_at)
-    if not dependent.coming then Script.add_consequence('unblocked', dependent) end
+    if not dependent.is_new then Script.add_consequence('unblocked', dependent) end
   end
 end
 

@@ -152,8 +152,8 @@ end
 function Ending.remove_unkept(jobs)
   for _, job in ipairs(jobs) do
     local unkept = job.options.keep == 0 and Script.loaded[job.ref] and Jobs.final(job.state)
-    local going = unkept and Ending.removable(job)
-    if going then Ending.remove_all(going) end
+    local to_remove = unkept and Ending.removable(job)
+    if to_remove then Ending.remove_all(to_remove) end
   end
 end
 

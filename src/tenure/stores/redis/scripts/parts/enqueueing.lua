@@ -10,9 +10,9 @@ function Enqueueing.plan(jobs, ending)
   local refs = {}
   for i = 1, #jobs do refs[i] = jobs[i].ref end
   local known = Script.fields_of(Key.jobs, refs)
-  local coming, comes, taken, stands_for = {}, {}, {}, {}
+  local planned, planned_refs, taken, owner_of_duplicate = {}, {}, {}, {}
   for i, new in ipairs(jobs) do
-    if known[i] or comes[new.ref] then
+    if known[i] or planned_refs[new.ref] then
       new.leads_to = new.ref
       new.known = true
     else
@@ -28,32 +28,32 @@ function Enqueueing.plan(jobs, ending)
       end
       if owner and new.head.raises then return nil, { Refused.UNIQUE, i - 1, owner } end
       if owner then
-        stands_for[new.ref] = owner
+        owner_of_duplicate[new.ref] = owner
         new.leads_to, new.duplicate, new.known = owner, true, true
       else
         if field then taken[field] = new.ref end
         for position, blocker in ipairs(new.after or {}) do
-          blocker = stands_for[blocker] or blocker
-          if not comes[blocker] and redis.call('HEXISTS', Key.jobs, blocker) == 0 then
+          blocker = owner_of_duplicate[blocker] or blocker
+          if not planned_refs[blocker] and redis.call('HEXISTS', Key.jobs, blocker) == 0 then
             return nil, { Refused.BLOCKER, i - 1, blocker }
           end
           new.after[position] = blocker
         end
         local missing = new.head.needs and Flows.missing(new.run, new.head.needs)
         if missing then return nil, { Refused.ATTRIBUTE, i - 1, missing } end
-        comes[new.ref] = true
-        coming[#coming + 1] = new
+        planned_refs[new.ref] = true
+        planned[#planned + 1] = new
         new.leads_to = new.ref
       end
     end
   end
-  return coming
+  return planned
 end
 
 -- Flag the jobs that others of the same call wait for, in what is stored of them. Returns all of them by ref.
-function Enqueueing.mark_blockers(coming)
+function Enqueueing.mark_blockers(planned)
   local by_ref = {}
-  for _, new in ipairs(coming) do
+  for _, new in ipairs(planned) do
     for position = 1, new.after and #new.after or 0 do
       local blocker = by_ref[new.after[position]]
       if blocker and not blocker.blocks then
@@ -69,12 +69,12 @@ end
 -- Store the edges of a new job, and close those whose blockers have ended already. A blocker that comes in the same call
 -- can have ended only if it is more than a plain job in line. Returns the jobs that failed because the new job failed at
 -- once: others may wait for its run.
-function Enqueueing.add_edges(job, after, coming)
+function Enqueueing.add_edges(job, after, new_by_ref)
   local edges, names, others = { Edges.open_field(job.ref), #after }, {}, {}
   for position, ref in ipairs(after) do
     edges[2 * position + 1], edges[2 * position + 2] = Edges.field(job.ref, position), 'O' .. ref
     names[2 * position - 1], names[2 * position] = 0, Edges.name(ref, job, position)
-    if not coming[ref] or Script.loaded[ref] then others[#others + 1] = ref end
+    if not new_by_ref[ref] or Script.loaded[ref] then others[#others + 1] = ref end
   end
   Script.call_in_chunks('HSET', Key.edges, edges)
   Script.call_in_chunks('ZADD', Key.dependents, names)
@@ -82,27 +82,27 @@ function Enqueueing.add_edges(job, after, coming)
   Jobs.load_all(others)
   for _, ref in ipairs(others) do Jobs.mark(Jobs.load(ref), flag.blocks) end
   local failed = {}
-  job.coming = true
+  job.is_new = true
   for position, ref in ipairs(after) do
-    local blocker = (not coming[ref] or Script.loaded[ref]) and Runs.current_step_of(ref)
+    local blocker = (not new_by_ref[ref] or Script.loaded[ref]) and Runs.current_step_of(ref)
     if blocker and Jobs.final(blocker.state) then
       local over = Ending.resolve_edge(blocker, name_of[blocker.state], job, position, ref)
       if over then failed = Ending.propagate(job, 'failed') end
     end
   end
-  job.coming = false
+  job.is_new = false
   return failed
 end
 
 -- Store planned jobs: in line, scheduled, blocked, or failed at once with their blocker. Returns those that are more than a
 -- plain job in line, and the jobs that failed with them.
-function Enqueueing.add_all(coming)
-  if #coming == 0 then return {} end
-  local by_ref = Enqueueing.mark_blockers(coming)
-  local others = NewJobs.store(coming)
+function Enqueueing.add_all(planned)
+  if #planned == 0 then return {} end
+  local by_ref = Enqueueing.mark_blockers(planned)
+  local others = NewJobs.store(planned)
   if redis.call('EXISTS', Key.dependents) == 1 then
     -- A job that was removed and is enqueued again may have had dependents all the while.
-    for _, new in ipairs(coming) do
+    for _, new in ipairs(planned) do
       if Edges.any_to(new.ref) then Jobs.mark(Jobs.load(new.ref), flag.blocks) end
     end
   end

@@ -7,8 +7,8 @@ local HandOvers = lazy(function(HandOvers)
 function HandOvers.quiet_runs(items, records)
   local steps, refs, found = {}, {}, {}
   for i = 1, #items.refs do
-    local with = items.coming[i]
-    local plain = with and with.plain or string.byte(items.transitions[i]) < Settlements.FINISH
+    local details = items.details[i]
+    local plain = details and details.plain or string.byte(items.transitions[i]) < Settlements.FINISH
     if plain and records[i] and string.byte(records[i], 3) == flag.step then
       steps[#steps + 1], refs[#refs + 1] = i, items.refs[i]
     end
@@ -37,10 +37,10 @@ end
 -- Whether a settlement is a hand-over that changes only the step's record and index, and puts the next step in line. For
 -- the first step of a run nothing else can follow: its waiters and dependents wait for the whole run.
 function HandOvers.accepts(hand_overs, i)
-  local coming = hand_overs.items.coming[i]
-  local successor = coming and coming.successor
-  if not successor or #coming.jobs > 1 or not successor.head.plain or coming.writes and coming.writes.lookups then return false end
-  if coming.left then return false end
+  local details = hand_overs.items.details[i]
+  local successor = details and details.successor
+  if not successor or #details.jobs > 1 or not successor.head.plain or details.writes and details.writes.lookups then return false end
+  if details.left then return false end
   local record, ref, byte = hand_overs.records[i], hand_overs.items.refs[i], string.byte
   if not record or byte(record, 2) ~= is.running or string.sub(record, 4, 25) ~= hand_overs.items.tokens[i] then return false end
   local flags = byte(record, 3)
@@ -75,31 +75,31 @@ function HandOvers.flush(hand_overs, settle_singly)
   local batch, groups, items, records, sub = hand_overs.batch, hand_overs.groups, hand_overs.items, hand_overs.records, string.sub
   if #batch == 0 then return end
   hand_overs.batch, hand_overs.groups = {}, {}
-  local successors, coming, changed, gone, left = {}, {}, {}, {}, {}
-  for n, i in ipairs(batch) do successors[n] = items.coming[i].successor end
+  local successors, planned, changed, gone, left = {}, {}, {}, {}, {}
+  for n, i in ipairs(batch) do successors[n] = items.details[i].successor end
   local head, ended = '\159' .. string.char(is.succeeded), cmsgpack.pack(Script.now)
   for n, free in ipairs(HandOvers.unobstructed(successors)) do
     local i, group, successor = batch[n], groups[n], successors[n]
     if free then
-      local ref, record, with = items.refs[i], records[i], items.coming[i]
+      local ref, record, details = items.refs[i], records[i], items.details[i]
       local seq, size = sub(record, -6), #changed
       -- Replaces the state and the last fields before the seq: the successor goes in the field `parked`, then follow end,
       -- result and error.
       local next = #successor.ref == 16 and '\176' .. successor.ref or cmsgpack.pack(successor.ref)
       changed[size + 1] = ref
-      changed[size + 2] = head .. sub(record, 3, -14) .. next .. ended .. with.result .. '\192\207\0\0' .. seq
+      changed[size + 2] = head .. sub(record, 3, -14) .. next .. ended .. details.result .. '\192\207\0\0' .. seq
       local members = gone[group] or {}
       gone[group] = members
       members[#members + 1] = seq .. ref
-      if with.writes then Script.call_in_chunks('HSET', Key.attributes .. successor.run, with.writes.attributes) end
+      if details.writes then Script.call_in_chunks('HSET', Key.attributes .. successor.run, details.writes.attributes) end
       successor.before = group.queue
-      coming[#coming + 1] = successor
+      planned[#planned + 1] = successor
     else
       left[#left + 1] = i
     end
   end
   -- Successors first: if a later command is refused, the same settle finds them and completes the rest.
-  Enqueueing.add_all(coming)
+  Enqueueing.add_all(planned)
   Script.call_in_chunks('HSET', Key.records, changed)
   for group, members in pairs(gone) do Settlements.move_to_ended(group, is.succeeded, members, Key.apart) end
   for _, i in ipairs(left) do settle_singly(i) end

@@ -196,13 +196,13 @@ function Jobs.set_due(job)
   end
 end
 
--- Put a job at the back of the line, or schedule it, keeping its seq, if `run_at` lies ahead. A job that is `coming` in
--- this script already has a seq at the back, ahead of the jobs that come after it.
+-- Put a job at the back of the line, or schedule it, keeping its seq, if `run_at` lies ahead. A job that
+-- `is_new` in this script already has a seq at the back, ahead of the jobs that come after it.
 function Jobs.enter_line(job, run_at)
   Jobs.remove_from_indexes(job)
   job.state = is.waiting
   job.run_at = run_at and run_at > Script.now and run_at or nil
-  if not job.run_at and not job.coming then job.seq = Script.seq_of(Script.draw_seqs(1) + 1) end
+  if not job.run_at and not job.is_new then job.seq = Script.seq_of(Script.draw_seqs(1) + 1) end
   Jobs.add_to_indexes(job)
   Script.add_new_work(job.queue)
 end

@@ -47,11 +47,11 @@ function NewJobs.read_all(number)
 end
 
 -- Store jobs, and put the plain ones in line. Returns the others.
-function NewJobs.store(coming)
-  local last = Script.draw_seqs(#coming)
+function NewJobs.store(jobs)
+  local last = Script.draw_seqs(#jobs)
   local before, after = '\152\203' .. struct.pack('>d', Script.now), '\207\0\0'
   local stored, recent, lines, others, steps = {}, {}, {}, {}, {}
-  for i, new in ipairs(coming) do
+  for i, new in ipairs(jobs) do
     local seq, head = Script.seq_of(last + i), new.head
     new.stored = before .. new.stored .. after .. seq
     stored[2 * i - 1], stored[2 * i] = new.ref, new.stored
@@ -75,7 +75,7 @@ function NewJobs.store(coming)
   Script.call_in_chunks('RPUSH', Key.recent, recent)
   if #steps > 0 then Flows.add_steps(steps) end
   -- Every hundredth job sweeps for all hundred.
-  local hundreds = math.floor((last + #coming) / 100) - math.floor(last / 100)
+  local hundreds = math.floor((last + #jobs) / 100) - math.floor(last / 100)
   Script.to_sweep = Script.to_sweep + 200 * hundreds
   for queue, line in pairs(lines) do
     Script.register_queue(queue)

@@ -26,41 +26,41 @@ function Settlements.parse_hand_over(transition)
   return parsed
 end
 
--- Read the new jobs that come with a transition; nil if it brings none. A finish is followed by its children. A hand-over,
--- the success of a step, is followed by what it writes to the run, its children and its successor. If its first argument
--- contains the shared part of the successor, only the successor's ref and run follow. Otherwise its last value may be what
--- the attempt left.
-function Settlements.read_new_jobs(transition)
+-- Read the details that follow a transition: new jobs, and what it writes to its run; nil for a transition without any. A
+-- finish is followed by its children. A hand-over, the success of a step, is followed by what it writes, its children and
+-- its successor. If its first argument contains the shared part of the successor, only the successor's ref and run follow.
+-- Otherwise its last value may be what the attempt left.
+function Settlements.read_details(transition)
   local kind = string.byte(transition)
   if kind == Settlements.FINISH then
     return { jobs = NewJobs.read_all((select(5, cmsgpack.unpack_limit(transition, 4, 1)))) }
   elseif kind == Settlements.HAND_OVER then
     local parsed = Settlements.parse_hand_over(transition)
-    local coming = { result = parsed.result, plain = parsed.plain, left = parsed.left }
-    coming.writes = Flows.read_writes(parsed.names, parsed.lookups)
+    local details = { result = parsed.result, plain = parsed.plain, left = parsed.left }
+    details.writes = Flows.read_writes(parsed.names, parsed.lookups)
     if parsed.before then
       local at = Script.args_read
       Script.args_read = at + 2
       local ref, run = ARGV[at + 1], ARGV[at + 2]
       local before, behind = parsed.before, parsed.behind
       local stored = #run == 16 and before .. '\176' .. run .. behind or before .. cmsgpack.pack(run) .. behind
-      coming.successor = { ref = ref, stored = stored, head = parsed.head, run = run }
-      coming.jobs = { coming.successor }
+      details.successor = { ref = ref, stored = stored, head = parsed.head, run = run }
+      details.jobs = { details.successor }
     else
-      coming.jobs = NewJobs.read_all(parsed.children)
+      details.jobs = NewJobs.read_all(parsed.children)
       if parsed.hands_over then
-        coming.successor = NewJobs.read()
-        coming.jobs[parsed.children + 1] = coming.successor
+        details.successor = NewJobs.read()
+        details.jobs[parsed.children + 1] = details.successor
       end
     end
-    return coming
+    return details
   end
 end
 
 -- Read all settlements. ARGV: number of groups; for each group its queue, worker and number of settlements; for each
--- settlement its ref, token, transition, and the arguments of the new jobs that come with it.
+-- settlement its ref, token, transition and details.
 function Settlements.read()
-  local items = { refs = {}, tokens = {}, transitions = {}, coming = {}, groups = {} }
+  local items = { refs = {}, tokens = {}, transitions = {}, details = {}, groups = {} }
   local refs, tokens, transitions, n = items.refs, items.tokens, items.transitions, 0
   for g = 1, tonumber(Script.arg()) do
     local group = { queue = Script.arg(), worker = Script.arg(), first = n + 1 }
@@ -69,7 +69,7 @@ function Settlements.read()
       local at = Script.args_read
       Script.args_read = at + 3
       refs[i], tokens[i], transitions[i] = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-      if string.byte(transitions[i]) >= Settlements.FINISH then items.coming[i] = Settlements.read_new_jobs(transitions[i]) end
+      if string.byte(transitions[i]) >= Settlements.FINISH then items.details[i] = Settlements.read_details(transitions[i]) end
     end
     n = group.last
     items.groups[g] = group
@@ -80,8 +80,8 @@ end
 -- The refs that new jobs of these settlements wait for; nil if there are none.
 function Settlements.awaited(items)
   local found
-  for _, coming in pairs(items.coming) do
-    for _, job in ipairs(coming.jobs) do
+  for _, details in pairs(items.details) do
+    for _, job in ipairs(details.jobs) do
       if job.after then
         found = found or {}
         for _, ref in ipairs(job.after) do found[ref] = true end

@@ -12,14 +12,14 @@ function Settling.finish_plain(items, verdicts)
   local refs, tokens, transitions, ended = items.refs, items.tokens, items.transitions, cmsgpack.pack(Script.now)
   local records, firsts, changed, n = Script.fields_of(Key.records, refs), {}, {}, 0
   local head, tails, quiet_runs, closing = '\159' .. string.char(succeeded), {}, nil, nil
-  local coming = next(items.coming) and items.coming
-  local awaited = coming and #refs > 1 and Settlements.awaited(items)
+  local all_details = next(items.details) and items.details
+  local awaited = all_details and #refs > 1 and Settlements.awaited(items)
   for _, group in ipairs(items.groups) do
     local members = {}
     for i = group.first, group.last do
       local record, ref, transition = records[i], refs[i], transitions[i]
-      local with = coming and coming[i]
-      if with and with.plain then transition = with.plain end
+      local details = all_details and all_details[i]
+      if details and details.plain then transition = details.plain end
       local plain, state, flags = false, nil, nil
       if record and byte(transition) == succeeded then
         state, flags = byte(record, 2, 3)
@@ -37,8 +37,8 @@ function Settling.finish_plain(items, verdicts)
         if flags == flag.blocks then
           closing = closing or {}
           closing[i] = true
-        elseif flags == flag.step and with and with.writes then
-          Script.call_in_chunks('HSET', Key.attributes .. quiet_runs[i], with.writes.attributes)
+        elseif flags == flag.step and details and details.writes then
+          Script.call_in_chunks('HSET', Key.attributes .. quiet_runs[i], details.writes.attributes)
         end
         if not tails[transition] then tails[transition] = ended .. sub(transition, 2) .. '\192\207\0\0' end
         local seq = sub(record, -6)
@@ -94,8 +94,8 @@ function Singly.parse_finish(transition)
 end
 
 -- What the history keeps of the attempt, if it is not the job's error.
-function Singly.parse_left(transition, with)
-  if string.byte(transition) == Settlements.HAND_OVER then return with.left end
+function Singly.parse_left(transition, details)
+  if string.byte(transition) == Settlements.HAND_OVER then return details.left end
   return string.byte(transition) == Settlements.FINISH and select(6, cmsgpack.unpack_limit(transition, 5, 1)) or nil
 end
 
@@ -108,33 +108,33 @@ function Singly.jobs_ending_with(job, state, successor)
 end
 
 -- End a job and add the new jobs that come with it. `outside` is true if an operator completes it, not its holder.
-function Singly.finish(job, transition, with, outside)
+function Singly.finish(job, transition, details, outside)
   local state, result, error = Singly.parse_finish(transition)
-  local successor = with and job.options.flow and with.successor
-  local coming, refusal = {}, nil
-  if with then coming, refusal = Enqueueing.plan(with.jobs, Singly.jobs_ending_with(job, state, successor)) end
-  if not coming then return { Code.REFUSED, unpack(refusal) } end
+  local successor = details and job.options.flow and details.successor
+  local planned, refusal = {}, nil
+  if details then planned, refusal = Enqueueing.plan(details.jobs, Singly.jobs_ending_with(job, state, successor)) end
+  if not planned then return { Code.REFUSED, unpack(refusal) } end
   if not outside then
-    local left = Singly.parse_left(transition, with)
+    local left = Singly.parse_left(transition, details)
     if state ~= is.succeeded or left then History.add(job, name_of[state], left or error) end
     Settlements.count_processed(state, job.queue, job.worker)
   else
     if job.state == is.running then History.add(job, 'completed') end
     Ending.revoke(job, 'completed')
   end
-  if with and with.writes and job.options.flow then Runs.write(job, with.writes) end
+  if details and details.writes and job.options.flow then Runs.write(job, details.writes) end
   if successor then job.successor, successor.before = successor.ref, job.queue end
   Ending.finish(job, state, result, error, not outside and job.worker or nil, not outside)
   local ended = Ending.propagate(job, name_of[state])
   ended[#ended + 1] = job
   -- After the end and before the removal: a child may take the unique key that has just become free, or wait for its
   -- parent.
-  for _, child in ipairs(Enqueueing.add_all(coming)) do ended[#ended + 1] = child end
+  for _, child in ipairs(Enqueueing.add_all(planned)) do ended[#ended + 1] = child end
   Ending.remove_unkept(ended)
   return Code.OK
 end
 
-function Singly.settle(ref, token, transition, with)
+function Singly.settle(ref, token, transition, details)
   local job = Jobs.load(ref)
   if not job then return Code.NOT_FOUND end
   if '\206' .. struct.pack('>I4', job.fence) .. '\176' .. job.nonce ~= token then return Code.LEASE_LOST end
@@ -145,7 +145,7 @@ function Singly.settle(ref, token, transition, with)
   elseif kind == Settlements.PARK then
     Singly.park(job, transition)
   else
-    return Singly.finish(job, transition, with)
+    return Singly.finish(job, transition, details)
   end
   return Code.OK
 end
@@ -156,10 +156,10 @@ end)
 function Settling.settle()
   local items, verdicts = Settlements.read(), {}
   local function settle_singly(i)
-    verdicts[i] = Singly.settle(items.refs[i], items.tokens[i], items.transitions[i], items.coming[i])
+    verdicts[i] = Singly.settle(items.refs[i], items.tokens[i], items.transitions[i], items.details[i])
   end
   local records, firsts, to_close = Settling.finish_plain(items, verdicts)
-  local hand_overs = next(items.coming) and HandOvers.begin(items, records, firsts)
+  local hand_overs = next(items.details) and HandOvers.begin(items, records, firsts)
   local closing = to_close and EdgeBatch.begin()
   local function finish_together()
     if closing then EdgeBatch.flush(closing) end
