@@ -300,7 +300,7 @@ def test_what_a_server_says_of_itself_is_judged(changes: dict[str, str], name: s
 
 @pytest.mark.parametrize(
     ("appendfsync", "loses"),
-    [("always", "nothing"), ("everysec", "second or two"), ("no", "half a minute"), (None, "may not ask")],
+    [("always", "nothing"), ("everysec", "second or two"), ("no", "half a minute"), (None, "may not read")],
 )
 def test_what_a_crash_may_lose_is_said(appendfsync: str | None, loses: str) -> None:
     [fact] = [fact for fact in facts(INFO, appendfsync, 0.1) if fact.name == "durability"]

@@ -16,7 +16,7 @@ from tenure.core.lifecycle import Park, Transition
 from tenure.core.options import Retention
 from tenure.errors import StoreError
 from tenure.stores.redis.address import Address
-from tenure.stores.redis.keys import rights
+from tenure.stores.redis.keys import acl_rules
 from tenure.stores.redis.records import ref_of
 from tenure.stores.redis.scripts import scripts
 from tenure.stores.redis.store import RedisStore
@@ -271,7 +271,7 @@ def test_every_command_of_a_script_is_tried_at_open() -> None:
 
 
 def test_the_page_and_the_error_name_the_same_rights() -> None:
-    assert RULES.split(" resetkeys ")[1].replace(" -@all", "") == rights("tenure")
+    assert RULES.split(" resetkeys ")[1].replace(" -@all", "") == acl_rules("tenure")
 
 
 @pytest.mark.parametrize("command", sorted(tried()))

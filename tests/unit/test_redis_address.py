@@ -53,7 +53,7 @@ def test_a_url_says_where_and_how(url: str, expected: dict[str, Any]) -> None:
     [
         ("redis://a,b", "only redis+sentinel:// and redis+cluster:// take several hosts"),
         ("redis://host/first", "the database must be a number, got 'first'"),
-        ("redis://host/1/2", "'1/2' is no database"),
+        ("redis://host/1/2", "'1/2' is not a database number"),
         ("redis://host:port", "Port could not be cast"),
         ("redis://host?namespce=mail", "it has no option 'namespce'"),
         ("redis://host?namespace={mail}", "is not a valid namespace name"),
@@ -67,7 +67,7 @@ def test_a_url_says_where_and_how(url: str, expected: dict[str, Any]) -> None:
         ("redis://host#1", "which must be written %23"),
         ("unix://", "write unix:///path/of/the/socket"),
         ("redis+sentinel://a,b", "write the name of the master"),
-        ("redis+cluster://a/1", "a cluster has no databases but 0"),
+        ("redis+cluster://a/1", "a cluster has only database 0"),
     ],
 )
 def test_a_url_that_says_nothing_sensible_is_refused(url: str, why: str) -> None:

@@ -6,16 +6,16 @@ import pytest
 from redis.connection import DefaultParser
 
 from tenure.errors import StoreError, StoreFull, StoreUnavailable
-from tenure.stores.redis.pool import Forbidden, ForbiddenInside, ScriptMissing, meaning
-from tenure.stores.redis.wire import Refusal
+from tenure.stores.redis.pool import Forbidden, ForbiddenInScript, ScriptMissing, error_from
+from tenure.stores.redis.wire import ErrorReply
 
 IN_6 = "ERR Error running script (call to f_0aa2638): @user_script:1: @user_script: 1: -{} whatever else it says"
 IN_7 = "{} whatever else it says script: 0aa2638, on @user_script:1."
 
 
-def refusal(text: str) -> Refusal:
+def refusal(text: str) -> ErrorReply:
     """What the driver makes of such an answer."""
-    found: Refusal = DefaultParser.parse_error(text)  # type: ignore[no-untyped-call]
+    found: ErrorReply = DefaultParser.parse_error(text)  # type: ignore[no-untyped-call]
     return found
 
 
@@ -31,7 +31,7 @@ def refusal(text: str) -> Refusal:
     ],
 )
 def test_a_refusal_means_the_same_inside_a_script(form: str, code: str, kind: type[StoreError]) -> None:
-    assert type(meaning(refusal(form.format(code)))) is kind
+    assert type(error_from(refusal(form.format(code)))) is kind
 
 
 @pytest.mark.parametrize(
@@ -46,15 +46,15 @@ def test_a_refusal_means_the_same_inside_a_script(form: str, code: str, kind: ty
         ("BUSY Redis is busy running a script.", StoreUnavailable),
         ("UNBLOCKED force unblock from blocking operation", StoreUnavailable),
         ("NOPERM User tenure has no permissions to run the 'evalsha' command", Forbidden),
-        (IN_6.format("NOPERM"), ForbiddenInside),
-        (IN_7.format("NOPERM"), ForbiddenInside),
+        (IN_6.format("NOPERM"), ForbiddenInScript),
+        (IN_7.format("NOPERM"), ForbiddenInScript),
         (
             "ERR The user executing the script can't run this command or subcommand script: 61, on @user_script:1.",
-            ForbiddenInside,
+            ForbiddenInScript,
         ),
-        ("ERR ACL failure in script: No permissions to access a key script: on @user_script:1.", ForbiddenInside),
+        ("ERR ACL failure in script: No permissions to access a key script: on @user_script:1.", ForbiddenInScript),
         ("ERR unknown command 'NOSUCH', with args beginning with: 'x'", StoreError),
     ],
 )
 def test_a_refusal_says_whether_waiting_helps(text: str, kind: type[StoreError]) -> None:
-    assert type(meaning(refusal(text))) is kind
+    assert type(error_from(refusal(text))) is kind

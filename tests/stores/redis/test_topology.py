@@ -54,7 +54,7 @@ def both_ways(url: str, links: list[Link]) -> tuple[Run, Run]:
     """The same link from its loop, and another from a thread without one."""
     links += [Link(Address.from_url(url), KEYS) for _ in range(2)]
     on_loop, in_thread = links[-2:]
-    return lambda: on_loop.run(COUNT, []), lambda: asyncio.to_thread(in_thread.run_now, COUNT, [])
+    return lambda: on_loop.run_script(COUNT, []), lambda: asyncio.to_thread(in_thread.run_script_now, COUNT, [])
 
 
 async def soon(run: Run, within: float = 20.0) -> Any:
@@ -109,7 +109,7 @@ async def test_a_slot_that_moves_is_followed_and_no_script_runs_while_it_does(
 
 
 async def test_who_watches_follows_a_slot_that_moves(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link_module, "SILENCE", 1.0)  # less, and a busy machine is taken for a dead one
+    monkeypatch.setattr(link_module, "PING_AFTER", 1.0)  # less, and a busy machine is taken for a dead one
     source = cluster.holder_of(SLOT)
     target = next(master for master in cluster.masters if master is not source)
     stores = watching, telling = [RedisStore.from_url(cluster.url) for _ in range(2)]
@@ -182,8 +182,8 @@ async def test_a_master_that_became_a_replica_is_left(watched: Watched, links: l
 async def test_nobody_who_knows_the_master_is_an_outage(watched: Watched, links: list[Link]) -> None:
     links.append(Link(Address.from_url(watched.url.replace("/main", "/another")), KEYS))
 
-    with pytest.raises(StoreUnavailable, match=r"nobody tells where the master 'another' is: .* does not know it"):
-        await links[0].run(COUNT, [])
+    with pytest.raises(StoreUnavailable, match=r"no node knows where the master 'another' is: .* does not know it"):
+        await links[0].run_script(COUNT, [])
 
 
 def _copy(replica: Server) -> Any:

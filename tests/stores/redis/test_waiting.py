@@ -48,7 +48,7 @@ async def test_many_may_wait_beside_the_calls(make_link: MakeLink, server: Serve
         eventually, lambda: sum(each["flags"] == "b" for each in clients(server)) == 20, "twenty blocked clients"
     )
 
-    assert await link.run(ECHO, ["x"]) == b"x"
+    assert await link.run_script(ECHO, ["x"]) == b"x"
     for number in range(20):
         await link.command("RPUSH", f"list {number}", number)
 
@@ -153,7 +153,7 @@ async def test_a_listener_that_may_not_listen_waits_until_it_may(server: Server,
 async def test_a_listener_notices_silence(
     weak_link: Link, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # F16
-    monkeypatch.setattr(link_module, "SILENCE", 1.0)
+    monkeypatch.setattr(link_module, "PING_AFTER", 1.0)
     subscription = Subscription(weak_link)
     await subscription.hears()
     said, tries = proxy.passed, proxy.tries
@@ -181,7 +181,7 @@ async def test_close_lets_calls_end_and_wakes_who_waits(server: Server, make_lin
         eventually, lambda: any(each["flags"] == "b" for each in clients(server)), "a blocked client"
     )
     server.do("CLIENT", "PAUSE", "300", "WRITE")
-    calls = [asyncio.create_task(link.run(COUNT, [])) for _ in range(20)]
+    calls = [asyncio.create_task(link.run_script(COUNT, [])) for _ in range(20)]
     await asyncio.sleep(0.05)
 
     async with asyncio.timeout(20):
@@ -191,7 +191,7 @@ async def test_close_lets_calls_end_and_wakes_who_waits(server: Server, make_lin
     assert await waiting is None
     await subscription.task
     await asyncio.to_thread(eventually, lambda: not clients(server) + clients(server, "pubsub"), "no connection left")
-    for call in (link.run(COUNT, []), link.command("PING"), link.pop(["list"], 5)):
+    for call in (link.run_script(COUNT, []), link.command("PING"), link.pop(["list"], 5)):
         with pytest.raises(StoreUnavailable, match="closed"):
             await call
     await link.close()

@@ -1,4 +1,4 @@
-"""Where a Redis is and how to get in, as a URL says it; see docs/redis.md for the forms and the options."""
+"""Parses the URL of a Redis store into an `Address`. docs/redis.md lists the forms and options."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SCHEMES: Final = (
 
 
 class Node(NamedTuple):
-    """Where one server listens: a host and a port, or the path of a socket."""
+    """Where one server listens: host and port, or the path of a Unix socket (port 0)."""
 
     host: str
     port: int = 0
@@ -47,7 +47,7 @@ class Node(NamedTuple):
 
 
 class Kind(StrEnum):
-    """What the URL names: the server itself, or those who know which server it is at the moment."""
+    """What the URL names: the server itself, or sentinels or cluster nodes that know which server is the master."""
 
     SERVER = "server"
     SENTINEL = "sentinel"
@@ -55,59 +55,59 @@ class Kind(StrEnum):
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """Which Redis, and how to get in."""
+    """A Redis server, sentinel group or cluster, with credentials and connection options."""
 
     kind: Kind
     nodes: tuple[Node, ...]
-    """The server; or sentinels; or some of a cluster's nodes."""
+    """The server, the sentinels, or some nodes of the cluster."""
 
     master: str = ""
-    """The name under which sentinels know the master."""
+    """The name of the master at the sentinels."""
 
     tls: bool = False
     user: str | None = None
     password: str | None = None
     db: int = 0
     namespace: str = "tenure"
-    """Stores of different namespaces in one database know nothing of each other."""
+    """Part of the prefix of all keys. Stores with different namespaces in one database do not see each other."""
 
     timeout: float = 5.0
-    """Seconds to wait for an answer. Less than a busy server takes for its slowest step means needless doubt."""
+    """Seconds to wait for a reply. A script that takes longer raises `OutcomeUnknown`, though it may well succeed."""
 
     connect_timeout: float = 5.0
-    """Seconds that making a connection may take, from the look at the name to the greeting."""
+    """Seconds that connecting may take, from resolving the host name to the server's first reply."""
 
     connections: int = 8
-    """Calls under way at the same time, for each event loop; more than that wait for each other. Threads that call without
-    a loop wait for nobody, and so many of their connections are kept."""
+    """Most concurrent calls per event loop; further calls wait. Threads without a loop do not wait, and this many of
+    their connections are kept open."""
 
     any_eviction: bool = False
-    """Whether to work with a server that may evict jobs when its memory is full."""
+    """Whether to accept a server that may evict jobs when its memory is full."""
 
     ca: str | None = None
-    """Of TLS: a file of certificates to trust, instead of the system's."""
+    """TLS: file of trusted certificates. None: the system's."""
 
     cert: str | None = None
-    """Of TLS: a file with this client's certificate, and its key unless `key` names it."""
+    """TLS: file with this client's certificate. It also contains the private key, unless `key` names another file."""
 
     key: str | None = None
     verify: bool = True
-    """Of TLS: whether the server's certificate must be valid, and made out to its host name."""
+    """TLS: whether the server's certificate must be valid and match its host name."""
 
     sentinel_user: str | None = None
     sentinel_password: str | None = None
-    """What the sentinels themselves ask for; `user` and `password` are for the server."""
+    """Credentials for the sentinels; `user` and `password` are for the server."""
 
     @classmethod
     def from_url(cls, url: str) -> Address:
-        """`redis://user:password@host:6379/0?namespace=mail`, and its like; `InvalidUrl` says what is wrong with another."""
+        """Parse a URL such as `redis://user:password@host:6379/0?namespace=mail`; raises `InvalidUrl`."""
         return parsed(url, _parsed, "Redis")
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.nodes))
 
     def __repr__(self) -> str:
-        return f"<Redis at {self}>"  # no password
+        return f"<Redis at {self}>"  # without the password
 
 
 def _parsed(url: str) -> Address:
@@ -124,8 +124,8 @@ def _parsed(url: str) -> Address:
         fields["nodes"] = (Node(path),)
     else:
         fields["nodes"] = _nodes(parts, 26379 if kind == Kind.SENTINEL else 6379)
-        fields |= _after_the_hosts(path.strip("/"), kind)
-    given = options(parts.query, _READ)
+        fields |= _path_fields(path.strip("/"), kind)
+    given = options(parts.query, _OPTIONS)
     twice = [option for option in given if fields.get(option) is not None]
     refuse_unless(not twice, f"{', '.join(twice)} is given twice")
     return Address(**fields | given)
@@ -143,7 +143,7 @@ def _nodes(parts: SplitResult, port: int) -> tuple[Node, ...]:
     hosts = parts.netloc.rpartition("@")[2].split(",")
     nodes = []
     for host in hosts:
-        one = urlsplit(f"//{host}")  # knows brackets, and refuses a port that is none
+        one = urlsplit(f"//{host}")  # handles brackets, and rejects an invalid port
         nodes.append(Node(one.hostname or "localhost", one.port or port))
     refuse_unless(
         len(nodes) == 1 or "+" in parts.scheme, "only redis+sentinel:// and redis+cluster:// take several hosts"
@@ -151,21 +151,21 @@ def _nodes(parts: SplitResult, port: int) -> tuple[Node, ...]:
     return tuple(nodes)
 
 
-def _after_the_hosts(path: str, kind: str) -> dict[str, Any]:
-    """The name of the master, the number of the database, or both."""
-    words = path.split("/") if path else []
+def _path_fields(path: str, kind: str) -> dict[str, Any]:
+    """The master's name and the database number, from the path of the URL."""
+    segments = path.split("/") if path else []
     fields: dict[str, Any] = {}
     if kind == Kind.SENTINEL:
-        refuse_unless(bool(words), "write the name of the master: redis+sentinel://host:26379/mymaster")
-        fields["master"] = words.pop(0)
-    refuse_unless(len(words) <= 1, f"{path!r} is no database")
-    if words:
-        fields["db"] = number(words[0], "the database")
-    refuse_unless(kind != Kind.CLUSTER or not fields.get("db"), "a cluster has no databases but 0")
+        refuse_unless(bool(segments), "write the name of the master: redis+sentinel://host:26379/mymaster")
+        fields["master"] = segments.pop(0)
+    refuse_unless(len(segments) <= 1, f"{path!r} is not a database number")
+    if segments:
+        fields["db"] = number(segments[0], "the database")
+    refuse_unless(kind != Kind.CLUSTER or not fields.get("db"), "a cluster has only database 0")
     return fields
 
 
-_READ: Final[Mapping[str, Read]] = {
+_OPTIONS: Final[Mapping[str, Read]] = {
     "namespace": name,
     "db": number,
     "user": text,

@@ -1,4 +1,4 @@
-"""Jobs on their way into Redis, as the scripts read them."""
+"""Encodes enqueue calls for the scripts, and decodes their replies."""
 
 from __future__ import annotations
 
@@ -7,44 +7,45 @@ from typing import Any
 
 from tenure.core.job import NewJob, State
 from tenure.errors import BlockerNotFound, InvalidOption, MissingAttribute, UniqueConflict
-from tenure.stores.redis.encoding import Word, new_words
+from tenure.stores.redis.encoding import ScriptArg, new_job_args
 from tenure.stores.redis.records import STATES, id_of
+from tenure.stores.redis.replies import Refused
 from tenure.stores.values import Enqueued
 
-__all__ = ["answers", "refusal", "words"]
+__all__ = ["args", "refusal", "results"]
 
-MOST = 100_000
-"""Jobs in one call: all of them are stored in one step, for which everybody else waits."""
+MAX_JOBS = 100_000
+"""Most jobs in one call. One script stores them all, and every other client waits for it."""
 
 
-def words(jobs: Sequence[NewJob]) -> list[Word]:
-    """New jobs as the scripts read them."""
-    if len(jobs) > MOST:
-        raise InvalidOption(f"{len(jobs):,} jobs are too many for one step of Redis: enqueue up to {MOST:,} at a time")
-    found: list[Word] = [len(jobs)]
+def args(jobs: Sequence[NewJob]) -> list[ScriptArg]:
+    """The arguments of new jobs: their number, then each job."""
+    if len(jobs) > MAX_JOBS:
+        raise InvalidOption(f"{len(jobs):,} jobs are too many for one call: enqueue up to {MAX_JOBS:,} at a time")
+    found: list[ScriptArg] = [len(jobs)]
     for job in jobs:
-        found += new_words(job)
+        found += new_job_args(job)
     return found
 
 
-def answers(jobs: Sequence[NewJob], told: Sequence[Any]) -> list[Enqueued]:
-    """What a script has told of these jobs; raises if it has refused them."""
-    if told and isinstance(told[0], bytes):
-        raise refusal(jobs, told)
+def results(jobs: Sequence[NewJob], reply: Sequence[Any]) -> list[Enqueued]:
+    """The results of an enqueue, from the script's reply; raises if the script refused the jobs."""
+    if reply and isinstance(reply[0], bytes):
+        raise refusal(jobs, reply)
     found = [Enqueued(job.id, State.WAITING) for job in jobs]
-    for index, state, *holder in told:
-        job_id = id_of(holder[0]) if holder else jobs[index].id
-        found[index] = Enqueued(job_id, STATES[state], duplicate=bool(holder))
+    for index, state, *owner in reply:
+        job_id = id_of(owner[0]) if owner else jobs[index].id
+        found[index] = Enqueued(job_id, STATES[state], duplicate=bool(owner))
     return found
 
 
-def refusal(jobs: Sequence[NewJob], told: Sequence[Any]) -> UniqueConflict | BlockerNotFound | MissingAttribute:
-    """Why these jobs cannot be enqueued."""
-    kind, index, about = told
-    job = jobs[index]
-    if kind == b"attribute":
+def refusal(jobs: Sequence[NewJob], reply: Sequence[Any]) -> UniqueConflict | BlockerNotFound | MissingAttribute:
+    """The error that a refusal of new jobs means."""
+    word, index, about = reply
+    kind, job = Refused(word.decode()), jobs[index]
+    if kind == Refused.ATTRIBUTE:
         return MissingAttribute(job.task, about.decode())
-    if kind == b"blocker":
+    if kind == Refused.BLOCKER:
         return BlockerNotFound(id_of(about))
     assert job.unique is not None
     return UniqueConflict(job.task, job.unique, id_of(about))

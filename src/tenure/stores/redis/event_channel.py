@@ -1,4 +1,4 @@
-"""Notes between those who meet in a Redis, over one channel that all who watch listen to."""
+"""Publishes event messages to all programs that watch a namespace, over one Redis channel."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import msgspec
 
 from tenure.stores.redis.link import Link
 
-__all__ = ["publish", "read", "watched"]
+__all__ = ["decode", "publish", "watched"]
 
-TOGETHER = 100
-"""Notes in one message: far less than what a server lets pile up for a slow listener."""
+BATCH = 100
+"""Event messages in one Redis message: far below the output buffer that a server allows a slow subscriber."""
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(list[str]).decode
 
 
-async def publish(link: Link, channel: str, notes: Sequence[str]) -> None:
-    """Let all who listen to the channel hear these."""
-    for begin in range(0, len(notes), TOGETHER):
-        await link.command("PUBLISH", channel, _pack(notes[begin : begin + TOGETHER]))
+async def publish(link: Link, channel: str, messages: Sequence[str]) -> None:
+    """Publish event messages on the channel."""
+    for begin in range(0, len(messages), BATCH):
+        await link.command("PUBLISH", channel, _pack(messages[begin : begin + BATCH]))
 
 
-def read(message: bytes) -> list[str]:
-    """The notes of one message; none if it is somebody else's."""
+def decode(message: bytes) -> list[str]:
+    """The event messages in a Redis message; none if its format is unknown."""
     try:
         return _unpack(message)
     except msgspec.DecodeError:
@@ -32,6 +32,6 @@ def read(message: bytes) -> list[str]:
 
 
 async def watched(link: Link, channel: str) -> bool:
-    """Whether anybody listens to it, at the server that has the jobs: all do that there."""
+    """Whether the channel has subscribers, at the server that has the jobs: every watcher subscribes there."""
     _, listeners = await link.command("PUBSUB", "NUMSUB", channel)
     return bool(listeners)

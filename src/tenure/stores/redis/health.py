@@ -1,4 +1,4 @@
-"""What a doctor finds out about a Redis."""
+"""Examines a Redis server: version, durability, eviction, memory, role and latency."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from tenure.stores.values import Fact, Health
 __all__ = ["examine", "facts"]
 
 PINGS = 10
-"""Round trips of which the median is told."""
+"""Round trips that are measured; the median is reported."""
 
 SLOW = 5.0
-"""Milliseconds of a round trip from which on it is worth mentioning."""
+"""Milliseconds of a round trip above which it gets a warning."""
 
 
 async def examine(link: Link) -> list[Fact]:
-    """Ask the server about itself."""
+    """Examine the server of this link."""
     try:
-        told = (await link.command("INFO")).decode(errors="replace")
+        text = (await link.command("INFO")).decode(errors="replace")
     except Forbidden:
         return [
             Fact("rights", "this user may not run INFO", Health.WARN, "allow +info, so that the server can be examined")
         ]
-    info = dict(line.split(":", 1) for line in told.splitlines() if ":" in line)
+    info = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     trips = []
     for _ in range(PINGS):
         begun = time.perf_counter()
@@ -37,7 +37,7 @@ async def examine(link: Link) -> list[Fact]:
 
 
 async def _appendfsync(link: Link) -> str | None:
-    """How often the append-only file is written for sure; None if the server does not tell."""
+    """The server's `appendfsync` setting; None if this user may not read it."""
     try:
         found = await link.command("CONFIG", "GET", "appendfsync")
     except StoreError:
@@ -47,7 +47,7 @@ async def _appendfsync(link: Link) -> str | None:
 
 
 def facts(info: Mapping[str, str], appendfsync: str | None, round_trip: float) -> list[Fact]:
-    """What the answer to INFO, the setting of `appendfsync` and a round trip of so many milliseconds mean."""
+    """The facts that follow from the fields of INFO, the setting of `appendfsync` and a round trip in milliseconds."""
     return [
         _version(info),
         _durability(info, appendfsync),
@@ -75,10 +75,10 @@ def _durability(info: Mapping[str, str], appendfsync: str | None) -> Fact:
             case "everysec":
                 value = "append-only file, synced every second: a crash may lose the last second or two"
             case "no":
-                value = "append-only file, synced when the system likes: a crash may lose half a minute"
+                value = "append-only file, synced when the operating system decides: a crash may lose half a minute"
                 return Fact("durability", value, Health.WARN, "set appendfsync to everysec or always")
             case _:
-                value = "append-only file, synced as appendfsync says, which this user may not ask"
+                value = "append-only file, synced as appendfsync says, which this user may not read"
         return Fact("durability", value)
     value = "snapshots only: a crash loses what came after the latest one"
     if info.get("rdb_last_bgsave_time_sec", "-1") == "-1":
@@ -100,7 +100,7 @@ def _memory(info: Mapping[str, str]) -> Fact:
         return Fact("memory", f"{_mib(used)} used, no maximum", Health.WARN, advice)
     value = f"{_mib(used)} of {_mib(most)} used"
     if used > 0.9 * most:
-        return Fact("memory", value, Health.WARN, "work jobs off, keep finished ones for less long, or raise maxmemory")
+        return Fact("memory", value, Health.WARN, "let workers catch up, shorten the retention, or raise maxmemory")
     return Fact("memory", value)
 
 
@@ -111,12 +111,12 @@ def _mib(number: int) -> str:
 def _role(info: Mapping[str, str]) -> Fact:
     role = info.get("role", "unknown")
     if role != "master":
-        return Fact("role", role, Health.BAD, "point the URL at the master: a replica takes no writes")
+        return Fact("role", role, Health.BAD, "point the URL at the master: a replica accepts no writes")
     return Fact("role", f"master with {info.get('connected_slaves', '0')} replica(s)")
 
 
 def _latency(round_trip: float) -> Fact:
     value = f"{round_trip:.2f} ms a round trip"
     if round_trip > SLOW:
-        return Fact("latency", value, Health.WARN, "bring workers nearer to the server: each step is a round trip")
+        return Fact("latency", value, Health.WARN, "run workers closer to the server: each call is a round trip")
     return Fact("latency", value)

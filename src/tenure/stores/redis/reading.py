@@ -1,4 +1,4 @@
-"""What everybody reads, from what the scripts tell: listings, queues, workers."""
+"""Encodes searches and decodes the replies of reading scripts: listings, runs, queues, workers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import msgspec
 
 from tenure.core.job import State
 from tenure.errors import InvalidOption
-from tenure.stores.redis.encoding import Word
-from tenure.stores.redis.records import NUMBERS, described, id_of, ref_of
+from tenure.stores.redis.encoding import ScriptArg
+from tenure.stores.redis.records import NUMBERS, decode_job, id_of, ref_of
 from tenure.stores.values import (
     Announcement,
     AnnouncementKind,
@@ -28,17 +28,17 @@ from tenure.stores.values import (
 )
 
 __all__ = [
-    "answer",
     "attributes",
+    "decode_announcement",
     "page",
     "queue_info",
     "run_page",
     "run_record",
-    "runs_words",
-    "search_words",
-    "signals",
+    "runs_args",
+    "search_args",
+    "split_reply",
+    "steps_args",
     "steps_page",
-    "steps_words",
     "worker_info",
 ]
 
@@ -46,43 +46,43 @@ _worker = msgspec.json.Decoder(WorkerInfo).decode
 _pulse = msgspec.json.Decoder(Pulse).decode
 
 
-_TOLD = b"\0told"
+_WITH_CONSEQUENCES = b"\0consequences"
 
 
-def answer(told: Any) -> tuple[Any, Sequence[Consequence]]:
-    """What a script has answered, and what it did to jobs that nobody named to it."""
-    if type(told) is not list or len(told) != 3 or told[0] != _TOLD:
-        return told, ()
-    _, asked, happened = told
-    each = zip(happened[::4], happened[1::4], happened[2::4], happened[3::4], strict=True)
-    return asked, [
+def split_reply(reply: Any) -> tuple[Any, Sequence[Consequence]]:
+    """The answer of a script, and its consequences: changes of jobs that the caller did not name."""
+    if type(reply) is not list or len(reply) != 3 or reply[0] != _WITH_CONSEQUENCES:
+        return reply, ()
+    _, answer, consequences = reply
+    each = zip(consequences[::4], consequences[1::4], consequences[2::4], consequences[3::4], strict=True)
+    return answer, [
         Consequence(Change(how.decode()), id_of(ref), task.decode(), queue.decode()) for how, ref, task, queue in each
     ]
 
 
-def signals(message: bytes) -> list[Announcement]:
-    """What a message on the channel of a store object says."""
+def decode_announcement(message: bytes) -> list[Announcement]:
+    """The announcement in a message on the channel of a store object."""
     kind, _, ref = message.partition(b" ")
     return [
         Announcement(AnnouncementKind(kind.decode()), id_of(ref)) if ref else Announcement(AnnouncementKind.WORK, "")
     ]
 
 
-def search_words(search: Search) -> list[Word]:
-    """A search as the script reads it; a cursor that is none raises `InvalidOption`."""
+def search_args(search: Search) -> list[ScriptArg]:
+    """The arguments of a search; `InvalidOption` for an invalid cursor."""
     state = -1 if search.state is None else NUMBERS[search.state]
     tag = "" if search.tag is None else f"={search.tag}"
-    place = ("", "", "") if search.cursor is None else _place(search.cursor)
-    return [state, search.queue or "", search.task or "", tag, search.limit, *place]
+    position = ("", "", "") if search.cursor is None else _cursor_position(search.cursor)
+    return [state, search.queue or "", search.task or "", tag, search.limit, *position]
 
 
-def page(told: Sequence[Any]) -> Page:
-    jobs, cursor, looked_at = told
-    found = [job for each in jobs if (job := described(each)) is not None]
+def page(reply: Sequence[Any]) -> Page:
+    jobs, cursor, looked_at = reply
+    found = [job for each in jobs if (job := decode_job(each)) is not None]
     return Page(found, None if cursor is None else cursor.decode(), looked_at)
 
 
-def _place(cursor: str) -> tuple[str, str, str]:
+def _cursor_position(cursor: str) -> tuple[str, str, str]:
     match cursor.split(" "):
         case [group, score, seq] if group.isdigit() and seq.isdigit() and _is_number(score):
             return group, score, seq
@@ -105,8 +105,8 @@ def _is_number(text: str) -> bool:
 # Runs.
 
 
-def runs_words(search: RunSearch) -> list[Word]:
-    """A search for runs as the script reads it."""
+def runs_args(search: RunSearch) -> list[ScriptArg]:
+    """The arguments of a search for runs; `InvalidOption` for an invalid cursor."""
     state = -1 if search.state is None else NUMBERS[search.state]
     lookup = () if search.lookup is None else search.lookup
     cursor = search.cursor or ""
@@ -115,43 +115,43 @@ def runs_words(search: RunSearch) -> list[Word]:
     return [search.flow or "", state, search.limit, cursor, *lookup]
 
 
-def run_page(told: Sequence[Any]) -> RunPage:
-    runs, cursor, looked_at = told
+def run_page(reply: Sequence[Any]) -> RunPage:
+    runs, cursor, looked_at = reply
     return RunPage([run_record(*each) for each in runs], None if cursor is None else cursor.decode(), looked_at)
 
 
 def run_record(
-    ref: bytes, flow: bytes, created_at: bytes, queue_before: bytes | None, told: Sequence[Any]
+    ref: bytes, flow: bytes, created_at: bytes, queue_before: bytes | None, reply: Sequence[Any]
 ) -> RunRecord:
-    step = described(told)
+    step = decode_job(reply)
     assert step is not None
     before = None if queue_before is None else queue_before.decode()
     completed = step.queue if step.state is State.SUCCEEDED else before
     return RunRecord(id_of(ref), flow.decode(), float(created_at), step, completed)
 
 
-def steps_words(run_id: str, limit: int, cursor: str | None) -> list[Word]:
-    """What is asked of the steps of a run, from the one on that the cursor names."""
+def steps_args(run_id: str, limit: int, cursor: str | None) -> list[ScriptArg]:
+    """The arguments for a page of a run's steps. The cursor is the id of the first step of the page."""
     return [ref_of(run_id), limit, *(() if cursor is None else (ref_of(cursor),))]
 
 
-def steps_page(told: Sequence[Any]) -> Page:
-    steps, behind = told
-    found = [job for each in steps if (job := described(each)) is not None]
+def steps_page(reply: Sequence[Any]) -> Page:
+    steps, behind = reply
+    found = [job for each in steps if (job := decode_job(each)) is not None]
     return Page(found, None if behind is None else id_of(behind), len(found))
 
 
-def attributes(told: Sequence[Any]) -> dict[str, str]:
-    """Names and values in turn, as far as there are values."""
-    pairs = zip(told[::2], told[1::2], strict=True)
+def attributes(reply: Sequence[Any]) -> dict[str, str]:
+    """Attributes from names and values in turn; those without a value are left out."""
+    pairs = zip(reply[::2], reply[1::2], strict=True)
     return {name if isinstance(name, str) else name.decode(): text.decode() for name, text in pairs if text is not None}
 
 
 # Queues and workers.
 
 
-def queue_info(name: bytes, paused: int, *told: Any) -> QueueInfo:
-    *counts, totals = told
+def queue_info(name: bytes, paused: int, *reply: Any) -> QueueInfo:
+    *counts, totals = reply
     waiting, scheduled, blocked, running, succeeded, failed, cancelled, broken = counts
     return QueueInfo(
         name=name.decode(),
@@ -168,8 +168,8 @@ def queue_info(name: bytes, paused: int, *told: Any) -> QueueInfo:
     )
 
 
-def worker_info(_name: bytes, silent_for: bytes, told: Sequence[bytes]) -> WorkerInfo:
-    fields = _pairs(told)
+def worker_info(_name: bytes, silent_for: bytes, reply: Sequence[bytes]) -> WorkerInfo:
+    fields = _pairs(reply)
     worker = _worker(fields["info"])
     return msgspec.structs.replace(
         worker.beating(_pulse(fields["pulse"])) if "pulse" in fields else worker,
@@ -179,8 +179,8 @@ def worker_info(_name: bytes, silent_for: bytes, told: Sequence[bytes]) -> Worke
     )
 
 
-def _pairs(told: Sequence[bytes]) -> dict[str, bytes]:
-    return {name.decode(): value for name, value in zip(told[::2], told[1::2], strict=True)}
+def _pairs(reply: Sequence[bytes]) -> dict[str, bytes]:
+    return {name.decode(): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
 
 
 def _totals(fields: Mapping[str, bytes]) -> Totals:

@@ -1,21 +1,24 @@
-"""Between jobs and what is stored of them.
+"""Converts between jobs and their stored form.
 
-What never changes is written once, by the producer, as a MessagePack array:
+The part of a job that never changes is a MessagePack array, written once by the producer:
 
     [created_at, kind, task, queue, priority, options, payload, number]
 
-The script puts the time before and the number behind, each in nine bytes, so that it finds both without reading what is in
-between; it never reads the payload. `kind` is 0 for a job that only waits, runs and ends, or says what else there is to it.
+The script adds the time at the front and the number at the end, nine bytes each, so that it can read both without
+parsing what is between them; it never reads the payload. `kind` is 0 for a job that only waits, runs and ends,
+otherwise flags.
 
-What changes is a record, an array of 15 that the scripts write (`parts/jobs.lua`):
+The part that changes is a record, an array of 15 fields that the scripts write (`parts/jobs.lua`):
 
     [state, flags, fence, nonce, attempt, losses, misses, worker, started_at, run_at, parked, ended_at, result, error, seq]
 
-Its first 25 bytes and its last nine have a fixed layout, which is what lets a script check a token or move a job without
-unpacking anything. While the job runs its progress stands in the place of the result. `parked` is when the parking of a job
-ends, or that and the step which follows then; once it has ended, that step; and once the job has handed over, the ref of its
-successor. Errors are JSON, or words of a script's own. Both arrays end with a number that is different for each job: Lua hashes only some of the bytes of a long text, the last
-one always, and a thousand texts that differ elsewhere alone would all be hashed alike.
+Its first 25 bytes and its last nine have a fixed layout, so that a script can check a token or move a job without
+unpacking the record. While the job runs, `result` holds its progress. `parked` is the time at which the parking ends,
+or an array of that time and the step that follows a timeout; after a timeout it is that step; after a hand-over it is
+the ref of the successor. `error` is JSON, or starts with a word of `RecordedError`.
+
+Both arrays end with a number that differs for each job. Lua hashes only some bytes of a long string, always including
+the last one, so a thousand strings that differ only elsewhere would have the same hash.
 """
 
 from __future__ import annotations
@@ -38,23 +41,24 @@ from tenure.core.job import (
 )
 from tenure.core.lease import Lease, Token
 from tenure.core.lifecycle import EXPIRED, WAIT_TIMEOUT, blocker_failed, failure_value, lost
+from tenure.stores.redis.replies import RecordedError
 from tenure.stores.values import LeaseRequest
 
 __all__ = [
-    "BATCH",
     "NUMBERS",
     "READS",
     "SPECIAL",
     "STATES",
+    "STEP",
     "Options",
     "as_text",
-    "described",
-    "error_word",
+    "decode_job",
+    "decode_job_with_history",
+    "decode_lease",
+    "error_text",
     "id_of",
-    "leased",
     "ref_of",
     "ref_patterns",
-    "whole",
 ]
 
 STATES = (
@@ -66,26 +70,26 @@ STATES = (
     State.CANCELLED,
     State.BROKEN,
 )
-"""By the number that they are stored as."""
+"""States by the number that a record stores."""
 
 NUMBERS = {state: number for number, state in enumerate(STATES)}
-SPECIAL, _SOLO, _UNEXPIRING, BATCH = 1, 8, 16, 64
-"""Flags of a record. The first and the last of them are also what the `kind` of a job consists of, with `READS`, and what a script
-has put there: that others wait for it which have come with it."""
+SPECIAL, _SOLO, _UNEXPIRING, STEP = 1, 8, 16, 64
+"""Flags of a record. `SPECIAL` and `STEP` are also flags of a `kind`, with `READS` and with flag 2, which a script sets
+if another job of the same call waits for the job."""
 
 READS = 4
-"""It is a step that reads attributes."""
+"""Flag of a `kind`: a step that reads attributes."""
 
 # Ids.
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TEXT = b"\xff"
 _GLOB = re.compile(rb"[*?\[\]\\]")
-"""What means something else in a pattern of Redis."""
+"""Characters with a meaning in a Redis pattern."""
 
 
 def ref_of(job_id: str) -> bytes:
-    """The id as it is stored: the 16 bytes of a UUID, or the text behind a byte that no UUID of ours begins with."""
+    """The stored form of an id: the 16 bytes of a UUID that does not begin with ff; else a byte 255 and the text."""
     if len(job_id) == 36 and not job_id.startswith("ff") and _UUID.fullmatch(job_id):
         return bytes.fromhex(job_id.replace("-", ""))
     return _TEXT + job_id.encode()
@@ -99,27 +103,27 @@ def id_of(ref: bytes) -> str:
 
 
 def ref_patterns(prefix: str) -> list[bytes]:
-    """The patterns of Redis that the refs fit of all ids which begin like this."""
+    """Redis patterns that match the refs of all ids with this prefix."""
     patterns = [_GLOB.sub(rb"\\\g<0>", _TEXT + prefix.encode()) + b"*"]
     whole = prefix + "00000000-0000-0000-0000-000000000000"[len(prefix) :]
     if len(whole) == 36 and not prefix.startswith("ff") and _UUID.fullmatch(whole):
         digits = prefix.replace("-", "")
         half = digits[-1] if len(digits) % 2 else ""
         known = _GLOB.sub(rb"\\\g<0>", bytes.fromhex(digits.removesuffix(half) if half else digits))
-        # No UUID begins with ff here: what does is a text.
+        # A UUID that begins with ff is stored as text.
         upper = "fe" if digits == "f" else f"{half}f"
         last = b"[%b-%b]" % (bytes.fromhex(f"{half}0"), bytes.fromhex(upper)) if half else b""
         patterns.append(known + last + b"*")
     return patterns
 
 
-# What a job was enqueued with.
+# Options.
 
 _NIL = msgspec.Raw(b"\xc0")
 
 
 def as_text(data: bytes) -> msgspec.Raw:
-    """A ref, or other bytes, in MessagePack as text, which it is not: Lua knows no bytes there."""
+    """Bytes as a MessagePack string, because Lua has no type for MessagePack bytes."""
     size = len(data)
     if size < 32:
         return msgspec.Raw((0xA0 | size).to_bytes() + data)
@@ -128,13 +132,13 @@ def as_text(data: bytes) -> msgspec.Raw:
 
 
 def _ref_in(text: bytes) -> bytes:
-    """The ref that is such a text, however long Lua or `as_text` has made its head."""
+    """The ref in a MessagePack string, whose head Lua or `as_text` has written in one, two or three bytes."""
     head = text[0]
     return text[1 if head < 0xC0 else 2 if head == 0xD9 else 3 :]
 
 
 class Options(msgspec.Struct, omit_defaults=True):
-    """What a job was enqueued with beyond the usual. The scripts know these names."""
+    """The options of a job that differ from the defaults. Scripts use these names."""
 
     raw: bool = False
     expires: float | None = None
@@ -150,10 +154,10 @@ class Options(msgspec.Struct, omit_defaults=True):
     flow: str | None = None
     reads: tuple[str, ...] = ()
     run: msgspec.Raw = _NIL
-    """The ref of the run that the job is a step of, unless it begins that."""
+    """The ref of the run that the job is a step of; nil if the job begins the run."""
 
     def run_id(self, job_id: str) -> str | None:
-        """The run that the job of this id is a step of."""
+        """The id of the run that the job of this id is a step of; None if it is not a step."""
         if self.flow is None:
             return None
         return job_id if self.run is _NIL else id_of(_ref_in(bytes(self.run)))
@@ -196,24 +200,24 @@ _record = msgspec.msgpack.Decoder(Record).decode
 _error = msgspec.json.Decoder(ErrorInfo).decode
 _progress = msgspec.json.Decoder(Progress).decode
 _failure = msgspec.msgpack.Decoder(list[str]).decode
-_past = msgspec.msgpack.Decoder(list[tuple[int, int, float, float, str | None, str, str | None]]).decode
+_history = msgspec.msgpack.Decoder(list[tuple[int, int, float, float, str | None, str, str | None]]).decode
 _json = msgspec.json.Encoder().encode
 
 
-def described(told: Sequence[Any] | None) -> JobRecord | None:
-    """A job as a script has described it; None if it has found none."""
-    if told is None:
+def decode_job(reply: Sequence[Any] | None) -> JobRecord | None:
+    """A job from its description by a script; None if there is no such job."""
+    if reply is None:
         return None
-    ref, stored, record, left, open_edges, edges = told
+    ref, stored, record, left, open_edges, edges = reply
     return _job(ref, stored, record, None if left is None else float(left), int(open_edges), edges)
 
 
-def whole(told: Sequence[Any] | None, history: bytes | None) -> JobRecord | None:
-    """The same with the attempts that are remembered of it."""
-    job = described(told)
+def decode_job_with_history(reply: Sequence[Any] | None, history: bytes | None) -> JobRecord | None:
+    """The same with the attempts in its history."""
+    job = decode_job(reply)
     if job is None or history is None:
         return job
-    return msgspec.structs.replace(job, attempts=tuple(_attempt(*entry) for entry in _past(history)))
+    return msgspec.structs.replace(job, attempts=tuple(_attempt(*entry) for entry in _history(history)))
 
 
 def _attempt(
@@ -223,20 +227,20 @@ def _attempt(
     return past_attempt(number, fence, started_at, ended_at, worker, AttemptEnd(how), what)
 
 
-def leased(
+def decode_lease(
     ref: bytes,
     stored: bytes,
     record: bytes | None,
     edges: Sequence[bytes],
-    given: Sequence[bytes | None],
+    attribute_values: Sequence[bytes | None],
     request: LeaseRequest,
     now: float,
     ttl: float,
 ) -> Lease:
-    """A job that was handed out for `ttl` seconds, unless it has a lease of its own.
+    """The lease of a job for `ttl` seconds, or for the length that the job's `lease` option gives.
 
-    One that is leased for the first time, and has nothing else about it, comes without a record. A step comes with what was
-    `given` of the attributes that it reads.
+    `record` is None for a plain job that is leased for the first time. `attribute_values` are the values of the
+    attributes that a step reads, in the order of its `reads`.
     """
     new = _stored(stored)
     options = new.options
@@ -244,8 +248,8 @@ def leased(
     job_id, attributes = id_of(ref), None
     if options.flow is not None:
         attributes = {}
-        if given:
-            read = zip(options.reads, given, strict=True)
+        if attribute_values:
+            read = zip(options.reads, attribute_values, strict=True)
             attributes = {name: value.decode() for name, value in read if value is not None}
     if record is None:
         job = JobRecord(
@@ -258,7 +262,7 @@ def leased(
     held = _record(record)
     if options.lease is not None:
         ttl = request.length(options.lease)
-    job = _joined(ref, new, held, ttl, 0, edges, attributes)
+    job = _build(ref, new, held, ttl, 0, edges, attributes)
     return Lease(job, Token(held.fence, request.nonce), ttl, bool(held.flags & _SOLO), number)
 
 
@@ -267,12 +271,12 @@ def _job(
 ) -> JobRecord:
     new = _stored(stored)
     if record is not None:
-        return _joined(ref, new, _record(record), lease_left, open_edges, edges)
+        return _build(ref, new, _record(record), lease_left, open_edges, edges)
     untouched = Record(1, 0, 0, "", 0, 0, 0, None, None, None, _NIL, None, None, None, new.number)
-    return _joined(ref, new, untouched, None, 0, edges)
+    return _build(ref, new, untouched, None, 0, edges)
 
 
-def _joined(
+def _build(
     ref: bytes,
     new: Stored,
     record: Record,
@@ -298,12 +302,12 @@ def _joined(
         options.max_losses, options.lease, options.keep, expires_at, options.tags, options.unique,
         options.run_id(job_id), record.started_at, record.ended_at, record.worker, lease_left, result,
         None if record.error is None else _error_of(record.error), progress, blocked_by,
-        tuple(map(_given, edges)) if edges else (), successor, on_timeout, options.reads, attributes,
+        tuple(map(_edge_value, edges)) if edges else (), successor, on_timeout, options.reads, attributes,
     )  # fmt: skip
 
 
 def _parking(state: State, parked: bytes) -> tuple[bool, str | None, str | None]:
-    """Whether a job is parked, the step that follows because its parking has ended, and its successor."""
+    """Whether a job is parked, the step that follows because its parking timed out, and the id of its successor."""
     if parked == b"\xc0":
         return False, None, None
     if state.final:
@@ -312,8 +316,8 @@ def _parking(state: State, parked: bytes) -> tuple[bool, str | None, str | None]
     return (False, found, None) if isinstance(found, str) else (True, None, None)
 
 
-def _given(edge: bytes) -> str | None:
-    """What an edge has given its job: the result of the blocker, or what stands in its place; None while it is open."""
+def _edge_value(edge: bytes) -> str | None:
+    """The value of a closed edge: the blocker's result, or a description of its failure; None while it is open."""
     match edge[:1]:
         case b"R":
             return edge[1:].decode()
@@ -324,22 +328,22 @@ def _given(edge: bytes) -> str | None:
             return None
 
 
-def error_word(error: ErrorInfo | None) -> str | None:
-    """An error as it stands in a record."""
+def error_text(error: ErrorInfo | None) -> str | None:
+    """The form of an error in a record: JSON."""
     return None if error is None else _json(error).decode()
 
 
 def _error_of(text: str) -> ErrorInfo:
     word, _, rest = text.partition(" ")
     match word:
-        case "expired":
+        case RecordedError.EXPIRED:
             return EXPIRED
-        case "wait_timeout":
+        case RecordedError.WAIT_TIMEOUT:
             return WAIT_TIMEOUT
-        case "lost":
+        case RecordedError.LOST:
             losses, _, reason = rest.partition(" ")
             return lost(int(losses), reason)
-        case "blocker_failed":
+        case RecordedError.BLOCKER_FAILED:
             ended, _, blocker = rest.partition(" ")
             return blocker_failed(blocker, ended)
         case _:

@@ -1,4 +1,4 @@
-"""Attempts that have come to their end, as the scripts read them, and what they say to that."""
+"""Encodes settlements for the scripts, and decodes the verdicts of settlements and operators' calls."""
 
 from __future__ import annotations
 
@@ -9,24 +9,28 @@ from typing import Any
 from tenure.core.job import State
 from tenure.core.lifecycle import Finish
 from tenure.errors import MissingAttribute
-from tenure.stores.redis.encoding import Word, ref_of_lease, step_words, token_word
+from tenure.stores.redis.encoding import ScriptArg, ref_of_lease, token_bytes, transition_args
 from tenure.stores.redis.enqueueing import refusal
 from tenure.stores.redis.records import STATES, id_of, ref_of
+from tenure.stores.redis.replies import Refused
 from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, Settlement, Verdict, refused
 
-__all__ = ["completed", "completion_words", "operated", "verdicts", "words"]
+__all__ = ["args", "completion_args", "completion_verdict", "operator_verdicts", "verdicts"]
 
-_PLAIN = (OK, LEASE_LOST, NOT_FOUND)
+_BY_CODE = (OK, LEASE_LOST, NOT_FOUND)
+"""Verdicts by their `Code`."""
+
+_OF_NEW_JOBS = {Refused.UNIQUE, Refused.BLOCKER, Refused.ATTRIBUTE}
 
 
-def words(settlements: Iterable[Settlement]) -> list[Word]:
-    """Settlements as the scripts read them: in groups of one queue and worker."""
+def args(settlements: Iterable[Settlement]) -> list[ScriptArg]:
+    """The arguments of settlements, in groups of the same queue and worker."""
     groups = [(of, list(group)) for of, group in groupby(settlements, _queue_and_worker)]
-    found: list[Word] = [len(groups)]
+    found: list[ScriptArg] = [len(groups)]
     for (queue, worker), group in groups:
         found += (queue, worker or "", len(group))
-        for lease, step in group:
-            found += (ref_of_lease(lease), token_word(lease.token), *step_words(step))
+        for lease, transition in group:
+            found += (ref_of_lease(lease), token_bytes(lease.token), *transition_args(transition))
     return found
 
 
@@ -35,57 +39,58 @@ def _queue_and_worker(settlement: Settlement) -> tuple[str, str | None]:
     return job.queue, job.worker
 
 
-def verdicts(settlements: Sequence[Settlement], told: Sequence[Any]) -> list[Verdict]:
-    """What became of each settlement."""
+def verdicts(settlements: Sequence[Settlement], reply: Sequence[Any]) -> list[Verdict]:
+    """The verdict of each settlement."""
     return [
-        _PLAIN[verdict] if isinstance(verdict, int) else _refused(settlement, verdict)
-        for settlement, verdict in zip(settlements, told, strict=True)
+        _BY_CODE[verdict] if isinstance(verdict, int) else _refused(settlement, verdict)
+        for settlement, verdict in zip(settlements, reply, strict=True)
     ]
 
 
-def _refused(settlement: Settlement, told: Sequence[Any]) -> Verdict:
-    step = settlement[1]
-    assert isinstance(step, Finish)
-    return _cannot_come(step, told[1:])
+def _refused(settlement: Settlement, reply: Sequence[Any]) -> Verdict:
+    transition = settlement[1]
+    assert isinstance(transition, Finish)
+    return _new_jobs_refused(transition, reply[1:])
 
 
-def _cannot_come(step: Finish, told: Sequence[Any]) -> Verdict:
-    """A step whose children or successor cannot be enqueued."""
-    jobs = step.children if step.successor is None else (*step.children, step.successor)
-    error = refusal(jobs, told)
-    return refused(str(error), other=None if isinstance(error, MissingAttribute) else id_of(told[2]))
+def _new_jobs_refused(transition: Finish, reply: Sequence[Any]) -> Verdict:
+    """The verdict on a transition whose children or successor cannot be enqueued."""
+    jobs = transition.children if transition.successor is None else (*transition.children, transition.successor)
+    error = refusal(jobs, reply)
+    return refused(str(error), other=None if isinstance(error, MissingAttribute) else id_of(reply[2]))
 
 
-def completion_words(job_id: str, step: Finish) -> list[Word]:
-    """A completion from outside, as the script reads it."""
-    return [ref_of(job_id), *step_words(step)]
+def completion_args(job_id: str, transition: Finish) -> list[ScriptArg]:
+    """The arguments of a completion from outside."""
+    return [ref_of(job_id), *transition_args(transition)]
 
 
-def completed(step: Finish, told: Any) -> Verdict:
-    """What became of it."""
-    if not isinstance(told, int) and told[1] in {b"attribute", b"blocker", b"unique"}:
-        return _cannot_come(step, told[1:])
-    return operated([told])[0]
+def completion_verdict(transition: Finish, reply: Any) -> Verdict:
+    """The verdict of a completion from outside."""
+    if not isinstance(reply, int) and reply[1].decode() in _OF_NEW_JOBS:
+        return _new_jobs_refused(transition, reply[1:])
+    return operator_verdicts([reply])[0]
 
 
 _REASONS = {
-    b"final": "it is final already",
-    b"not final": "it is not final",
-    b"not scheduled": "it is not scheduled",
-    b"not running": "it is not running",
-    b"gone": "job {other}, which it waits for, is gone",
-    b"unique": "job {other} holds its unique key",
-    b"handed over": "it has handed over to job {other}",
+    Refused.FINAL: "it is final already",
+    Refused.NOT_FINAL: "it is not final",
+    Refused.NOT_SCHEDULED: "it is not scheduled",
+    Refused.NOT_RUNNING: "it is not running",
+    Refused.BLOCKER_GONE: "job {other}, which it waits for, is gone",
+    Refused.UNIQUE: "job {other} holds its unique key",
+    Refused.HANDED_OVER: "it has handed over to job {other}",
 }
 
 
-def operated(told: Iterable[Any]) -> list[Verdict]:
-    """What became of each job that an operator has acted on."""
-    return [_PLAIN[verdict] if isinstance(verdict, int) else _stands_in_the_way(*verdict[1:]) for verdict in told]
+def operator_verdicts(reply: Iterable[Any]) -> list[Verdict]:
+    """The verdict of each job that an operator has acted on."""
+    return [_BY_CODE[verdict] if isinstance(verdict, int) else _operator_refused(*verdict[1:]) for verdict in reply]
 
 
-def _stands_in_the_way(reason: bytes, number: int, ref: bytes | None = None) -> Verdict:
+def _operator_refused(word: bytes, number: int, ref: bytes | None = None) -> Verdict:
+    reason = Refused(word.decode())
     other = None if ref is None else id_of(ref)
     state: State = STATES[number]
-    in_the_way = None if reason == b"handed over" else other
+    in_the_way = None if reason is Refused.HANDED_OVER else other
     return refused(_REASONS[reason].format(other=other), state=state, other=in_the_way)

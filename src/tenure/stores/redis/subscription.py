@@ -1,4 +1,4 @@
-"""An ear at one channel: what was said there waits until it is read."""
+"""Subscribes to a Redis channel and buffers its messages until they are read."""
 
 from __future__ import annotations
 
@@ -14,58 +14,60 @@ __all__ = ["Subscription"]
 
 T = TypeVar("T")
 
-UNREAD = 10_000
-"""Hints that wait for one who is slow to read them; then the oldest go."""
+MAX_UNREAD = 10_000
+"""Most buffered messages; when a slow reader exceeds it the oldest are dropped."""
 
-LISTENING_WITHIN = 1.0
-"""Seconds that `listen` waits for the channel to be open. Without it the caller goes on, and hints are lost until it is."""
+SUBSCRIBE_TIMEOUT = 1.0
+"""Seconds that `listen` waits for the subscription. After that the caller continues, and messages are missed until it
+is made."""
 
 
 class Subscription(Generic[T]):
-    """Hears what is said on a channel from `listen` on, connecting again by itself, until it is closed."""
+    """Subscribes to a channel from `listen` on, reconnecting as needed, until it is closed."""
 
-    def __init__(self, link: Link, channel: str, read: Callable[[bytes], Iterable[T]]) -> None:
-        """`read` says what a message means."""
+    def __init__(self, link: Link, channel: str, decode: Callable[[bytes], Iterable[T]]) -> None:
+        """`decode` turns a Redis message into zero or more values."""
         self._link = link
         self._channel = channel
-        self._read = read
-        self._unread: deque[T] = deque(maxlen=UNREAD)
-        self._news = asyncio.Event()
-        self._open = asyncio.Event()
+        self._decode = decode
+        self._unread: deque[T] = deque(maxlen=MAX_UNREAD)
+        self._arrived = asyncio.Event()
+        self._subscribed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
-        self.begun = 0
-        """How often it has begun to hear: once, and again whenever its connection was away."""
+        self.epoch = 0
+        """Number of times that the subscription was made: 0 before the first, one more after each reconnect, so that
+        readers know they may have missed messages."""
 
     async def listen(self) -> None:
-        """Let the channel be open, so that what is said from now on is heard."""
+        """Subscribe, so that messages from now on are received."""
         if self._task is None:
-            self._task = asyncio.create_task(self._hear(), name="tenure-ear")
+            self._task = asyncio.create_task(self._receive(), name="tenure-subscription")
         with suppress(TimeoutError):
-            async with asyncio.timeout(LISTENING_WITHIN):
-                await self._open.wait()
+            async with asyncio.timeout(SUBSCRIBE_TIMEOUT):
+                await self._subscribed.wait()
 
     async def close(self) -> None:
-        """Hear no more; whoever reads comes to the end."""
+        """Unsubscribe. Iterators of `messages` end."""
         self._closed = True
-        self._news.set()
+        self._arrived.set()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def heard(self) -> AsyncIterator[T]:
-        """What was said, as it comes, until this is closed."""
+    async def messages(self) -> AsyncIterator[T]:
+        """Yield messages as they arrive, until the subscription is closed."""
         while not self._closed:
-            self._news.clear()
+            self._arrived.clear()
             while self._unread:
                 yield self._unread.popleft()
-            await self._news.wait()
+            await self._arrived.wait()
 
-    async def _hear(self) -> None:
+    async def _receive(self) -> None:
         async for message in self._link.listen(self._channel):
             if message is None:
-                self.begun += 1
-                self._open.set()
+                self.epoch += 1
+                self._subscribed.set()
                 continue
-            self._unread.extend(self._read(message))
-            self._news.set()
+            self._unread.extend(self._decode(message))
+            self._arrived.set()

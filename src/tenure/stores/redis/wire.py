@@ -1,7 +1,9 @@
-"""One connection to one Redis server: asked, it answers, or the error says whether it may have done what it was asked.
+"""Connects to one Redis server and exchanges requests and replies; an error says whether the request may have been
+done.
 
-There are two of a kind: one for an event loop, one for threads without a loop. Their methods are coroutines both, so that
-whatever is said over them is written once; those of the blocking one never wait for a loop, and `at_once` runs them anywhere.
+`LoopWire` is for an event loop, `BlockingWire` for threads without one. The methods of both are coroutines, so that the
+code above them is written once. Those of `BlockingWire` never wait for a loop, so `run_without_loop` can run them
+anywhere.
 """
 
 from __future__ import annotations
@@ -22,25 +24,25 @@ from tenure.errors import OutcomeUnknown, StoreUnavailable
 from tenure.stores.redis.address import Address, Node
 from tenure.stores.url import connection_refused
 
-__all__ = ["BlockingWire", "LoopWire", "Refusal", "Wire", "at_once", "packed"]
+__all__ = ["BlockingWire", "ErrorReply", "LoopWire", "Wire", "pack_command", "run_without_loop"]
 
 T = TypeVar("T")
 
-Word = str | bytes | int | float
+CommandArg = str | bytes | int | float
 
-Refusal = ResponseError
-"""What a server answers instead of doing what it was asked; the connection is as good as before."""
+ErrorReply = ResponseError
+"""The server's error in reply to a request. The connection stays usable."""
 
 
-def packed(*words: Word) -> bytes:
-    """A request, as it goes over the wire."""
-    # Numbers as text: hiredis does not survive a signal handler that raises while it makes text of one.
-    text = tuple([word if isinstance(word, (bytes, str)) else repr(word) for word in words])
+def pack_command(*args: CommandArg) -> bytes:
+    """A command in the Redis protocol."""
+    # Numbers as text, because hiredis crashes if a signal handler raises while it formats one.
+    text = tuple([arg if isinstance(arg, (bytes, str)) else repr(arg) for arg in args])
     request: bytes = hiredis.pack_command(text)  # type: ignore[arg-type]  # its stub says a tuple of one
     return request
 
 
-def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
+def run_without_loop(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that never waits for an event loop."""
     try:
         coroutine.send(None)
@@ -51,7 +53,7 @@ def at_once(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 class Wire(ABC):
-    """A connection to one server; not connected before `open`, useless after any error but a `Refusal`."""
+    """A connection to one server. Call `open` first. It is unusable after any error except an `ErrorReply`."""
 
     def __init__(self, address: Address, node: Node) -> None:
         self.node = node
@@ -59,30 +61,30 @@ class Wire(ABC):
 
     @abstractmethod
     async def open(self) -> None:
-        """Connect, say who we are and choose the database; `StoreUnavailable` if that fails or takes too long."""
+        """Connect, authenticate and select the database; `StoreUnavailable` if that fails or takes too long."""
 
     @abstractmethod
-    async def ask(self, request: bytes, timeout: float) -> Any:
-        """Send a request and read its answer within so many seconds.
+    async def execute(self, request: bytes, timeout: float) -> Any:
+        """Send a request and return its reply within `timeout` seconds.
 
-        A `Refusal` is an answer too: nothing was done, or what a script did before it met an error.
-        `StoreUnavailable` if the server cannot have got the whole request, `OutcomeUnknown` if it may have.
+        Raises `ErrorReply` if the server refused: nothing was done, except what a script did before its error.
+        Raises `StoreUnavailable` if the server cannot have received the whole request, `OutcomeUnknown` if it may have.
         """
 
     @abstractmethod
-    async def good(self) -> bool:
-        """Whether the other side is still there, as far as one can tell without asking it."""
+    async def is_alive(self) -> bool:
+        """Whether the connection looks usable, without a round trip: it is open, and no unexpected data has arrived."""
 
     @abstractmethod
     async def drop(self) -> None:
-        """Let go of the connection; whoever is waiting for an answer gets an error."""
+        """Close the connection. A caller that waits for a reply gets an error."""
 
     @staticmethod
     @abstractmethod
-    async def pause(seconds: float) -> None:
-        """Wait, before something is tried again."""
+    async def sleep(seconds: float) -> None:
+        """Sleep before a retry."""
 
-    def _said(self, error: BaseException) -> str:
+    def _describe(self, error: BaseException) -> str:
         if connection_refused(error):
             return f"Redis at {self.node} refused the connection: is it running?"
         return f"Redis at {self.node}: {str(error) or type(error).__name__}"
@@ -93,54 +95,55 @@ class LoopWire(Wire):
 
     def __init__(self, address: Address, node: Node) -> None:
         super().__init__(address, node)
-        # Without a timeout of the driver's: it would make a task for every request. One around both directions is enough.
-        self._connection = _driver(address, node, redis.asyncio.connection, timeout=None)
+        # No timeout of the driver's, because it would make a task for every request. One around both directions is
+        # enough.
+        self._connection = _driver_connection(address, node, redis.asyncio.connection, timeout=None)
 
     async def open(self) -> None:
         try:
             async with asyncio.timeout(self._address.connect_timeout):
                 await self._connection.connect()
         except AuthenticationError as error:
-            raise StoreUnavailable(f"{self._said(error)}: {_ENTRY}") from error
+            raise StoreUnavailable(f"{self._describe(error)}: {_CREDENTIALS_HINT}") from error
         except _FAILURES as error:
-            raise StoreUnavailable(self._said(error)) from error
+            raise StoreUnavailable(self._describe(error)) from error
         except BaseException:
-            await self.drop()  # the driver leaves a half-made connection open when it is cancelled
+            await self.drop()  # the driver leaves a half-made connection open if it is cancelled
             raise
 
-    async def ask(self, request: bytes, timeout: float) -> Any:
+    async def execute(self, request: bytes, timeout: float) -> Any:
         sent = False
         try:
             async with asyncio.timeout(timeout):
                 await self._connection.send_packed_command(request, check_health=False)
                 sent = True
                 return await self._connection.read_response()
-        except Refusal:
+        except ErrorReply:
             raise
         except TimeoutError:
-            # Even if it was not all sent: closing a connection still sends what its buffer holds.
+            # Even if not everything was sent: closing a connection still sends what its buffer holds.
             raise OutcomeUnknown(f"Redis at {self.node} has not answered in {timeout:g} s") from None
-        except (*_FAILURES, RuntimeError) as error:  # the last is uvloop's, for writing to what is closed
+        except (*_FAILURES, RuntimeError) as error:  # uvloop raises RuntimeError for a write to a closed connection
             if sent and not isinstance(error, _NOT_DONE):
-                raise OutcomeUnknown(self._said(error)) from error
-            raise StoreUnavailable(self._said(error)) from error
+                raise OutcomeUnknown(self._describe(error)) from error
+            raise StoreUnavailable(self._describe(error)) from error
 
-    async def tell(self, request: bytes) -> None:
-        """Send a request whose answer is one of those that `hear` gives."""
+    async def send(self, request: bytes) -> None:
+        """Send a request whose reply comes through `receive`."""
         try:
             async with asyncio.timeout(self._address.timeout):
                 await self._connection.send_packed_command(request, check_health=False)
         except (*_FAILURES, RuntimeError) as error:
-            raise StoreUnavailable(self._said(error)) from error
+            raise StoreUnavailable(self._describe(error)) from error
 
-    async def hear(self, timeout: float) -> Any:
-        """Read what the server says by itself; None if it has been silent for so many seconds."""
+    async def receive(self, timeout: float) -> Any:
+        """The next message that the server sends unasked; None after `timeout` seconds of silence."""
         try:
             return await self._connection.read_response(timeout=timeout)
         except _FAILURES as error:
-            raise StoreUnavailable(self._said(error)) from error
+            raise StoreUnavailable(self._describe(error)) from error
 
-    async def good(self) -> bool:
+    async def is_alive(self) -> bool:
         try:
             return not await self._connection.can_read()
         except RedisError:
@@ -150,7 +153,7 @@ class LoopWire(Wire):
         await self._connection.disconnect(nowait=True)
 
     @staticmethod
-    async def pause(seconds: float) -> None:
+    async def sleep(seconds: float) -> None:
         await asyncio.sleep(seconds)
 
 
@@ -159,31 +162,31 @@ class BlockingWire(Wire):
 
     def __init__(self, address: Address, node: Node) -> None:
         super().__init__(address, node)
-        self._connection = _driver(address, node, redis.connection, timeout=address.timeout)
+        self._connection = _driver_connection(address, node, redis.connection, timeout=address.timeout)
 
     async def open(self) -> None:
         try:
             self._connection.connect()
         except AuthenticationError as error:
-            raise StoreUnavailable(f"{self._said(error)}: {_ENTRY}") from error
+            raise StoreUnavailable(f"{self._describe(error)}: {_CREDENTIALS_HINT}") from error
         except _FAILURES as error:
-            raise StoreUnavailable(self._said(error)) from error
+            raise StoreUnavailable(self._describe(error)) from error
 
-    async def ask(self, request: bytes, timeout: float) -> Any:  # noqa: ARG002
-        """As every wire's; the timeout is the address's, and bounds every look for a part of the answer."""
+    async def execute(self, request: bytes, timeout: float) -> Any:  # noqa: ARG002
+        """As in `Wire`, but the timeout is the address's, and bounds each read of a part of the reply."""
         sent = False
         try:
             self._connection.send_packed_command([request], check_health=False)
             sent = True
             return self._connection.read_response()
-        except Refusal:
+        except ErrorReply:
             raise
         except _FAILURES as error:
             if sent and not isinstance(error, _NOT_DONE):
-                raise OutcomeUnknown(self._said(error)) from error
-            raise StoreUnavailable(self._said(error)) from error
+                raise OutcomeUnknown(self._describe(error)) from error
+            raise StoreUnavailable(self._describe(error)) from error
 
-    async def good(self) -> bool:
+    async def is_alive(self) -> bool:
         try:
             return not self._connection.can_read(timeout=0)
         except RedisError:
@@ -193,18 +196,18 @@ class BlockingWire(Wire):
         self._connection.disconnect()
 
     @staticmethod
-    async def pause(seconds: float) -> None:
+    async def sleep(seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251 - there is no loop here
 
 
-_ENTRY = "correct the user and the password in the URL, or on the server"
+_CREDENTIALS_HINT = "correct the user and the password in the URL, or on the server"
 _FAILURES = (RedisError, OSError)
 _NOT_DONE = (BusyLoadingError, AuthenticationError)
-"""Answers that the driver takes for the end of the connection."""
+"""Error replies that the driver treats as the end of the connection."""
 
 
-def _driver(address: Address, node: Node, driver: Any, *, timeout: float | None) -> Any:
-    """A connection of the driver's, not yet connected. Whatever its versions disagree about is said here."""
+def _driver_connection(address: Address, node: Node, driver: Any, *, timeout: float | None) -> Any:
+    """A connection of the driver, not yet connected. Differences between the driver's versions are handled here."""
     options: dict[str, Any] = {
         "protocol": 2,
         "db": address.db,
@@ -215,7 +218,7 @@ def _driver(address: Address, node: Node, driver: Any, *, timeout: float | None)
         "retry": None,
         "retry_on_error": [],
         "health_check_interval": 0,
-        # Told at each new connection, and so a greeting that shows whether anybody is there.
+        # Sent on each new connection, which also shows that the server answers.
         "driver_info": redis.DriverInfo(name="tenure", lib_version=None),
     }
     if not node.port:

@@ -1,4 +1,9 @@
-"""The Lua of the Redis store: one step a file, opening with what it promises; what steps share is in `parts/`."""
+"""Loads the Lua scripts of the Redis store: one operation a file, which opens with what it promises.
+
+Redis runs a script alone, so each operation is atomic towards other clients. It is not rolled back if a command in it
+is refused. Every script gets the same KEYS, the fixed keys of the namespace (`keys.py`). ARGV[1] is the time in
+seconds, or '' for the server's clock. A line `-- include: a, b` is replaced by these files of `parts/`.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +12,14 @@ import re
 from importlib.resources import files
 from typing import NamedTuple
 
-from tenure.stores.redis.keys import spelled
+from tenure.stores.redis.keys import with_keys
+from tenure.stores.redis.replies import with_literals
 
 __all__ = ["Script", "scripts"]
 
 
 class Script(NamedTuple):
-    """What runs in the server, as one step. Its first argument is the time, or nothing: then it asks the server."""
+    """A script with its parts, keys and codes filled in, and the digest by which Redis knows it."""
 
     name: str
     source: str
@@ -30,8 +36,9 @@ def _load() -> dict[str, Script]:
     for file in folder.iterdir():
         if file.name.endswith(".lua"):
             name, text = file.name.removesuffix(".lua"), file.read_text(encoding="utf-8")
-            source = spelled(_INCLUDE.sub(lambda names: "\n".join(parts[part] for part in names[1].split(", ")), text))
-            # The digest is a name that Redis gives, not a safeguard.
+            whole = _INCLUDE.sub(lambda names: "\n".join(parts[part] for part in names[1].split(", ")), text)
+            source = with_keys(with_literals(whole))
+            # SHA-1 because Redis names scripts so; it is not a safeguard.
             found[name] = Script(name, source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
     return found
 

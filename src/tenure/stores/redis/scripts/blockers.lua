@@ -1,9 +1,10 @@
--- blockers: the refs of what a blocked job still waits for, in their order, up to so many.
--- Arguments: the ref of the job, limit.
--- include: step, totals, jobs, edges
+-- blockers: the jobs that a blocked job still waits for, in the order in which it names them. Reads only.
+-- ARGV: time, ref of the job, limit.
+-- Returns: up to `limit` refs; none if the job is not blocked.
+-- include: script, totals, jobs, edges
 
-local job, limit, found = Jobs.load(Step.arg()), tonumber(Step.arg()), {}
-for _, edge in ipairs(job and job.state == is.blocked and Edges.of(job) or {}) do
+local job, limit, found = Jobs.load(Script.arg()), tonumber(Script.arg()), {}
+for _, edge in ipairs(job and job.state == is.blocked and Edges.values_of(job) or {}) do
   local blocker = Edges.blocker_of(edge)
   if blocker and #found < limit then found[#found + 1] = blocker end
 end

@@ -1,11 +1,13 @@
--- cancel: end each job as cancelled, in whatever state it is; refused if it is final. A holder is told and loses its token.
--- Arguments: refs.
--- include: step, draining, totals, jobs, flows, runs, unique, edges, history, ending, operating, recent, done
+-- cancel: end each job as cancelled, whatever its state, and propagate that to its dependents. A job that is final is
+-- refused. A worker that holds the job is notified and its token ends. All jobs are handled in one atomic script.
+-- ARGV: time, refs. The ref of a run means its current step.
+-- Returns: one verdict each, see `parts/operators.lua`.
+-- include: script, write_when_full, totals, jobs, flows, runs, unique, edges, history, ending, operators, recent, finish
 
-return Step.done(Operating.on_each(function(job)
-  if Jobs.final(job.state) then return { Operating.REFUSED, 'final', job.state } end
-  if job.state == is.running then History.enter(job, 'cancelled') end
+return Script.finish(Operators.on_each(function(job)
+  if Jobs.final(job.state) then return { Code.REFUSED, Refused.FINAL, job.state } end
+  if job.state == is.running then History.add(job, 'cancelled') end
   Ending.revoke(job, 'cancelled')
-  Ending.finish_whole(job, is.cancelled)
-  return Operating.OK
+  Ending.finish_and_propagate(job, is.cancelled)
+  return Code.OK
 end))

@@ -1,11 +1,12 @@
--- complete: end a job as succeeded, in whatever state it is, with all that this success brings; refused if it is final. This very
--- job, though its id may be a run's. A holder is told and loses its token.
--- Arguments: a ref, and a step with what comes with it. Answers: as those of `cancel`, or as `settle` if it is refused for what
--- was to come.
--- include: step, draining, totals, jobs, flows, runs, unique, edges, history, ending, adding, enqueueing, settlements, handing, closing, settling, operating, recent, done
+-- complete: end one job as succeeded from outside, whatever its state, and add the jobs that come with it: both or neither.
+-- A final job is refused. A worker that holds the job is notified and its token ends. The ref means this job, even if it is
+-- a run's.
+-- ARGV: time, ref, transition, then its details as `Settlements.read_details` reads them.
+-- Returns: one verdict as `cancel` gives, or as `settle` gives if the new jobs are refused.
+-- include: script, write_when_full, totals, jobs, flows, runs, unique, edges, history, ending, new_jobs, enqueueing, settlements, hand_overs, edge_batch, settling, operators, recent, finish
 
-local ref, step = Step.arg(), Step.arg()
-local coming, job = Settlements.read_coming(step), Jobs.load(ref)
-if not job then return Operating.NOT_FOUND end
-if Jobs.final(job.state) then return { Operating.REFUSED, 'final', job.state } end
-return Step.done(Singly.finish(job, step, coming, true))
+local ref, transition = Script.arg(), Script.arg()
+local details, job = Settlements.read_details(transition), Jobs.load(ref)
+if not job then return Code.NOT_FOUND end
+if Jobs.final(job.state) then return { Code.REFUSED, Refused.FINAL, job.state } end
+return Script.finish(Singly.finish(job, transition, details, true))

@@ -1,12 +1,13 @@
--- forget: remove each of these workers that has been silent for so many seconds and holds no job; which went, in order.
--- Arguments: of each its id and the seconds.
--- include: step, draining
+-- forget: remove workers from the registry that have been silent for the given time and hold no job.
+-- ARGV: time, then for each worker its id and the seconds of silence.
+-- Returns: ids of the removed workers, in the order given.
+-- include: script, write_when_full
 
 local gone = {}
-while Step.read_so_far < #ARGV do
-  local worker, silence = Step.arg(), tonumber(Step.arg())
+while Script.args_read < #ARGV do
+  local worker, silence = Script.arg(), tonumber(Script.arg())
   local beat = tonumber(redis.call('HGET', Key.worker .. worker, 'beat'))
-  if beat and math.abs(Step.now - beat) >= silence and redis.call('HEXISTS', Key.holding, worker) == 0 then
+  if beat and math.abs(Script.now - beat) >= silence and redis.call('HEXISTS', Key.holding, worker) == 0 then
     redis.call('DEL', Key.worker .. worker)
     redis.call('ZREM', Key.workers, worker)
     gone[#gone + 1] = worker

@@ -1,6 +1,8 @@
--- get: read jobs whole, in order; nothing for each that does not exist.
--- Arguments: refs. Answers: as `describe` does, and the history of each.
--- include: step, totals, jobs, edges, reading
+-- get: read whole jobs with their history. Reads only.
+-- ARGV: time, refs.
+-- Returns: a list of descriptions as `Reading.describe` gives them, false for a job that does not exist; a list of
+-- histories.
+-- include: script, totals, jobs, edges, reading
 
-local refs = Step.rest()
-return { Reading.describe_all(refs), Step.fields_of(Key.history, refs) }
+local refs = Script.remaining_args()
+return { Reading.describe_all(refs), Script.fields_of(Key.history, refs) }

@@ -1,14 +1,15 @@
--- ids: of some thousand jobs the refs that fit one of these patterns, and from where to go on (0: that was all). It goes over all
--- jobs in steps, because no key has them in the order of their ids.
--- Arguments: from where, the patterns.
--- include: step
+-- ids: find refs that match one of these patterns. Scans all jobs, some thousands per call, because no key orders jobs by
+-- id. Reads only. A job may be found twice.
+-- ARGV: time, scan cursor ('0' at first), patterns.
+-- Returns: next cursor ('0' at the end), refs.
+-- include: script
 
-local SOME = 5000
+local SCAN_COUNT = 5000
 
-local from, found, on = Step.arg(), {}, nil
-for pattern in Step.arg do
-  local told = redis.call('HSCAN', Key.jobs, from, 'MATCH', pattern, 'COUNT', SOME)
-  on = told[1] -- each time the same, for nothing changes in between
-  for i = 1, #told[2], 2 do found[#found + 1] = told[2][i] end
+local cursor, found, next_cursor = Script.arg(), {}, nil
+for pattern in Script.arg do
+  local page = redis.call('HSCAN', Key.jobs, cursor, 'MATCH', pattern, 'COUNT', SCAN_COUNT)
+  next_cursor = page[1]  -- the same for each pattern, because nothing changes between the scans
+  for i = 1, #page[2], 2 do found[#found + 1] = page[2][i] end
 end
-return { on, found }
+return { next_cursor, found }

@@ -1,6 +1,6 @@
--- lease: hand out up to so many due jobs, each under a token nobody has held before. Promotes due jobs first, cancels those
--- that have expired, passes paused queues over.
--- Arguments and answers: as `Leasing.lease` says.
--- include: step, draining, totals, jobs, flows, runs, unique, edges, ending, leasing, recent, done
+-- lease: lease up to `limit` due jobs to a worker, each under a new token. First cancels expired jobs and moves scheduled
+-- jobs that are due to the line. Skips paused queues. All of it is one atomic script: no job is leased twice.
+-- ARGV and reply: see `Leasing.lease`.
+-- include: script, write_when_full, totals, jobs, flows, runs, unique, edges, ending, leasing, recent, finish
 
-return Step.done(Leasing.lease())
+return Script.finish(Leasing.lease())

@@ -1,7 +1,7 @@
--- leave: remove a worker that has stopped. What it still holds stays leased until reaped.
--- Arguments: its id.
--- include: step
+-- leave: remove a worker that has stopped from the registry. Jobs that it still holds stay leased until they are reaped.
+-- ARGV: time, worker id.
+-- include: script
 
-local worker = Step.arg()
+local worker = Script.arg()
 redis.call('DEL', Key.worker .. worker)
 redis.call('ZREM', Key.workers, worker)

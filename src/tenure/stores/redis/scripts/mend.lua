@@ -1,34 +1,36 @@
--- mend: look at a part of the store for what a script has left half done that was refused a command in its middle; and mend it, if so
--- asked. Records are the truth: jobs go where theirs say, entries that no record agrees with go.
--- Arguments: 1 to mend or 0; the part: jobs, records, uniques, kept, holding or queue; the name of the queue, or nothing; where the step
--- before ended, 0 at first. Answers: where this one ended, 0 at the end of the part; how many jobs or entries were not as they should be.
--- include: step, draining, totals, jobs, flows, runs, unique, edges, ending, recent, done
+-- mend: find what a script left half done because the server refused one of its commands, and repair it if asked to.
+-- Records are the truth: jobs are indexed as their records say, and entries that contradict the records are removed. One
+-- page per call.
+-- ARGV: time, 1 to repair or 0 to count only, part (jobs, records, uniques, kept, holding or queue), name of the queue (''
+-- unless the part is queue), cursor ('0' at first).
+-- Returns: next cursor ('0' at the end of the part), number of faulty jobs or entries.
+-- include: script, write_when_full, totals, jobs, flows, runs, unique, edges, ending, recent, finish
 
-local mending, part, queue, cursor = Step.arg() == '1', Step.arg(), Step.arg(), Step.arg()
-local SOME, found = Step.CHUNK, 0
+local mending, part, queue, cursor = Script.arg() == '1', Script.arg(), Script.arg(), Script.arg()
+local SCAN_COUNT, found = Script.CHUNK, 0
 
--- Some fields of a hash, or members of a sorted set, and what belongs to each: in turn. Where to go on.
+-- One page of a hash or sorted set: fields and values, or members and scores, in turn; and the next cursor.
 local function scan(command, key, from)
-  local told = redis.call(command, key, from, 'COUNT', SOME)
-  return told[2], told[1]
+  local page = redis.call(command, key, from, 'COUNT', SCAN_COUNT)
+  return page[2], page[1]
 end
 
-local function stands(job)
+local function is_indexed(job)
   local missing = false
-  Jobs.each_place(job, function(key, _, place) missing = missing or not redis.call('ZSCORE', key, place) end)
+  Jobs.each_index(job, function(key, _, member) missing = missing or not redis.call('ZSCORE', key, member) end)
   if Runs.begins(job) and not redis.call('ZSCORE', Key.flow .. job.options.flow, job.ref) then missing = true end
   return not missing
 end
 
--- Whether a job that waits for others will hear of them all: each open edge is known by its blocker's name, and that blocker has not
--- ended in a way that closes it.
-local function hears(job)
+-- Whether a blocked job will be unblocked in time: each open edge is stored under its blocker, and that blocker has not
+-- ended in a way that would have closed it.
+local function has_valid_edges(job)
   if job.state ~= is.blocked or job.parked then return true end
   local open = 0
-  for position, edge in ipairs(Edges.of(job)) do
+  for position, edge in ipairs(Edges.values_of(job)) do
     local ref = Edges.blocker_of(edge)
     if ref then
-      local blocker = Runs.meant(ref)
+      local blocker = Runs.current_step_of(ref)
       open = open + 1
       if not blocker or not redis.call('ZSCORE', Key.dependents, Edges.name(ref, job, position)) then return false end
       if blocker.state == is.succeeded then return false end
@@ -38,10 +40,10 @@ local function hears(job)
   return open > 0 and tonumber(redis.call('HGET', Key.edges, Edges.open_field(job.ref)) or 0) == open
 end
 
--- Enter the open edges of a job again, and let those count whose blockers have ended or gone.
-local function tie(job)
+-- Store the open edges of a job again, and close those whose blockers have ended or are gone.
+local function restore_edges(job)
   local open = {}
-  for position, edge in ipairs(Edges.of(job)) do
+  for position, edge in ipairs(Edges.values_of(job)) do
     local ref = Edges.blocker_of(edge)
     if ref then
       open[#open + 1] = { ref, position }
@@ -50,70 +52,70 @@ local function tie(job)
     end
   end
   redis.call('HSET', Key.edges, Edges.open_field(job.ref), #open)
-  if #open == 0 then return Jobs.join(job, job.run_at) end
+  if #open == 0 then return Jobs.enter_line(job, job.run_at) end
   for _, edge in ipairs(open) do
     local ref, position = unpack(edge)
-    local blocker = Runs.meant(ref)
+    local blocker = Runs.current_step_of(ref)
     local how = not blocker and 'deleted' or Jobs.final(blocker.state) and name_of[blocker.state]
-    if how and Ending.tell_dependent(blocker or {}, how, job, position, ref) then
-      local ended = Ending.follow(job, 'failed')
+    if how and Ending.resolve_edge(blocker or {}, how, job, position, ref) then
+      local ended = Ending.propagate(job, 'failed')
       ended[#ended + 1] = job
-      return Ending.drop_unkept(ended)
+      return Ending.remove_unkept(ended)
     end
   end
 end
 
 local Parts = {}
 
--- Jobs that no index knows, or that wait for what will never be told to them.
+-- Jobs that are missing from an index, or that wait for a blocker that will never unblock them.
 function Parts.jobs()
-  local told, next = scan('HSCAN', Key.jobs, cursor)
+  local page, next = scan('HSCAN', Key.jobs, cursor)
   local refs = {}
-  for i = 1, #told, 2 do refs[#refs + 1] = told[i] end
+  for i = 1, #page, 2 do refs[#refs + 1] = page[i] end
   Jobs.load_all(refs)
   for _, ref in ipairs(refs) do
-    local job = Step.loaded[ref]
-    if job and not stands(job) or job and not hears(job) then
+    local job = Script.loaded[ref]
+    if job and not is_indexed(job) or job and not has_valid_edges(job) then
       found = found + 1
       if mending then
-        Step.found_queue(job.queue)
-        -- Of a scheduled job whose record was refused the index alone knows the time.
+        Script.register_queue(job.queue)
+        -- The record of a scheduled job was refused: only the index has its time.
         local due = job.attempt == 0 and job.state == is.waiting and redis.call('ZSCORE', Key.scheduled .. job.queue, job.seq .. ref)
         if due then job.run_at, job.changed = tonumber(due) / 1000000, true end
-        Jobs.restore(job)
+        Jobs.reindex(job)
         if job.state == is.blocked then job.changed = true end  -- its record may have been refused too
         if Runs.begins(job) then
           redis.call('SADD', Key.flows, job.options.flow)
           redis.call('ZADD', Key.flow .. job.options.flow, struct.unpack('>I6', job.number), ref)
         end
-        if not hears(job) then tie(job) end
+        if not has_valid_edges(job) then restore_edges(job) end
       end
     end
   end
   return next
 end
 
--- Records of jobs that are gone.
+-- Records without a job.
 function Parts.records()
-  local told, next = scan('HSCAN', Key.records, cursor)
-  for i = 1, #told, 2 do
-    if redis.call('HEXISTS', Key.jobs, told[i]) == 0 then
+  local page, next = scan('HSCAN', Key.records, cursor)
+  for i = 1, #page, 2 do
+    if redis.call('HEXISTS', Key.jobs, page[i]) == 0 then
       found = found + 1
-      if mending then redis.call('HDEL', Key.records, told[i]) end
+      if mending then redis.call('HDEL', Key.records, page[i]) end
     end
   end
   return next
 end
 
--- Keys that are held by jobs that are gone.
+-- Unique keys whose owner is gone.
 function Parts.uniques()
-  local told, next = scan('HSCAN', Key.uniques, cursor)
-  for i = 1, #told, 2 do
-    if redis.call('HEXISTS', Key.jobs, string.sub(told[i + 1], 9)) == 0 then
+  local page, next = scan('HSCAN', Key.uniques, cursor)
+  for i = 1, #page, 2 do
+    if redis.call('HEXISTS', Key.jobs, string.sub(page[i + 1], 9)) == 0 then
       found = found + 1
       if mending then
-        redis.call('HDEL', Key.uniques, told[i])
-        redis.call('ZREM', Key.windows, told[i])
+        redis.call('HDEL', Key.uniques, page[i])
+        redis.call('ZREM', Key.windows, page[i])
       end
     end
   end
@@ -121,47 +123,47 @@ function Parts.uniques()
 end
 
 function Parts.kept()
-  local told, next = scan('ZSCAN', Key.kept, cursor)
-  for i = 1, #told, 2 do
-    local job, stays = Jobs.load(told[i]), false
-    if job then Jobs.each_place(job, function(key) stays = stays or key == Key.kept end) end
+  local page, next = scan('ZSCAN', Key.kept, cursor)
+  for i = 1, #page, 2 do
+    local job, stays = Jobs.load(page[i]), false
+    if job then Jobs.each_index(job, function(key) stays = stays or key == Key.kept end) end
     if not stays then
       found = found + 1
-      if mending then redis.call('ZREM', Key.kept, told[i]) end
+      if mending then redis.call('ZREM', Key.kept, page[i]) end
     end
   end
   return next
 end
 
--- How many jobs each worker holds, all in one step: there are no more than workers have room for. And workers of which nothing is left
--- but their name.
+-- The number of jobs that each worker holds, counted in one call: there are no more than workers have slots. Also worker
+-- ids in the registry without a worker behind them.
 function Parts.holding()
   local holding = {}
   for _, name in ipairs(redis.call('SMEMBERS', Key.queues)) do
-    for first = 0, math.huge, Step.CHUNK do
-      local places, refs = redis.call('ZRANGE', Key.held .. name, first, first + Step.CHUNK - 1), {}
-      for i = 1, #places do refs[i] = string.sub(places[i], 7) end
-      for _, record in ipairs(Step.fields_of(Key.records, refs)) do
+    for first = 0, math.huge, Script.CHUNK do
+      local members, refs = redis.call('ZRANGE', Key.held .. name, first, first + Script.CHUNK - 1), {}
+      for i = 1, #members do refs[i] = string.sub(members[i], 7) end
+      for _, record in ipairs(Script.fields_of(Key.records, refs)) do
         if record and string.byte(record, 2) == is.running then
           local worker = select(9, cmsgpack.unpack_limit(record, 8, 1))
           holding[worker] = (holding[worker] or 0) + 1
         end
       end
-      if #places < Step.CHUNK then break end
+      if #members < Script.CHUNK then break end
     end
   end
-  local told = redis.call('HGETALL', Key.holding)
-  for i = 1, #told, 2 do
-    local number = holding[told[i]] or 0
-    holding[told[i]] = nil
-    if tonumber(told[i + 1]) ~= number then
+  local counted = redis.call('HGETALL', Key.holding)
+  for i = 1, #counted, 2 do
+    local number = holding[counted[i]] or 0
+    holding[counted[i]] = nil
+    if tonumber(counted[i + 1]) ~= number then
       found = found + 1
-      if mending then Totals.hold(told[i], number - tonumber(told[i + 1])) end
+      if mending then Totals.add_held(counted[i], number - tonumber(counted[i + 1])) end
     end
   end
   for worker, number in pairs(holding) do
     found = found + 1
-    if mending then Totals.hold(worker, number) end
+    if mending then Totals.add_held(worker, number) end
   end
   for _, worker in ipairs(redis.call('ZRANGE', Key.workers, 0, -1)) do
     if redis.call('EXISTS', Key.worker .. worker) == 0 then
@@ -172,7 +174,8 @@ function Parts.holding()
   return '0'
 end
 
--- Entries of the sorted sets of a queue that no record agrees with. Where it ends: the number of the set, and where in that.
+-- Members of a queue's sorted sets that contradict the records. The cursor is the number of the set and the cursor in that
+-- set.
 function Parts.queue()
   local keys = {}
   for _, family in ipairs({ Key.line, Key.suspects, Key.scheduled, Key.blocked, Key.held, Key.expiring, Key.parked }) do
@@ -186,17 +189,17 @@ function Parts.queue()
   number, from = tonumber(number or 1), from or '0'
   local looked_at = 0
   while keys[number] do
-    local told, next = scan('ZSCAN', keys[number], from)
-    local places = {}
-    for i = 1, #told, 2 do places[#places + 1] = told[i] end
-    local _, stale = Jobs.agreeing(keys[number], places)
-    found, looked_at = found + #stale, looked_at + #places
-    if mending then Jobs.standing(keys[number], stale) end
+    local page, next = scan('ZSCAN', keys[number], from)
+    local members = {}
+    for i = 1, #page, 2 do members[#members + 1] = page[i] end
+    local _, stale = Jobs.split_stale(keys[number], members)
+    found, looked_at = found + #stale, looked_at + #members
+    if mending then Jobs.indexed_at(keys[number], stale) end
     if next == '0' then number, from = number + 1, '0' else from = next end
-    if looked_at >= SOME and keys[number] then return number .. ' ' .. from end
+    if looked_at >= SCAN_COUNT and keys[number] then return number .. ' ' .. from end
   end
   return '0'
 end
 
 local next = Parts[part]()
-return Step.done({ next, found })
+return Script.finish({ next, found })

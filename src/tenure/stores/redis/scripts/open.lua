@@ -1,9 +1,11 @@
--- open: the version of the layout, which is this caller's if there was none or an older one; what Redis does when its memory is full
--- (nothing if it does not tell this user); and which commands this user may not use: then nothing was done.
--- Arguments: the newest version that the caller knows.
+-- open: check the caller's rights, and set the version of the layout if there is none or an older one.
+-- ARGV: time, newest layout version that the caller knows.
+-- Returns: layout version, maxmemory policy (false if this user may not run INFO), commands that this user may not run. If
+-- there are such commands nothing was changed, and the first two values are false.
 
--- Every command that any script uses is tried on a key of its own, for a script that is refused one in its middle stays half done.
--- SCAN alone is not: without it only inboxes that no program has named stay unseen. Only rights matter here: nearly all of these find a key of another type, and change nothing.
+-- Tries every command that any script uses on a key made for it, because a script that is refused a command midway stays
+-- half done. Only rights matter here: nearly all of these commands fail because the key has another type, and change
+-- nothing. SCAN is not tried: without it only inboxes that no program has named stay unseen.
 local refused, key = {}, Key.probe
 for _, try in ipairs({
   { 'HSET', key, 'a', 1 }, { 'HINCRBY', key, 'a', 0 }, { 'HGET', key, 'a' }, { 'HMGET', key, 'a' }, { 'HGETALL', key },
@@ -17,7 +19,7 @@ for _, try in ipairs({
   { 'EXISTS', key }, { 'PUBLISH', Key.signals .. 'probe', '' }, { 'TIME' }, { 'DEL', key },
 }) do
   local answer = redis.pcall(unpack(try))
-  for _, words in ipairs({ 'NOPERM', 'ACL failure in script', 'The user executing the script can' }) do  -- as `pool.py` knows them
+  for _, words in ipairs({ 'NOPERM', 'ACL failure in script', 'The user executing the script can' }) do  -- as in `pool.py`
     if type(answer) == 'table' and answer.err and string.find(answer.err, words, 1, true) then
       refused[#refused + 1] = try[1]
       break
@@ -26,9 +28,9 @@ for _, try in ipairs({
 end
 if #refused > 0 then return { false, false, refused } end
 
--- include: draining
+-- include: write_when_full
 
--- Of an older layout everything is also of the newer one.
+-- Everything in an older layout is valid in a newer one.
 local found = redis.call('HGET', Key.meta, 'layout')
 if not found or tonumber(found) < tonumber(ARGV[2]) then redis.call('HSET', Key.meta, 'layout', ARGV[2]) end
 local memory = redis.pcall('INFO', 'memory')

@@ -1,9 +1,10 @@
--- pause: hand out no more jobs of this queue, which need not exist yet; 0 if it was paused already.
--- Arguments: the queue.
--- include: step, draining
+-- pause: lease no more jobs of a queue. The queue need not exist yet.
+-- ARGV: time, queue.
+-- Returns: 1, or 0 if it was paused already.
+-- include: script, write_when_full
 
-local queue = Step.arg()
-Step.found_queue(queue)
+local queue = Script.arg()
+Script.register_queue(queue)
 redis.call('DEL', Key.marker .. queue)
 redis.call('ZREM', Key.ready, queue)
 return redis.call('SADD', Key.paused, queue)

@@ -1,105 +1,107 @@
--- prune: delete up to so many finished jobs that retention does not keep; how many went, a run counting once, and 1 if it stopped
--- only because it had removed enough jobs for one step; and where to go on among the queues, of which it looks at about fifty.
--- Also drops unique keys past their window, and forgets queues that have long been empty.
--- Arguments: where to go on, limit, seconds for which a queue must have been empty; the default retention (seconds for succeeded and cancelled, for failed and broken, count); then for
--- each queue that has its own: name and retention.
--- include: step, draining, totals, jobs, flows, runs, unique, edges, ending, removing, recent, done
+-- prune: delete up to `limit` finished jobs that retention does not keep, a run as a whole. Also deletes unique keys past
+-- their window, and forgets queues that have long been empty. Looks at one page of queues per call.
+-- ARGV: time, scan cursor among the queues ('0' at first), limit, seconds that a queue must have been empty; the default
+-- retention: seconds for succeeded and cancelled jobs, seconds for failed and broken ones, number of jobs; then for each
+-- queue that has another retention its name and these three.
+-- Returns: number of deleted jobs, a run counting once; 1 if the call stopped only because it had removed enough jobs for
+-- one script; next cursor ('0' at the end).
+-- include: script, write_when_full, totals, jobs, flows, runs, unique, edges, ending, removal_batch, recent, finish
 
-local QUEUES = 50  -- that one step looks at, about
+local QUEUES = 50  -- queues that one call looks at, roughly
 
-local at, limit, quiet = Step.arg(), tonumber(Step.arg()), tonumber(Step.arg())
+local cursor, limit, quiet = Script.arg(), tonumber(Script.arg()), tonumber(Script.arg())
 local function read_retention()
-  return { short = tonumber(Step.arg()), long = tonumber(Step.arg()), count = tonumber(Step.arg()) }
+  return { short = tonumber(Script.arg()), long = tonumber(Script.arg()), count = tonumber(Script.arg()) }
 end
-local default, own = read_retention(), {}
-while Step.read_so_far < #ARGV do
-  local queue = Step.arg()
-  own[queue] = read_retention()
-end
-
-local lapsed = redis.call('ZRANGEBYSCORE', Key.windows, '-inf', Step.score_of(Step.now), 'LIMIT', 0, Step.CHUNK)
-Step.each_chunk('HDEL', Key.uniques, lapsed)
-Step.each_chunk('ZREM', Key.windows, lapsed)
-
-local MOST = 5000  -- jobs that a step removes, those of runs among them, unless one run has more
-
-local pruned, gone = 0, 0
-
-local function done()
-  return pruned >= limit or gone >= MOST
+local default, by_queue = read_retention(), {}
+while Script.args_read < #ARGV do
+  local queue = Script.arg()
+  by_queue[queue] = read_retention()
 end
 
--- Remove as many of these jobs as there is room for, passing over those that somebody has a claim on. Most have nothing about
--- them but their record and where they stand, by their state: they go together, and so do runs of such.
-local function drop(refs, key_of, places)
-  local records, removing, lasts, ended = Step.fields_of(Key.records, refs), Removing.begin(), {}, {}
-  -- What an index has that the records do not know goes: see `Jobs.agreeing`.
-  local function drop_stale(ref, place)
-    for _, key in pairs(key_of or { Key.kept }) do redis.call('ZREM', key, key_of and place or ref) end
+local lapsed = redis.call('ZRANGEBYSCORE', Key.windows, '-inf', Script.score_of(Script.now), 'LIMIT', 0, Script.CHUNK)
+Script.call_in_chunks('HDEL', Key.uniques, lapsed)
+Script.call_in_chunks('ZREM', Key.windows, lapsed)
+
+local MAX_REMOVED = 5000  -- jobs that one call removes, steps of runs included, unless a single run has more
+
+local pruned, removed = 0, 0
+
+local function is_done()
+  return pruned >= limit or removed >= MAX_REMOVED
+end
+
+-- Remove as many of these jobs as the limits allow, skipping those that are still claimed. Most have only a record and one
+-- index, given by their state in `key_of`: they go together, and so do runs of such jobs.
+local function remove(refs, key_of, members)
+  local records, removing, last_steps, ended = Script.fields_of(Key.records, refs), RemovalBatch.begin(), {}, {}
+  -- An index entry that the record contradicts is removed: see `Jobs.split_stale`.
+  local function remove_stale(ref, member)
+    for _, key in pairs(key_of or { Key.kept }) do redis.call('ZREM', key, key_of and member or ref) end
     local job = Jobs.load(ref)
-    if job then Jobs.restore(job) else redis.call('HDEL', Key.records, ref) end
+    if job then Jobs.reindex(job) else redis.call('HDEL', Key.records, ref) end
   end
-  local function drop_singly(ref, place)
+  local function remove_singly(ref, member)
     local job = Jobs.load(ref)
-    if not job or not Jobs.final(job.state) then return drop_stale(ref, place) end
-    local going = Ending.removable(job)
-    if going then
-      Ending.remove_all(going)
-      pruned, gone = pruned + 1, gone + #going
+    if not job or not Jobs.final(job.state) then return remove_stale(ref, member) end
+    local to_remove = Ending.removable(job)
+    if to_remove then
+      Ending.remove_all(to_remove)
+      pruned, removed = pruned + 1, removed + #to_remove
     end
   end
   for i, ref in ipairs(refs) do
-    if pruned + #lasts >= limit or gone >= MOST then break end
+    if pruned + #last_steps >= limit or removed >= MAX_REMOVED then break end
     local record = records[i]
     local state, flags = string.byte(record or '', 2, 3)
     if not record or key_of and not key_of[state] then
-      drop_stale(ref, places and places[i])
+      remove_stale(ref, members and members[i])
     elseif state == is.failed or not key_of then
-      drop_singly(ref, places and places[i])
+      remove_singly(ref, members and members[i])
     elseif flags == 0 then
-      Removing.add(removing, ref, record, key_of[state])
-      pruned, gone = pruned + 1, gone + 1
+      RemovalBatch.add(removing, ref, record, key_of[state])
+      pruned, removed = pruned + 1, removed + 1
     elseif flags == flag.step then
-      lasts[#lasts + 1], ended[#ended + 1] = ref, record
+      last_steps[#last_steps + 1], ended[#ended + 1] = ref, record
     else
-      drop_singly(ref, places[i])
+      remove_singly(ref, members[i])
     end
   end
   local first, size = 1, 10
-  while lasts[first] and gone < MOST do
-    local some, before = { unpack(lasts, first, math.min(first + size - 1, #lasts)) }, gone
-    for n, run in ipairs(Removing.runs_of(some)) do
+  while last_steps[first] and removed < MAX_REMOVED do
+    local chunk, before = { unpack(last_steps, first, math.min(first + size - 1, #last_steps)) }, removed
+    for n, run in ipairs(RemovalBatch.runs_of(chunk)) do
       if run then
         local record = ended[first + n - 1]
-        Removing.add_run(removing, run)
-        Removing.add(removing, run.last, record, key_of[string.byte(record, 2)])
-        pruned, gone = pruned + 1, gone + #run.steps + 1
+        RemovalBatch.add_run(removing, run)
+        RemovalBatch.add(removing, run.last, record, key_of[string.byte(record, 2)])
+        pruned, removed = pruned + 1, removed + #run.steps + 1
       else
-        drop_singly(some[n], string.sub(ended[first + n - 1], -6) .. some[n])
+        remove_singly(chunk[n], string.sub(ended[first + n - 1], -6) .. chunk[n])
       end
     end
-    -- How long runs are only these tell.
-    first, size = first + #some, (MOST - gone) * #some / math.max(gone - before, #some)
-    size = math.min(math.max(math.floor(size), 1), Step.CHUNK)
+    -- Only the runs removed so far tell how long runs are.
+    first, size = first + #chunk, (MAX_REMOVED - removed) * #chunk / math.max(removed - before, #chunk)
+    size = math.min(math.max(math.floor(size), 1), Script.CHUNK)
   end
-  Removing.go(removing)
+  RemovalBatch.flush(removing)
 end
 
--- A call looks past so many jobs that somebody has a claim on, no further.
+-- A call looks past this many claimed jobs and no further.
 local LOOK_AT = 10000
 
-local function drop_outlived()
+local function remove_past_keep()
   local looked_at = 0
-  while not done() and looked_at < LOOK_AT do
-    local refs = redis.call('ZRANGEBYSCORE', Key.kept, '-inf', Step.score_of(Step.now), 'LIMIT', looked_at, Step.CHUNK)
+  while not is_done() and looked_at < LOOK_AT do
+    local refs = redis.call('ZRANGEBYSCORE', Key.kept, '-inf', Script.score_of(Script.now), 'LIMIT', looked_at, Script.CHUNK)
     if #refs == 0 then return end
     local before = pruned
-    drop(refs)
+    remove(refs)
     looked_at = looked_at + #refs - (pruned - before)
   end
 end
 
--- Up to so many of the oldest of each of two sorted sets, merged: place and end in turn.
+-- Up to `size` of the oldest members of each of two sorted sets, merged: member and score in turn.
 local function oldest(one, other, size)
   local first = redis.call('ZRANGE', one, 0, size - 1, 'WITHSCORES')
   local second = redis.call('ZRANGE', other, 0, size - 1, 'WITHSCORES')
@@ -118,32 +120,32 @@ local function oldest(one, other, size)
   return found
 end
 
--- Whether the oldest of these has ended so many seconds ago.
-local function any_by(key, age)
+-- Whether the oldest job of a sorted set ended at least `age` seconds ago.
+local function any_older_than(key, age)
   local ended = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
-  return ended and tonumber(ended) <= (Step.now - age) * 1000000
+  return ended and tonumber(ended) <= (Script.now - age) * 1000000
 end
 
--- Jobs of a queue in two states that share one bound: those too old, and the oldest of those too many.
-local function drop_oldest(queue, states, age, most)
+-- Remove jobs of a queue in two states that share a limit: those older than `age` seconds, and the oldest beyond `most`.
+local function remove_oldest(queue, states, age, most)
   local one, other = Key.ended .. name_of[states[1]] .. ':' .. queue, Key.ended .. name_of[states[2]] .. ':' .. queue
   if redis.call('EXISTS', one, other) == 0 then return end
   local number = redis.call('ZCARD', one) + redis.call('ZCARD', other)
-  if number <= most and not (any_by(one, age) or any_by(other, age)) then return end
+  if number <= most and not (any_older_than(one, age) or any_older_than(other, age)) then return end
   local before, size = pruned, limit - pruned
   while pruned == before and number > 0 do
-    local found, refs, places = oldest(one, other, size), {}, {}
+    local found, refs, members = oldest(one, other, size), {}, {}
     for i = 1, #found, 2 do
-      if i > 2 * (number - most) and tonumber(found[i + 1]) > (Step.now - age) * 1000000 then break end
-      refs[#refs + 1], places[#places + 1] = string.sub(found[i], 7), found[i]
+      if i > 2 * (number - most) and tonumber(found[i + 1]) > (Script.now - age) * 1000000 then break end
+      refs[#refs + 1], members[#members + 1] = string.sub(found[i], 7), found[i]
     end
-    drop(refs, { [states[1]] = one, [states[2]] = other }, places)
+    remove(refs, { [states[1]] = one, [states[2]] = other }, members)
     if #refs < size or size >= LOOK_AT then return end
-    size = size * 4  -- all of them are claimed: look behind them
+    size = size * 4  -- all of these are claimed: look behind them
   end
 end
 
--- Whether no job of a queue is stored in any state, its inbox is empty and it is not paused.
+-- Whether a queue has no job in any state, an empty inbox, and is not paused.
 local function empty(queue)
   local keys = { Key.inbox .. queue, Key.line .. queue, Key.suspects .. queue, Key.scheduled .. queue, Key.blocked .. queue, Key.held .. queue }
   for state = is.succeeded, is.broken do
@@ -153,18 +155,18 @@ local function empty(queue)
   return redis.call('EXISTS', unpack(keys)) == 0 and redis.call('SISMEMBER', Key.paused, queue) == 0
 end
 
--- Forget an empty queue that was empty `quiet` seconds ago with the same totals; else note that it is empty now.
+-- Forget an empty queue that was empty with the same totals `quiet` seconds ago; else record that it is empty now.
 local function forget_quiet(queue)
-  local key, told, totals = Key.totals .. queue, {}, 0
+  local key, stored, totals = Key.totals .. queue, {}, 0
   local fields = redis.call('HGETALL', key)
-  for i = 1, #fields, 2 do told[fields[i]] = tonumber(fields[i + 1]) end
-  for what, number in pairs(told) do
+  for i = 1, #fields, 2 do stored[fields[i]] = tonumber(fields[i + 1]) end
+  for what, number in pairs(stored) do
     if what ~= 'longest' and what ~= 'quiet_since' and what ~= 'quiet_totals' then totals = totals + number end
   end
-  local since = told.quiet_since
-  if not since or since > Step.now or told.quiet_totals ~= totals then
-    redis.call('HSET', key, 'quiet_since', string.format('%.17g', Step.now), 'quiet_totals', totals)
-  elseif since <= Step.now - quiet then
+  local since = stored.quiet_since
+  if not since or since > Script.now or stored.quiet_totals ~= totals then
+    redis.call('HSET', key, 'quiet_since', string.format('%.17g', Script.now), 'quiet_totals', totals)
+  elseif since <= Script.now - quiet then
     redis.call('SREM', Key.queues, queue)
     redis.call('DEL', key, Key.marker .. queue)
     redis.call('ZREM', Key.ready, queue)
@@ -172,12 +174,12 @@ local function forget_quiet(queue)
   end
 end
 
-if at == '0' then drop_outlived() end
-local next_at, queues = unpack(redis.call('SSCAN', Key.queues, at, 'COUNT', QUEUES))
+if cursor == '0' then remove_past_keep() end
+local next_cursor, queues = unpack(redis.call('SSCAN', Key.queues, cursor, 'COUNT', QUEUES))
 for _, queue in ipairs(queues) do
-  local retention = own[queue] or default
-  if not done() then drop_oldest(queue, { is.succeeded, is.cancelled }, retention.short, retention.count) end
-  if not done() then drop_oldest(queue, { is.failed, is.broken }, retention.long, retention.count) end
-  if not done() and empty(queue) then forget_quiet(queue) end
+  local retention = by_queue[queue] or default
+  if not is_done() then remove_oldest(queue, { is.succeeded, is.cancelled }, retention.short, retention.count) end
+  if not is_done() then remove_oldest(queue, { is.failed, is.broken }, retention.long, retention.count) end
+  if not is_done() and empty(queue) then forget_quiet(queue) end
 end
-return Step.done({ pruned, gone >= MOST and 1 or 0, done() and at or next_at })
+return Script.finish({ pruned, removed >= MAX_REMOVED and 1 or 0, is_done() and cursor or next_cursor })

@@ -1,6 +1,7 @@
--- reap: take up to so many jobs of these queues from holders whose lease has expired, the longest expired first; if that was
--- not so many, fail parked jobs whose time is over.
--- Arguments: limit, and the queues. Answers: of each job that was taken ref, queue, task, worker, losses, whether it failed.
--- include: step, draining, totals, jobs, flows, runs, unique, edges, history, ending, losing, reaping, recent, done
+-- reap: take up to `limit` jobs from holders whose lease has expired. If there are fewer, also end parkings that have timed
+-- out.
+-- ARGV: time, limit, queues.
+-- Returns: for each job taken { ref, queue, task, worker, losses, 1 if it failed }.
+-- include: script, write_when_full, totals, jobs, flows, runs, unique, edges, history, ending, lost_jobs, reaping, recent, finish
 
-return Step.done(Reaping.reap())
+return Script.finish(Reaping.reap())

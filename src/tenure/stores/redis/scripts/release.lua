@@ -1,14 +1,15 @@
--- release: take each running job from its holder, notify the holder, and put the job back in its place; refused if it is not running.
--- The attempt is given back.
--- Arguments: refs.
--- include: step, draining, totals, jobs, flows, runs, unique, edges, history, ending, operating, recent, done
+-- release: take each running job from its holder, notify the holder, and put the job back in line at its old position. The
+-- attempt does not count. A job that is not running is refused.
+-- ARGV: time, refs. The ref of a run means its current step.
+-- Returns: one verdict each, see `parts/operators.lua`.
+-- include: script, write_when_full, totals, jobs, flows, runs, unique, edges, history, ending, operators, recent, finish
 
-return Step.done(Operating.on_each(function(job)
-  if job.state ~= is.running then return { Operating.REFUSED, 'not running', job.state } end
+return Script.finish(Operators.on_each(function(job)
+  if job.state ~= is.running then return { Code.REFUSED, Refused.NOT_RUNNING, job.state } end
   Ending.revoke(job, 'taken')
-  Jobs.take(job)
+  Jobs.remove_from_indexes(job)
   job.state, job.attempt, job.result = is.waiting, job.attempt - 1, nil
-  Jobs.put(job)
-  Step.wake(job.queue)
-  return Operating.OK
+  Jobs.add_to_indexes(job)
+  Script.add_new_work(job.queue)
+  return Code.OK
 end))

@@ -1,15 +1,17 @@
--- renew: hold each job for longer and note its progress; false each, or the state that it is in now, -1 if it is gone.
--- Arguments: how many; then of each its ref, token, queue, seconds from now (or nothing) and progress (or nothing).
--- include: step, draining, totals, jobs
+-- renew: extend each lease and store the progress of its job, if its token is still valid.
+-- ARGV: time, number of renewals; for each its ref, token, queue, seconds from now ('' to leave the lease as it is),
+-- progress (JSON, '' for none).
+-- Returns: for each false if renewed; else the state of the job now, -1 if it is gone.
+-- include: script, write_when_full, totals, jobs
 
 local answers, longest = {}, {}
-for i = 1, tonumber(Step.arg()) do
-  local ref, token, queue, ttl, progress = Step.arg(), Step.arg(), Step.arg(), tonumber(Step.arg()), Step.arg()
+for i = 1, tonumber(Script.arg()) do
+  local ref, token, queue, ttl, progress = Script.arg(), Script.arg(), Script.arg(), tonumber(Script.arg()), Script.arg()
   local record = redis.call('HGET', Key.records, ref)
   if record and string.byte(record, 2) == is.running and string.sub(record, 4, 25) == token then
     if ttl then
-      redis.call('ZADD', Key.held .. queue, Step.score_of(Step.now + ttl), string.sub(record, -6) .. ref)
-      Step.at(queue, Step.now + ttl)
+      redis.call('ZADD', Key.held .. queue, Script.score_of(Script.now + ttl), string.sub(record, -6) .. ref)
+      Script.set_due(queue, Script.now + ttl)
       longest[queue] = math.max(longest[queue] or 0, ttl)
     end
     local job = progress ~= '' and Jobs.load(ref)
@@ -24,6 +26,6 @@ for i = 1, tonumber(Step.arg()) do
   end
 end
 Jobs.save_all()
-Step.write_times()
-for queue, seconds in pairs(longest) do Totals.lengthen(queue, seconds) end
+Script.write_due_times()
+for queue, seconds in pairs(longest) do Totals.raise_longest_lease(queue, seconds) end
 return answers

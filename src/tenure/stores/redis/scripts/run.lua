@@ -1,5 +1,6 @@
--- run: read a run; nothing if no run has this ref.
--- Arguments: the ref. Answers: as `Telling.run` does.
--- include: step, totals, jobs, flows, runs, edges, reading, telling
+-- run: read a run. Reads only.
+-- ARGV: time, ref of the run.
+-- Returns: as `RunReading.describe`; false if there is no such run.
+-- include: script, totals, jobs, flows, runs, edges, reading, run_reading
 
-return Telling.run(Step.arg())
+return RunReading.describe(Script.arg())

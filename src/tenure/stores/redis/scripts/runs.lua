@@ -1,39 +1,39 @@
--- runs: a page of a listing of runs, the newest first, looking at no more than 2,000.
--- Arguments: flow (nothing for any), state (-1 for any), limit, where the page before ended (nothing at first); then name and
--- value of a lookup, if the runs are to be found by that. Answers: the runs, as `Telling.run` tells of them, where this page
--- ended (nothing at the end of the listing), how many were looked at.
--- include: step, totals, jobs, flows, runs, edges, reading, telling
+-- runs: one page of runs, newest first. Looks at no more than 2,000 runs. Reads only.
+-- ARGV: time, flow ('' for any), state of the current step (-1 for any), limit, cursor ('' at first); then name and value
+-- of a lookup, if the runs are to be found by one.
+-- Returns: runs as `RunReading.describe` gives them, next cursor (false at the end), number of runs looked at.
+-- include: script, totals, jobs, flows, runs, edges, reading, run_reading
 
-local flow, state, limit, before = Step.arg(), tonumber(Step.arg()), tonumber(Step.arg()), tonumber(Step.arg())
-local name, value = Step.arg(), Step.arg()
+local flow, state, limit, before = Script.arg(), tonumber(Script.arg()), tonumber(Script.arg()), tonumber(Script.arg())
+local name, value = Script.arg(), Script.arg()
 
-local ROWS, SOME = 2000, 100
+local MAX_ROWS, PAGE = 2000, 100
 
--- The next runs of a flow, below that number: number and ref in turn.
-local function some_of(each, below)
+-- The next page of a flow's runs with a number below this one: number and ref in turn.
+local function read_page(each, below)
   local found = {}
   if not name then
     local rows = redis.call('ZREVRANGEBYSCORE', Key.flow .. each, '(' .. string.format('%.0f', below), '-inf', 'WITHSCORES',
-      'LIMIT', 0, SOME)
+      'LIMIT', 0, PAGE)
     for i = 1, #rows, 2 do found[i], found[i + 1] = tonumber(rows[i + 1]), rows[i] end
     return found
   end
-  local first = Flows.to(each, name, value)
-  local entries = redis.call('ZREVRANGEBYLEX', Key.lookups, '(' .. first .. Step.seq_of(below), '[' .. first, 'LIMIT', 0, SOME)
+  local first = Flows.lookup_prefix(each, name, value)
+  local entries = redis.call('ZREVRANGEBYLEX', Key.lookups, '(' .. first .. Script.seq_of(below), '[' .. first, 'LIMIT', 0, PAGE)
   for i, entry in ipairs(entries) do
     found[2 * i - 1], found[2 * i] = struct.unpack('>I6', entry, #first + 1), string.sub(entry, #first + 7)
   end
   return found
 end
 
--- The runs of a flow, one at each call.
+-- An iterator over the runs of a flow.
 local function walk(each)
-  local below, some, at = before or 2 ^ 48 - 1, {}, 1
+  local below, page, at = before or 2 ^ 48 - 1, {}, 1
   return function()
-    if at > #some then some, at = some_of(each, below), 1 end
-    if not some[at] then return end
-    below, at = some[at], at + 2
-    return { number = below, ref = some[at - 1] }
+    if at > #page then page, at = read_page(each, below), 1 end
+    if not page[at] then return end
+    below, at = page[at], at + 2
+    return { number = below, ref = page[at - 1] }
   end
 end
 
@@ -58,8 +58,8 @@ local runs, looked_at, last = {}, 0, nil
 while true do
   local found = newest()
   if not found then return { runs, false, looked_at } end
-  if #runs == limit or looked_at == ROWS then return { runs, last, looked_at } end
+  if #runs == limit or looked_at == MAX_ROWS then return { runs, last, looked_at } end
   looked_at, last = looked_at + 1, string.format('%.0f', found.number)
-  local told = Telling.run(found.ref)
-  if told and (state < 0 or Jobs.load(told[5][1]).state == state) then runs[#runs + 1] = told end
+  local described = RunReading.describe(found.ref)
+  if described and (state < 0 or Jobs.load(described[5][1]).state == state) then runs[#runs + 1] = described end
 end

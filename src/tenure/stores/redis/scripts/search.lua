@@ -1,15 +1,15 @@
--- search: a page of a listing, looking at no more than 2,000 jobs.
--- Arguments: state (-1: all, newest first), queue, task, tag behind a = (each nothing for any), limit; and where the page
--- before ended: group, score, seq. Answers: the jobs, where this page ended (nothing at the end of the listing), how many
--- were looked at.
--- include: step, totals, jobs, edges, reading
+-- search: one page of jobs. Looks at no more than 2,000 jobs. Reads only.
+-- ARGV: time, state (-1 for any, newest first), queue, task, tag with = before it ('' for any of these), limit; then the
+-- cursor: group, score and seq of the last row of the previous page, '' at first.
+-- Returns: jobs as `Reading.describe` gives them, next cursor (false at the end), number of jobs looked at.
+-- include: script, totals, jobs, edges, reading
 
-local state, queue, task, tag, limit = tonumber(Step.arg()), Step.arg(), Step.arg(), Step.arg(), tonumber(Step.arg())
-local seen = { group = tonumber(Step.arg()) or 1, score = tonumber(Step.arg()), seq = tonumber(Step.arg()) }
+local state, queue, task, tag, limit = tonumber(Script.arg()), Script.arg(), Script.arg(), Script.arg(), tonumber(Script.arg())
+local seen = { group = tonumber(Script.arg()) or 1, score = tonumber(Script.arg()), seq = tonumber(Script.arg()) }
 
-local ROWS, SOME = 2000, 100
+local MAX_ROWS, PAGE = 2000, 100
 
--- Where a row stands. Text is not compared: Redis orders it by its bytes, Lua by the locale.
+-- The position of a row. Text is not compared, because Redis orders it by bytes and Lua by locale.
 local function row(member, score)
   if state < 0 then return { ref = member, score = tonumber(score), seq = 0 } end
   return { ref = string.sub(member, 7), score = tonumber(score), seq = struct.unpack('>I6', member) }
@@ -24,7 +24,7 @@ end
 
 local RANGE = downwards and 'ZREVRANGE' or 'ZRANGE'
 
--- The rows of a sorted set in order, one at each call, from behind a place on.
+-- An iterator over the rows of a sorted set, from after the given row.
 local function walk(key, after)
   local rank = 0
   if after then
@@ -39,18 +39,18 @@ local function walk(key, after)
     end
     rank = low
   end
-  local some, at = {}, 1
+  local page, at = {}, 1
   return function()
-    if at > #some then
-      some, at = redis.call(RANGE, key, rank, rank + SOME - 1, 'WITHSCORES'), 1
-      rank = rank + SOME
+    if at > #page then
+      page, at = redis.call(RANGE, key, rank, rank + PAGE - 1, 'WITHSCORES'), 1
+      rank = rank + PAGE
     end
     at = at + 2
-    return some[at - 2] and row(some[at - 2], some[at - 1])
+    return page[at - 2] and row(page[at - 2], page[at - 1])
   end
 end
 
--- The latest jobs, newest first; those that are gone by now among them.
+-- An iterator over the latest jobs, newest first. Some of them may be gone.
 local function walk_recent(after)
   local low, high = 0, redis.call('LLEN', Key.recent)
   while after and low < high do
@@ -58,26 +58,26 @@ local function walk_recent(after)
     local number = struct.unpack('>I6', redis.call('LINDEX', Key.recent, middle))
     if number < after.score then low = middle + 1 else high = middle end
   end
-  local last, some = high - 1, {}
+  local last, page = high - 1, {}
   return function()
-    if #some == 0 and last >= 0 then
-      some = redis.call('LRANGE', Key.recent, math.max(0, last - SOME + 1), last)
-      last = last - SOME
+    if #page == 0 and last >= 0 then
+      page = redis.call('LRANGE', Key.recent, math.max(0, last - PAGE + 1), last)
+      last = last - PAGE
     end
-    local entry = table.remove(some)
+    local entry = table.remove(page)
     return entry and row(string.sub(entry, 7), struct.unpack('>I6', entry))
   end
 end
 
--- Running jobs stand by the end of their leases, and are listed by their start.
+-- An iterator over running jobs by start. The index has them by the end of their leases.
 local function walk_running(queues, after)
   local rows = {}
   for _, name in ipairs(queues) do
-    local places, refs = redis.call('ZRANGE', Key.held .. name, 0, 9999), {}
-    for i, place in ipairs(places) do refs[i] = string.sub(place, 7) end
-    for i, record in ipairs(Step.fields_of(Key.records, refs)) do
+    local members, refs = redis.call('ZRANGE', Key.held .. name, 0, 9999), {}
+    for i, member in ipairs(members) do refs[i] = string.sub(member, 7) end
+    for i, record in ipairs(Script.fields_of(Key.records, refs)) do
       if record and string.byte(record, 2) == is.running then
-        rows[#rows + 1] = row(places[i], (select(10, cmsgpack.unpack_limit(record, 9, 1))))
+        rows[#rows + 1] = row(members[i], (select(10, cmsgpack.unpack_limit(record, 9, 1))))
       end
     end
   end
@@ -89,7 +89,7 @@ local function walk_running(queues, after)
   end
 end
 
--- The walks of a listing, in groups: the rows of one group come before those of the next.
+-- The iterators of one group of a listing. All rows of a group come before those of the next.
 local function walks(number, after)
   local queues = queue ~= '' and { queue } or redis.call('SMEMBERS', Key.queues)
   if state < 0 then return ({ { walk_recent(after) }, { walk(Key.order, after) } })[number] end
@@ -106,7 +106,7 @@ local function walks(number, after)
   return found
 end
 
--- The rows of one group, merged.
+-- An iterator over the merged rows of one group.
 local function merged(number, after)
   local sources, heads = walks(number, after), {}
   if not sources then return end
@@ -123,7 +123,8 @@ local function merged(number, after)
   end
 end
 
--- Whether a row of a listing is of a job: of all jobs, of the one that has its ref now; of a state, of one that is in it.
+-- Whether a row still stands for a job: in a listing of one state the job is in that state; in a listing of all jobs the
+-- ref has not been enqueued again.
 local function alive(found, stored, record)
   if not stored then return false end
   if state >= 0 then return (record and string.byte(record, 2) or is.waiting) == state end
@@ -149,7 +150,7 @@ while rows do
   if not found then
     number = number + 1
     rows = merged(number, state < 0 and after)
-  elseif #jobs == limit or looked_at == ROWS or rows_seen == 10 * ROWS then
+  elseif #jobs == limit or looked_at == MAX_ROWS or rows_seen == 10 * MAX_ROWS then
     return { jobs, last, looked_at }
   else
     rows_seen = rows_seen + 1

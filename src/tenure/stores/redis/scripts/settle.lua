@@ -1,6 +1,8 @@
--- settle: apply each step and give up its lease, both or neither; one verdict each: 0 ok, 1 lease lost, 2 not found, or
--- {3, kind, index of the job, ref or name} if its children or its successor cannot be enqueued.
--- Arguments: as `Settlements.read` reads them.
--- include: step, draining, totals, jobs, flows, runs, unique, edges, history, ending, adding, enqueueing, settlements, handing, closing, settling, recent, done
+-- settle: apply the transition of each job and give up its lease, both or neither. A settlement whose token is no longer
+-- valid changes nothing. The whole call is one atomic script.
+-- ARGV: time, then as `Settlements.read` reads them.
+-- Returns: one verdict each: a `Code`, or { Code.REFUSED, word of `Refused`, index of the new job, ref or attribute name }
+-- if its children or its successor cannot be enqueued.
+-- include: script, write_when_full, totals, jobs, flows, runs, unique, edges, history, ending, new_jobs, enqueueing, settlements, hand_overs, edge_batch, settling, recent, finish
 
-return Step.done(Settling.settle())
+return Script.finish(Settling.settle())

@@ -1,7 +1,10 @@
--- settle_and_lease: settle, then lease, in one step. Arguments and answers: of the one, then of the other.
--- include: step, draining, totals, jobs, flows, runs, unique, edges, history, ending, adding, enqueueing, settlements, handing, closing, settling, leasing, recent, done
+-- settle_and_lease: settle, then lease, in one atomic script.
+-- ARGV: time, the arguments of `settle`, the arguments of `lease`.
+-- Returns: { reply of `settle`, reply of `lease` }.
+-- include: script, write_when_full, totals, jobs, flows, runs, unique, edges, history, ending, new_jobs, enqueueing, settlements, hand_overs, edge_batch, settling, leasing, recent, finish
 
 local verdicts = Settling.settle()
--- Before the lease: what it takes at once is no reason to wake anybody.
-Step.wake_workers()
-return Step.done({ verdicts, Leasing.lease() })
+-- Before the lease, which removes the markers of a line that it empties: no worker is woken for jobs that this caller takes
+-- now.
+Script.wake_workers()
+return Script.finish({ verdicts, Leasing.lease() })

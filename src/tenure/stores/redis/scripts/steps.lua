@@ -1,9 +1,9 @@
--- steps: the steps of a run as they came, a page at a time.
--- Arguments: the ref of the run, limit, the ref of the step to begin with, if that is not the first. Answers: the steps, as
--- `describe` does, and the ref of the one behind them.
--- include: step, totals, jobs, flows, runs, edges, reading
+-- steps: one page of the steps of a run, in order. Reads only.
+-- ARGV: time, ref of the run, limit; then the ref of the step to begin with, unless it is the first.
+-- Returns: steps as `Reading.describe` gives them, ref of the next step (false at the end).
+-- include: script, totals, jobs, flows, runs, edges, reading
 
-local run, limit, from = Step.arg(), tonumber(Step.arg()), Step.arg()
+local run, limit, from = Script.arg(), tonumber(Script.arg()), Script.arg()
 local steps, first = {}, Jobs.load(run)
 local step = first and Runs.begins(first) and Jobs.load(from or run)
 if step and Runs.of(step) ~= run then step = false end

@@ -1,9 +1,10 @@
--- trigger: put each scheduled job at the back of the line now; refused if it is not scheduled.
--- Arguments: refs.
--- include: step, draining, totals, jobs, flows, runs, operating, recent, done
+-- trigger: put each scheduled job at the back of the line now. A job that is not scheduled is refused.
+-- ARGV: time, refs. The ref of a run means its current step.
+-- Returns: one verdict each, see `parts/operators.lua`.
+-- include: script, write_when_full, totals, jobs, flows, runs, operators, recent, finish
 
-return Step.done(Operating.on_each(function(job)
-  if job.state ~= is.waiting or not job.run_at then return { Operating.REFUSED, 'not scheduled', job.state } end
-  Jobs.join(job)
-  return Operating.OK
+return Script.finish(Operators.on_each(function(job)
+  if job.state ~= is.waiting or not job.run_at then return { Code.REFUSED, Refused.NOT_SCHEDULED, job.state } end
+  Jobs.enter_line(job)
+  return Code.OK
 end))

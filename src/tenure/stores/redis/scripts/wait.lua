@@ -1,19 +1,21 @@
--- wait: read those jobs that are final, nothing for those that do not exist, and 0 for the others, which are announced on
--- this channel when they become final: one step, so that none becomes final in between. The id of a run means its last step.
--- Arguments: the channel, refs. Answers: as `describe` does.
--- include: step, draining, totals, jobs, flows, runs, edges, reading, recent, done
+-- wait: read the jobs that are final, and subscribe to the end of the others. Atomic, so that no job ends in between
+-- unnoticed. The ref of a run means its current step.
+-- ARGV: time, id of the caller's channel, refs.
+-- Returns: for each a description as `Reading.describe` gives it if final, false if it does not exist, 0 if it is announced
+-- later.
+-- include: script, write_when_full, totals, jobs, flows, runs, edges, reading, recent, finish
 
-local channel, refs = Step.arg(), Step.rest()
+local channel, refs = Script.arg(), Script.remaining_args()
 Jobs.load_all(refs)
-local told, final, at = {}, {}, {}
+local answers, final, at = {}, {}, {}
 for i, ref in ipairs(refs) do
-  local job = Runs.meant(ref)
+  local job = Runs.current_step_of(ref)
   if not job then
-    told[i] = false
+    answers[i] = false
   elseif Jobs.final(job.state) then
     final[#final + 1], at[#at + 1] = job.ref, i
   else
-    told[i] = 0
+    answers[i] = 0
     local channels = redis.call('HGET', Key.waiters, ref) or ''
     if not string.find(channels, channel, 1, true) then
       redis.call('HSET', Key.waiters, ref, channels .. ' ' .. channel)
@@ -22,5 +24,5 @@ for i, ref in ipairs(refs) do
     if not Jobs.has(awaited, flag.awaited) then Jobs.mark(awaited, flag.awaited) end
   end
 end
-for n, each in ipairs(Reading.describe_all(final)) do told[at[n]] = each end
-return Step.done(told)
+for n, each in ipairs(Reading.describe_all(final)) do answers[at[n]] = each end
+return Script.finish(answers)

@@ -1,7 +1,7 @@
--- Edges: one job's waiting for another. An open one is stored as an O and its blocker's ref; one that was closed as what it
--- was given: R and the result, N for none, F and what stands in its place.
+-- Edges: one job waits for another. The value of an open edge is O and the ref of the blocker. The value of a closed edge
+-- is R and the blocker's result, N if it had none, or F and a description of the blocker's failure.
 
-local Edges = later(function(Edges)
+local Edges = lazy(function(Edges)
 
 function Edges.field(ref, position)
   return struct.pack('>I4', position) .. ref
@@ -11,19 +11,19 @@ function Edges.open_field(ref)
   return '#' .. ref
 end
 
--- What the names of all open edges to a blocker begin with; its length first, so that no ref begins like another.
-function Edges.to(blocker)
+-- The prefix of the names of all open edges to a blocker. It starts with the length, so that no ref is a prefix of another.
+function Edges.prefix_to(blocker)
   return struct.pack('>I2', #blocker) .. blocker
 end
 
 function Edges.name(blocker, dependent, position)
-  return Edges.to(blocker) .. dependent.number .. struct.pack('>I4', position) .. dependent.ref
+  return Edges.prefix_to(blocker) .. dependent.number .. struct.pack('>I4', position) .. dependent.ref
 end
 
--- The open edges to a job, those of the dependent that was enqueued first coming first: dependent, position, and the blocker.
+-- The open edges to a job, ordered by when their dependents were enqueued: { dependent, position, blocker, number }.
 function Edges.open_to(job)
   if not Jobs.has(job, flag.blocks) then return {} end
-  local first, found = Edges.to(job.ref), {}
+  local first, found = Edges.prefix_to(job.ref), {}
   local names = redis.call('ZRANGEBYLEX', Key.dependents, '[' .. first, '(' .. first .. '\255\255\255\255\255\255')
   for i = 1, #names do
     local number, position = struct.unpack('>I6I4', names[i], #first + 1)
@@ -33,7 +33,7 @@ function Edges.open_to(job)
   return found
 end
 
--- The same of several jobs; those of one dependent in its own order.
+-- The same for several jobs; edges of one dependent are ordered by position.
 function Edges.open_to_any(jobs)
   if #jobs == 1 then return Edges.open_to(jobs[1]) end
   local found = {}
@@ -47,34 +47,34 @@ function Edges.open_to_any(jobs)
   return found
 end
 
--- Whether anybody waits for a job of this ref, which may have gone and come back.
+-- Whether any job waits for this ref, whose job may have been removed and enqueued again.
 function Edges.any_to(ref)
-  local first = Edges.to(ref)
+  local first = Edges.prefix_to(ref)
   local last = '(' .. first .. '\255\255\255\255\255\255'
   return redis.call('ZRANGEBYLEX', Key.dependents, '[' .. first, last, 'LIMIT', 0, 1)[1] ~= nil
 end
 
--- What the edges of a job hold, in the order of its blockers.
-function Edges.of(job)
+-- The values of a job's edges, in the order of its blockers.
+function Edges.values_of(job)
   local fields = {}
   for position = 1, job.options.edges or 0 do fields[position] = Edges.field(job.ref, position) end
-  local found = Step.fields_of(Key.edges, fields)
-  for position = 1, #fields do found[position] = found[position] or 'O' end  -- never written: it waits for nothing that there is
+  local found = Script.fields_of(Key.edges, fields)
+  for position = 1, #fields do found[position] = found[position] or 'O' end  -- never written: an open edge without a blocker
   return found
 end
 
--- Close one edge; with the last one the dependent comes in line, if it still waits.
-function Edges.close(blocker, dependent, position, given)
-  redis.call('HSET', Key.edges, Edges.field(dependent.ref, position), given)
+-- Close one edge. The dependent joins the line if it was the last open one and the dependent is still blocked.
+function Edges.close(blocker, dependent, position, value)
+  redis.call('HSET', Key.edges, Edges.field(dependent.ref, position), value)
   redis.call('ZREM', Key.dependents, Edges.name(blocker, dependent, position))
   local open = redis.call('HINCRBY', Key.edges, Edges.open_field(dependent.ref), -1)
   if open == 0 and dependent.state == is.blocked then
-    Jobs.join(dependent, dependent.run_at)
-    if not dependent.coming then Step.tell('unblocked', dependent) end
+    Jobs.enter_line(dependent, dependent.run_at)
+    if not dependent.is_new then Script.add_consequence('unblocked', dependent) end
   end
 end
 
--- The ref of the blocker if an edge is open.
+-- The ref of an edge's blocker; false if the edge is closed.
 function Edges.blocker_of(edge)
   return string.byte(edge) == string.byte('O') and string.sub(edge, 2)
 end

@@ -1,12 +1,12 @@
--- Jobs becoming final, and what follows from it: unique keys, edges, waiters, records.
--- Errors that are written here are words, which `records.py` turns into sentences.
+-- Makes jobs final, with the consequences: unique keys, edges, waiters, records.
+-- Errors that are written here are words of `RecordedError`, which `records.py` turns into sentences.
 
-local AWAITED_FOR = 60  -- seconds that a record is kept at least if somebody has asked to be told of its end
+local AWAITED_FOR = 60  -- seconds that a final job is kept at least if a client waits for its end
 
-local Ending = later(function(Ending)
+local Ending = lazy(function(Ending)
 
--- Tell those who wait for a job what has become of it: the word for that, and its ref.
-function Ending.tell_waiters(job, event)
+-- Announce an event of a job to the clients that wait for it, as the event's word and the ref.
+function Ending.announce_to_waiters(job, event)
   local channels = redis.call('HGET', Key.waiters, job.ref)
   if not channels then return end
   for channel in string.gmatch(channels, '%S+') do
@@ -15,7 +15,7 @@ function Ending.tell_waiters(job, event)
   redis.call('HDEL', Key.waiters, job.ref)
 end
 
--- End the token of a job and tell its holder, if it has one.
+-- End the token of a job. If a worker holds the job, announce the event to it.
 function Ending.revoke(job, event)
   if job.state == is.running then
     local channel = redis.call('HGET', Key.worker .. job.worker, 'channel')
@@ -25,54 +25,55 @@ function Ending.revoke(job, event)
   job.changed = true
 end
 
--- A ref as the id that people know.
+-- The job id of a ref.
 function Ending.id_of(ref)
   if string.byte(ref) == 255 then return string.sub(ref, 2) end
   local hex = string.gsub(ref, '.', function(byte) return string.format('%02x', string.byte(byte)) end)
   return string.gsub(hex, '^(%x%x%x%x%x%x%x%x)(%x%x%x%x)(%x%x%x%x)(%x%x%x%x)', '%1-%2-%3-%4-') .. ''
 end
 
--- End one job: its record, token (which is remembered if it has `settled` the job), key, counters and waiters. One that hands
--- over has its successor by now.
+-- End one job without its dependents: record, indexes, token, unique key, totals and waiters. `by` is the worker whose
+-- total counts it. The token stays in the record if its holder `settled` the job, so that a repeated settle is recognised.
+-- A step that hands over has its `successor` set already.
 function Ending.finish(job, state, result, error, by, settled)
-  Jobs.take(job)
-  job.state, job.ended = state, Step.now
+  Jobs.remove_from_indexes(job)
+  job.state, job.ended = state, Script.now
   job.run_at, job.parked = nil, nil
   job.result = result
   if state == is.succeeded then job.error = nil else job.error = error or job.error end
   if not settled then job.nonce = no_nonce end
-  Jobs.put(job)
+  Jobs.add_to_indexes(job)
   Totals.count(name_of[state], job.queue, by)
-  for _, each in ipairs(Runs.over(job)) do
-    if each.options.unique and (state == is.cancelled or not each.options.window) then Unique.free(each) end
-    if Jobs.has(each, flag.awaited) then Ending.tell_waiters(each, 'done') end
+  for _, each in ipairs(Runs.ended_with(job)) do
+    if each.options.unique and (state == is.cancelled or not each.options.window) then Unique.release(each) end
+    if Jobs.has(each, flag.awaited) then Ending.announce_to_waiters(each, 'done') end
   end
 end
 
--- Tell one dependent how a blocker of its has ended; true if that was its own end. What it waits for, by that ref, is the
--- blocker itself or the run that has ended with it.
-function Ending.tell_dependent(blocker, ended, dependent, position, ref)
+-- Apply the end of a blocker to one edge of a dependent. Returns true if that made the dependent fail. `ref` is what the
+-- dependent waits for: the blocker, or the run that ended with it.
+function Ending.resolve_edge(blocker, ended, dependent, position, ref)
   local policy = dependent.options.if_blocker_fails
   if ended == 'succeeded' then
     Edges.close(ref, dependent, position, blocker.result and 'R' .. blocker.result or 'N')
   elseif policy == 'proceed' then
     Edges.close(ref, dependent, position, 'F' .. cmsgpack.pack({ Ending.id_of(ref), ended, blocker.error }))
   elseif dependent.state == is.blocked and (policy ~= 'wait' or ended == 'deleted') then
-    Ending.finish(dependent, is.failed, nil, 'blocker_failed ' .. ended .. ' ' .. Ending.id_of(ref))
-    Step.tell('failed', dependent)
+    Ending.finish(dependent, is.failed, nil, RecordedError.BLOCKER_FAILED .. ' ' .. ended .. ' ' .. Ending.id_of(ref))
+    Script.add_consequence('failed', dependent)
     return true
   end
 end
 
--- Tell those who wait for a job how it ended, and those who wait for them in turn if that ends them; who has ended so.
-function Ending.follow(first, how)
+-- Propagate the end of a job to its dependents, breadth first. Returns the dependents that failed because of it.
+function Ending.propagate(first, how)
   local failed, following = {}, { { first, how } }
   for next = 1, math.huge do
     if not following[next] then return failed end
     local blocker, ended = unpack(following[next])
-    for _, edge in ipairs(Edges.open_to_any(ended == 'deleted' and { blocker } or Runs.over(blocker))) do
+    for _, edge in ipairs(Edges.open_to_any(ended == 'deleted' and { blocker } or Runs.ended_with(blocker))) do
       local dependent = Jobs.load(edge[1])
-      if Ending.tell_dependent(blocker, ended, dependent, edge[2], edge[3]) then
+      if Ending.resolve_edge(blocker, ended, dependent, edge[2], edge[3]) then
         failed[#failed + 1] = dependent
         following[#following + 1] = { dependent, 'failed' }
       end
@@ -80,14 +81,14 @@ function Ending.follow(first, how)
   end
 end
 
--- Whose keys come free by the end of a job in this state: its own, and those of whom that will take along, by `follow`. By
--- ref, changing nothing.
-function Ending.with_doomed(first, state)
+-- The jobs that would end if this job ended in this state: itself, and the dependents that `propagate` would fail. By ref.
+-- Changes nothing.
+function Ending.ending_with(first, state)
   local found, doomed, following = {}, { [first.ref] = true }, { first }
   for next = 1, math.huge do
     local job = following[next]
     if not job then return found end
-    local over = Runs.over(job)
+    local over = Runs.ended_with(job)
     for _, each in ipairs(over) do found[each.ref] = each end
     for _, edge in ipairs(state ~= is.succeeded and Edges.open_to_any(over) or {}) do
       local dependent = Jobs.load(edge[1])
@@ -100,25 +101,26 @@ function Ending.with_doomed(first, state)
   end
 end
 
--- Those who are blocked by a job. (A job that has ended may have open edges too, and waits for nothing.)
-function Ending.blocked_on(job)
+-- The jobs that are blocked by a job. Final jobs may have open edges too, and are left out.
+function Ending.blocked_dependents(job)
   local found = {}
   for _, edge in ipairs(Edges.open_to(job)) do
     local dependent = Jobs.load(edge[1])
-    -- One that waits for it twice has two edges, side by side.
+    -- A job that waits twice for the same blocker has two adjacent edges.
     if dependent.state == is.blocked and found[#found] ~= dependent then found[#found + 1] = dependent end
   end
   return found
 end
 
--- Whether nobody has a claim on the record of a final job, or of any other step if it is the last of a run; what goes then.
+-- Whether a final job may be removed: no client waits for it, it owns no unique key and no job is blocked by it. For a
+-- step, this must hold for all steps of the run. Returns the jobs that go, or false.
 function Ending.removable(job)
   if job.successor then return false end
-  local whole = Runs.whole(job)
+  local whole = Runs.all_steps(job)
   for _, each in ipairs(whole) do
-    if Jobs.has(each, flag.awaited) and job.ended + AWAITED_FOR > Step.now then return false end
-    if each.options.unique and Unique.holder_of(each.task, each.options.unique) == each.ref then return false end
-    if #Ending.blocked_on(each) > 0 then return false end
+    if Jobs.has(each, flag.awaited) and job.ended + AWAITED_FOR > Script.now then return false end
+    if each.options.unique and Unique.owner_of(each.task, each.options.unique) == each.ref then return false end
+    if #Ending.blocked_dependents(each) > 0 then return false end
   end
   return whole
 end
@@ -127,43 +129,43 @@ function Ending.remove_all(jobs)
   for _, job in ipairs(jobs) do Ending.remove(job) end
 end
 
--- Take a job out of everything that knows it. Edges of others to it stay open, for there is nothing to close them with.
+-- Remove a job from every key. Edges of other jobs to it stay open, because there is no outcome to close them with.
 function Ending.remove(job)
-  Jobs.take(job)
+  Jobs.remove_from_indexes(job)
   redis.call('HDEL', Key.jobs, job.ref)
   redis.call('HDEL', Key.records, job.ref)
   redis.call('HDEL', Key.history, job.ref)
   redis.call('ZREM', Key.order, job.ref)
-  Step.to_sweep = Step.to_sweep + 2
-  Step.loaded[job.ref] = false
-  Unique.free(job)
-  for position, edge in ipairs(Edges.of(job)) do
+  Script.to_sweep = Script.to_sweep + 2
+  Script.loaded[job.ref] = false
+  Unique.release(job)
+  for position, edge in ipairs(Edges.values_of(job)) do
     local blocker = Edges.blocker_of(edge)
     if blocker then redis.call('ZREM', Key.dependents, Edges.name(blocker, job, position)) end
     redis.call('HDEL', Key.edges, Edges.field(job.ref, position), Edges.open_field(job.ref))
   end
-  if Jobs.has(job, flag.awaited) then Ending.tell_waiters(job, 'deleted') end
+  if Jobs.has(job, flag.awaited) then Ending.announce_to_waiters(job, 'deleted') end
   if Runs.begins(job) then Flows.remove_all({ { ref = job.ref, flow = job.options.flow, number = job.number } }) end
 end
 
--- Remove those of these jobs that have ended and are not kept at all.
-function Ending.drop_unkept(jobs)
+-- Remove the final ones of these jobs whose `keep` is 0.
+function Ending.remove_unkept(jobs)
   for _, job in ipairs(jobs) do
-    local unkept = job.options.keep == 0 and Step.loaded[job.ref] and Jobs.final(job.state)
-    local going = unkept and Ending.removable(job)
-    if going then Ending.remove_all(going) end
+    local unkept = job.options.keep == 0 and Script.loaded[job.ref] and Jobs.final(job.state)
+    local to_remove = unkept and Ending.removable(job)
+    if to_remove then Ending.remove_all(to_remove) end
   end
 end
 
--- Make a job final, with all that follows. `by`: the worker whose doing it was.
-function Ending.finish_whole(job, state, result, error, by)
+-- Make a job final and propagate that. `by` is the worker whose total counts it.
+function Ending.finish_and_propagate(job, state, result, error, by)
   Ending.finish(job, state, result, error, by)
-  local ended = Ending.follow(job, name_of[state])
+  local ended = Ending.propagate(job, name_of[state])
   ended[#ended + 1] = job
-  Ending.drop_unkept(ended)
+  Ending.remove_unkept(ended)
 end
 
--- Remove jobs whatever their state; only when all are gone tell those who are left waiting, in order of enqueueing.
+-- Remove jobs whatever their state. Propagates only after all are gone, in the order in which the jobs were enqueued.
 function Ending.delete_all(jobs)
   for _, job in ipairs(jobs) do
     Ending.revoke(job, 'deleted')
@@ -172,7 +174,7 @@ function Ending.delete_all(jobs)
   table.sort(jobs, function(one, other)
     return struct.unpack('>I6', one.number) < struct.unpack('>I6', other.number)
   end)
-  for _, job in ipairs(jobs) do Ending.drop_unkept(Ending.follow(job, 'deleted')) end
+  for _, job in ipairs(jobs) do Ending.remove_unkept(Ending.propagate(job, 'deleted')) end
 end
 
 end)

@@ -1,13 +1,13 @@
--- Which attempts a job has had that did not succeed, or left output: `history` has by ref an array of the latest.
+-- The history of a job: its latest attempts that did not succeed, or that left output. A MessagePack array per ref.
 
-local History = later(function(History)
+local History = lazy(function(History)
 
-local MOST = 10  -- tenure.job.HISTORY
+local MOST = 10  -- tenure.core.job.HISTORY
 
--- Enter the latest attempt of a job, which ends now or did so when it says, and what it has left: its error, or in the place of one
--- what it wrote. An entry is an array: number, fence, start, end, worker, how it ended, that.
-function History.enter(job, how, left)
-  local entry = '\151' .. cmsgpack.pack(job.attempt, job.fence, job.started, job.ended or Step.now, job.worker, how, left)
+-- Add the latest attempt of a job. It ended at `job.ended`, or now. `left` is its error, or its output if it has none. An
+-- entry is an array: attempt number, fence, start, end, worker, how it ended, `left`.
+function History.add(job, how, left)
+  local entry = '\151' .. cmsgpack.pack(job.attempt, job.fence, job.started, job.ended or Script.now, job.worker, how, left)
   local had = redis.call('HGET', Key.history, job.ref)
   local number, before = had and string.byte(had) - 144 or 0, had and string.sub(had, 2) or ''
   if number == MOST then
@@ -17,7 +17,7 @@ function History.enter(job, how, left)
   redis.call('HSET', Key.history, job.ref, string.char(144 + number + 1) .. before .. entry)
 end
 
--- Whether the latest attempt of a job has been entered.
+-- Whether the history has the latest attempt of a job.
 function History.has_latest(job)
   local had = redis.call('HGET', Key.history, job.ref)
   local entries = had and cmsgpack.unpack(had)

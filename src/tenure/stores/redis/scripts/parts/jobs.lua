@@ -1,22 +1,22 @@
--- A stored job, and the sorted sets that it stands in. `records.py` has the shapes of what is stored.
+-- A stored job, and the sorted sets that index it. `records.py` describes the stored formats.
 
 local is = { blocked = 0, waiting = 1, running = 2, succeeded = 3, failed = 4, cancelled = 5, broken = 6 }
 local name_of = { [0] = 'blocked', 'waiting', 'running', 'succeeded', 'failed', 'cancelled', 'broken' }
 
--- What a record's flags say.
+-- Flags of a record.
 local flag = {
-  special = 1,      -- the job was enqueued with something that matters beyond waiting, running and ending
-  blocks = 2,       -- some job has, or had, an edge to it
-  awaited = 4,      -- somebody has asked to be told of its end
-  solo = 8,         -- its lease was handed out alone
-  unexpiring = 16,  -- it expires no more
-  noted = 32,       -- it has an error, or has told of its progress
-  step = 64,        -- it is a step of a run
+  special = 1,  -- has options that matter beyond waiting, running and ending
+  blocks = 2,  -- some job has, or had, an edge to it
+  awaited = 4,  -- a client waits for its end
+  solo = 8,  -- its lease was given alone
+  unexpiring = 16,  -- it no longer expires
+  detailed = 32,  -- it has an error or progress
+  step = 64,  -- it is a step of a run
 }
 
 local no_nonce = '----------------'  -- the token is dead: no caller has such a nonce
 
-local Jobs = later(function(Jobs)
+local Jobs = lazy(function(Jobs)
 
 function Jobs.final(state)
   return state > is.running
@@ -51,53 +51,53 @@ function Jobs.parse(ref, stored, record)
     job.seq = job.number
     job.state, job.flags, job.fence, job.nonce = is.waiting, bit.band(kind, flag.special + flag.blocks + flag.step), 0, no_nonce
     job.attempt, job.losses, job.misses = 0, 0, 0
-    if options.edges then job.state = is.blocked end  -- the record of such a job was refused when it came: see `Jobs.standing`
+    if options.edges then job.state = is.blocked end  -- the record of a new blocked job was refused: see `Jobs.indexed_at`
   end
-  Step.loaded[ref] = job
+  Script.loaded[ref] = job
   return job
 end
 
--- Set a flag, which is to be written.
+-- Set a flag, to be saved at the end of the script.
 function Jobs.mark(job, which)
   Jobs.set(job, which, true)
   job.changed = true
 end
 
--- The jobs of these refs, false for those that do not exist. They are written back at the end of the step.
+-- Load the jobs of these refs into `Script.loaded`, false for those that do not exist. Changed ones are saved by `finish`.
 function Jobs.load_all(refs)
   local unknown = {}
   for i = 1, #refs do
-    if Step.loaded[refs[i]] == nil then unknown[#unknown + 1] = refs[i] end
+    if Script.loaded[refs[i]] == nil then unknown[#unknown + 1] = refs[i] end
   end
-  local stored, records = Step.fields_of(Key.jobs, unknown), Step.fields_of(Key.records, unknown)
+  local stored, records = Script.fields_of(Key.jobs, unknown), Script.fields_of(Key.records, unknown)
   for i = 1, #unknown do
-    if stored[i] then Jobs.parse(unknown[i], stored[i], records[i]) else Step.loaded[unknown[i]] = false end
+    if stored[i] then Jobs.parse(unknown[i], stored[i], records[i]) else Script.loaded[unknown[i]] = false end
   end
 end
 
 function Jobs.load(ref)
-  if Step.loaded[ref] == nil then Jobs.load_all({ ref }) end
-  return Step.loaded[ref]
+  if Script.loaded[ref] == nil then Jobs.load_all({ ref }) end
+  return Script.loaded[ref]
 end
 
 function Jobs.pack(job)
-  Jobs.set(job, flag.noted, job.error or (job.state == is.running and job.result))
+  Jobs.set(job, flag.detailed, job.error or (job.state == is.running and job.result))
   return '\159' .. string.char(job.state, job.flags) .. '\206' .. struct.pack('>I4', job.fence) .. '\176' .. job.nonce
     .. cmsgpack.pack(job.attempt, job.losses, job.misses, job.worker, job.started, job.run_at,
       job.successor or job.parked, job.ended, job.result, job.error) .. '\207\0\0' .. job.seq
 end
 
--- Write what has changed.
+-- Save the records that changed.
 function Jobs.save_all()
   local changed = {}
-  for ref, job in pairs(Step.loaded) do
+  for ref, job in pairs(Script.loaded) do
     if job and job.changed then
       changed[#changed + 1] = ref
       changed[#changed + 1] = Jobs.pack(job)
       job.changed = false
     end
   end
-  Step.each_chunk('HSET', Key.records, changed)
+  Script.call_in_chunks('HSET', Key.records, changed)
 end
 
 function Jobs.ended_key(job)
@@ -109,100 +109,102 @@ function Jobs.expires_at(job)
   if after and not Jobs.has(job, flag.unexpiring) then return job.created + after end
 end
 
--- Where the job stands as it is now: key and score of each sorted set that it belongs in. Nothing else decides about that.
-function Jobs.each_place(job, act)
-  local queue, place = job.queue, job.seq .. job.ref
+-- Call `act` with key, score and member of each sorted set that the job belongs in now. This is the only place that decides
+-- it.
+function Jobs.each_index(job, act)
+  local queue, member = job.queue, job.seq .. job.ref
   if job.state == is.waiting then
     if job.run_at then
-      act(Key.scheduled .. queue, Step.score_of(job.run_at), place)
+      act(Key.scheduled .. queue, Script.score_of(job.run_at), member)
     else
-      act((job.losses >= 2 and Key.suspects or Key.line) .. queue, job.priority, place)
+      act((job.losses >= 2 and Key.suspects or Key.line) .. queue, job.priority, member)
     end
   elseif job.state == is.blocked then
-    act(Key.blocked .. queue, job.priority, place)
+    act(Key.blocked .. queue, job.priority, member)
     local ends = type(job.parked) == 'table' and job.parked[1] or job.parked
-    if ends then act(Key.parked .. queue, Step.score_of(ends), place) end
+    if ends then act(Key.parked .. queue, Script.score_of(ends), member) end
   elseif job.state == is.running then
-    act(Key.held .. queue, Step.score_of(job.held_until or 0), place)
+    act(Key.held .. queue, Script.score_of(job.held_until or 0), member)
   else
-    act(Jobs.ended_key(job), Step.score_of(job.ended), place)
-    if job.state == is.failed then act(Key.failures .. job.task, Step.score_of(job.ended), place) end
-    if job.options.keep and not job.successor then act(Key.kept, Step.score_of(job.ended + job.options.keep), job.ref) end
+    act(Jobs.ended_key(job), Script.score_of(job.ended), member)
+    if job.state == is.failed then act(Key.failures .. job.task, Script.score_of(job.ended), member) end
+    if job.options.keep and not job.successor then act(Key.kept, Script.score_of(job.ended + job.options.keep), job.ref) end
   end
   if job.attempt == 0 and not Jobs.final(job.state) then
     local expiry = Jobs.expires_at(job)
-    if expiry then act(Key.expiring .. queue, Step.score_of(expiry), place) end
+    if expiry then act(Key.expiring .. queue, Script.score_of(expiry), member) end
   end
 end
 
--- A script that is refused a command in its middle stays half done. Records are the truth: what an index says of a job counts only
--- if the record says so too. Of these places in a sorted set, the jobs that stand there, and the places that are of none.
-function Jobs.agreeing(key, places)
+-- A script that is refused a command midway stays half done. Records are the truth: an index entry counts only if the
+-- record agrees. Returns the jobs of these members of a sorted set that belong there, and the stale members.
+function Jobs.split_stale(key, members)
   local refs, jobs, stale = {}, {}, {}
-  for i, place in ipairs(places) do refs[i] = string.sub(place, 7) end
+  for i, member in ipairs(members) do refs[i] = string.sub(member, 7) end
   Jobs.load_all(refs)
-  for i, place in ipairs(places) do
-    local job, stands = Step.loaded[refs[i]], false
-    if job then Jobs.each_place(job, function(its, _, own) stands = stands or its == key and own == place end) end
-    if stands then jobs[#jobs + 1] = job else stale[#stale + 1] = place end
+  for i, member in ipairs(members) do
+    local job, found = Script.loaded[refs[i]], false
+    if job then Jobs.each_index(job, function(index, _, own_member) found = found or index == key and own_member == member end) end
+    if found then jobs[#jobs + 1] = job else stale[#stale + 1] = member end
   end
   return jobs, stale
 end
 
--- The jobs that stand there. What is stale goes, and its job is put where it belongs.
-function Jobs.standing(key, places)
-  local jobs, stale = Jobs.agreeing(key, places)
-  Step.each_chunk('ZREM', key, stale)
-  for _, place in ipairs(stale) do
-    local job = Step.loaded[string.sub(place, 7)]
-    if job then Jobs.restore(job) end
+-- The jobs of these members that belong in the sorted set. Stale members are removed, and their jobs indexed where they
+-- belong.
+function Jobs.indexed_at(key, members)
+  local jobs, stale = Jobs.split_stale(key, members)
+  Script.call_in_chunks('ZREM', key, stale)
+  for _, member in ipairs(stale) do
+    local job = Script.loaded[string.sub(member, 7)]
+    if job then Jobs.reindex(job) end
   end
   return jobs
 end
 
--- Put a job where its record says, if it does not stand there. The holder of one that runs has as long as any has in that queue to
--- renew it or to settle it.
-function Jobs.restore(job)
-  if job.state == is.running then job.held_until = Step.now + (job.options.lease or Totals.longest(job.queue)) end
-  Jobs.each_place(job, function(key, score, place)
-    if redis.call('ZADD', key, 'NX', score, place) == 1 and job.state == is.waiting then Step.wake(job.queue) end
+-- Add a job to the indexes that its record calls for, if it is missing there. A running job gets the longest lease of its
+-- queue, so that its holder can still renew or settle it.
+function Jobs.reindex(job)
+  if job.state == is.running then job.held_until = Script.now + (job.options.lease or Totals.longest_lease(job.queue)) end
+  Jobs.each_index(job, function(key, score, member)
+    if redis.call('ZADD', key, 'NX', score, member) == 1 and job.state == is.waiting then Script.add_new_work(job.queue) end
   end)
 end
 
--- Take a job out of where it stands, before anything about it changes; `put` it where it then belongs.
-function Jobs.take(job)
-  Jobs.each_place(job, function(key, _, place) redis.call('ZREM', key, place) end)
-  if job.state == is.running then Totals.hold(job.worker, -1) end
+-- Remove a job from its indexes. Call this before changing the job, and `add_to_indexes` afterwards.
+function Jobs.remove_from_indexes(job)
+  Jobs.each_index(job, function(key, _, member) redis.call('ZREM', key, member) end)
+  if job.state == is.running then Totals.add_held(job.worker, -1) end
 end
 
-function Jobs.put(job)
-  Jobs.each_place(job, function(key, score, place) redis.call('ZADD', key, score, place) end)
-  if job.state == is.running then Totals.hold(job.worker, 1) end
-  Jobs.note_time(job)
+function Jobs.add_to_indexes(job)
+  Jobs.each_index(job, function(key, score, member) redis.call('ZADD', key, score, member) end)
+  if job.state == is.running then Totals.add_held(job.worker, 1) end
+  Jobs.set_due(job)
   job.changed = true
 end
 
--- Let the queue be looked at when the job comes due or expires, or its lease or parking ends.
-function Jobs.note_time(job)
+-- Have the queue checked when the job becomes due or expires, or when its lease or parking ends.
+function Jobs.set_due(job)
   if Jobs.final(job.state) then return end
   local ends = type(job.parked) == 'table' and job.parked[1] or job.parked
   local at = job.state == is.running and (job.held_until or 0) or job.state == is.blocked and ends or job.run_at
-  if at then Step.at(job.queue, at) end
+  if at then Script.set_due(job.queue, at) end
   if job.attempt == 0 and job.options.expires then
     local expiry = Jobs.expires_at(job)
-    if expiry then Step.at(job.queue, expiry) end
+    if expiry then Script.set_due(job.queue, expiry) end
   end
 end
 
--- Put a job in line, at the back; or let it wait for its time, keeping its seq, if that is yet to come. One that is `coming`
--- in this very step has its place at the back already, before those that come after it.
-function Jobs.join(job, run_at)
-  Jobs.take(job)
+-- Put a job at the back of the line, or schedule it, keeping its seq, if `run_at` lies ahead. A job that
+-- `is_new` in this script already has a seq at the back, ahead of the jobs that come after it.
+function Jobs.enter_line(job, run_at)
+  Jobs.remove_from_indexes(job)
   job.state = is.waiting
-  job.run_at = run_at and run_at > Step.now and run_at or nil
-  if not job.run_at and not job.coming then job.seq = Step.seq_of(Step.draw(1) + 1) end
-  Jobs.put(job)
-  Step.wake(job.queue)
+  job.run_at = run_at and run_at > Script.now and run_at or nil
+  if not job.run_at and not job.is_new then job.seq = Script.seq_of(Script.draw_seqs(1) + 1) end
+  Jobs.add_to_indexes(job)
+  Script.add_new_work(job.queue)
 end
 
 end)

@@ -1,21 +1,22 @@
--- What is told of a job.
+-- Describes jobs to the caller.
 
 local Reading = {}
 
--- All of it: what is stored, its record, the seconds left of its lease, how many edges are open, and what its edges hold.
+-- One job: { ref, stored job, record, seconds left of its lease, number of open edges, values of its edges }; false if
+-- there is none.
 function Reading.describe(ref, stored, record)
   if not stored then return false end
   local left, open, edges = false, 0, {}
   if record then
-    local job = Step.loaded[ref] or Jobs.parse(ref, stored, record)
+    local job = Script.loaded[ref] or Jobs.parse(ref, stored, record)
     if job.state == is.running then
-      local ends, longest = redis.call('ZSCORE', Key.held .. job.queue, job.seq .. ref), Totals.longest(job.queue)
-      left = (ends or 0) / 1000000 - Step.now
+      local ends, longest = redis.call('ZSCORE', Key.held .. job.queue, job.seq .. ref), Totals.longest_lease(job.queue)
+      left = (ends or 0) / 1000000 - Script.now
       if longest > 0 then left = math.min(left, longest) end
       left = string.format('%.17g', left)
     end
     if job.options.edges then
-      edges = Edges.of(job)
+      edges = Edges.values_of(job)
       open = redis.call('HGET', Key.edges, Edges.open_field(ref)) or 0
     end
   end
@@ -23,7 +24,7 @@ function Reading.describe(ref, stored, record)
 end
 
 function Reading.describe_all(refs)
-  local stored, records, told = Step.fields_of(Key.jobs, refs), Step.fields_of(Key.records, refs), {}
-  for i, ref in ipairs(refs) do told[i] = Reading.describe(ref, stored[i], records[i]) end
-  return told
+  local stored, records, described = Script.fields_of(Key.jobs, refs), Script.fields_of(Key.records, refs), {}
+  for i, ref in ipairs(refs) do described[i] = Reading.describe(ref, stored[i], records[i]) end
+  return described
 end

@@ -1,8 +1,8 @@
--- Runs: jobs that are steps of one.
+-- Runs and their steps. The first step stands for the run: its ref is the run's.
 
-local Runs = later(function(Runs)
+local Runs = lazy(function(Runs)
 
--- The ref of the run that a job is a step of; nil if it is none.
+-- The ref of the run that a job is a step of; nil if it is not a step.
 function Runs.of(job)
   return job.options.flow and (job.options.run or job.ref)
 end
@@ -11,20 +11,19 @@ function Runs.begins(job)
   return job.options.flow and not job.options.run
 end
 
--- The first step of a job's run.
 function Runs.first(job)
   return Jobs.load(Runs.of(job))
 end
 
--- The job that a ref means: a run's, its current step.
-function Runs.meant(ref)
+-- The job of a ref; if that is a run that has handed over, its current step.
+function Runs.current_step_of(ref)
   local job = Jobs.load(ref)
   if job and job.successor and Runs.begins(job) then return Jobs.load((Flows.current(ref))) or job end
   return job
 end
 
--- What goes when a job goes: the steps of its run as they came, or itself.
-function Runs.whole(job)
+-- All steps of the job's run, in order; only the job itself if it is not a step.
+function Runs.all_steps(job)
   if not job.options.flow then return { job } end
   local found, ref, itself = {}, Runs.of(job), false
   while ref do
@@ -38,9 +37,9 @@ function Runs.whole(job)
   return found
 end
 
--- Which jobs' dependents, waiters and keys it is time for once a job is final. A run's first step stands for the run: not
--- before that has ended is it over, and then with the last.
-function Runs.over(job)
+-- The jobs whose dependents, waiters and unique keys are released when a job becomes final. The first step of a run stands
+-- for the run, so it is released with the last step.
+function Runs.ended_with(job)
   if not job.options.flow then return { job } end
   if Runs.begins(job) then return job.successor and {} or { job } end
   return { job, not job.successor and Runs.first(job) or nil }

@@ -1,49 +1,49 @@
--- What has happened, and how many jobs workers hold.
+-- Totals of queues and workers, the number of jobs that each worker holds, and the longest lease of each queue.
 
-local Totals = later(function(Totals)
+local Totals = lazy(function(Totals)
 
--- It has happened so many times more (or once), in this queue, through this worker.
+-- Count `number` events (1 if not given) of a queue, and of a worker if one is given. Written at the end of the script.
 function Totals.count(what, queue, worker, number)
-  Totals.add(Step.in_queues, queue, what, number or 1)
-  if worker then Totals.add(Step.by_workers, worker, what, number or 1) end
+  Totals.add(Script.queue_totals, queue, what, number or 1)
+  if worker then Totals.add(Script.worker_totals, worker, what, number or 1) end
 end
 
 function Totals.add(totals, name, what, number)
-  local own = totals[name]
-  if not own then
-    own = {}
-    totals[name] = own
+  local counts = totals[name]
+  if not counts then
+    counts = {}
+    totals[name] = counts
   end
-  own[what] = (own[what] or 0) + number
+  counts[what] = (counts[what] or 0) + number
 end
 
 function Totals.write()
-  for queue, totals in pairs(Step.in_queues) do
+  for queue, totals in pairs(Script.queue_totals) do
     for what, number in pairs(totals) do redis.call('HINCRBY', Key.totals .. queue, what, number) end
   end
-  for worker, totals in pairs(Step.by_workers) do
-    -- One that is not registered has none.
+  for worker, totals in pairs(Script.worker_totals) do
+    -- A worker that is not registered has no totals.
     if redis.call('EXISTS', Key.worker .. worker) == 1 then
       for what, number in pairs(totals) do redis.call('HINCRBY', Key.worker .. worker, what, number) end
     end
   end
 end
 
--- A worker holds so many jobs more, or fewer.
-function Totals.hold(worker, number)
+-- Add to the number of jobs that a worker holds.
+function Totals.add_held(worker, number)
   if redis.call('HINCRBY', Key.holding, worker, number) == 0 then redis.call('HDEL', Key.holding, worker) end
 end
 
--- A lease in this queue was given or renewed for so many seconds. The longest is noted: no lease ends later than that from now,
--- unless the clock was set back since. One number for all: to note that of each lease would cost every lease a command.
-function Totals.lengthen(queue, seconds)
-  if seconds > Totals.longest(queue) then
+-- Record a lease of this length. The longest one of a queue bounds how far ahead any lease of it can end, unless the clock
+-- was set back. One number per queue, because recording each lease would cost every lease a command.
+function Totals.raise_longest_lease(queue, seconds)
+  if seconds > Totals.longest_lease(queue) then
     redis.call('HSET', Key.totals .. queue, 'longest', string.format('%.17g', seconds))
   end
 end
 
--- That of the queue; 0 if none was noted.
-function Totals.longest(queue)
+-- Seconds of the longest lease given in a queue; 0 if none is recorded.
+function Totals.longest_lease(queue)
   return tonumber(redis.call('HGET', Key.totals .. queue, 'longest') or 0)
 end
 
