@@ -6,7 +6,7 @@ import pytest
 
 from tenure.errors import InvalidUrl
 from tenure.stores.postgres.address import Address
-from tenure.stores.postgres.expressions import expressions
+from tenure.stores.postgres.queue_regex import regexes
 
 
 def test_our_options_are_taken_out_and_the_drivers_are_left_in() -> None:
@@ -66,4 +66,4 @@ def test_nobody_is_shown_a_password() -> None:
     ],
 )
 def test_patterns_become_expressions(patterns: list[str], serves: str, excludes: str) -> None:
-    assert expressions(patterns) == (serves, excludes)
+    assert regexes(patterns) == (serves, excludes)

@@ -71,7 +71,7 @@ ORDER BY most - used LIMIT 1
 """
 
 
-class Room(NamedTuple):
+class TableSize(NamedTuple):
     """What one table takes, in bytes and rows."""
 
     table: str
@@ -82,11 +82,11 @@ class Room(NamedTuple):
     indexes: int
 
 
-async def examine(link: Link, *, hears: bool) -> list[Fact]:
+async def examine(link: Link, *, is_live: bool) -> list[Fact]:
     """Ask the server about itself and about our schema."""
     [[number, version, commit, fsync, replica, autovacuum]] = await link.fetch(_SERVER)
-    rooms = [Room(*row) for row in await link.fetch(_TABLES, link.address.schema)]
-    if not rooms:
+    tables = [TableSize(*row) for row in await link.fetch(_TABLES, link.address.schema)]
+    if not tables:
         raise StoreUnavailable(
             f"PostgreSQL at {link.address} has no tables in the schema {link.address.schema!r}: "
             "run `tenure schema apply`, or bring back what was there"
@@ -103,11 +103,11 @@ async def examine(link: Link, *, hears: bool) -> list[Fact]:
         Fact("layout", f"{schema.KNOWN}, in the schema {link.address.schema}"),
         _role(replica),
         _durability(commit, fsync),
-        _bloat(rooms, autovacuum=autovacuum),
-        _index_bloat(rooms, link.address.schema),
+        _bloat(tables, autovacuum=autovacuum),
+        _index_bloat(tables, link.address.schema),
         _oldest(oldest, who, sees_all=sees_all),
         _connections(whose, used, most, LOOPS * (link.address.connections + 1) + link.address.connections),
-        _notifications(hears, pooled=link.address.pooled),
+        _notifications(is_live, pooled=link.address.pooled),
         _latency(sorted(trips)[PINGS // 2] * 1000),
     ]
 
@@ -134,9 +134,9 @@ def _durability(commit: str, fsync: str) -> Fact:
     return Fact("durability", "on disk before it is acknowledged")
 
 
-def _bloat(rooms: Sequence[Room], *, autovacuum: bool) -> Fact:
-    worst = max(rooms, key=lambda room: room.dead)
-    size = _mib(sum(room.size for room in rooms))
+def _bloat(tables: Sequence[TableSize], *, autovacuum: bool) -> Fact:
+    worst = max(tables, key=lambda table: table.dead)
+    size = _mib(sum(table.size for table in tables))
     value = f"{worst.dead:,} dead rows beside {worst.live:,} in {worst.table}, which has the most ({size} of tables)"
     if not autovacuum:
         return Fact("bloat", f"{value}; autovacuum is off", Health.WARN, "Set autovacuum to on.")
@@ -146,13 +146,13 @@ def _bloat(rooms: Sequence[Room], *, autovacuum: bool) -> Fact:
     return Fact("bloat", value)
 
 
-def _index_bloat(rooms: Sequence[Room], schema: str) -> Fact:
-    for room in rooms:
-        if room.index_size > max(LARGE, SPARSE * ENTRY * room.indexes * room.live):
-            value = f"{_mib(room.index_size)} of indexes for {room.live:,} rows in {room.table}"
-            advice = f'Run REINDEX TABLE CONCURRENTLY "{schema}".{room.table}.'
+def _index_bloat(tables: Sequence[TableSize], schema: str) -> Fact:
+    for table in tables:
+        if table.index_size > max(LARGE, SPARSE * ENTRY * table.indexes * table.live):
+            value = f"{_mib(table.index_size)} of indexes for {table.live:,} rows in {table.table}"
+            advice = f'Run REINDEX TABLE CONCURRENTLY "{schema}".{table.table}.'
             return Fact("index bloat", value, Health.WARN, advice)
-    return Fact("index bloat", f"none, in {_mib(sum(room.index_size for room in rooms))} of indexes")
+    return Fact("index bloat", f"none, in {_mib(sum(table.index_size for table in tables))} of indexes")
 
 
 def _oldest(seconds: float | None, who: str | None, *, sees_all: bool) -> Fact:
@@ -175,8 +175,8 @@ def _connections(whose: str, used: int, most: int, worker: int) -> Fact:
     return Fact("connections", value)
 
 
-def _notifications(hears: bool, *, pooled: bool) -> Fact:
-    if hears:
+def _notifications(is_live: bool, *, pooled: bool) -> Fact:
+    if is_live:
         return Fact("notifications", "LISTEN and NOTIFY work")
     if pooled:
         return Fact("notifications", "none, because of the pooler: idle workers look for jobs five times a second")

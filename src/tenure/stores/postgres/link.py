@@ -15,7 +15,7 @@ from tenure.errors import InvalidUrl, OutcomeUnknown, StoreError, StoreFull, Sto
 from tenure.stores.postgres.address import Address
 from tenure.stores.url import connection_refused
 
-__all__ = ["BROKEN", "ISOLATION", "Connection", "KnownAlready", "Link", "Refusal", "unsent"]
+__all__ = ["BROKEN", "ISOLATION", "Connection", "DuplicateKey", "Link", "Refusal", "unsent"]
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ BROKEN: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.Internal
 CLOSE: Final = 1.0
 """Seconds that the server has to answer to the end of a connection."""
 
-CALL_OFF: Final = 5.0
+CANCEL: Final = 5.0
 """The same, if what is under way there is to be called off first."""
 
 ISOLATION: Final = "read_committed"
@@ -60,8 +60,8 @@ _CONDITIONS: Final = {
 }
 """What to do about conditions of the server that do not end by themselves."""
 
-_NOTED: Final = "TN010"
-_UNDONE: Final = "TN011"
+_REPORT: Final = "TN010"
+_RETRACT: Final = "TN011"
 """How many of those that came before still count."""
 
 _CUT: Final = ("08", "40003", "57P01", "57P02", "57P05")
@@ -81,7 +81,7 @@ class Link:
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self.on_notes: Callable[[list[str]], None] | None = None
+        self.on_reports: Callable[[list[str]], None] | None = None
         """Given what a step has told besides its answer, once it has been done: `parts/note.sql`."""
 
         self._closed = False
@@ -91,8 +91,8 @@ class Link:
     def _begin(self) -> None:
         self._idle: list[Connection] = []
         self._lent: set[Connection] = set()
-        self._notes: dict[Connection, list[str]] = {}
-        self._called_off: set[asyncio.Task[None]] = set()
+        self._reports: dict[Connection, list[str]] = {}
+        self._cancelling: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(self.address.connections)
 
     async def fetch(self, statement: str, *values: object) -> list[Any]:
@@ -102,7 +102,9 @@ class Link:
                 lambda connection: _in_transaction(connection, statement, values), self.address.timeout
             )
         # By the timeout of the driver, which costs a third of one around it all: 6 µs of the 75 that a round trip takes.
-        return await self._again(lambda connection: connection.fetch(statement, *values, timeout=self.address.timeout))
+        return await self._with_retries(
+            lambda connection: connection.fetch(statement, *values, timeout=self.address.timeout)
+        )
 
     async def use(self, action: Callable[[Connection], Awaitable[T]], timeout: float) -> T:
         """Do something with a connection that nobody else uses meanwhile, within so many seconds; again if it collides with others."""
@@ -111,7 +113,7 @@ class Link:
             async with asyncio.timeout(timeout):
                 return await action(connection)
 
-        return await self._again(within)
+        return await self._with_retries(within)
 
     async def lend(self, begin: Callable[[Connection], Awaitable[object]]) -> Connection:
         """A connection on which something has begun that goes on, as long as the borrower likes; `take_back` must follow."""
@@ -125,14 +127,14 @@ class Link:
                 "say connections= in its URL, or hold them for less long"
             ) from None
         try:
-            connection = await self._begun(begin)
+            connection = await self._begin_on(begin)
         except BaseException:
             self._room.release()
             raise
         self._lent.add(connection)
         return connection
 
-    async def _begun(self, begin: Callable[[Connection], Awaitable[object]]) -> Connection:
+    async def _begin_on(self, begin: Callable[[Connection], Awaitable[object]]) -> Connection:
         while True:
             fresh = not self._idle
             connection = await self.connect() if fresh else self._idle.pop()
@@ -149,7 +151,7 @@ class Link:
                 continue  # it has waited for a while, and the server may have ended it meanwhile
             return connection
 
-    async def take_back(self, connection: Connection) -> None:
+    async def release(self, connection: Connection) -> None:
         """What was lent is free again, as new; or ended, if whatever goes on there has not."""
         self._lent.discard(connection)
         try:
@@ -171,7 +173,7 @@ class Link:
         code = getattr(error, "sqlstate", None) or ""
         about_it = isinstance(error, (OSError, asyncpg.InternalClientError)) or code.startswith(_CUT)
         if about_it or (isinstance(error, asyncpg.InterfaceError) and connection.is_closed()):
-            return StoreUnavailable(self._said(error))
+            return StoreUnavailable(self._describe(error))
         return None
 
     async def connect(self) -> Connection:
@@ -191,20 +193,20 @@ class Link:
             kind = StoreError if refusal.sqlstate == "3D000" else StoreUnavailable  # no such database: a wrong URL
             raise kind(self._advice(refusal)) from refusal
         except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
-            raise StoreUnavailable(self._said(error)) from error
+            raise StoreUnavailable(self._describe(error)) from error
         except ValueError:
             connection = None
         if connection is None:
             # Not from the driver's error, nor in its context: that may show a part of the URL.
             raise InvalidUrl(f"{self.address!r}: the driver cannot read the URL, check its ports and options")
-        connection.add_log_listener(self._note)
+        connection.add_log_listener(self._receive_report)
         return connection
 
-    def _note(self, connection: Connection, message: Any) -> None:
-        if message.sqlstate == _NOTED:
-            self._notes.setdefault(connection, []).append(message.detail)
-        elif message.sqlstate == _UNDONE:
-            del self._notes.get(connection, [])[int(message.detail) :]
+    def _receive_report(self, connection: Connection, message: Any) -> None:
+        if message.sqlstate == _REPORT:
+            self._reports.setdefault(connection, []).append(message.detail)
+        elif message.sqlstate == _RETRACT:
+            del self._reports.get(connection, [])[int(message.detail) :]
 
     async def close(self) -> None:
         """Let calls under way end, and then go of all connections; those that are lent are ended under the borrower's hands."""
@@ -218,11 +220,11 @@ class Link:
         for connection in self._idle:
             await _end(connection, CLOSE)
         self._idle.clear()
-        for task in self._called_off:
+        for task in self._cancelling:
             task.cancel()
-        await asyncio.gather(*self._called_off, return_exceptions=True)
+        await asyncio.gather(*self._cancelling, return_exceptions=True)
 
-    async def _again(self, action: Callable[[Connection], Awaitable[T]]) -> T:
+    async def _with_retries(self, action: Callable[[Connection], Awaitable[T]]) -> T:
         for _ in range(TRIES - 1):
             try:
                 return await self._use(action)
@@ -235,60 +237,60 @@ class Link:
         async with self._room:
             while self._idle:
                 try:
-                    return await self._act(self._idle.pop(), action)
+                    return await self._run(self._idle.pop(), action)
                 except _NotSent:
                     continue  # it has waited for a while, and the server has ended it meanwhile
-            return await self._act(await self.connect(), action)
+            return await self._run(await self.connect(), action)
 
-    async def _act(self, connection: Connection, action: Callable[[Connection], Awaitable[T]]) -> T:
+    async def _run(self, connection: Connection, action: Callable[[Connection], Awaitable[T]]) -> T:
         try:
             answer = await action(connection)
         except Refusal as refusal:
-            self._notes.pop(connection, None)
+            self._reports.pop(connection, None)
             if connection.is_closed() or connection.is_in_transaction():
                 connection.terminate()
             else:
                 self._idle.append(connection)
-            raise self._meaning(refusal) from refusal
+            raise self._translate(refusal) from refusal
         except BaseException as error:
-            self._notes.pop(connection, None)
+            self._reports.pop(connection, None)
             # Cancelled, too: an answer that nobody has read must not meet the next statement.
             if isinstance(error, (TimeoutError, asyncio.CancelledError)):
-                self._call_off(connection)
+                self._cancel_on_server(connection)
             else:
                 connection.terminate()
             if isinstance(error, asyncpg.DataError):
-                raise StoreError(self._said(error)) from error
+                raise StoreError(self._describe(error)) from error
             if unsent(error):
-                raise _NotSent(self._said(error)) from error
+                raise _NotSent(self._describe(error)) from error
             if isinstance(error, (OSError, asyncpg.InternalClientError)):
-                raise OutcomeUnknown(self._said(error)) from error
+                raise OutcomeUnknown(self._describe(error)) from error
             raise
         self._idle.append(connection)
-        if self._notes and (notes := self._notes.pop(connection, None)) and self.on_notes is not None:
-            self.on_notes(notes)
+        if self._reports and (reports := self._reports.pop(connection, None)) and self.on_reports is not None:
+            self.on_reports(reports)
         return answer
 
-    def _call_off(self, connection: Connection) -> None:
+    def _cancel_on_server(self, connection: Connection) -> None:
         """End a connection, and on the server what was asked of it.
 
         It would go on with that although nobody waits, and whoever asks again adds to it: more and more, on one that is slow.
         """
-        task = asyncio.get_running_loop().create_task(_end(connection, CALL_OFF))
-        self._called_off.add(task)
-        task.add_done_callback(self._called_off.discard)
+        task = asyncio.get_running_loop().create_task(_end(connection, CANCEL))
+        self._cancelling.add(task)
+        task.add_done_callback(self._cancelling.discard)
 
-    def _meaning(self, refusal: Any) -> Exception:
+    def _translate(self, refusal: Any) -> Exception:
         """What a refusal is to us."""
         code = refusal.sqlstate or ""
-        text = self._said(refusal)
+        text = self._describe(refusal)
         if code.startswith("TN"):
             ours: Exception = refusal
             return ours
         if code in _COLLIDED or isinstance(refusal, asyncpg.InvalidCachedStatementError):
             return _Collision(text)
         if code == "23505":
-            return KnownAlready(text)
+            return DuplicateKey(text)
         if code in _FULL:
             return StoreFull(f"{text}: {_FULL[code]}")
         if code.startswith(_CUT):
@@ -300,9 +302,9 @@ class Link:
     def _advice(self, refusal: Any) -> str:
         """What the server said, and what to do about it."""
         advice = _CONDITIONS.get(refusal.sqlstate or "")
-        return self._said(refusal) + (f": {advice}" if advice else "")
+        return self._describe(refusal) + (f": {advice}" if advice else "")
 
-    def _said(self, error: BaseException) -> str:
+    def _describe(self, error: BaseException) -> str:
         if isinstance(error, TimeoutError):
             return f"PostgreSQL at {self.address} has not answered in {self.address.timeout:g} s"
         if connection_refused(error):
@@ -315,11 +317,11 @@ class Link:
 
     def forget(self) -> None:
         """In a forked child: leave the connections to the parent, without closing them, and make others."""
-        _abandoned.append([*self._idle, *self._lent, *self._called_off])
+        _abandoned.append([*self._idle, *self._lent, *self._cancelling])
         self._begin()
 
 
-class KnownAlready(StoreError):
+class DuplicateKey(StoreError):
     """There is a row of this key; nothing was done."""
 
 

@@ -31,18 +31,18 @@ from tenure.stores.values import Enqueued, LeaseRequest, Totals
 
 __all__ = [
     "are_alike",
-    "check_starts",
+    "check_first_steps",
     "dumps",
+    "encode_error",
+    "encode_result",
     "enqueued",
     "is_special",
     "leased",
     "new_fields",
     "record",
-    "stored",
-    "text_of",
+    "record_with_attempts",
     "totals",
-    "whole",
-    "written",
+    "writes_fields",
 ]
 
 _encode = msgspec.json.Encoder().encode
@@ -56,12 +56,12 @@ def dumps(value: object) -> str:
     return _encode(value).decode()
 
 
-def text_of(error: ErrorInfo | None) -> str | None:
+def encode_error(error: ErrorInfo | None) -> str | None:
     """The error as it is stored."""
     return None if error is None else dumps(error)
 
 
-def stored(result: str | None) -> str | None:
+def encode_result(result: str | None) -> str | None:
     """The result as it is stored. Text with a NUL, which no JSON has and no column takes, is quoted once more."""
     return f"~{dumps(result)}" if result is not None and ("\0" in result or result.startswith(_MARKS)) else result
 
@@ -108,11 +108,11 @@ def new_fields(job: NewJob) -> dict[str, Any]:
             fields["reads"] = step.reads
         if step.run_id == job.id:
             fields["flow"] = step.flow
-            fields |= written(step.writes)
+            fields |= writes_fields(step.writes)
     return fields
 
 
-def written(writes: Writes | None) -> dict[str, Any]:
+def writes_fields(writes: Writes | None) -> dict[str, Any]:
     """What is written to a run, as the steps read it."""
     if writes is None:
         return {}
@@ -142,7 +142,7 @@ _AFTER_ID = slice(1, NewJob.__struct_fields__.index("payload"))
 _AFTER_PAYLOAD = slice(_AFTER_ID.stop + 1, None)
 
 
-def check_starts(jobs: Sequence[NewJob]) -> None:
+def check_first_steps(jobs: Sequence[NewJob]) -> None:
     """Refuse a run whose first step needs what the run does not begin with."""
     for job in jobs:
         if job.step is not None and job.step.run_id == job.id:
@@ -151,12 +151,12 @@ def check_starts(jobs: Sequence[NewJob]) -> None:
                     raise MissingAttribute(job.task, name)
 
 
-def enqueued(jobs: Sequence[NewJob], told: Iterable[Sequence[Any]]) -> list[Enqueued]:
+def enqueued(jobs: Sequence[NewJob], answers: Iterable[Sequence[Any]]) -> list[Enqueued]:
     """What `enqueue_jobs` has answered: of those that it does not name, each is new and waits."""
-    answers = [Enqueued(job.id, State.WAITING) for job in jobs]
-    for at, job_id, state, duplicate in told:
-        answers[at - 1] = Enqueued(job_id, State(state), duplicate)
-    return answers
+    found = [Enqueued(job.id, State.WAITING) for job in jobs]
+    for at, job_id, state, duplicate in answers:
+        found[at - 1] = Enqueued(job_id, State(state), duplicate)
+    return found
 
 
 def record(row: Sequence[Any], now: float) -> JobRecord:
@@ -167,22 +167,22 @@ def record(row: Sequence[Any], now: float) -> JobRecord:
     return JobRecord(
         id_, task, queue, State(state), payload, raw, priority, seq, run_at, created_at, attempt, losses, fence, misses,
         max_attempts, max_losses, lease, keep, expires_at, tuple(tags) if tags else (), unique, run_id, started_at,
-        ended_at, worker, None if lease_until is None else lease_until - now, _result(result), error_of(error),
-        _progress(progress) if progress else None, blocked_by, _results(results), successor, on_timeout,
+        ended_at, worker, None if lease_until is None else lease_until - now, _decode_result(result), decode_error(error),
+        _progress(progress) if progress else None, blocked_by, _decode_results(results), successor, on_timeout,
         tuple(reads) if reads else (),
     )  # fmt: skip
 
 
-def whole(row: Any, now: float) -> JobRecord:
+def record_with_attempts(row: Any, now: float) -> JobRecord:
     """Make the record of a row of the view `records`, with the attempts that come after it."""
     job = record(row, now)
-    return replace(job, attempts=tuple(map(_remembered, row["attempts"]))) if row["attempts"] else job
+    return replace(job, attempts=tuple(map(_attempt_record, row["attempts"]))) if row["attempts"] else job
 
 
-def _remembered(text: str) -> AttemptRecord:
+def _attempt_record(text: str) -> AttemptRecord:
     """Read what `remembered` wrote."""
     number, fence, started_at, ended_at, worker, outcome, left = _attempt(text)
-    return past_attempt(number, fence, started_at, ended_at, worker, outcome, error_of(left))
+    return past_attempt(number, fence, started_at, ended_at, worker, outcome, decode_error(left))
 
 
 def leased(row: Sequence[Any], request: LeaseRequest, now: float, ttl: float) -> Lease:
@@ -194,23 +194,23 @@ def leased(row: Sequence[Any], request: LeaseRequest, now: float, ttl: float) ->
     job = JobRecord(
         id_, task, queue, State.RUNNING, payload, raw, priority, seq, None, created_at, attempt, losses, fence, misses,
         max_attempts, max_losses, lease, keep, expires_at, tuple(tags) if tags else (), unique, run_id, now, None,
-        request.worker, ttl, None, error_of(error), None, 0, _results(results), *(() if run_id is None else _of_step(row)),
+        request.worker, ttl, None, decode_error(error), None, 0, _decode_results(results), *(() if run_id is None else _step_fields(row)),
     )  # fmt: skip
     return Lease(job, Token(fence, request.nonce), ttl, solo, number)
 
 
-def _of_step(row: Sequence[Any]) -> tuple[Any, ...]:
+def _step_fields(row: Sequence[Any]) -> tuple[Any, ...]:
     """The end of the record of a step: what only those have."""
     reads, attributes, on_timeout = row[29:32]
-    return None, on_timeout, tuple(reads) if reads else (), dict(map(_named, attributes or ()))
+    return None, on_timeout, tuple(reads) if reads else (), dict(map(_split_attribute, attributes or ()))
 
 
-def _named(attribute: str) -> tuple[str, str]:
+def _split_attribute(attribute: str) -> tuple[str, str]:
     name, _, value = attribute.rpartition("\x1f")
     return name, value
 
 
-def error_of(text: str | None) -> ErrorInfo | None:
+def decode_error(text: str | None) -> ErrorInfo | None:
     """Read the error of a job."""
     if text is None:
         return None
@@ -227,18 +227,18 @@ def error_of(text: str | None) -> ErrorInfo | None:
             return _error(text)
 
 
-def _results(texts: Sequence[str | None] | None) -> tuple[str | None, ...]:
-    return () if texts is None else tuple(_result(text) for text in texts)
+def _decode_results(texts: Sequence[str | None] | None) -> tuple[str | None, ...]:
+    return () if texts is None else tuple(_decode_result(text) for text in texts)
 
 
-def _result(text: str | None) -> str | None:
+def _decode_result(text: str | None) -> str | None:
     """Read a result; or, on an edge, how a blocker has ended without one, and why."""
     if text is None or not text.startswith(_MARKS):
         return text
     if text.startswith("~"):
         return _loads_text(text[1:])
     ended, blocker, error = text[1:].split(" ", 2)
-    return failure_value(blocker, ended, error_of(error or None))
+    return failure_value(blocker, ended, decode_error(error or None))
 
 
 def totals(counters: dict[str, int]) -> Totals:

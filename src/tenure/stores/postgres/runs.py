@@ -9,12 +9,12 @@ from tenure.errors import InvalidOption
 from tenure.stores.postgres.records import record
 from tenure.stores.values import Page, RunPage, RunRecord
 
-__all__ = ["RUN", "RUNS", "STEPS", "number", "run_page", "run_record", "steps_page"]
+__all__ = ["RUN", "RUNS", "STEPS", "decode_cursor", "run_page", "run_record", "steps_page"]
 
 # As for jobs: tables are read inside the steps alone, and to these statements they are lists.
 _RECORDS = """
 SELECT r.*, w.run_id AS of_run, w.flow, w.began_at, w.completed_queue, w.looked_at, w.place, {schema}.clock($1) AS now
-FROM w LEFT JOIN {schema}.get_numbered(ARRAY(SELECT step FROM w WHERE step IS NOT NULL)) AS r ON r.n = w.step
+FROM w LEFT JOIN {schema}.get_by_number(ARRAY(SELECT step FROM w WHERE step IS NOT NULL)) AS r ON r.n = w.step
 ORDER BY w.looked_at, w.run NULLS LAST
 """
 RUN = "WITH w AS MATERIALIZED (SELECT * FROM {schema}.find_run($2))" + _RECORDS
@@ -22,7 +22,7 @@ RUNS = "WITH w AS MATERIALIZED (SELECT * FROM {schema}.walk_runs($2, $3, $4, $5,
 STEPS = """
 WITH w AS MATERIALIZED (SELECT * FROM {schema}.walk_steps($2, $3, $4))
 SELECT r.*, w.looked_at, w.place, {schema}.clock($1) AS now
-FROM w LEFT JOIN {schema}.get_numbered(ARRAY(SELECT n FROM w WHERE n IS NOT NULL)) AS r ON r.n = w.n
+FROM w LEFT JOIN {schema}.get_by_number(ARRAY(SELECT n FROM w WHERE n IS NOT NULL)) AS r ON r.n = w.n
 ORDER BY w.looked_at, w.n NULLS LAST
 """
 
@@ -47,7 +47,7 @@ def steps_page(rows: Sequence[Any]) -> Page:
     return Page(jobs, None if last["place"] is None else f"{last['place'][0]:.0f}", last["looked_at"])
 
 
-def number(cursor: str | None) -> int | None:
+def decode_cursor(cursor: str | None) -> int | None:
     """Where a page ended."""
     if cursor is None:
         return None

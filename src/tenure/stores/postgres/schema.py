@@ -14,7 +14,7 @@ from tenure.errors import LayoutTooNew, StoreError
 from tenure.stores.postgres.address import Address
 from tenure.stores.postgres.link import ISOLATION, Connection
 
-__all__ = ["KNOWN", "PATIENCE", "found", "identity", "migrate", "script"]
+__all__ = ["KNOWN", "TIMEOUT", "current_layout", "identity", "migrate", "migration_script"]
 
 
 def _load(folder: str) -> dict[str, str]:
@@ -26,13 +26,13 @@ def _load(folder: str) -> dict[str, str]:
 
 
 _MIGRATIONS = list(_load("migrations").values())
-_PARTS = _load("parts")
-_STEPS = _load("steps")
+_FUNCTIONS = _load("functions")
+_OPERATIONS = _load("operations") | _load("compatibility")
 
 KNOWN = len(_MIGRATIONS)
 """The newest layout that this Tenure knows."""
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 """Seconds that a migration may take, while others wait for it."""
 
 _SETTINGS = {
@@ -51,7 +51,7 @@ each row; and EXISTS it may answer with a hash table of all rows, which `(SELECT
 """
 
 
-async def found(connection: Connection, address: Address) -> int | None:
+async def current_layout(connection: Connection, address: Address) -> int | None:
     """The layout that the schema has; None if it has none yet."""
     # By the catalogue itself: to_regclass() may answer from a cache that another's migration has outdated meanwhile.
     if (
@@ -72,7 +72,7 @@ async def identity(connection: Connection, address: Address) -> str:
 
 async def migrate(connection: Connection, address: Address, *, may_change: bool) -> None:
     """Bring the schema to the newest layout, if that may be; safe when many do so at once."""
-    have = await _usable(connection, address)
+    have = await _check_layout(connection, address)
     if have == KNOWN:
         return
     if not may_change:
@@ -82,27 +82,27 @@ async def migrate(connection: Connection, address: Address, *, may_change: bool)
         )
     async with connection.transaction(isolation=ISOLATION):
         await connection.execute(_lock(address.schema))
-        have = await _usable(connection, address)  # again: another may have been faster
+        have = await _check_layout(connection, address)  # again: another may have been faster
         if have < KNOWN:
-            await connection.execute(_changes(address.schema, have))
+            await connection.execute(_upgrade(address.schema, have))
 
 
-async def script(connection: Connection, address: Address) -> str:
+async def migration_script(connection: Connection, address: Address) -> str:
     """What `migrate` would do, as one transaction for any program that runs SQL; nothing if there is nothing to do."""
-    have = await _usable(connection, address)
+    have = await _check_layout(connection, address)
     if have == KNOWN:
         return ""
-    return "\n".join(["BEGIN;", _lock(address.schema), _changes(address.schema, have), "COMMIT;"])
+    return "\n".join(["BEGIN;", _lock(address.schema), _upgrade(address.schema, have), "COMMIT;"])
 
 
-async def _usable(connection: Connection, address: Address) -> int:
-    have = await found(connection, address) or 0
+async def _check_layout(connection: Connection, address: Address) -> int:
+    have = await current_layout(connection, address) or 0
     if have > KNOWN:
         raise LayoutTooNew(have, KNOWN, f"the schema {address.schema!r} at {address}")
     return have
 
 
-def _changes(schema: str, have: int) -> str:
+def _upgrade(schema: str, have: int) -> str:
     """From that layout to the newest one."""
     return "\n".join(
         [
@@ -112,11 +112,11 @@ def _changes(schema: str, have: int) -> str:
             "SET LOCAL check_function_bodies = off;",
             *(f"SET LOCAL {name} = {value};" for name, value in _SETTINGS.items()),
             *_MIGRATIONS[have:],
-            *_PARTS.values(),
-            *_STEPS.values(),
+            *_FUNCTIONS.values(),
+            *_OPERATIONS.values(),
             *(
-                f'ALTER FUNCTION "{step}" SET {setting} FROM CURRENT;'
-                for step in _STEPS
+                f'ALTER FUNCTION "{operation}" SET {setting} FROM CURRENT;'
+                for operation in _OPERATIONS
                 for setting in ("search_path", *_SETTINGS)
             ),
             f"UPDATE layout SET version = {KNOWN};",

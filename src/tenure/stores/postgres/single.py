@@ -25,7 +25,7 @@ WITH stored AS (
 ), counted AS (
     INSERT INTO {schema}.tallies (queue, what, number) VALUES ($4, 'waiting', 1)
 )
-SELECT {schema}.rouse($4) WHERE EXISTS (SELECT FROM {schema}.idle)
+SELECT {schema}.wake_worker($4) WHERE EXISTS (SELECT FROM {schema}.idle)
 """
 """Store a plain job, or raise unique_violation if its id exists."""
 

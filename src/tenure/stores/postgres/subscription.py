@@ -28,19 +28,19 @@ class Subscription:
     A probe tells whether notifications come through at all: some poolers drop them, silently.
     """
 
-    def __init__(self, link: Link, channel: str, heard: Callable[[str], None]) -> None:
+    def __init__(self, link: Link, channel: str, on_message: Callable[[str], None]) -> None:
         self._link = link
         self._channel = channel
-        self._heard = heard
+        self._on_message = on_message
         self._probed = asyncio.Event()
         self._decided = asyncio.Event()
-        self._cut = asyncio.Event()
+        self._lost = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self.times = 0
+        self.epoch = 0
         """How often notifications have begun to come through."""
 
     @property
-    def hears(self) -> bool:
+    def is_live(self) -> bool:
         """Whether notifications come through at the moment."""
         return self._probed.is_set()
 
@@ -76,12 +76,12 @@ class Subscription:
         """Listen until the connection is lost."""
         connection = await self._link.connect()
         try:
-            self._cut.clear()
-            connection.add_termination_listener(lambda _: self._cut.set())
+            self._lost.clear()
+            connection.add_termination_listener(lambda _: self._lost.set())
             async with asyncio.timeout(self._link.address.timeout):
-                await connection.add_listener(self._channel, self._hear)
+                await connection.add_listener(self._channel, self._receive)
             await self._probe()
-            while not await self._silent(connection):
+            while not await self._wait_until_lost(connection):
                 pass
         finally:
             connection.terminate()
@@ -93,19 +93,19 @@ class Subscription:
                 await self._probed.wait()
         self._decided.set()
 
-    async def _silent(self, connection: Connection) -> bool:
+    async def _wait_until_lost(self, connection: Connection) -> bool:
         """Wait for a while; whether the connection is lost."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SILENCE):
-                await self._cut.wait()
+                await self._lost.wait()
                 return True
         async with asyncio.timeout(self._link.address.timeout):
             await connection.fetchval("SELECT 1")
         return False
 
-    def _hear(self, _connection: Any, _pid: int, _channel: str, said: object) -> None:
-        if said == PROBE:
-            self.times += not self._probed.is_set()
+    def _receive(self, _connection: Any, _pid: int, _channel: str, payload: object) -> None:
+        if payload == PROBE:
+            self.epoch += not self._probed.is_set()
             self._probed.set()
         else:
-            self._heard(str(said))
+            self._on_message(str(payload))

@@ -48,12 +48,12 @@ class JobsTransaction(OwnTransaction):
         return cls(link, await link.lend(begin), transaction)
 
     async def execute(self, statement: str, *values: object) -> int:
-        status: str = await self.asked(self.connection.execute(statement, *values))
+        status: str = await self.guarded(self.connection.execute(statement, *values))
         number = status.rpartition(" ")[2]
         return int(number) if number.isdigit() else 0
 
     async def fetch(self, statement: str, *values: object) -> list[Any]:
-        return await self.asked(self.connection.fetch(statement, *values))
+        return await self.guarded(self.connection.fetch(statement, *values))
 
     async def commit(self) -> None:
         try:
@@ -69,7 +69,7 @@ class JobsTransaction(OwnTransaction):
                 raise lost if unsent(error) else OutcomeUnknown(str(lost)) from error
             raise
         finally:
-            await self._link.take_back(self.connection)
+            await self._link.release(self.connection)
 
     async def rollback(self) -> None:
         try:
@@ -78,14 +78,14 @@ class JobsTransaction(OwnTransaction):
         except Exception:  # noqa: BLE001  (the server does so itself when the connection ends)
             self.connection.terminate()
         finally:
-            await self._link.take_back(self.connection)
+            await self._link.release(self.connection)
 
     @property
     def timeout(self) -> float:
         """Seconds to wait for an answer to what is not the user's."""
         return self._link.address.timeout
 
-    async def asked(self, answer: Awaitable[T]) -> T:
+    async def guarded(self, answer: Awaitable[T]) -> T:
         """Wait for an answer; if the connection is lost meanwhile, say so in our own words."""
         try:
             return await answer
@@ -104,7 +104,7 @@ class _OwnCaller(CallerConnection):
         self._caller = caller_connection(own.connection)
 
     async def arun(self, work: Work[T]) -> T:
-        return await self._own.asked(self._arun(work))
+        return await self._own.guarded(self._arun(work))
 
     async def _arun(self, work: Work[T]) -> T:
         # Ours, and bounded like every step; how long the user's own statements take is the user's business.

@@ -14,7 +14,7 @@ from contextvars import Context
 from typing import Any
 
 from tenure.errors import StoreError
-from tenure.stores.postgres.expressions import expressions
+from tenure.stores.postgres.queue_regex import regexes
 from tenure.stores.postgres.subscription import Subscription
 
 __all__ = ["WORK", "Wakeup"]
@@ -22,21 +22,23 @@ __all__ = ["WORK", "Wakeup"]
 WORK = "work"
 """How a notification begins that is for one of them."""
 
-LOOK_SOON, LOOK_EVERY, LOOK_DEAF = 0.05, 3.0, 0.2
+LOOK_SOON, LOOK_EVERY, LOOK_UNNOTIFIED = 0.05, 3.0, 0.2
 """Seconds until a caller who waits for work looks for it by itself: soon after it began to wait, for a job that came in the same
 instant, or after it saw some that another may take; else, for workers poll beside it; and if it cannot be notified."""
 
-LATE = 1.0
+GRACE = 1.0
 """Seconds by which a caller may be late to say that it still waits."""
 
 
 class Wakeup:
     """The callers of a store object that wait for work. `step` does a step by its name and with its values."""
 
-    def __init__(self, subscription: Subscription, channel: str, step: Callable[..., Coroutine[Any, Any, Any]]) -> None:
+    def __init__(
+        self, subscription: Subscription, channel: str, operation: Callable[..., Coroutine[Any, Any, Any]]
+    ) -> None:
         self._subscription = subscription
         self._channel = channel
-        self._step = step
+        self._operation = operation
         self._closed = False
         self._waits: dict[int, asyncio.Event] = {}
         self._callers = itertools.count()
@@ -52,31 +54,31 @@ class Wakeup:
         listed = False
         try:
             while (left := deadline - asyncio.get_running_loop().time()) > 0 and not self._closed:
-                hears = self._subscription.hears
+                is_live = self._subscription.is_live
                 pause = LOOK_SOON if begins else LOOK_EVERY
-                stays = pause + LATE if hears else None
+                stays = pause + GRACE if is_live else None
                 listed = True
-                work = await self._step("await_work", self._channel, caller, *expressions(patterns), stays, skipped)
+                work = await self._operation("await_work", self._channel, caller, *regexes(patterns), stays, skipped)
                 if woken.is_set():
                     return  # and who woke it has taken it off the list perhaps before it came there once more
                 # What is new has woken somebody, who is on the way to it: that is left for the next look.
-                if work and (had_work or not hears):
+                if work and (had_work or not is_live):
                     return
                 begins, had_work = False, work
                 pause = LOOK_SOON if work else pause
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(min(left, pause if hears else LOOK_DEAF)):
+                    async with asyncio.timeout(min(left, pause if is_live else LOOK_UNNOTIFIED)):
                         await woken.wait()
                         listed = False
                         return
         finally:
             del self._waits[caller]
             if listed or self._closed:
-                self._later(self._step("get_busy", self._channel, caller))
+                self._in_background(self._operation("stop_waiting", self._channel, caller))
 
-    def heard(self, said: str) -> None:
+    def wake(self, payload: str) -> None:
         """Wake the caller whom a notification names, after its kind."""
-        if (woken := self._waits.get(int(said))) is not None:
+        if (woken := self._waits.get(int(payload))) is not None:
             woken.set()
 
     def stop(self) -> None:
@@ -89,7 +91,7 @@ class Wakeup:
         """Let end what nobody waits for."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _later(self, call: Coroutine[Any, Any, Any]) -> None:
+    def _in_background(self, call: Coroutine[Any, Any, Any]) -> None:
         """Have something done that nobody waits for."""
 
         async def run() -> None:

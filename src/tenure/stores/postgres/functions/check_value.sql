@@ -1,0 +1,11 @@
+-- check_value: give a value back if this holds for it; else say, by these words, what it must be.
+CREATE OR REPLACE FUNCTION check_value(_value anyelement, _holds boolean, _name text, _words text) RETURNS anyelement
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT _holds THEN
+        RAISE EXCEPTION '% must be %, got %', _name, _words, quote_nullable(left(_value::text, 80))
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN _value;
+END
+$$;

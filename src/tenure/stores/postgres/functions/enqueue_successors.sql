@@ -1,0 +1,42 @@
+-- enqueue_successors: steps of these runs have ended, and their successors come to exist, which nothing can be said against. _keyed: whether the
+-- run, or the step before, has a unique key. Raises unique_violation if the id of one exists.
+CREATE OR REPLACE FUNCTION enqueue_successors(_now float8, _runs bigint[], _keyed boolean[], _coming json) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    _added record;
+BEGIN
+    FOR _added IN
+        WITH coming AS MATERIALIZED (
+            SELECT nextval('places') AS n, new.*,
+                   CASE WHEN coalesce(run_at, _now + delay) > _now THEN coalesce(run_at, _now + delay) END AS due_at
+            FROM ROWS FROM (
+                json_to_recordset(_coming) AS (
+                    id text, task text, queue text, raw boolean, priority integer, delay float8, run_at float8, expires float8,
+                    tags text[], keep float8, lease float8, max_attempts integer, max_losses integer, run_id text, reads text[]
+                ),
+                unnest(_runs), unnest(_keyed)
+            ) AS new (
+                id, task, queue, raw, priority, delay, run_at, expires, tags, keep, lease, max_attempts, max_losses, run_id, reads, run,
+                keyed
+            )
+        ), stored AS (
+            INSERT INTO jobs (
+                n, id, task, queue, payload, raw, priority, created_at, due_at, expires_at, max_attempts, max_losses, lease, keep,
+                tags, run_id, edges, run, reads
+            )
+            SELECT n, id, task, queue, '{}', coalesce(raw, false), coalesce(priority, 0), _now, due_at, _now + expires,
+                   max_attempts, coalesce(max_losses, 3), lease, keep, tags, run_id, 0, run, reads
+            FROM coming
+        ), placed AS (
+            INSERT INTO live (n, queue, task, state, priority, seq, run_at, lease, expires_at, keep, keyed, run)
+            SELECT n, queue, task, 'waiting', coalesce(priority, 0), n, due_at, lease, _now + expires, keep, keyed, run FROM coming
+        ), counted AS (
+            INSERT INTO tallies (queue, what, number)
+            SELECT queue, CASE WHEN due_at IS NULL THEN 'waiting' ELSE 'scheduled' END, count(*) FROM coming GROUP BY 1, 2
+            RETURNING queue, number
+        )
+        SELECT queue, number FROM counted
+    LOOP
+        PERFORM wake_workers(_added.queue, _added.number);
+    END LOOP;
+END
+$$;

@@ -1,0 +1,18 @@
+-- lock_with_runs: lock these jobs, and with a step its whole run; the ids of all that exist, the other steps after the one that was named.
+CREATE OR REPLACE FUNCTION lock_with_runs(_ids text[]) RETURNS text[] LANGUAGE plpgsql AS $$
+DECLARE
+    _ns bigint[];
+    _found text[];
+BEGIN
+    PERFORM lock_jobs(ARRAY(SELECT coalesce(run_id, id) FROM jobs WHERE id = ANY (_ids)));
+    SELECT array_agg(n), array_agg(id ORDER BY at, is_other, n) INTO _ns, _found FROM (
+        SELECT DISTINCT ON (s.n) s.n, s.id, asked.at, s.n <> j.n AS is_other
+        FROM unnest(_ids) WITH ORDINALITY AS asked (id, at) JOIN jobs j ON j.id = ANY (ARRAY[asked.id]), LATERAL (
+            SELECT j.n, j.id UNION SELECT s.n, s.id FROM jobs s WHERE s.run = j.run
+        ) AS s
+        ORDER BY s.n, asked.at, s.n <> j.n
+    ) AS all_steps;
+    PERFORM FROM ended WHERE n = ANY (_ns) ORDER BY n FOR UPDATE;
+    RETURN coalesce(_found, '{}');
+END
+$$;

@@ -1,0 +1,7 @@
+-- leases_of: the jobs that are leased under this nonce. Walks all that run: no more than slots.
+CREATE OR REPLACE FUNCTION leases_of(_nonce bigint) RETURNS SETOF records LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN QUERY
+    SELECT r.* FROM live l JOIN records r ON r.n = ANY (ARRAY[l.n]) WHERE l.state = 'running' AND l.nonce = _nonce;
+END
+$$;
