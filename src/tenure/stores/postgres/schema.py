@@ -8,26 +8,18 @@ columns that `single.py` names.
 from __future__ import annotations
 
 import hashlib
-from importlib.resources import files
 
 from tenure.errors import LayoutTooNew, StoreError
 from tenure.stores.postgres.address import Address
 from tenure.stores.postgres.link import ISOLATION, Connection
+from tenure.stores.postgres.sql import load
 
 __all__ = ["KNOWN", "TIMEOUT", "current_layout", "identity", "migrate", "migration_script"]
 
 
-def _load(folder: str) -> dict[str, str]:
-    found = [file for file in (files(__package__) / folder).iterdir() if file.name.endswith(".sql")]
-    return {
-        file.name.removesuffix(".sql"): file.read_text(encoding="utf-8")
-        for file in sorted(found, key=lambda file: file.name)
-    }
-
-
-_MIGRATIONS = list(_load("migrations").values())
-_FUNCTIONS = _load("functions")
-_OPERATIONS = _load("operations") | _load("compatibility")
+_MIGRATIONS = list(load("migrations").values())
+_FUNCTIONS = load("functions")
+_OPERATIONS = load("operations") | load("compatibility")
 
 KNOWN = len(_MIGRATIONS)
 """The newest layout that this Tenure knows."""

@@ -15,7 +15,7 @@ BEGIN
     END IF;
     _priority := coalesce(_priority, 0);
     INSERT INTO jobs (
-        n, id, task, queue, payload, raw, priority, created_at, due_at, expires_at, max_attempts, max_losses, lease, keep, tags,
+        -- include: job_columns,
         run_id, edges
     ) VALUES (
         _n, _id, _task, _queue, _payload, coalesce(_raw, false), _priority, _now, _due_at, _now + _expires, _max_attempts,

@@ -6,25 +6,23 @@ DECLARE
 BEGIN
     FOR _added IN
         WITH coming AS MATERIALIZED (
-            SELECT nextval('places') AS n, new.*,
+            SELECT nextval('places') AS n, '{}'::bytea AS payload, new.*,
                    CASE WHEN coalesce(run_at, _now + delay) > _now THEN coalesce(run_at, _now + delay) END AS due_at
             FROM ROWS FROM (
+                unnest(_runs), unnest(_keyed),
                 json_to_recordset(_coming) AS (
-                    id text, task text, queue text, raw boolean, priority integer, delay float8, run_at float8, expires float8,
-                    tags text[], keep float8, lease float8, max_attempts integer, max_losses integer, run_id text, reads text[]
-                ),
-                unnest(_runs), unnest(_keyed)
-            ) AS new (
-                id, task, queue, raw, priority, delay, run_at, expires, tags, keep, lease, max_attempts, max_losses, run_id, reads, run,
-                keyed
-            )
+                    -- include: plain_fields,
+                    run_id text, reads text[]
+                )
+            ) AS new (run, keyed)
         ), stored AS (
             INSERT INTO jobs (
-                n, id, task, queue, payload, raw, priority, created_at, due_at, expires_at, max_attempts, max_losses, lease, keep,
-                tags, run_id, edges, run, reads
+                -- include: job_columns,
+                run_id, edges, run, reads
             )
-            SELECT n, id, task, queue, '{}', coalesce(raw, false), coalesce(priority, 0), _now, due_at, _now + expires,
-                   max_attempts, coalesce(max_losses, 3), lease, keep, tags, run_id, 0, run, reads
+            SELECT n,
+                   -- include: job_values,
+                   run_id, 0, run, reads
             FROM coming
         ), placed AS (
             INSERT INTO live (n, queue, task, state, priority, seq, run_at, lease, expires_at, keep, keyed, run)

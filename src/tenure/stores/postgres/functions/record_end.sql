@@ -11,8 +11,7 @@ DECLARE
 BEGIN
     DELETE FROM live WHERE n = _n RETURNING * INTO STRICT _job;
     INSERT INTO ended (
-        n, queue, task, state, ended_at, keep_until, seq, attempt, losses, fence, misses, expires_at, worker, nonce,
-        started_at, result, error, successor, attempts
+        -- include: ended_columns
     ) VALUES (
         _n, _job.queue, _job.task, _state, _now, CASE WHEN _successor IS NULL THEN _now + _job.keep END, _job.seq, _job.attempt,
         _job.losses, _job.fence, _job.misses, _job.expires_at, _job.worker, CASE WHEN _settled THEN _job.nonce END,

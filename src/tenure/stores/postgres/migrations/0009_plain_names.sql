@@ -56,3 +56,6 @@ DROP FUNCTION IF EXISTS whole(bigint[]);
 -- Internal functions of which a parameter has another name.
 DROP FUNCTION IF EXISTS requeue(float8, live, json, text);
 DROP FUNCTION IF EXISTS settle_one(float8, text, integer, bigint, text, text, text, json, bytea[]);
+
+-- The order of its columns is another.
+DROP FUNCTION IF EXISTS new_jobs(json, bytea[]);

@@ -19,15 +19,15 @@ BEGIN
            max_attempts, coalesce(max_losses, 3)
     INTO _task, _queue, _raw, _priority, _due_at, _expires_at, _tags, _keep, _lease, _max_attempts, _max_losses
     FROM json_to_record(_job) AS (
-        task text, queue text, raw boolean, priority integer, delay float8, run_at float8, expires float8, tags text[], keep float8,
-        lease float8, max_attempts integer, max_losses integer
+        -- include: plain_fields
     );
     IF _due_at <= _now THEN
         _due_at := NULL;
     END IF;
     WITH stored AS (
         INSERT INTO jobs (
-            n, id, task, queue, payload, raw, priority, created_at, due_at, expires_at, max_attempts, max_losses, lease, keep, tags, edges
+            -- include: job_columns,
+            edges
         )
         SELECT nextval('places'), id, _task, _queue, payload, _raw, _priority, _now, _due_at, _expires_at, _max_attempts, _max_losses,
                _lease, _keep, _tags, 0

@@ -25,13 +25,12 @@ BEGIN
     END IF;
     WITH stored AS (
         INSERT INTO jobs (
-            n, id, task, queue, payload, raw, priority, created_at, due_at, expires_at, max_attempts, max_losses, lease, keep,
-            tags, unique_key, unique_until, run_id, edges, if_blocker_fails, run, flow, reads
+            -- include: job_columns,
+            unique_key, unique_until, run_id, edges, if_blocker_fails, run, flow, reads
         )
-        SELECT n, id, task, queue, payload, coalesce(raw, false), coalesce(priority, 0), _now,
-               CASE WHEN coalesce(run_at, _now + delay) > _now THEN coalesce(run_at, _now + delay) END,
-               _now + expires, max_attempts, coalesce(max_losses, 3), lease, keep,
-               tags, key, _now + key_for, run_id, coalesce(cardinality(after), 0), if_blocker_fails,
+        SELECT n,
+               -- include: job_values,
+               key, _now + key_for, run_id, coalesce(cardinality(after), 0), if_blocker_fails,
                CASE WHEN run_id = id THEN n WHEN run_id IS NOT NULL THEN (SELECT r.n FROM jobs r WHERE r.id = new.run_id) END,
                CASE WHEN run_id = id THEN flow END, reads
         FROM (

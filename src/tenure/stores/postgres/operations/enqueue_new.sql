@@ -9,12 +9,12 @@ BEGIN
     FOR _added IN
         WITH stored AS (
             INSERT INTO jobs (
-                n, id, task, queue, payload, raw, priority, created_at, due_at, expires_at, max_attempts, max_losses, lease, keep,
-                tags, edges
+                -- include: job_columns,
+                edges
             )
-            SELECT nextval('places'), id, task, queue, payload, coalesce(raw, false), coalesce(priority, 0), _now,
-                   CASE WHEN coalesce(run_at, _now + delay) > _now THEN coalesce(run_at, _now + delay) END,
-                   _now + expires, max_attempts, coalesce(max_losses, 3), lease, keep, tags, 0
+            SELECT nextval('places'),
+                   -- include: job_values,
+                   0
             FROM new_jobs(_jobs, _payloads)
             RETURNING n, queue, task, priority, due_at, lease, expires_at, keep
         ), placed AS (

@@ -11,11 +11,12 @@ BEGIN
             FROM new_jobs(_jobs, _payloads) AS each
         ), stored AS (
             INSERT INTO jobs (
-                n, id, task, queue, payload, raw, priority, created_at, due_at, expires_at, max_attempts, max_losses, lease, keep,
-                tags, run_id, edges, run, flow, reads
+                -- include: job_columns,
+                run_id, edges, run, flow, reads
             )
-            SELECT n, id, task, queue, payload, coalesce(raw, false), coalesce(priority, 0), _now, due_at, _now + expires, max_attempts,
-                   coalesce(max_losses, 3), lease, keep, tags, run_id, 0, CASE WHEN run_id IS NOT NULL THEN n END, flow, reads
+            SELECT n,
+                   -- include: job_values,
+                   run_id, 0, CASE WHEN run_id IS NOT NULL THEN n END, flow, reads
             FROM new
         ), placed AS (
             INSERT INTO live (n, queue, task, state, priority, seq, run_at, lease, expires_at, keep, keyed, run)

@@ -64,8 +64,7 @@ BEGIN
                   wanted.successor, l.*
     ), filed AS (
         INSERT INTO ended (
-            n, queue, task, state, ended_at, keep_until, seq, attempt, losses, fence, misses, expires_at, worker, nonce,
-            started_at, result, error, successor, attempts
+            -- include: ended_columns
         )
         SELECT n, queue, task, final, _now, CASE WHEN successor IS NULL THEN _now + keep END, seq, attempt, losses, fence, misses,
                expires_at, worker, nonce, started_at, result, CASE WHEN final <> 'succeeded' THEN coalesce(last_error, error) END,
