@@ -64,7 +64,7 @@ async def test_a_role_that_sees_nobody_else_does_not_say_that_nobody_is_there(
 
     found = await facts(postgres_url.replace("tenure@", f"{stranger}@"))
 
-    assert found["oldest transaction"].value.startswith("not known")
+    assert found["oldest transaction"].value.startswith("unknown")
 
 
 async def test_the_budget_is_that_of_the_role_if_that_is_the_tightest(

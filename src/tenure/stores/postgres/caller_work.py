@@ -1,6 +1,6 @@
-"""What the store does in a caller's transaction: statements that every driver can carry.
+"""CallerWork: what the store does inside a caller's transaction, as statements that every driver can execute.
 
-Each calls a step by one parameter, JSON in a text, with the payloads in base64, and is answered with one text.
+Each statement calls one operation with one text parameter, JSON with the payloads in base64, and returns one text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _loads = msgspec.json.Decoder().decode
 
 
 class CallerWork:
-    """The errands of a store whose schema has this identity."""
+    """Builds the statements of one store. `identity` tells its schema from one of the same name in another database."""
 
     def __init__(self, schema: str, identity: str, now: Callable[[], float | None]) -> None:
         self._schema = schema
@@ -33,7 +33,7 @@ class CallerWork:
         self._now = now
 
     def enqueueing(self, jobs: Sequence[NewJob]) -> PostgresWork[list[Enqueued]]:
-        """Enqueue these jobs; reading the answer raises what `Store.enqueue` would."""
+        """Work that enqueues these jobs. Reading its answer raises what `Store.enqueue` raises."""
         check_first_steps(jobs)
 
         def read(answer: str | None) -> list[Enqueued]:
@@ -51,7 +51,7 @@ class CallerWork:
         return self._work("enqueue_inside", call, read)
 
     def settling(self, settlement: Settlement) -> PostgresWork[Verdict]:
-        """Settle a lease."""
+        """Work that settles a lease."""
 
         def read(answer: str | None) -> Verdict:
             [verdict] = settling.verdicts([settlement], None if answer is None else [answer])

@@ -1,7 +1,7 @@
-"""Notes between processes, told by notifications: hints, kept nowhere.
+"""EventChannel: publishes event messages to the watchers in other processes, by notifications. Messages may be lost.
 
-Who watches has a row in `watchers`, entered again and again; who publishes notifies the channel of each. A notification holds as many
-notes as it can: `notes`, the how-manieth of its call, the lengths of the notes, and the notes one after the other.
+A watcher has a row in `watchers`, which it renews; publishing notifies the channel of each. A notification holds as many
+messages as fit: the word `notes`, its number within the call, the lengths of the messages, and the messages themselves.
 """
 
 from __future__ import annotations
@@ -19,23 +19,26 @@ from tenure.stores.postgres.subscription import Subscription
 __all__ = ["KIND", "EventChannel", "pack", "unpack"]
 
 KIND = "notes"
-"""How a notification begins that holds some."""
+"""The first word of a notification with event messages."""
 
 PAYLOAD_BYTES = 7_900
-"""Bytes of a notification that the server takes, with a few to spare."""
+"""Largest payload in bytes: the server accepts less than 8,000."""
 
 REGISTERED_FOR, REGISTER_EVERY = 45.0, 15.0
-"""Seconds for which a watcher is entered, and after which it is entered again."""
+"""Seconds for which a watcher is registered, and after which it registers again."""
 
 OPEN_WITHIN = 5.0
-"""Seconds that a watch waits at most until it is known whether it will hear anything."""
+"""Longest time in seconds to wait for the subscription when a watch begins."""
 
 BUFFER = 10_000
-"""Notes that wait for a watcher who does not come for them; then the oldest are forgotten."""
+"""Messages kept for a watcher that does not read them; beyond that the oldest are dropped."""
 
 
 class EventChannel:
-    """What a store object publishes and hears. `step` does a step by its name and with its values."""
+    """Publishes event messages, and passes received ones to the watchers of one store object.
+
+    `operation` calls an operation of the store by name.
+    """
 
     def __init__(self, subscription: Subscription, channel: str, operation: Callable[..., Awaitable[Any]]) -> None:
         self._subscription = subscription
@@ -43,18 +46,18 @@ class EventChannel:
         self._operation = operation
         self._watches: set[_Watch] = set()
         self._registering = asyncio.Lock()
-        """Held by who enters the list or leaves it, for one may do so while another does the opposite."""
+        """Held while registering or unregistering, because two watches may do the opposite at the same time."""
 
         self._renewing: asyncio.Task[None] | None = None
 
     async def publish(self, messages: Sequence[str]) -> None:
-        """Say these, to whoever watches."""
+        """Send these messages to all watchers."""
         if texts := list(pack(messages)):
             await self._operation("publish", texts)
 
     @asynccontextmanager
     async def watch(self) -> AsyncIterator[AsyncIterator[str]]:
-        """Hear whatever is published."""
+        """Receive every message that is published while the block runs."""
         await self._subscription.open(OPEN_WITHIN)
         watch = _Watch()
         self._watches.add(watch)
@@ -62,7 +65,7 @@ class EventChannel:
             async with self._registering:
                 await self._operation("watch_events", self._channel, REGISTERED_FOR)
                 if self._renewing is None:
-                    # A context of its own: it must not keep the variables of whoever happened to be first.
+                    # An empty context, so that the task does not keep the context variables of the first watcher alive.
                     self._renewing = asyncio.create_task(self._renew(), name="tenure-watch", context=Context())
             yield watch.messages()
         finally:
@@ -70,7 +73,7 @@ class EventChannel:
             await self._unregister()
 
     def receive(self, payload: str) -> None:
-        """Give every watch what a notification holds, after its kind."""
+        """Pass the messages of a notification, without its first word, to every watch."""
         for message in unpack(payload):
             for watch in self._watches:
                 watch.add(message)
@@ -85,18 +88,18 @@ class EventChannel:
     async def _renew(self) -> None:
         while True:
             await asyncio.sleep(REGISTER_EVERY)
-            with suppress(StoreError):  # the next time, perhaps
+            with suppress(StoreError):  # it tries again next time
                 await self._operation("watch_events", self._channel, REGISTERED_FOR)
 
     async def _unregister(self) -> None:
-        """With the last watch."""
+        """Remove the row in `watchers` if no watch is left."""
         async with self._registering:
             if self._watches or self._renewing is None:
                 return
             self._renewing.cancel()
             await asyncio.gather(self._renewing, return_exceptions=True)
             self._renewing = None
-            with suppress(StoreError):  # it is forgotten by itself before long
+            with suppress(StoreError):  # the row expires by itself
                 await self._operation("watch_events", self._channel, None)
 
 
@@ -125,7 +128,7 @@ class _Watch:
 
 
 def pack(messages: Sequence[str]) -> Iterator[str]:
-    """Notes as notifications, each another one. No text of the server's has a NUL."""
+    """Pack messages into payloads, each different from the others. NUL is replaced, because PostgreSQL has none in a text."""
     number = room = 0
     batch: list[str] = []
     for message in (message.replace("\0", "\ufffd") for message in messages):
@@ -146,7 +149,7 @@ def _joined(number: int, messages: Sequence[str]) -> str:
 
 
 def unpack(payload: str) -> Iterator[str]:
-    """The notes of a notification, after its kind."""
+    """The messages of a payload without its first word."""
     _, lengths, messages = payload.split(" ", 2)
     begin = 0
     for length in map(int, lengths.split(",")):

@@ -1,4 +1,4 @@
-"""Names and patterns of queues, as the server matches them."""
+"""Regular expressions (regexes) of PostgreSQL for the queue names and glob patterns that a worker serves."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ __all__ = ["regex", "regexes"]
 
 
 def regexes(patterns: Sequence[str]) -> tuple[str, str]:
-    """Regular expressions for the queues that a list serves and for those that it excludes, as `patterns.serves` has it."""
+    """Regular expressions for the queues that `patterns` serve and for those that they exclude, as in `patterns.serves`."""
     served = [entry for entry in patterns if not entry.startswith("!")]
     return _any_of(served), _any_of(entry[1:] for entry in patterns if entry.startswith("!"))
 
 
 def regex(entry: str) -> str:
-    """A regular expression for the names that one entry of a list matches, be it what it serves or excludes."""
+    """The regular expression for one name or pattern, without the `!` of an exclusion."""
     return _any_of([entry])
 
 
 def _any_of(entries: Iterable[str]) -> str:
-    # Without any this matches the empty name alone, which no queue has.
+    # Without entries it matches only the empty name, which no queue has.
     return f"^({'|'.join(map(_entry_regex, entries))})$"
 
 

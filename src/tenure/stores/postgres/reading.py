@@ -1,4 +1,4 @@
-"""What everybody reads: jobs, listings of them, queues, workers."""
+"""Statements that read jobs, and functions that make a page, queue info or worker info of their rows."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _cursor = msgspec.json.Decoder(tuple[float, float, float]).decode
 _pulse = msgspec.json.Decoder(Pulse).decode
 
 LAST = "\x7f"
-"""Comes after every character that an id may have."""
+"""A character that sorts after every character of an id."""
 
 IDS = "SELECT id FROM {schema}.jobs WHERE id >= $1 AND id < $2 ORDER BY id LIMIT $3"
 GET = "SELECT (w.job).*, w.attempts, {schema}.clock($1) AS now FROM {schema}.get_with_attempts($2) AS w"
 LEASES = "SELECT h.*, {schema}.clock($1) AS now FROM {schema}.leases_of($2) AS h"
-# Tables are read inside the steps alone, which have their settings: to this statement they are two lists.
+# Tables are read only inside operations, which have the planner settings; this statement joins two short lists.
 SEARCH = """
 WITH w AS MATERIALIZED (SELECT * FROM {schema}.walk($2, $3, $4, $5, $6, $7))
 SELECT r.*, w.looked_at, w.place, {schema}.clock($1) AS now
@@ -38,7 +38,7 @@ SELECT r.*, w.asked FROM w LEFT JOIN {schema}.get_by_number(ARRAY(SELECT final F
 
 
 def decode_cursor(cursor: str | None) -> tuple[float, ...] | None:
-    """Where a page of jobs ended."""
+    """The position that a cursor encodes; None for the first page."""
     if cursor is None:
         return None
     try:
@@ -48,9 +48,9 @@ def decode_cursor(cursor: str | None) -> tuple[float, ...] | None:
 
 
 def page(rows: Sequence[Any]) -> Page:
-    """A page of a listing."""
+    """A page of a listing of jobs."""
     *found, last = rows
-    # One may have gone between the walk and the look at it.
+    # A job may have been deleted between the two operations.
     jobs = [record(row, row["now"]) for row in found if row["id"] is not None]
     return Page(jobs, None if last["place"] is None else dumps(last["place"]), last["looked_at"])
 

@@ -1,8 +1,8 @@
-"""Between jobs and what is stored of them.
+"""Encodes new jobs for the server, and makes records and leases of its rows.
 
-New jobs go to the server as JSON with the fields that differ from the usual, and beside it an array of their payloads, which no
-JSON could hold. Errors and the results on edges come as JSON, or as words that the steps write: what these mean is said
-here, by the sentences of `core/lifecycle.py`.
+New jobs are sent as JSON with the fields that differ from the default, and an array of their payloads, because JSON cannot hold
+bytes. Errors and the results on edges are stored as JSON, or as short texts that the SQL functions write; the functions here
+turn these into the errors of `core/lifecycle.py`.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ _attempt = msgspec.json.Decoder(tuple[int, int, float, float, str | None, Attemp
 
 
 def dumps(value: object) -> str:
-    """Encode for a parameter of type json, or one that is kept as text."""
+    """Encode a value as JSON, for a parameter of type json or text."""
     return _encode(value).decode()
 
 
 def encode_error(error: ErrorInfo | None) -> str | None:
-    """The error as it is stored."""
+    """The error as it is stored: JSON."""
     return None if error is None else dumps(error)
 
 
 def encode_result(result: str | None) -> str | None:
-    """The result as it is stored. Text with a NUL, which no JSON has and no column takes, is quoted once more."""
+    """The result as it is stored. A text with a NUL, which PostgreSQL refuses, or with a mark in front is quoted once more."""
     return f"~{dumps(result)}" if result is not None and ("\0" in result or result.startswith(_MARKS)) else result
 
 
@@ -71,7 +71,7 @@ _loads_text = msgspec.json.Decoder(str).decode
 
 
 def new_fields(job: NewJob) -> dict[str, Any]:
-    """A new job as `new_jobs` reads it, without its payload."""
+    """The fields of a new job as functions/new_jobs.sql reads them, without its payload."""
     fields: dict[str, Any] = {"id": job.id, "task": job.task, "queue": job.queue}
     if job.raw:
         fields["raw"] = True
@@ -113,7 +113,7 @@ def new_fields(job: NewJob) -> dict[str, Any]:
 
 
 def writes_fields(writes: Writes | None) -> dict[str, Any]:
-    """What is written to a run, as the steps read it."""
+    """The attributes and lookups that are written to a run, as the operations read them."""
     if writes is None:
         return {}
     fields: dict[str, Any] = {}
@@ -125,14 +125,14 @@ def writes_fields(writes: Writes | None) -> dict[str, Any]:
 
 
 def is_special(jobs: Sequence[NewJob]) -> bool:
-    """Whether one of these jobs has a unique key, waits for others, or is a later step of a run."""
+    """Whether one of these jobs has a unique key or blockers, or is a later step of a run."""
     return any(
         job.unique is not None or job.after or (job.step is not None and job.step.run_id != job.id) for job in jobs
     )
 
 
 def are_alike(jobs: Sequence[NewJob]) -> bool:
-    """Whether these jobs, of which none is special, differ in nothing but id and payload."""
+    """Whether these jobs, none of which is special, differ only in id and payload."""
     first = astuple(jobs[0])
     before, after = first[_AFTER_ID], first[_AFTER_PAYLOAD]
     return all(fields[_AFTER_ID] == before and fields[_AFTER_PAYLOAD] == after for fields in map(astuple, jobs))
@@ -143,7 +143,7 @@ _AFTER_PAYLOAD = slice(_AFTER_ID.stop + 1, None)
 
 
 def check_first_steps(jobs: Sequence[NewJob]) -> None:
-    """Refuse a run whose first step needs what the run does not begin with."""
+    """Raise `MissingAttribute` if a first step needs an attribute that its run does not begin with."""
     for job in jobs:
         if job.step is not None and job.step.run_id == job.id:
             for name in job.step.needs:
@@ -152,7 +152,7 @@ def check_first_steps(jobs: Sequence[NewJob]) -> None:
 
 
 def enqueued(jobs: Sequence[NewJob], answers: Iterable[Sequence[Any]]) -> list[Enqueued]:
-    """What `enqueue_jobs` has answered: of those that it does not name, each is new and waits."""
+    """The answers of `enqueue_jobs`. A job that has none is new and waits."""
     found = [Enqueued(job.id, State.WAITING) for job in jobs]
     for at, job_id, state, duplicate in answers:
         found[at - 1] = Enqueued(job_id, State(state), duplicate)
@@ -160,7 +160,7 @@ def enqueued(jobs: Sequence[NewJob], answers: Iterable[Sequence[Any]]) -> list[E
 
 
 def record(row: Sequence[Any], now: float) -> JobRecord:
-    """Make the record of a row of the view `records`."""
+    """The record of a row of the view `records`. `now`: the time of the server."""
     (_, id_, task, queue, state, payload, raw, priority, seq, run_at, created_at, attempt, losses, fence, misses, max_attempts,
      max_losses, lease, keep, expires_at, tags, unique, run_id, started_at, ended_at, worker, lease_until, result, error,
      progress, blocked_by, results, successor, on_timeout, reads) = row[:35]  # fmt: skip
@@ -174,19 +174,19 @@ def record(row: Sequence[Any], now: float) -> JobRecord:
 
 
 def record_with_attempts(row: Any, now: float) -> JobRecord:
-    """Make the record of a row of the view `records`, with the attempts that come after it."""
+    """The record of a row of the view `records` with its past attempts in the column `attempts`."""
     job = record(row, now)
     return replace(job, attempts=tuple(map(_attempt_record, row["attempts"]))) if row["attempts"] else job
 
 
 def _attempt_record(text: str) -> AttemptRecord:
-    """Read what `remembered` wrote."""
+    """Decode what functions/add_attempt.sql wrote."""
     number, fence, started_at, ended_at, worker, outcome, left = _attempt(text)
     return past_attempt(number, fence, started_at, ended_at, worker, outcome, decode_error(left))
 
 
 def leased(row: Sequence[Any], request: LeaseRequest, now: float, ttl: float) -> Lease:
-    """Make the lease of a row of type `handed`, which lasts `ttl` seconds unless the job has a lease of its own."""
+    """The lease of a row of type `handed`. It lasts `ttl` seconds, unless the job sets its own length."""
     (number, id_, task, queue, payload, raw, priority, seq, created_at, attempt, losses, fence, misses, max_attempts, max_losses,
      lease, keep, expires_at, tags, unique, run_id, error, results, solo) = row[:24]  # fmt: skip
     if lease is not None:
@@ -200,7 +200,7 @@ def leased(row: Sequence[Any], request: LeaseRequest, now: float, ttl: float) ->
 
 
 def _step_fields(row: Sequence[Any]) -> tuple[Any, ...]:
-    """The end of the record of a step: what only those have."""
+    """The last fields of a record, which only steps have."""
     reads, attributes, on_timeout = row[29:32]
     return None, on_timeout, tuple(reads) if reads else (), dict(map(_split_attribute, attributes or ()))
 
@@ -211,7 +211,7 @@ def _split_attribute(attribute: str) -> tuple[str, str]:
 
 
 def decode_error(text: str | None) -> ErrorInfo | None:
-    """Read the error of a job."""
+    """Decode the error of a job."""
     if text is None:
         return None
     match text.split(" "):
@@ -232,7 +232,7 @@ def _decode_results(texts: Sequence[str | None] | None) -> tuple[str | None, ...
 
 
 def _decode_result(text: str | None) -> str | None:
-    """Read a result; or, on an edge, how a blocker has ended without one, and why."""
+    """Decode a result; or, on an edge, how and why its blocker ended without one."""
     if text is None or not text.startswith(_MARKS):
         return text
     if text.startswith("~"):

@@ -1,4 +1,4 @@
-"""Attempts that have come to their end, as the steps read them, and what they say to that."""
+"""Encodes settlements as the arguments of `settle_all` and `settle`, and decodes their verdicts."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ __all__ = [
 
 _loads = msgspec.json.Decoder().decode
 LOST = "lease_lost"
-"""The word for a job whose lease was lost; nothing is leased along with it."""
+"""The verdict on a lease that was lost. `lease_work` leases nothing together with one."""
 
 _PLAIN = {"ok": OK, LOST: LEASE_LOST, "not_found": NOT_FOUND}
 _NO_ARGUMENTS = b"{}"
 
 AGAIN = "again"
-"""What `settle_all` says to a step that it could not do together with others: it is to be put in words."""
+"""The verdict of `settle_all` on a transition that it could not apply with the others: it must be sent again as JSON."""
 
 
 def settle_all_arguments(settlements: Sequence[Settlement]) -> list[Any]:
-    """Settlements as `settle_all` reads them, after the time."""
+    """The arguments of `settle_all` after the time."""
     found = settle_arguments(settlements, is_plain=_is_plain)
     return found + (
         _run_arguments(settlements, found) if any(lease.job.run_id for lease, _ in settlements) else _NO_RUNS
@@ -58,10 +58,10 @@ def settle_arguments(
     *,
     known: bool = False,
 ) -> list[Any]:
-    """Settlements as `settle` reads them: an array for each of its parameters, after the time.
+    """The arguments of `settle` after the time: one array for each of its parameters.
 
-    Those that do not end `plainly` are put in words that say everything, and so are those that a job waits for which comes with
-    another: they end in their turn. `known`: the id of a job that comes with one of them may exist.
+    A Finish for which `is_plain` is false is sent as JSON. So is one that a new job of the same call waits for, because it must
+    end in its turn. `known`: the id of a new job may exist already.
     """
     awaited = awaited_inside(settlements)
     found: list[Any] = [[] for _ in range(9)]
@@ -89,7 +89,7 @@ _NO_RUNS: list[Any] = [None] * 11
 
 
 def _run_arguments(settlements: Sequence[Settlement], found: list[Any]) -> list[Any]:
-    """What there is to say of steps of runs that end plainly."""
+    """The arguments of `settle_all` for steps that end plainly."""
     states = found[4]
     runs = [lease.job.run_id for lease, _ in settlements]
     successors: list[str | None] = []
@@ -117,12 +117,12 @@ def _columns(rows: Sequence[tuple[Any, ...]], number: int) -> list[list[Any]]:
 
 
 def _brings_more(transition: Finish) -> bool:
-    """Whether anything else comes with this end."""
+    """Whether this Finish brings children, a successor or writes."""
     return bool(transition.children or transition.successor or transition.writes)
 
 
 def _is_plain(transition: Finish) -> bool:
-    """Whether nothing can be said against what comes with this end but that it needs an attribute."""
+    """Whether this Finish can only be refused because its successor needs an attribute."""
     if transition.children:
         return False
     successor = transition.successor
@@ -132,7 +132,7 @@ def _is_plain(transition: Finish) -> bool:
 
 
 def _needed(successor: NewJob, writes: Writes | None, given: Mapping[str, str] | None = None) -> list[str]:
-    """The attributes that the run must have already, besides those that are written now or were given with the lease."""
+    """The attributes that the run must have, apart from those written now or carried by the lease."""
     if successor.step is None:
         return []
     known = {**(given or {}), **(writes.attributes if writes else {})}
@@ -140,9 +140,9 @@ def _needed(successor: NewJob, writes: Writes | None, given: Mapping[str, str] |
 
 
 def finish_json(transition: Finish, payloads: list[bytes], *, known: bool = False) -> str:
-    """All that an end brings, in words; the payloads of the jobs that come with it are added to the others.
+    """A Finish with all that it brings, as JSON. Appends the payloads of its new jobs to `payloads`.
 
-    `known`: the id of one of them may exist.
+    `known`: the id of a new job may exist already.
     """
     fields: dict[str, Any] = {"kind": "finish", "state": transition.state, **writes_fields(transition.writes)}
     coming = transition.children if transition.successor is None else (*transition.children, transition.successor)
@@ -162,14 +162,14 @@ def finish_json(transition: Finish, payloads: list[bytes], *, known: bool = Fals
             fields["jobs"] = others
         if plain and transition.successor is not None and _awaits(transition.successor, transition.children):
             after = list(others[-1].pop("after"))
-            fields["awaits"] = [] if after == fields.get("ids") else after  # none: all that have come
+            fields["awaits"] = [] if after == fields.get("ids") else after  # empty: all plain children
     if transition.successor is not None:
         fields |= {"hands": True, "needs": _needed(transition.successor, transition.writes)}
     return dumps(fields)
 
 
 def _awaits(successor: NewJob, children: Sequence[NewJob]) -> bool:
-    """Whether it waits, and for nothing but these."""
+    """Whether the successor waits, and only for these children."""
     return (
         bool(successor.after) and successor.unique is None and {job.id for job in children}.issuperset(successor.after)
     )
@@ -193,14 +193,14 @@ def _other_json(transition: Requeue | Park) -> str:
 
 
 def verdicts(settlements: Sequence[Settlement], answers: Sequence[str] | None) -> list[Verdict]:
-    """What became of each settlement."""
+    """The verdict on each settlement. `answers` is None if all are ok."""
     if answers is None:
         return [OK] * len(settlements)
     return [_PLAIN.get(verdict) or _refused(verdict) for verdict in answers]
 
 
 def completion_verdict(answer: str) -> Verdict:
-    """What became of a job that was to be completed from outside."""
+    """The verdict on a job that an operator completes."""
     if verdict := _PLAIN.get(answer):
         return verdict
     return _refused(answer) if answer.startswith("[") else refused("it is final already", state=State(answer))
@@ -218,7 +218,7 @@ def _refused(answer: str) -> Verdict:
 
 
 def refusal(answer: Sequence[str]) -> UniqueConflict | BlockerNotFound | MissingAttribute:
-    """Why jobs cannot be enqueued."""
+    """The error for jobs that cannot be enqueued, from the details that the server sent."""
     match answer:
         case [blocker]:
             return BlockerNotFound(blocker)
@@ -237,7 +237,7 @@ _REASONS = {
 
 
 def operator_verdicts(answers: Iterable[str], reason: str = "") -> list[Verdict]:
-    """What became of each job that an operator has acted on. `reason`: what a state alone stands for, in place of a verdict."""
+    """The verdict on each job of an operator's call. `reason`: why a job is refused if the answer is just its state."""
     return [_PLAIN.get(verdict) or _obstacle(verdict, reason) for verdict in answers]
 
 

@@ -1,4 +1,4 @@
-"""The store for jobs that commit with the application's own data: PostgreSQL, whose functions are the steps."""
+"""PostgresStore: keeps jobs in PostgreSQL, where they can commit with the application's data."""
 
 from __future__ import annotations
 
@@ -80,13 +80,13 @@ from tenure.stores.values import (
 __all__ = ["PostgresStore"]
 
 PAGES = 5
-"""Pages of a thousand queues that one call prunes."""
+"""Most pages of `BATCH` queues that one call of `prune` looks at."""
 
 PEEK = 100
-"""Entries of an inbox that are looked at together."""
+"""Inbox entries that are read and taken in together."""
 
 LOCKED, LOCKED_FOR = "locked", 0.02
-"""What `renew` says of a job that somebody else has locked, and seconds until it is asked once more."""
+"""What `renew` answers for a job that another transaction has locked, and the seconds until it is tried once more."""
 
 ABORT_REASONS: dict[str, AbortReason | Unchanged] = {
     LOCKED: UNCHANGED,
@@ -96,34 +96,34 @@ ABORT_REASONS: dict[str, AbortReason | Unchanged] = {
     "failed": AbortReason.COMPLETED,
     "broken": AbortReason.COMPLETED,
 }
-"""What a holder is told of its job, by what the step says of it; anything else means that it is taken."""
+"""Why a holder must stop, by what `renew` answers; any other answer means that the job was taken from it."""
 
 _loads = msgspec.json.Decoder().decode
 _decode_consequences = msgspec.json.Decoder(list[tuple[Change, str, str, str]]).decode
 
 
 class PostgresStore(Store):
-    """Jobs in one schema of a PostgreSQL database. Every method is one statement."""
+    """Jobs in one schema of a PostgreSQL database. Nearly every method is one statement that calls one operation."""
 
     def __init__(self, address: Address, *, clock: Clock | None = None) -> None:
-        """A store object; a clock, which tests have, takes the place of the server's."""
+        """Nothing is connected yet. `clock` replaces the clock of the server, in tests."""
         self._address = address
         self._schema = f'"{address.schema}"'
         self._statements: dict[str, str] = {}
-        """Those that were used, with the schema filled in."""
+        """The statements used so far, with the schema filled in."""
 
         self._link = Link(address)
         self._vacuum = Vacuum(self._link)
         self._transaction_link = Link(address)
-        """For jobs' own transactions: however many are open, nobody else waits for a connection."""
+        """Connections for transactions of jobs, so that other calls never wait for one of these."""
 
         self._clock = clock
         self._caller_work: CallerWork | None = None
-        """What is known once it is open."""
+        """None until the store is open."""
 
         self._closed = False
         self._pruned_to = ""
-        """The queue after which to go on pruning."""
+        """The queue after which the next `prune` goes on; empty: from the first."""
 
         self._joiner = Joiner(self._enqueue)
         self._channel = f"tenure_{secrets.token_hex(8)}"
@@ -136,7 +136,7 @@ class PostgresStore(Store):
 
     @classmethod
     def from_url(cls, url: str) -> PostgresStore:
-        """The store that a `postgresql://` URL names; `address.py` says what it may hold."""
+        """The store of a `postgresql://` URL; see `Address` for its options."""
         return cls(Address.from_url(url))
 
     # Opening and closing.
@@ -237,7 +237,7 @@ class PostgresStore(Store):
         for queue in dict.fromkeys(queues):
             while taken < limit and (entries := await self._rows("peek", queue, min(limit - taken, PEEK))):
                 read = [inbox.read(queue, entry, entry_limit, raw.get(queue)) for _, entry in entries]
-                # Fewer than were seen if another has been quicker.
+                # Fewer than were read if another caller took some meanwhile.
                 taken += await self._value(
                     "take_in",
                     self._now(),
@@ -288,7 +288,7 @@ class PostgresStore(Store):
         return settling.verdicts(settlements, await self._settle_again(settlements, answers))
 
     async def _settle_again(self, settlements: Sequence[Settlement], answers: list[str] | None) -> list[str] | None:
-        """Do again what could not be done together; the verdicts on all."""
+        """Settle again, as JSON, what `settle_all` could not settle with the others. Returns the answers on all."""
         if answers is None or settling.AGAIN not in answers:
             return answers
         again = [at for at, verdict in enumerate(answers) if verdict == settling.AGAIN]
@@ -325,14 +325,14 @@ class PostgresStore(Store):
     async def renew(self, renewals: Sequence[Renewal]) -> list[AbortReason | Unchanged | None]:
         answers = await self._renew(renewals)
         if locked := [at for at, what in enumerate(answers) if what == LOCKED]:
-            # By a step that took a moment, most likely; else by a transaction that may settle it, and nobody can take it meanwhile.
+            # Most likely by a short operation; else by a transaction that may settle it, and then it cannot be taken meanwhile.
             await asyncio.sleep(LOCKED_FOR)
             for at, what in zip(locked, await self._renew([renewals[at] for at in locked]), strict=True):
                 answers[at] = what
         return [None if what is None else ABORT_REASONS.get(what, AbortReason.TAKEN) for what in answers]
 
     async def _renew(self, renewals: Sequence[Renewal]) -> list[str | None]:
-        """What the jobs are now, if their tokens are not current."""
+        """The answer of `renew` for each: None if its token is current, else the state of its job."""
         leases = [renewal.lease for renewal in renewals]
         answers: list[str | None] | None = await self._value(
             "renew",
@@ -528,7 +528,7 @@ class PostgresStore(Store):
             await self._announcement_came.wait()
 
     async def _listen(self) -> None:
-        """Let this object's channel be open, so that what happens from now on is heard."""
+        """Open the channel of this object, so that announcements from now on arrive."""
         await self._ready()
         await self._subscription.open()
 
@@ -543,14 +543,14 @@ class PostgresStore(Store):
     async def watch(self) -> AsyncIterator[AsyncIterator[str]]:
         if self._address.pooled:
             raise StoreError(
-                "nothing can be heard through a pooler: watch with the URL of the server itself, without pooled=true"
+                "notifications do not pass a pooler: watch with the URL of the server itself, without pooled=true"
             )
         await self._ready()
         async with self._events.watch() as messages:
             yield messages
 
     def _on_reports(self, reports: Sequence[str]) -> None:
-        """Say what a step has told of jobs that nobody named."""
+        """Pass on what an operation reported about jobs that its call did not name."""
         if self.on_consequences is not None:
             self.on_consequences(
                 [Consequence(*change) for report in reports for change in _decode_consequences(report)]
@@ -569,11 +569,11 @@ class PostgresStore(Store):
     # Statements.
 
     async def _rows(self, name: str, *values: object) -> list[Any]:
-        """Have a step done; its rows."""
+        """Call an operation and return its rows."""
         return await self._fetch(_statement(name, len(values)), *values)
 
     async def _value(self, name: str, *values: object) -> Any:
-        """Have a step done whose answer is one value."""
+        """Call an operation that returns one value."""
         [[value]] = await self._rows(name, *values)
         return value
 
@@ -611,7 +611,7 @@ def _statement(name: str, values: int) -> str:
 
 
 def _ids(ids: Sequence[str]) -> list[str]:
-    """Ids as the server takes them. It has no NUL in any text: what has one is no job's, like the empty text."""
+    """Ids without NUL, which PostgreSQL refuses. An id with one becomes empty, which is no job's id either."""
     return ["" if "\0" in id_ else id_ for id_ in ids]
 
 

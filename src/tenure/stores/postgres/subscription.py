@@ -1,4 +1,4 @@
-"""Hearing what is notified on one channel, connecting again by itself."""
+"""Subscription: listens on one channel of PostgreSQL and reconnects by itself."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tenure.stores.postgres.link import BROKEN, Connection, Link
 __all__ = ["Subscription"]
 
 SILENCE = 15.0
-"""Seconds after which a silent connection is asked whether it still lives."""
+"""Seconds without a notification after which the connection is checked."""
 
 PROBE_WITHIN = 1.0
-"""Seconds in which a notification of our own must come back."""
+"""Seconds within which a notification to itself must arrive."""
 
 PROBE = "probe"
 
 
 class Subscription:
-    """Listens on a channel with a connection of its own; whatever is said there is given to `heard`. Hints may be lost.
+    """Listens on a channel over a separate connection and passes each payload to `on_message`. Notifications may be lost.
 
-    A probe tells whether notifications come through at all: some poolers drop them, silently.
+    It first notifies itself, to find out whether notifications arrive at all: some poolers drop them silently.
     """
 
     def __init__(self, link: Link, channel: str, on_message: Callable[[str], None]) -> None:
@@ -37,15 +37,15 @@ class Subscription:
         self._lost = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.epoch = 0
-        """How often notifications have begun to come through."""
+        """Incremented each time notifications begin to arrive, after a connect or reconnect."""
 
     @property
     def is_live(self) -> bool:
-        """Whether notifications come through at the moment."""
+        """Whether notifications arrive at the moment."""
         return self._probed.is_set()
 
     async def open(self, within: float = PROBE_WITHIN) -> None:
-        """Begin to listen, and wait until it is known whether that works; no longer than so many seconds."""
+        """Start listening, and wait at most `within` seconds until it is known whether notifications arrive."""
         if self._task is None:
             if self._link.address.pooled:
                 self._decided.set()
@@ -69,7 +69,7 @@ class Subscription:
                 tries += 1
             finally:
                 self._probed.clear()
-            # Full jitter: many who lost the server together must not return to it together.
+            # Full jitter, because many clients that lost the server together must not all reconnect at once.
             await asyncio.sleep(random.uniform(0, min(0.05 * 2 ** min(tries, 10), 5.0)))  # noqa: S311
 
     async def _listen(self) -> None:
@@ -94,7 +94,7 @@ class Subscription:
         self._decided.set()
 
     async def _wait_until_lost(self, connection: Connection) -> bool:
-        """Wait for a while; whether the connection is lost."""
+        """Wait for up to `SILENCE` seconds and check the connection. Returns whether it is lost."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SILENCE):
                 await self._lost.wait()

@@ -1,8 +1,8 @@
-"""Vacuuming the tables that change all the time, before the server would.
+"""Vacuum: vacuums the busiest tables of a store earlier than autovacuum would.
 
-A lease looks for its jobs at the front of the line, and there stand the entries of all that were leased before, until a vacuum
-has removed them: at 15,000 jobs a second every lease is slower by a quarter after ten seconds. The server looks for such tables
-once a minute, unless `autovacuum_naptime` says otherwise.
+A lease searches the index from the front of the line, where the dead entries of all jobs leased before stand until a vacuum
+removes them: at 15,000 jobs a second, leases are slower by a quarter after ten seconds. Autovacuum looks for such tables once
+a minute, unless `autovacuum_naptime` is set.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from tenure.stores.postgres.link import Connection, Link
 __all__ = ["Vacuum"]
 
 DEAD, SHARE = 50_000, 0.05
-"""Dead rows in a table, and that share of its live ones more, from which on a vacuum is worth its while."""
+"""A table is vacuumed once it has `DEAD` dead rows plus `SHARE` of its live rows."""
 
 CHECK_EVERY, PAUSE = 1.0, 60.0
-"""Seconds between looks; and after a vacuum that could not remove them, because some transaction is older."""
+"""Seconds between checks; and after a vacuum that could not remove the rows, because an older transaction is open."""
 
 TIMEOUT = 60.0
 """Seconds that a vacuum may take."""
 
-# Only those of one's own: a vacuum of others' tables does nothing but warn.
+# Only tables that this role owns: a vacuum of others only warns.
 _DIRTY: Final = """
 SELECT c.relname FROM pg_stat_user_tables s JOIN pg_class c ON c.oid = s.relid
 WHERE s.schemaname = $1 AND c.relname IN ('live', 'ended', 'tallies') AND s.n_dead_tup > $2 + $3 * s.n_live_tup
   AND pg_has_role(c.relowner, 'USAGE')
 """
-# It waits for nobody and has nobody wait: not for another vacuum, and not to cut the file.
+# It neither waits for another vacuum nor blocks other transactions in order to truncate the file.
 _VACUUM: Final = "VACUUM (SKIP_LOCKED, TRUNCATE off, INDEX_CLEANUP on, PARALLEL 0) "
 
 
 class Vacuum:
-    """Vacuums what is dirty in the schema of this link."""
+    """Vacuums the tables of a link's schema that have many dead rows."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
         self._due = 0.0
 
     async def run_if_due(self) -> None:
-        """Vacuum if it is time and worth it."""
+        """Check for tables with many dead rows if the last check is old enough, and vacuum them."""
         if monotonic() < self._due:
             return
         tables = await self._tables_to_vacuum()

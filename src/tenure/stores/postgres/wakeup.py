@@ -1,7 +1,7 @@
-"""Idle callers: how they wait for work, and who wakes them.
+"""Wakeup: lets idle callers of a store object wait for work, and wakes them.
 
-Who waits has a row in `idle`, entered again and again; a step that brings work takes one off it and notifies the channel of its store
-object. Each looks for work by itself too, now and then: a notification is a hint.
+A caller that waits has a row in `idle`, which it renews. An operation that puts a job in line deletes one of these rows and notifies
+the channel of its store object. Callers also poll now and then, because a notification may be lost.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from tenure.stores.postgres.subscription import Subscription
 __all__ = ["WORK", "Wakeup"]
 
 WORK = "work"
-"""How a notification begins that is for one of them."""
+"""The first word of a notification for an idle caller."""
 
 LOOK_SOON, LOOK_EVERY, LOOK_UNNOTIFIED = 0.05, 3.0, 0.2
-"""Seconds until a caller who waits for work looks for it by itself: soon after it began to wait, for a job that came in the same
-instant, or after it saw some that another may take; else, for workers poll beside it; and if it cannot be notified."""
+"""Seconds until a waiting caller polls: soon after it began to wait, for a job that came at the same moment, or after it saw work
+that another caller may take; otherwise, because workers poll too; and while notifications do not arrive."""
 
 GRACE = 1.0
-"""Seconds by which a caller may be late to say that it still waits."""
+"""Seconds by which a caller may renew its row late."""
 
 
 class Wakeup:
-    """The callers of a store object that wait for work. `step` does a step by its name and with its values."""
+    """The callers of a store object that wait for work. `operation` calls an operation of the store by name."""
 
     def __init__(
         self, subscription: Subscription, channel: str, operation: Callable[..., Coroutine[Any, Any, Any]]
@@ -45,7 +45,7 @@ class Wakeup:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def wait(self, patterns: Sequence[str], timeout: float, skip_tasks: Sequence[str]) -> None:
-        """Return when a job may have come in line in a queue that these serve, or after so many seconds."""
+        """Return when there may be work in a queue that `patterns` serve, or after `timeout` seconds."""
         skipped = skip_tasks or None
         deadline = asyncio.get_running_loop().time() + timeout
         caller = next(self._callers)
@@ -60,8 +60,8 @@ class Wakeup:
                 listed = True
                 work = await self._operation("await_work", self._channel, caller, *regexes(patterns), stays, skipped)
                 if woken.is_set():
-                    return  # and who woke it has taken it off the list perhaps before it came there once more
-                # What is new has woken somebody, who is on the way to it: that is left for the next look.
+                    return  # the row that was just renewed may have been added after the wake-up: it is removed below
+                # New work has woken a caller, which is about to take it: return only if it is still there at the next poll.
                 if work and (had_work or not is_live):
                     return
                 begins, had_work = False, work
@@ -77,22 +77,22 @@ class Wakeup:
                 self._in_background(self._operation("stop_waiting", self._channel, caller))
 
     def wake(self, payload: str) -> None:
-        """Wake the caller whom a notification names, after its kind."""
+        """Wake the caller that a notification names after its first word."""
         if (woken := self._waits.get(int(payload))) is not None:
             woken.set()
 
     def stop(self) -> None:
-        """Wake all of them, for good."""
+        """Wake all callers and let none wait any more."""
         self._closed = True
         for woken in self._waits.values():
             woken.set()
 
     async def close(self) -> None:
-        """Let end what nobody waits for."""
+        """Wait for the background calls."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _in_background(self, call: Coroutine[Any, Any, Any]) -> None:
-        """Have something done that nobody waits for."""
+        """Run a call in the background, ignoring store errors."""
 
         async def run() -> None:
             with suppress(StoreError):

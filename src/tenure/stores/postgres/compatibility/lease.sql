@@ -1,4 +1,4 @@
--- lease: `lease_work` for programs of the layouts before 4, which name no isolated tasks.
+-- lease: `lease_work` for programs of layout 3 and before, which name no isolated tasks.
 CREATE OR REPLACE FUNCTION lease(
     _now float8, _queues text[], _limit integer, _worker text, _ttl float8, _nonce bigint, _solo boolean,
     _verdicts text[] DEFAULT NULL

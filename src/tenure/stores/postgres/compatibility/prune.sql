@@ -1,8 +1,9 @@
--- prune: for programs of earlier layouts: delete up to _limit finished jobs that retention does not keep; how many went. Also drops what else has outlived its
--- use: unique keys past their window, callers who wait for work no more, rows of counters.
+-- prune: `prune_from` for programs of layout 6 and before: of all queues at once. Delete up to `_limit` final jobs that
+-- retention does not keep, also unique keys past their window, idle callers and watchers past their time, and fold
+-- tallies. Returns how many jobs were deleted.
 --
--- A retention is an array: seconds for succeeded and cancelled jobs, seconds for failed and broken ones, how many of each pair.
--- Those of _queues stand in _own, three after three.
+-- A retention is an array: seconds for succeeded and cancelled jobs, seconds for failed and broken ones, the largest
+-- number of each pair. `_own` holds the retentions of `_queues` one after the other.
 CREATE OR REPLACE FUNCTION prune(_now float8, _limit integer, _default float8[], _queues text[], _own float8[]) RETURNS integer
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -37,7 +38,7 @@ BEGIN
             );
         END IF;
     END LOOP;
-    PERFORM fold_tallies();  -- last, for it locks rows that others fold into
+    PERFORM fold_tallies();  -- last, because it locks rows that others fold into
     RETURN _pruned;
 END
 $$;

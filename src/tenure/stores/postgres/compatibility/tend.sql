@@ -1,5 +1,5 @@
--- tend: for programs of earlier layouts: reap, and name every queue that list_queues does: a row for each job that was taken, then one for each queue, with nothing
--- else in it.
+-- tend: `reap` and a list of queues for programs of layout 6 and before: a row for each job that was taken, then one
+-- for each queue with nothing else in it.
 CREATE OR REPLACE FUNCTION tend(_now float8, _queues text[], _limit integer) RETURNS SETOF reaped LANGUAGE plpgsql AS $$
 BEGIN
     RETURN QUERY SELECT * FROM reap(_now, _queues, _limit);

@@ -1,11 +1,11 @@
--- wait_for: what programs of layout 1 call: the records of those of these jobs that are final; the channel is told when one of the others is. Of those only the
--- id comes back, and of one that does not exist nothing.
+-- wait_for: `watch_jobs` for programs of layout 1. Returns the records of those jobs that are final; of the others only
+-- the id, and the channel is notified when one becomes final. An id that does not exist has no row.
 CREATE OR REPLACE FUNCTION wait_for(_ids text[], _channel text) RETURNS SETOF records LANGUAGE plpgsql AS $$
 DECLARE
     _ns bigint[];
     _waiting records;
 BEGIN
-    -- A job that ends meanwhile waits, and then sees that somebody waits for it. A lease does not, and does not pass it over either.
+    -- A transaction that ends one of the jobs waits for this one, and then sees the waiter. Leases neither wait nor skip.
     PERFORM lock_jobs_shared(_ids);
     _ns := ARRAY(SELECT n FROM jobs WHERE id = ANY (_ids));
     INSERT INTO waiters (n, channel) SELECT n, _channel FROM live WHERE n = ANY (_ns) ON CONFLICT DO NOTHING;

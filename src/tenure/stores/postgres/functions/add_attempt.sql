@@ -1,4 +1,5 @@
--- add_attempt: the attempts that a job remembers, and one more that is over; the latest ten. What stands where: records.py.
+-- add_attempt: Append one finished attempt to `_attempts` and return the latest ten. Each entry is a JSON array;
+-- `_attempt_record` in records.py reads it.
 CREATE OR REPLACE FUNCTION add_attempt(
     _attempts text[], _number integer, _fence integer, _started_at float8, _ended_at float8, _worker text, _outcome text, _error text
 ) RETURNS text[] LANGUAGE plpgsql IMMUTABLE AS $$

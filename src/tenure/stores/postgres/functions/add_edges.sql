@@ -1,6 +1,8 @@
--- add_edges: enter the edges of a new job, and let blockers that have ended already count at once; the job itself if it has failed by
--- that. The blockers are pinned, so nobody ends in between. A run whose current step has a successor goes on, though that may only come
--- to exist later in this very step.
+-- add_edges: Store the edges from the new job `_n` to the ids in the JSON array `_after`, and close those whose blocker
+-- has ended already. Returns `_n`, and the dependents of `_n`, that failed because of such a blocker.
+--
+-- The caller holds the blockers by `lock_jobs_shared`, so none ends in between. A run whose current step has a
+-- successor has not ended, although that successor may be stored only later in the same transaction.
 CREATE OR REPLACE FUNCTION add_edges(_now float8, _n bigint, _after jsonb) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
     _failed bigint[] := '{}';

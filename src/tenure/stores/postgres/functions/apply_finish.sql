@@ -1,6 +1,10 @@
--- apply_finish: a job ends, with all that follows; what its step writes is written to its run, and its children and its successor come to
--- exist: those that are plain as by `enqueue_new`, or `enqueue_alike` if there are ids. By its holder, if it is _settled. Raises as these
--- do, or TN004 for an attribute that the successor needs.
+-- apply_finish: Apply a Finish transition to the locked job `_job`: end it, write attributes and lookups to its run,
+-- propagate the end, then enqueue its children and its successor. Raises what `enqueue_jobs` raises; TN004 if the run
+-- lacks an attribute that the successor needs. The caller rolls back to its savepoint then.
+--
+-- `_finish`: JSON as `finish_json` in settling.py writes it. Plain children go through `enqueue_new`, or through
+-- `enqueue_alike` if there are `ids`; children of layout 1 come as `children`. `_settled`: whether the holder of the
+-- lease ends the job.
 CREATE OR REPLACE FUNCTION apply_finish(
     _now float8, _job live, _state text, _result text, _error text, _settled boolean, _finish json, _payloads bytea[]
 ) RETURNS void LANGUAGE plpgsql AS $$
@@ -11,7 +15,7 @@ DECLARE
     _missing text;
     _ended bigint[];
 BEGIN
-    -- At once, for it may be long, and is read anew by whoever looks into it.
+    -- Parsed once, because the JSON may be long and every operator -> would parse it again.
     SELECT *, coalesce(jobs, children) AS coming INTO _brings FROM json_to_record(_finish) AS (
         state text, first integer, alike json, ids text[], plain json, jobs json, children json, awaits text[], hands boolean,
         needs text[], attributes json, lookups json
@@ -35,7 +39,8 @@ BEGIN
         CASE WHEN _brings.hands THEN _brings.coming -> -1 ->> 'id' END
     );
     _ended := ARRAY[_job.n] || propagate_end(_now, _job.n);
-    -- Between the end and the drop: a child may take the key that has just come free, or wait for its parent.
+    -- After the end, because a child may take the key that was just freed; before the removal, because it may wait for
+    -- its parent.
     _first := _brings.first;
     IF _brings.alike IS NOT NULL THEN
         _plain := cardinality(_brings.ids);

@@ -1,5 +1,7 @@
--- array_by_position: an array of this length in which each value stands at its position.
-CREATE OR REPLACE FUNCTION array_by_position(_positions integer[], _values bigint[], _length integer) RETURNS bigint[] LANGUAGE plpgsql AS $$
+-- array_by_position: Return an array of `_length` elements with `_values[i]` at index `_positions[i]`; the other
+-- elements are NULL.
+CREATE OR REPLACE FUNCTION array_by_position(_positions integer[], _values bigint[], _length integer) RETURNS bigint[]
+LANGUAGE plpgsql AS $$
 DECLARE
     _found bigint[] := array_fill(NULL::bigint, ARRAY[_length]);
 BEGIN

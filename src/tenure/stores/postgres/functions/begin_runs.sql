@@ -1,11 +1,12 @@
--- begin_runs: those of these jobs that have just been stored as first steps, under these numbers, give their runs what they begin with.
+-- begin_runs: Store the attributes and lookups of the runs that begin with these new jobs. `_begun`: numbers of the
+-- jobs that were stored as first steps by this call.
 CREATE OR REPLACE FUNCTION begin_runs(_jobs json, _payloads bytea[], _begun bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO attributes (run, name, value)
     SELECT j.n, given.key, given.value
     FROM new_jobs(_jobs, _payloads) AS new JOIN jobs j ON j.id = ANY (ARRAY[new.id]), json_each_text(new.attributes) AS given
     WHERE new.attributes IS NOT NULL AND j.n = ANY (_begun)
-    ON CONFLICT DO NOTHING;  -- an id may come twice in a call
+    ON CONFLICT DO NOTHING;  -- because an id may occur twice in a call
     INSERT INTO lookups (run, name, value, flow)
     SELECT j.n, given.key, one.value, j.flow
     FROM new_jobs(_jobs, _payloads) AS new JOIN jobs j ON j.id = ANY (ARRAY[new.id]), json_each(new.lookups) AS given,

@@ -1,4 +1,4 @@
--- check_name: give a name back if every store accepts it.
+-- check_name: Return `_name` if it is a valid name of this `_kind`; else raise invalid_parameter_value.
 CREATE OR REPLACE FUNCTION check_name(_kind text, _name text) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
     RETURN check_value(

@@ -1,4 +1,5 @@
--- check_value: give a value back if this holds for it; else say, by these words, what it must be.
+-- check_value: Return `_value` unless `_holds` is false; then raise invalid_parameter_value: "`_name` must be
+-- `_words`".
 CREATE OR REPLACE FUNCTION check_value(_value anyelement, _holds boolean, _name text, _words text) RETURNS anyelement
 LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,8 +1,8 @@
--- claim_keys: give the jobs of a call their unique keys; by position, who holds those that were not free. Raises TN001 for a job
--- that is to be unique or nothing.
+-- claim_keys: Claim the unique keys of all jobs of a call. Returns a JSON object from the position of a job in the call
+-- to the id of the job that owns its key, for keys that were not free. Raises TN001 for a job with `key_raises`.
 --
--- In the order of the keys, so that two calls never wait for each other; only if an id comes twice in the call, of which the
--- first that is stored counts, in the order of the call.
+-- Claims in the order of the keys, so that two calls never wait for each other. If an id occurs twice in the call, it
+-- claims in the order of the call instead, because the first that is stored counts.
 CREATE OR REPLACE FUNCTION claim_keys(_now float8, _jobs json, _payloads bytea[]) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     _holders jsonb := '{}';

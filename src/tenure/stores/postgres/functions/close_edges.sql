@@ -1,8 +1,14 @@
--- close_edges: these jobs have succeeded with these results, in this order: whoever waits for them, by any of these ids, has one thing
--- less to wait for. What `update_dependents` does for one, for many at once. Locks as it does: by changing them in that order. Ids of one _place
--- are those of one end (of a step, and of the run that ends with it): who waits for any of them comes in the order of its seq.
--- (`blocked_by > 0` is what `state = 'blocked'` means here; said so, it would let the planner go through all that are.)
-CREATE OR REPLACE FUNCTION close_edges(_now float8, _blockers text[], _results text[], _places integer[] DEFAULT NULL) RETURNS void LANGUAGE plpgsql AS $$
+-- close_edges: Jobs have succeeded: close the edges to their ids and put the dependents that have no open edge left in
+-- line. Does for many blockers at once what `update_dependents` does for one, and locks in the same order, by its
+-- updates.
+--
+-- `_blockers` and `_results`: ids and results in the order of the ends. `_places`: equal numbers mark ids of one end
+-- (those of a last step and of its run); dependents of one end join the line in the order of their seq.
+--
+-- (`blocked_by > 0` means the same as `state = 'blocked'` here, but the latter would let the planner scan all blocked
+-- jobs.)
+CREATE OR REPLACE FUNCTION close_edges(_now float8, _blockers text[], _results text[], _places integer[] DEFAULT NULL)
+RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     _free bigint[];
     _n bigint;
@@ -11,7 +17,8 @@ BEGIN
         UPDATE edges d SET open = false, result = ended.result
         FROM (
             SELECT e.dependent, e.position, over.result, coalesce(over.place, over.at) AS at
-            FROM unnest(_blockers, _results, _places) WITH ORDINALITY AS over (id, result, place, at) JOIN edges e ON e.blocker = ANY (ARRAY[over.id])
+            FROM unnest(_blockers, _results, _places) WITH ORDINALITY AS over (id, result, place, at)
+            JOIN edges e ON e.blocker = ANY (ARRAY[over.id])
             WHERE e.open ORDER BY e.dependent, e.position
         ) AS ended
         WHERE d.dependent = ANY (ARRAY[ended.dependent]) AND d.position = ANY (ARRAY[ended.position]) AND d.open

@@ -1,4 +1,4 @@
--- count_total: count once more what has happened in this queue, and through this worker if the registry knows it.
+-- count_total: Add 1 to the total `_what` of `_queue`, and of `_worker` if it is registered.
 CREATE OR REPLACE FUNCTION count_total(_what text, _queue text, _worker text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO tallies (queue, worker, what, number)

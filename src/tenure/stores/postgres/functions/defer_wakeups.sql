@@ -1,4 +1,5 @@
--- defer_wakeups: this is a caller's transaction, whose end may be far: whatever it puts in line wakes workers when it commits.
+-- defer_wakeups: Mark this transaction as a caller's: `wake_workers` then waits for its commit, and `report_changes`
+-- sends nothing.
 CREATE OR REPLACE FUNCTION defer_wakeups() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('tenure.deferred', 'on', true);

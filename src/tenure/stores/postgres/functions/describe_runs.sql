@@ -1,4 +1,5 @@
--- describe_runs: these runs, each with its current step, in this order; those that are gone meanwhile are left out.
+-- describe_runs: The runs with these numbers, each with its current step, in this order. Runs that have been deleted
+-- meanwhile are left out.
 CREATE OR REPLACE FUNCTION describe_runs(_runs bigint[]) RETURNS SETOF run_found LANGUAGE sql STABLE ROWS 50 AS $$
     SELECT j.n, j.id, j.flow, j.created_at, s.n, CASE WHEN e.state = 'succeeded' THEN s.queue ELSE (
         SELECT b.queue FROM jobs b WHERE b.run = j.n AND b.n < s.n ORDER BY b.n DESC LIMIT 1

@@ -1,4 +1,5 @@
--- empty_queues: the empty queues after _after, up to _until if that is not NULL: the sum of the totals of each, and what is noted of it.
+-- empty_queues: The empty queues with names after `_after` and up to `_until` (NULL: no bound): the sum of the totals
+-- of each, and what the table `quiet` holds of it.
 CREATE OR REPLACE FUNCTION empty_queues(_after text, _until text) RETURNS TABLE (queue text, totals bigint, since float8, seen bigint)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column

@@ -1,5 +1,6 @@
--- end_by_operator: end each of these jobs, whatever its state; its holder is told so and loses its token. A verdict each: ok,
--- not_found, or the final state that it is in.
+-- end_by_operator: End each job in whatever state it is, as `_state`, and notify its holder, whose token is void from
+-- then on. Returns a verdict for each id: ok, not_found, or the final state that the job is in. `_kind`: the
+-- announcement to the holder.
 CREATE OR REPLACE FUNCTION end_by_operator(_now float8, _ids text[], _state text, _kind text, _result text) RETURNS text[]
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -8,7 +9,8 @@ DECLARE
 BEGIN
     PERFORM lock_jobs(_ids);
     FOR _at IN 1 .. cardinality(_ids) LOOP
-        SELECT r.n, r.state, r.worker, r.ended_at INTO _job FROM resolve_ids(ARRAY[_ids[_at]]) m JOIN records r ON r.n = ANY (ARRAY[m.n]);
+        SELECT r.n, r.state, r.worker, r.ended_at INTO _job
+        FROM resolve_ids(ARRAY[_ids[_at]]) m JOIN records r ON r.n = ANY (ARRAY[m.n]);
         IF NOT FOUND THEN
             _verdicts[_at] := 'not_found';
         ELSIF _job.ended_at IS NOT NULL THEN

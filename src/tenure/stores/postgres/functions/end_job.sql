@@ -1,4 +1,5 @@
--- end_job: a job becomes final, with all that follows. The caller has locked it.
+-- end_job: End a job and do all that follows: propagate its end to dependents, remove what is not kept. The caller has
+-- locked it. `_by`: the worker to count it for, if any.
 CREATE OR REPLACE FUNCTION end_job(
     _now float8, _n bigint, _state text, _result text, _error text, _by text DEFAULT NULL
 ) RETURNS void LANGUAGE plpgsql AS $$

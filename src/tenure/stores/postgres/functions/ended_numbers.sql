@@ -1,5 +1,6 @@
--- ended_numbers: whose dependents, waiters and keys it is time for, now that the job _n has ended: itself; and with the last step of a
--- run the first, which stands for the run, and for which it is not time before.
+-- ended_numbers: The numbers of the jobs whose dependents, waiters and keys are due now that the job `_n` has ended:
+-- `_n` itself; with the last step of a run also the first step, which stands for the run. A first step that hands over
+-- gives none, because its run goes on.
 CREATE OR REPLACE FUNCTION ended_numbers(_n bigint, _run bigint, _successor text) RETURNS bigint[] LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE
         WHEN _run IS NULL THEN ARRAY[_n]

@@ -1,7 +1,11 @@
--- enqueue_blocked_successor: the successor of a step comes to exist, and waits for jobs that have come in this very transaction: nobody else has seen
--- these, so none can have ended, and there is nothing to be looked for or held. It has no unique key. Raises unique_violation if its
--- id exists.
-CREATE OR REPLACE FUNCTION enqueue_blocked_successor(_now float8, _job live, _jobs json, _payloads bytea[], _after text[]) RETURNS void LANGUAGE plpgsql AS $$
+-- enqueue_blocked_successor: Store the successor of the step `_job`, blocked by the jobs `_after`, which this
+-- transaction has just stored. No other transaction has seen them, so none can have ended and nothing is looked up or
+-- locked. The successor has no unique key. Raises unique_violation if its id exists.
+--
+-- `_jobs` and `_payloads`: the one successor, as `new_jobs` reads it.
+CREATE OR REPLACE FUNCTION enqueue_blocked_successor(
+    _now float8, _job live, _jobs json, _payloads bytea[], _after text[]
+) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     _n bigint := nextval('places');
     _new jobs;

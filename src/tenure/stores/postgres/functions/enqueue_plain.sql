@@ -1,5 +1,6 @@
--- enqueue_plain: store one job that has no unique key and waits for no other; false, having done nothing, if its id exists. What
--- `enqueue_jobs` does, at a third of the cost: nearly every job that comes with a caller's transaction is one of these.
+-- enqueue_plain: Store one job that has no unique key and no blockers. Returns false, having done nothing, if its id
+-- exists. A third of the cost of `enqueue_jobs`: nearly every job in a caller's transaction is of this kind. Durations
+-- are seconds.
 CREATE OR REPLACE FUNCTION enqueue_plain(
     _now float8, _id text, _task text, _queue text, _payload bytea, _raw boolean, _priority integer, _delay float8, _run_at float8,
     _expires float8, _max_attempts integer, _max_losses integer, _lease float8, _keep float8, _tags text[], _run_id text

@@ -1,6 +1,10 @@
--- enqueue_successors: steps of these runs have ended, and their successors come to exist, which nothing can be said against. _keyed: whether the
--- run, or the step before, has a unique key. Raises unique_violation if the id of one exists.
-CREATE OR REPLACE FUNCTION enqueue_successors(_now float8, _runs bigint[], _keyed boolean[], _coming json) RETURNS void LANGUAGE plpgsql AS $$
+-- enqueue_successors: Store the plain successors of steps that have just ended, and wake workers. Raises
+-- unique_violation if one of the ids exists.
+--
+-- `_runs`: the number of each run. `_keyed`: whether the run or the step before has a unique key. `_coming`: the
+-- successors, as JSON.
+CREATE OR REPLACE FUNCTION enqueue_successors(_now float8, _runs bigint[], _keyed boolean[], _coming json) RETURNS void
+LANGUAGE plpgsql AS $$
 DECLARE
     _added record;
 BEGIN

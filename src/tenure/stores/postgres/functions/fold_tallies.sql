@@ -1,5 +1,5 @@
--- fold_tallies: move rows from `tallies` to `counters`, leaving every sum as it is. Rows that another one folds are left to
--- it, and totals of workers that are gone go.
+-- fold_tallies: Move up to 20,000 rows from `tallies` to `counters` without changing any sum, and delete the totals of
+-- workers that are not registered any more. Rows that another transaction is folding are skipped.
 CREATE OR REPLACE FUNCTION fold_tallies() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     WITH chosen AS (
@@ -10,7 +10,7 @@ BEGIN
     INSERT INTO counters (queue, worker, what, number)
     SELECT queue, coalesce(worker, 0), what, sum(number) FROM gone
     WHERE worker IS NULL OR worker IN (SELECT generation FROM workers)
-    GROUP BY 1, 2, 3 ORDER BY 1, 2, 3  -- in one order, for two that fold at once
+    GROUP BY 1, 2, 3 ORDER BY 1, 2, 3  -- in one order, so that two calls do not deadlock
     ON CONFLICT (queue, worker, what) DO UPDATE SET number = counters.number + excluded.number;
     DELETE FROM counters WHERE worker > 0 AND worker NOT IN (SELECT generation FROM workers);
 END

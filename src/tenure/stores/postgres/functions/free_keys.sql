@@ -1,4 +1,4 @@
--- free_keys: these jobs, which have ended, give their unique keys back; those held for a window only if _all.
+-- free_keys: Free the unique keys of these ended jobs. A key with a window is freed only if `_all`.
 CREATE OR REPLACE FUNCTION free_keys(_ns bigint[], _all boolean) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF cardinality(_ns) > 1 THEN

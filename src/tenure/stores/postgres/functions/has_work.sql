@@ -1,6 +1,6 @@
--- has_work: whether a job that is no suspect is in line, or something in the inbox, of a queue that matches the one expression and
--- not the other, and is not paused. Skips from queue to queue: however many jobs there are, it looks at one of each; if there are
--- tasks to _skip, for a job of another task among the first of each line.
+-- has_work: Whether a job that is no suspect is in line, or an entry in the inbox, of a queue that matches `_serves`,
+-- does not match `_excludes` and is not paused. Jumps from queue to queue in the index: one row each, however many jobs
+-- there are. With tasks to `_skip` it looks at the first 1,000 jobs of each line.
 CREATE OR REPLACE FUNCTION has_work(_serves text, _excludes text, _skip text[]) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     RETURN EXISTS (

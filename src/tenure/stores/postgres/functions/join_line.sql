@@ -1,5 +1,5 @@
--- join_line: a job comes in line, at the back unless it has just come with a place there; or waits for its time, if that is
--- yet to come. The caller has locked it.
+-- join_line: Put a job at the back of its line; or let it wait for its time, if that is yet to come. `_new`: the job
+-- keeps the position that it has just been given. The caller has locked it.
 CREATE OR REPLACE FUNCTION join_line(_now float8, _n bigint, _new boolean DEFAULT false) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     _job live;

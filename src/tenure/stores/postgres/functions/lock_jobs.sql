@@ -1,20 +1,20 @@
--- lock_jobs: nobody else changes the jobs that these ids mean until this transaction ends.
+-- lock_jobs: Lock the jobs that these ids mean until this transaction ends.
 --
--- Whoever takes several locks takes them in this order, or two may wait for each other:
+-- Every operation that takes several locks takes them in this order; otherwise two could deadlock:
 --
--- 1. jobs that wait for no other, the older first;
--- 2. blocked ones, the older first, each after its open edges: `update_dependents` comes from a job to the edges of those that wait for it, and then
---    to themselves;
--- 3. jobs that have ended, the older first;
+-- 1. jobs without open edges, the lower number first;
+-- 2. blocked jobs, the lower number first, each after its open edges, because `update_dependents` goes from a job to
+--    the edges of its dependents and then to these;
+-- 3. ended jobs, the lower number first;
 -- 4. unique keys, in the order of `claim_keys`.
 --
--- A run is locked by its current step: whoever may change the run holds that, and whoever had to wait for it looks whether it still
--- is the current one (if not, the one that is has come later, so it is further on in the order). The steps before it have ended for
--- good; the first too, although it is by its id and its number that others wait for the run, hold its key and have its attributes.
--- They are locked only when the run goes, after the current one, as 3 says.
+-- A run is locked by its current step. After waiting for that lock, an operation checks whether the step still is the
+-- current one; if not, the current one has a higher number, so it is later in the order. The steps before it have ended
+-- for good. So has the first step, although dependents wait for the run by its id and number, and it owns the key and
+-- the attributes. These are locked only when the run is removed, after the current step, as in 3.
 --
--- Two orders remain that cannot be made one: who waits for a run is older than a later step of it, and both may be blocked. The server
--- then undoes one of the two, and it is done again.
+-- One conflict of orders remains: a dependent of a run has a lower number than a later step of that run, and both may
+-- be blocked. The server then aborts one of the two transactions, and Link retries it.
 CREATE OR REPLACE FUNCTION lock_jobs(_ids text[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     _ns bigint[];
@@ -56,7 +56,7 @@ BEGIN
     PERFORM FROM ended WHERE n = ANY (_ns) ORDER BY n FOR UPDATE;
     IF _of_runs THEN
         IF EXISTS (SELECT FROM resolve_ids(_ids) WHERE NOT n = ANY (_ns)) THEN
-            RAISE EXCEPTION 'a run goes on too fast' USING ERRCODE = 'serialization_failure';
+            RAISE EXCEPTION 'a run advanced while it was being locked' USING ERRCODE = 'serialization_failure';
         END IF;
         _ns := _ns || ARRAY(SELECT own FROM resolve_ids(_ids)) || ARRAY(SELECT run FROM jobs WHERE n = ANY (_ns) AND run IS NOT NULL);
     END IF;

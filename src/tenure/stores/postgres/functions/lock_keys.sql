@@ -1,5 +1,4 @@
--- lock_keys: nobody else takes or frees the unique keys that these jobs hold until this transaction ends. In the order of
--- `claim_keys`.
+-- lock_keys: Lock the unique keys that these jobs own until this transaction ends, in the order of `claim_keys`.
 CREATE OR REPLACE FUNCTION lock_keys(_ns bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM FROM jobs j

@@ -1,4 +1,5 @@
--- lock_with_runs: lock these jobs, and with a step its whole run; the ids of all that exist, the other steps after the one that was named.
+-- lock_with_runs: Lock these jobs, and the whole run of each step. Returns all ids that exist, in the order of `_ids`,
+-- the other steps of a run after the step that was named.
 CREATE OR REPLACE FUNCTION lock_with_runs(_ids text[]) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
     _ns bigint[];

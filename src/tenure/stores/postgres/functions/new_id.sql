@@ -1,4 +1,4 @@
--- new_id: an id as producers make them: a UUID of version 7, in order of time.
+-- new_id: A new job id as producers make them: a UUID of version 7, which sorts by time.
 CREATE OR REPLACE FUNCTION new_id() RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     _bytes bytea := uuid_send(gen_random_uuid());

@@ -1,4 +1,5 @@
--- new_jobs: the jobs of a call, as records.py writes them, with their payloads.
+-- new_jobs: The new jobs of a call with their payloads, one row each, numbered from 1 in `at`. `_jobs`: a JSON array of
+-- what `new_fields` in records.py writes.
 CREATE OR REPLACE FUNCTION new_jobs(_jobs json, _payloads bytea[])
 RETURNS TABLE (
     -- include: plain_fields,

@@ -1,4 +1,5 @@
--- notify_waiters: tell whoever waits for one of these jobs that it is final or gone; each is told once. A job remembers that.
+-- notify_waiters: Announce to every channel that waits for one of these jobs that it is final or deleted, once, and
+-- mark the job as waited for.
 CREATE OR REPLACE FUNCTION notify_waiters(_ns bigint[], _kind text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     _waiter record;

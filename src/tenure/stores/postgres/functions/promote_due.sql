@@ -1,4 +1,5 @@
--- promote_due: let the due jobs of a queue come in line, up to a thousand, by their time; how many.
+-- promote_due: Put up to 1,000 due jobs of `_queue` in line, the earliest first. Returns how many. Jobs that another
+-- transaction has locked are skipped.
 CREATE OR REPLACE FUNCTION promote_due(_now float8, _queue text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     _count bigint;

@@ -1,6 +1,6 @@
--- prune_states: remove up to _limit jobs of a queue in two states that share one bound: those that have ended _age seconds ago,
--- and of the _number that there are the oldest of those too many; how many went. Those with a time of their own do not count, nor do steps
--- that have handed over.
+-- prune_states: Remove up to `_limit` jobs of a queue in two states that share one retention: first those that ended
+-- `_age` seconds ago, then the oldest beyond `_most`. Returns how many. `_number`: how many there are in these states.
+-- Jobs with their own retention do not count, nor do steps that have handed over.
 CREATE OR REPLACE FUNCTION prune_states(
     _now float8, _queue text, _one text, _other text, _number bigint, _age float8, _most float8, _limit integer
 ) RETURNS integer LANGUAGE plpgsql AS $$
@@ -18,7 +18,7 @@ BEGIN
         RETURN _pruned;
     END IF;
     _surplus := _surplus - (
-        -- By the index of those few, which the planner does not expect to be few.
+        -- `queue || ''` makes the planner use the index on keep_until, which has few rows.
         SELECT count(*) FROM ended WHERE keep_until IS NOT NULL AND queue || '' = _queue AND state IN (_one, _other)
     );
     IF _surplus <= 0 THEN

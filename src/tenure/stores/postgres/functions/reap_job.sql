@@ -1,5 +1,6 @@
--- reap_job: take a running job from its holder, who is silent or gone: to the front, or failed as lost, as lifecycle.after_loss says.
--- Its error is words that records.py reads: how often it was lost, and the reason if there is one. The caller has locked it.
+-- reap_job: Take a running job from a holder that is silent or gone: put it back in its position, or fail it as lost,
+-- as lifecycle.after_loss says. The caller has locked it. Its error is a text that records.py reads: how often it was
+-- lost, and `_reason`, if any.
 CREATE OR REPLACE FUNCTION reap_job(_now float8, _n bigint, _reason text DEFAULT '') RETURNS reaped LANGUAGE plpgsql AS $$
 DECLARE
     _lost reaped;

@@ -1,6 +1,9 @@
--- record_end: one job becomes final, with its record, key, counters and waiters; `update_dependents` tells those who are blocked by it.
--- In the place of an error a success may have left output. _by is the worker whose doing it was. Its token stays known only if this
--- has _settled it. A step that hands over has a _successor. The caller has locked it.
+-- record_end: Make one job final: its record, key, counters and waiters. Does not touch its dependents: `propagate_end`
+-- does. The caller has locked it.
+--
+-- `_error`: of a job that succeeded, the output that it left. `_by`: the worker to count it for. `_settled`: whether
+-- its holder ended it; only then its token stays known. `_successor`: the id of the next step, of a step that hands
+-- over.
 CREATE OR REPLACE FUNCTION record_end(
     _now float8, _n bigint, _state text, _result text, _error text, _by text DEFAULT NULL, _settled boolean DEFAULT false,
     _successor text DEFAULT NULL

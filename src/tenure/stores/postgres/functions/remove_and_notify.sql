@@ -1,5 +1,6 @@
--- remove_and_notify: take jobs out of the store, whatever their state, and tell whoever has to do with them: holders, and when all
--- are gone those who are left waiting, in order of enqueueing. The caller has locked them.
+-- remove_and_notify: Remove jobs in whatever state they are, whole runs at a time, and notify their holders. When all
+-- are removed, propagate that to the dependents that are left, in the order of enqueueing. The caller has locked the
+-- jobs.
 CREATE OR REPLACE FUNCTION remove_and_notify(_now float8, _ns bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     _ids text[];

@@ -1,4 +1,5 @@
--- remove_jobs: take jobs, runs whole, out of everything that knows them. Edges of others to them stay open: there is nothing to close them with.
+-- remove_jobs: Delete jobs, whole runs at a time, from all tables. Open edges of other jobs to them stay open, because
+-- no result will come.
 CREATE OR REPLACE FUNCTION remove_jobs(_ns bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     _runs bigint[];

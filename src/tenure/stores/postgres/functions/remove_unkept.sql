@@ -1,4 +1,5 @@
--- remove_unkept: remove those of these jobs that have ended, are not kept at all, and that nobody has a claim on; runs whole.
+-- remove_unkept: Remove those of these jobs that have ended, have a retention of 0 and are not claimed (`unclaimed`);
+-- of a step the whole run.
 CREATE OR REPLACE FUNCTION remove_unkept(_now float8, _ns bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     _going bigint[];

@@ -1,8 +1,9 @@
--- report_changes: tell the caller what has become of these jobs, which it did not name. By messages to the client, which come with the answer,
--- so that no step need answer for what rarely happens; nothing of it leaves a transaction of the caller's own.
+-- report_changes: Report to the client what happened to jobs that its call did not name, as messages of level INFO that
+-- arrive before the answer. So no operation has to return what is rare. Sends nothing in a caller's
+-- transaction.
 --
--- A message is sent at once, even if what it tells is undone afterwards, by an error that is caught: whoever catches one says so
--- with `retract_reports`.
+-- A message is sent at once, even if a caught error rolls back what it reports. The block that catches the error then
+-- calls `retract_reports`.
 CREATE OR REPLACE FUNCTION report_changes(_changes text[], _ns bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF coalesce(cardinality(_ns), 0) = 0 THEN

@@ -1,4 +1,4 @@
--- report_json: `report_changes`, by JSON: an array of change, id, task and queue for each.
+-- report_json: Send one report: a JSON array of [change, id, task, queue] for each job. See `report_changes`.
 CREATE OR REPLACE FUNCTION report_json(_consequences json) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF current_setting('tenure.deferred', true) = 'on' THEN

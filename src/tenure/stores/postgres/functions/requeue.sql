@@ -1,4 +1,5 @@
--- requeue: a held job waits again: at its old place, or at the back, now or once it is due. Its token stays known until the next.
+-- requeue: Apply a Requeue transition to the locked job `_job`: it waits again at its old position or at the back, now
+-- or when it is due. Its token stays known until the next lease.
 CREATE OR REPLACE FUNCTION requeue(_now float8, _job live, _transition json, _error text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     _run_at float8 := coalesce((_transition ->> 'run_at')::float8, _now + (_transition ->> 'delay')::float8);
@@ -10,7 +11,7 @@ BEGIN
     END IF;
     UPDATE live SET
         state = 'waiting', run_at = _run_at,
-        -- A place is drawn when the job comes in line: one that is to wait for its time keeps the old one until then.
+        -- A job gets a new position when it joins the line; a scheduled one keeps the old position until then.
         seq = CASE WHEN _front OR _run_at IS NOT NULL THEN seq ELSE nextval('places') END,
         attempt = CASE WHEN _counts THEN attempt ELSE attempt - 1 END,
         misses = CASE WHEN (_transition ->> 'missed')::boolean THEN misses + 1 WHEN _front THEN misses ELSE 0 END,

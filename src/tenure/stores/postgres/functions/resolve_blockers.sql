@@ -1,9 +1,13 @@
--- resolve_blockers: whom the new jobs of a call wait for, by id. One that turned out a duplicate earlier in the call stands for
--- its holder, as _holders has it by position. Each is stored, and pinned, or comes earlier in the call; else this raises TN002.
+-- resolve_blockers: The blockers of the new jobs of a call, as a JSON object from a job's id to the array of its
+-- blockers' ids. Locks the stored ones by `lock_jobs_shared`. Raises TN002 if a blocker neither is stored nor comes
+-- earlier in the call.
+--
+-- `_holders`: the answer of `claim_keys`. A blocker that turned out a duplicate earlier in the call stands for the
+-- owner of its key.
 CREATE OR REPLACE FUNCTION resolve_blockers(_jobs json, _payloads bytea[], _holders jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
-    _coming jsonb;      -- by id: where in the call it comes first
-    _stands_for jsonb;  -- by id: where it turned out a duplicate, and of whom
+    _coming jsonb;      -- by id: its first position in the call
+    _stands_for jsonb;  -- by id: position at which it turned out a duplicate, and the owner of its key
     _found jsonb;
     _all text[];
     _missing text;

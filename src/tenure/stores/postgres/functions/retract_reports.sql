@@ -1,5 +1,5 @@
--- retract_reports: whatever was noted beyond those messages that count has been undone. Called where an error is caught, which also takes
--- `reports_sent` back to what it was.
+-- retract_reports: Tell the client that an error was caught: reports beyond `reports_sent`, which was rolled back too,
+-- do not count.
 CREATE OR REPLACE FUNCTION retract_reports() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     RAISE INFO USING ERRCODE = 'TN011', MESSAGE = 'undone', DETAIL = reports_sent();

@@ -1,5 +1,5 @@
--- retry_job: the final job that this id means begins anew; the verdict, as `retry` gives it. The caller has locked its edges, so that none
--- closes now.
+-- retry_job: Start the final job that `_id` means again. Returns a verdict as `retry` does. The caller has locked the
+-- job and its edges, so no edge closes meanwhile.
 CREATE OR REPLACE FUNCTION retry_job(_now float8, _id text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     _job jobs;
@@ -25,7 +25,7 @@ BEGIN
     IF FOUND THEN
         RETURN json_build_array(_kept.state, 'gone', _other);
     END IF;
-    -- Its own key, and that of the run.
+    -- Its own key, and the key of its run.
     FOR _each IN
         SELECT * FROM jobs WHERE n IN (_job.n, _job.run) AND unique_key IS NOT NULL AND coalesce(unique_until > _now, true) ORDER BY n DESC
     LOOP
@@ -46,7 +46,8 @@ BEGIN
         _job.n, _job.queue, _job.task, 'blocked', _job.priority, _kept.seq, _kept.fence, _job.lease, _job.keep,
         EXISTS (SELECT FROM jobs WHERE n IN (_job.n, _job.run) AND unique_key IS NOT NULL), _open, _kept.worker, _kept.started_at,
         _kept.error, _job.run,
-        -- One that was completed from outside has no token: that was no attempt's doing. One that has left output has its entry.
+        -- Add the successful attempt. A job without a token was completed by an operator, which is no attempt; an attempt
+        -- that left output is recorded already.
         CASE WHEN _kept.state <> 'succeeded' OR _kept.nonce IS NULL
                   OR (_kept.attempts[cardinality(_kept.attempts)]::json ->> 1)::integer = _kept.fence THEN _kept.attempts ELSE add_attempt(
             _kept.attempts, _kept.attempt, _kept.fence, _kept.started_at, _kept.ended_at, _kept.worker, 'succeeded', NULL

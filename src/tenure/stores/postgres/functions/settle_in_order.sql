@@ -1,9 +1,13 @@
--- settle_in_order: what `settle` could not do at once for its whole batch, in the order of that: edges to those that have _ended, of which
--- _blocking are waited for; successors of those that are _handing over; and whole steps, of those that have not ended. Neighbours of one
--- kind are done together. The verdicts.
+-- settle_in_order: Do what `settle_all` could not do for its batch at once, in the order of the batch: close the edges
+-- to jobs that have ended, enqueue successors, and settle the leases that are left. Neighbours of one kind are done
+-- together. Returns the verdicts.
 --
--- Jobs that are not kept, those of _unkept and those that fail with a blocker, go before the next whole step, and not all at the end:
--- that step may wait for one of them, bring a job with its id, or be a repeated settle of it.
+-- Jobs that are not kept (those of `_unkept`, and those that fail with a blocker) are removed before the next lease is
+-- settled, and not all at the end: its transition may name one of them as a blocker, bring a job with its id, or repeat
+-- its settlement.
+--
+-- `_ended`: positions in the batch that have ended. `_blocking`: ids that dependents wait for. `_handing`: positions
+-- that hand over.
 CREATE OR REPLACE FUNCTION settle_in_order(
     _now float8, _ns bigint[], _ids text[], _fences integer[], _nonces bigint[], _states text[], _results text[], _errors text[],
     _transitions json[], _payloads bytea[], _runs text[], _ended integer[], _blocking text[], _ended_runs bigint[], _run_ends integer[],
@@ -25,7 +29,7 @@ BEGIN
         SELECT at, CASE WHEN state = 'succeeded' THEN 'close' ELSE 'follow' END AS kind, id FROM (
             SELECT at, state, id FROM unnest(_ids, _states) WITH ORDINALITY AS wanted (id, state, at)
             WHERE at = ANY (_ended) AND id = ANY (_blocking)
-              -- The first step of a run that goes on is not waited for: the run is.
+              -- Dependents of a first step that hands over wait for its run, which goes on.
               AND NOT EXISTS (SELECT FROM unnest(_handing, _handed_runs) AS handing (at, run) WHERE handing.at = wanted.at AND run = _ns[at])
             UNION ALL
             SELECT at, _states[at], j.id FROM unnest(_run_ends, _ended_runs) AS ending (at, run) JOIN jobs j ON j.n = ANY (ARRAY[ending.run])

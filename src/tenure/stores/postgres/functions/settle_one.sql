@@ -1,4 +1,5 @@
--- settle_one: apply a step under its token; the verdict, as `settle` gives it. The caller has locked the job, if it is held.
+-- settle_one: Apply one transition under its token. Returns the verdict, as `settle_all` does. The caller has locked
+-- the job, if the lease still holds it.
 CREATE OR REPLACE FUNCTION settle_one(
     _now float8, _id text, _fence integer, _nonce bigint, _state text, _result text, _error text, _transition json, _payloads bytea[]
 ) RETURNS text LANGUAGE plpgsql AS $$
@@ -20,7 +21,7 @@ BEGIN
     IF (_job.fence, _job.nonce) IS DISTINCT FROM (_fence, _nonce) THEN
         RETURN 'lease_lost';
     ELSIF _job.state <> 'running' THEN
-        RETURN 'ok';  -- this very token has settled it before, and the answer was lost
+        RETURN 'ok';  -- this token has settled it before; the answer was lost
     END IF;
     CASE _transition ->> 'kind'
         WHEN 'requeue' THEN
@@ -37,7 +38,7 @@ BEGIN
             BEGIN
                 PERFORM apply_finish(_now, _job, _state, _result, _error, true, _transition, _payloads);
             EXCEPTION WHEN SQLSTATE 'TN001' OR SQLSTATE 'TN002' OR SQLSTATE 'TN004' THEN
-                -- What was done in this block is undone.
+                -- PostgreSQL has rolled back this block.
                 GET STACKED DIAGNOSTICS _refusal = PG_EXCEPTION_DETAIL;
                 PERFORM retract_reports();
                 RETURN _refusal;

@@ -1,7 +1,8 @@
--- shorten_leases: let no lease of this queue end later than its length from now, as those do that were given before the clock of the server was
--- set back: their holders have as long as they were promised, and no longer. A second more is no reason to change anything.
+-- shorten_leases: Let no lease of `_queue` end later than its length from now. Leases given before the server's clock
+-- was set back do; their holders have the time they were promised, and no more. A difference of up to one second is
+-- left.
 --
--- The last to end is looked at, and if that is fine nothing else: what ends before it ends soon enough.
+-- Looks at the lease that ends last; if that one is fine, so are the others. Locked leases are skipped.
 CREATE OR REPLACE FUNCTION shorten_leases(_now float8, _queue text, _limit integer) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF (

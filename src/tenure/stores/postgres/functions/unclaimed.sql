@@ -1,7 +1,9 @@
--- unclaimed: the final jobs that nobody needs any more: who waits for the result, as the holder of a unique key, or because it is
--- blocked by it; of a run the last step, if that holds for all. A table that becomes part of the statement which names it, so that
--- a thousand jobs are one look and not a thousand; and its questions are no EXISTS, so that they are asked of each job by an index,
--- however the tables have grown.
+-- unclaimed: The final jobs that are not needed any more. A job is claimed while a caller may still fetch the result it
+-- waited for (60 seconds), while it owns a unique key, or while a blocked job waits for it; the last step of a run,
+-- while any of this holds for any of its steps.
+--
+-- The planner inlines it, so that 1,000 jobs are one scan. Its conditions are no EXISTS, so that each is looked up by
+-- an index, however large the tables have grown.
 CREATE OR REPLACE FUNCTION unclaimed(_now float8) RETURNS SETOF ended LANGUAGE sql STABLE AS $$
     SELECT e.* FROM ended e JOIN jobs j ON j.n = ANY (ARRAY[e.n])
     WHERE e.successor IS NULL

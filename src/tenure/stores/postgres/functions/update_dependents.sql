@@ -1,8 +1,13 @@
--- update_dependents: tell those who wait for a job, by any of the ids that it ends with, how it has ended, in the order of their places, and
--- those who wait for them in turn if that ends them; who has ended so. _only this one is told of it, if given: it has just been enqueued.
+-- update_dependents: Propagate the end of a job to its dependents, breadth first: close their edges, put those without
+-- an open edge in line, fail those that fail with their blocker, and go on with the dependents of these. Returns the
+-- numbers of the jobs that failed.
 --
--- Edges first, then the dependents, each in order: of two blockers that end at the same instant the second waits here for the
--- first, and then counts what that one has left. Whoever revives a dependent locks its edges before it counts them.
+-- `_blockers`: the ids that end together (of a last step, and of its run). `_ended`: the final state, or deleted.
+-- `_only`: just this dependent, which has been enqueued in this transaction.
+--
+-- Race: two blockers of one job end at the same time. Edges are locked first, then dependents, each in order; the
+-- second transaction waits for the first and then counts the edges that are left. `retry` locks the edges of a job
+-- before it counts them.
 CREATE OR REPLACE FUNCTION update_dependents(
     _now float8, _blockers text[], _ended text, _result text, _error text, _only bigint DEFAULT NULL
 ) RETURNS bigint[] LANGUAGE plpgsql AS $$

@@ -1,4 +1,4 @@
--- with_runs: what goes when these jobs go: with a step its whole run.
+-- with_runs: These jobs, and all other steps of their runs.
 CREATE OR REPLACE FUNCTION with_runs(_ns bigint[]) RETURNS bigint[] LANGUAGE plpgsql AS $$
 BEGIN
     RETURN _ns || ARRAY(

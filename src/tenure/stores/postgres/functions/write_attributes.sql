@@ -1,4 +1,5 @@
--- write_attributes: give the runs at these positions these attributes, in place of those of the same names; where there is no run, none.
+-- write_attributes: Set attributes of runs. `_at[i]` is the index in `_runs` of the run that gets `_names[i]` =
+-- `_values[i]`; where that element is NULL, nothing is set.
 CREATE OR REPLACE FUNCTION write_attributes(_runs bigint[], _at integer[], _names text[], _values text[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN

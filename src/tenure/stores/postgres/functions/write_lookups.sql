@@ -1,4 +1,5 @@
--- write_lookups: let the runs at these positions be found by these values, in place of those under the same names.
+-- write_lookups: Replace lookups of runs: the values under each name that is given. `_at[i]` is the index in `_runs`; a
+-- NULL value leaves none under its name.
 CREATE OR REPLACE FUNCTION write_lookups(_runs bigint[], _at integer[], _names text[], _values text[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,6 +1,7 @@
--- Layout 9: functions only. Internal functions have plain names, and so have some operations, whose old names stay for programs of the
--- layouts before. Programs of the layouts before go on working: a function is looked up when it is called, and this transaction makes
--- every operation anew.
+-- Layout 9: functions only. Internal functions and some operations have plain names. Programs of the layouts before go on
+-- working: these operations keep their old names too (compatibility/), and PostgreSQL looks a function up when it is
+-- called, so operations call the new internal functions as soon as this transaction, which replaces them, commits. A call
+-- that is under way at that moment may find an old function gone: it fails, having done nothing, as StoreUnavailable.
 
 -- Internal functions under their old names.
 DROP FUNCTION IF EXISTS await_children(float8, live, json, bytea[], text[]);
@@ -53,9 +54,9 @@ DROP FUNCTION IF EXISTS valid(anyelement, boolean, text, text);
 DROP FUNCTION IF EXISTS wake(text, bigint);
 DROP FUNCTION IF EXISTS whole(bigint[]);
 
--- Internal functions of which a parameter has another name.
+-- Internal functions of which a parameter was renamed.
 DROP FUNCTION IF EXISTS requeue(float8, live, json, text);
 DROP FUNCTION IF EXISTS settle_one(float8, text, integer, bigint, text, text, text, json, bytea[]);
 
--- The order of its columns is another.
+-- The order of its columns has changed.
 DROP FUNCTION IF EXISTS new_jobs(json, bytea[]);

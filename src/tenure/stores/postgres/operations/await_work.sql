@@ -1,6 +1,8 @@
--- await_work: a caller waits for work, for so many seconds, in queues that match the one expression and not the other; true if
--- there is some already, of other tasks than _skip. Whoever puts a job in line from then on finds the caller here. (One whose transaction began before
--- may not: callers look again by themselves.) Without seconds it only looks.
+-- await_work: Register a caller as idle for `_seconds`, if that is not NULL, and return whether there is work already,
+-- other than tasks in `_skip`.
+--
+-- An operation that puts a job in line afterwards finds the caller in `idle`. One whose transaction began before may
+-- not, so callers look again themselves. `_serves` and `_excludes`: regular expressions of queue names.
 CREATE OR REPLACE FUNCTION await_work(
     _channel text, _caller integer, _serves text, _excludes text, _seconds float8, _skip text[]
 ) RETURNS boolean LANGUAGE plpgsql AS $$

@@ -1,7 +1,9 @@
--- busy_queues: queues that have something to do within _ahead seconds, and whether a lease has expired or a parking is over there: of
--- each pattern, given by what its names begin with and the expression that they match, the first _most by name; none that match
--- _excludes. Skips from queue to queue in the indexes of jobs that have not ended, so that it takes no longer for queues that are
--- empty. Every worker with patterns does so once a second: it also folds, if that is worth it.
+-- busy_queues: The queues that have something to do within `_ahead` seconds, and whether an expired lease or parking is
+-- overdue there. For each pattern, given by the literal `_prefixes` and the regular expression `_serves`, the first
+-- `_most` names; none that matches `_excludes`.
+--
+-- Jumps from queue to queue in the indexes of jobs that have not ended, so empty queues cost nothing. Workers with
+-- patterns call it once a second; it also folds tallies when there are 100.
 CREATE OR REPLACE FUNCTION busy_queues(
     _now float8, _prefixes text[], _serves text[], _excludes text, _most integer, _ahead float8
 ) RETURNS TABLE (queue text, overdue boolean) LANGUAGE plpgsql AS $$

@@ -1,4 +1,5 @@
--- claim_chore: whether a chore is the caller's to do: nobody has begun it less than so many seconds ago, by a clock that may be set back.
+-- claim_chore: Claim a periodic chore. Returns true for one caller every `_interval` seconds, false for all others. A
+-- time in the future, by a clock that was set back since, does not count.
 CREATE OR REPLACE FUNCTION claim_chore(_now float8, _chore text, _interval float8) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);

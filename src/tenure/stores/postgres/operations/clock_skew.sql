@@ -1,4 +1,5 @@
--- clock_skew: how many workers have a beat from the future, and how many leases end later than their length from now.
+-- clock_skew: How many workers have a last beat in the future, and how many leases end later than their length from
+-- now: signs that the server's clock was set back.
 CREATE OR REPLACE FUNCTION clock_skew(_now float8, OUT beats bigint, OUT leases bigint) LANGUAGE plpgsql AS $$
 BEGIN
     _now := clock(_now);

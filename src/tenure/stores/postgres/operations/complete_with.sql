@@ -1,5 +1,8 @@
--- complete_with: end this very job, though its id may be a run's, as succeeded, whatever its state, with all that the step brings (as for `settle`); its
--- holder is told so and loses its token. The verdict: ok, not_found, the final state that it is in, or JSON that says why it is refused.
+-- complete_with: End this very job as succeeded, in whatever state it is, although its id may be a run's; with all that
+-- the Finish transition brings. Its holder is notified and its token is void. Returns ok, not_found, the final state
+-- that the job is in, or a JSON array that says why it is refused. A refusal changes nothing.
+--
+-- `_step`: JSON as `finish_json` in settling.py writes it.
 CREATE OR REPLACE FUNCTION complete_with(_now float8, _id text, _result text, _step json, _payloads bytea[]) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -23,7 +26,7 @@ BEGIN
         END IF;
         PERFORM apply_finish(_now, _job, 'succeeded', _result, NULL, false, _step, _payloads);
     EXCEPTION WHEN SQLSTATE 'TN001' OR SQLSTATE 'TN002' OR SQLSTATE 'TN004' THEN
-        -- What was done in this block is undone.
+        -- PostgreSQL has rolled back this block.
         GET STACKED DIAGNOSTICS _refusal = PG_EXCEPTION_DETAIL;
         PERFORM retract_reports();
         RETURN _refusal;

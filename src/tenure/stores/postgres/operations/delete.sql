@@ -1,6 +1,6 @@
--- delete: remove these jobs, all or none; the ids of those that went, as they were asked for: after a step the other steps of its run.
--- Raises TN003, with the job and those who wait for it as JSON, if a blocked job that is not among them waits for one; unless
--- _cascade: then those go too, and theirs.
+-- delete: Delete these jobs, all or none. Returns the ids that were deleted, in the order of `_ids`; after a step the
+-- other steps of its run. With `_cascade` also the blocked jobs that wait for them, and so on. Without it, raises
+-- TN003, with the job and those dependents as JSON, if a blocked job that is not in `_ids` waits for one.
 CREATE OR REPLACE FUNCTION delete(_now float8, _ids text[], _cascade boolean) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
     _going text[];

@@ -1,11 +1,11 @@
--- enqueue: store one call of a task as a job, as part of the transaction that this is called in; its id, or that of the job
--- which holds the unique key. For programs in whatever language, and for triggers:
+-- enqueue: Enqueue one call of a task, as part of the transaction that this is called in. Returns the id of the job, or
+-- of the job that owns the unique key. For programs in any language, and for triggers:
 --
 --     SELECT tenure.enqueue(task => 'send_receipt', args => '[42]', queue => 'mail', delay => 60);
 --
--- The parameters are the fields of an entry in the inbox and mean the same (tenure/inbox.py); durations are seconds, NULL is as if
--- it were not given, max_attempts 0 is for ever. A bad name or option raises invalid_parameter_value; arguments that the
--- task does not take make a job that fails or is broken, for only the worker knows it.
+-- The parameters are the fields of an inbox entry and mean the same (tenure/core/inbox.py). Durations are seconds; NULL
+-- means not given; max_attempts 0 means no limit. A bad name or option raises invalid_parameter_value. Arguments that
+-- the task does not take make a job that fails or is broken, because only a worker knows the task.
 CREATE OR REPLACE FUNCTION enqueue(
     task text,
     args jsonb DEFAULT NULL,

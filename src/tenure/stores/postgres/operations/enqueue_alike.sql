@@ -1,5 +1,5 @@
--- enqueue_alike: `enqueue_new` of jobs that differ in nothing but their ids and payloads, as the many of one call mostly do: what they have in
--- common is read once, which halves the work.
+-- enqueue_alike: Do what `enqueue_new` does for jobs that differ only in id and payload, as most of one call do. Their
+-- common fields are parsed once, which halves the work. `_job`: these fields, as JSON.
 CREATE OR REPLACE FUNCTION enqueue_alike(_now float8, _job json, _ids text[], _payloads bytea[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     _task text;

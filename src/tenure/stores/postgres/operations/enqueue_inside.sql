@@ -1,5 +1,8 @@
--- enqueue_inside: `enqueue_jobs`, as an errand in a caller's transaction: its answers as JSON, NULL if there are none; or a JSON
--- object that says why it is refused, for an error would spoil the caller's transaction; or `elsewhere`.
+-- enqueue_inside: Do what `enqueue_jobs` does, inside a caller's transaction. Returns its answers as JSON, NULL if
+-- there are none; a JSON object with the refusal, because an error would abort the caller's transaction; or `elsewhere`
+-- if this is another database.
+--
+-- `_errand`: the call as JSON, written by caller_work.py.
 CREATE OR REPLACE FUNCTION enqueue_inside(_errand text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     _call record;
@@ -15,7 +18,7 @@ BEGIN
     PERFORM defer_wakeups();
     _payloads := decode_payloads(_call.payloads);
     IF _call.special THEN
-        -- Only then: this block is a subtransaction, of which a transaction should not have very many.
+        -- Only for these, because the block is a subtransaction, and thousands in one transaction are slow.
         BEGIN
             RETURN json_agg(json_build_array(at, id, state, duplicate)) FROM enqueue_jobs(_call.now, _call.jobs, _payloads, true);
         EXCEPTION WHEN SQLSTATE 'TN001' OR SQLSTATE 'TN002' THEN

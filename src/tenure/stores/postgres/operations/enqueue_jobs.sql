@@ -1,8 +1,8 @@
--- enqueue_jobs: store all of these jobs, or raise: TN001 (a unique key is held) or TN002 (an unknown blocker), with the details
--- as JSON. Unless every one is new and waits, there is an answer for each.
+-- enqueue_jobs: Store all of these jobs, or raise: TN001 (a unique key has an owner) or TN002 (an unknown blocker),
+-- with the details as JSON. Returns a row for each job, or none if every job is new and waits.
 --
--- _special: whether any of them has a unique key or waits for others. Of two calls with the same new key or id the second
--- waits for the end of the first.
+-- Race: two calls with the same new key or id; the second waits until the first ends. `_special`: whether any of the
+-- jobs has a unique key or blockers.
 CREATE OR REPLACE FUNCTION enqueue_jobs(_now float8, _jobs json, _payloads bytea[], _special boolean)
 RETURNS TABLE (at integer, id text, state text, duplicate boolean) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -45,7 +45,8 @@ BEGIN
         FROM stored
         RETURNING n, queue, state, run_at, run
     )
-    SELECT array_agg(queue), array_agg(place), array_agg(number), coalesce(sum(number), 0), (SELECT array_agg(n) FROM placed WHERE _special), (SELECT array_agg(n) FROM placed WHERE run = n)
+    SELECT array_agg(queue), array_agg(place), array_agg(number), coalesce(sum(number), 0),
+           (SELECT array_agg(n) FROM placed WHERE _special), (SELECT array_agg(n) FROM placed WHERE run = n)
     INTO _queues, _places, _numbers, _count, _stored, _begun
     FROM (SELECT queue, counter_name(state, run_at) AS place, count(*) AS number FROM placed GROUP BY 1, 2) AS each;
     INSERT INTO tallies (queue, what, number) SELECT * FROM unnest(_queues, _places, _numbers);
@@ -66,13 +67,13 @@ BEGIN
         END IF;
     END LOOP;
     IF _special OR _count < cardinality(_payloads) THEN
-        -- A job of that id, and without that key, has come from elsewhere at the same time.
+        -- Race: another call has stored a job with this id and without this key meanwhile.
         DELETE FROM uniques u USING new_jobs(_jobs, _payloads) AS new
         WHERE u.task = new.task AND u.key = new.key AND u.job = new.id AND NOT EXISTS (
             SELECT FROM jobs j WHERE j.id = new.id AND j.task = new.task AND j.unique_key = new.key
         );
         RETURN QUERY
-        -- The holder of a key may have ended since, and left no record.
+        -- The owner of a key may have ended since and left no record.
         SELECT new.at::integer, coalesce(_holders ->> new.at::text, new.id), coalesce(l.state, e.state, 'running'),
                _holders ? new.at::text
         FROM new_jobs(_jobs, _payloads) AS new

@@ -1,6 +1,6 @@
--- enqueue_new: store these jobs, none of which has a unique key, waits for another or is a step of a run; or raise unique_violation, having done
--- nothing, if one of the ids exists: then the caller asks `enqueue_jobs`. Nearly every enqueue is of this kind, and to insert a
--- row without regard for another is a third faster.
+-- enqueue_new: Store jobs that have no unique key and no blockers and are no steps; or raise unique_violation, having
+-- done nothing, if one of the ids exists. The caller then calls `enqueue_jobs`. Nearly every enqueue is of this kind,
+-- and an INSERT without ON CONFLICT is a third faster.
 CREATE OR REPLACE FUNCTION enqueue_new(_now float8, _jobs json, _payloads bytea[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     _added record;

@@ -1,4 +1,5 @@
--- enqueue_starts: `enqueue_new`, where some of the jobs are first steps of runs, which begin with these attributes and lookups.
+-- enqueue_starts: Do what `enqueue_new` does where some of the jobs are first steps of runs, and store the attributes
+-- and lookups of these runs.
 CREATE OR REPLACE FUNCTION enqueue_starts(_now float8, _jobs json, _payloads bytea[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     _added record;
@@ -6,8 +7,8 @@ BEGIN
     _now := clock(_now);
     FOR _added IN
         WITH new AS MATERIALIZED (
-            SELECT nextval('places') AS n, CASE WHEN coalesce(run_at, _now + delay) > _now THEN coalesce(run_at, _now + delay) END AS due_at,
-                   each.*
+            SELECT nextval('places') AS n, each.*,
+                   CASE WHEN coalesce(run_at, _now + delay) > _now THEN coalesce(run_at, _now + delay) END AS due_at
             FROM new_jobs(_jobs, _payloads) AS each
         ), stored AS (
             INSERT INTO jobs (

@@ -1,4 +1,5 @@
--- forget: remove each of these workers that has been silent for so many seconds and holds no job; which went, in order.
+-- forget: Remove each worker that has been silent for its number of seconds and holds no job. Returns the ids that were
+-- removed, in order.
 CREATE OR REPLACE FUNCTION forget(_now float8, _ids text[], _silences float8[]) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
     _gone text[] := '{}';

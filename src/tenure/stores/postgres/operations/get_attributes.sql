@@ -1,4 +1,4 @@
--- get_attributes: the attributes of a run: those of these names, or all.
+-- get_attributes: The attributes of a run: those with `_names`, or all if that is NULL.
 CREATE OR REPLACE FUNCTION get_attributes(_id text, _names text[]) RETURNS TABLE (name text, value text) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN

@@ -1,4 +1,4 @@
--- get_blockers: ids of what a blocked job still waits for, in the order in which it was told to, no more than _limit.
+-- get_blockers: Ids of the jobs that a blocked job still waits for, in the order of its `after`, at most `_limit`.
 CREATE OR REPLACE FUNCTION get_blockers(_id text, _limit integer) RETURNS SETOF text LANGUAGE plpgsql AS $$
 BEGIN
     RETURN QUERY

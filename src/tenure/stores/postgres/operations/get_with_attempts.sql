@@ -1,4 +1,4 @@
--- get_with_attempts: these jobs, each with the attempts that it remembers.
+-- get_with_attempts: The records of the jobs with these ids, each with its past attempts, in no order.
 CREATE OR REPLACE FUNCTION get_with_attempts(_ids text[]) RETURNS TABLE (job records, attempts text[]) LANGUAGE plpgsql AS $$
 BEGIN
     RETURN QUERY

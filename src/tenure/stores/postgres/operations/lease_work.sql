@@ -1,13 +1,18 @@
--- lease_work: hand out up to _limit due jobs, those of the first queue first, each under a token nobody has held before; promotes
--- due jobs first, cancels those that have expired, passes paused queues over. _isolated and _skip are NULL if there are none; no
--- lease is longer than _at_most, if that is given. The last row
--- is no job: it says what else there is (its tags are the skipped tasks that have a job in line, if nothing was handed out), and
--- carries _verdicts, so that a settle and a lease are one statement:
--- lease_work(…, settle_all(…)); of which nothing is leased if a job of the settle was lost. The settle may have waited for whoever
--- took it, and keeps it locked until the end of the statement, so that all would pass it over.
+-- lease_work: Lease up to `_limit` due jobs, those of the first queue first, each under a token that was never used
+-- before. Cancels expired jobs and promotes due ones first; skips paused queues. Returns a row for each job, and a last
+-- row without a job.
 --
--- Rows that another step has locked are passed over, here and in what it calls: they are in somebody's hands. A line is begun at
--- its front where one is noted, for what lies before it is cluttered, unless somebody has come back to a place before that.
+-- The last row says what else there is. Its tags are the skipped tasks that have a job in line, if nothing was leased.
+-- It carries `_verdicts`, so that a settle and a lease are one statement: lease_work(…, settle_all(…)). Nothing is
+-- leased if one of these verdicts is lease_lost: the settle may have waited for the transaction that took the job, and
+-- holds the job locked until the statement ends, so every other lease would skip it.
+--
+-- Race: jobs that another transaction has locked are skipped, here and in the functions this calls. Where
+-- `mark_line_start` has marked a line, a lease begins there, unless a job has returned to a position before the mark.
+--
+-- `_ttl`: seconds of a lease of a job that has no own length; `_at_most`: longest lease, NULL: no bound. `_solo`:
+-- whether the worker takes suspects. `_isolated`: tasks of which it takes suspects anyway; `_skip`: tasks to pass over;
+-- both NULL if there are none.
 CREATE OR REPLACE FUNCTION lease_work(
     _now float8, _queues text[], _limit integer, _worker text, _ttl float8, _nonce bigint, _solo boolean, _isolated text[],
     _skip text[], _at_most float8, _verdicts text[] DEFAULT NULL
@@ -46,7 +51,7 @@ BEGIN
                array_agg(seq) FILTER (WHERE has_front)
         INTO _open, _expired, _due, _in_line, _suspects, _last.inbox, _fronted, _priorities, _seqs
         FROM (
-            -- Not EXISTS: the planner would make a hash table of all jobs in line.
+            -- Not EXISTS, because the planner would build a hash table of all jobs in line.
             SELECT queue, (SELECT true FROM paused p WHERE p.queue = asked.queue) IS NULL AS is_open,
                    (
                        SELECT true FROM live l
@@ -55,7 +60,7 @@ BEGIN
                    (
                        SELECT true FROM live l WHERE l.state = 'waiting' AND l.queue = asked.queue AND l.run_at <= _now LIMIT 1
                    ) AS has_due,
-                   -- Of a single queue this is found out when it is leased from.
+                   -- With a single queue the lease itself shows this.
                    has_front, priority, seq, coalesce(cardinality(_queues) = 1 OR has_front, (
                        SELECT true FROM live l
                        WHERE l.state = 'waiting' AND l.run_at IS NULL AND l.queue = asked.queue AND NOT l.suspect LIMIT 1
@@ -68,7 +73,7 @@ BEGIN
             FROM unnest(_queues) WITH ORDINALITY AS asked (queue, at)
             LEFT JOIN LATERAL (
                 SELECT f.priority, f.seq FROM fronts f
-                WHERE f.queue = asked.queue AND f.until BETWEEN clock(NULL) AND clock(NULL) + 600 AND (  -- not by a clock that was set back since
+                WHERE f.queue = asked.queue AND f.until BETWEEN clock(NULL) AND clock(NULL) + 600 AND (  -- 600: not by a clock set back since
                     SELECT true FROM live l
                     WHERE l.state = 'waiting' AND l.run_at IS NULL AND l.queue = f.queue AND l.fence > 0 AND NOT l.suspect
                       AND (l.priority, l.seq) < (f.priority, f.seq) LIMIT 1
@@ -82,7 +87,7 @@ BEGIN
             ) AS behind_it
             ORDER BY at
         ) AS found;
-        -- Once more after that, for it may have changed who is in line.
+        -- Query once more after tidying, because that may have changed what is in line.
         EXIT WHEN _tidied OR (_expired IS NULL AND _due IS NULL);
         FOREACH _queue IN ARRAY coalesce(_expired, '{}') LOOP
             PERFORM cancel_expired(_now, _queue);
@@ -97,7 +102,7 @@ BEGIN
     IF _skip IS NULL AND _last.suspect_waiting AND _isolated IS NULL THEN
         _suspects := NULL;
     ELSIF _last.suspect_waiting OR (_skip IS NOT NULL AND _suspects IS NOT NULL) THEN
-        -- From here on, the queues that have one which it may have.
+        -- From here on _suspects are the queues that have a suspect which this worker may take.
         SELECT array_agg(queue ORDER BY at) FILTER (WHERE mine), coalesce(bool_or(others), false)
         INTO _suspects, _last.suspect_waiting
         FROM (
@@ -111,17 +116,17 @@ BEGIN
             GROUP BY queue, at
         ) AS found;
     END IF;
-    -- Suspects first; if others have been quicker to take them, the line.
+    -- Suspects first; if other workers have taken them meanwhile, the line.
     FOREACH _queue IN ARRAY coalesce(_suspects, '{}') || coalesce(_in_line, '{}') LOOP
         EXIT WHEN _taken >= _limit OR (_alone AND _taken > 0);
         _tried := _tried + 1;
         _alone := _tried <= coalesce(cardinality(_suspects), 0);
-        -- Not as it is noted by now: somebody may have come back to a place before that, and would be overtaken.
+        -- The mark as it was read above: a newer one might pass over a job that has returned to a position before it.
         _front := CASE WHEN NOT _alone THEN array_position(_fronted, _queue) END;
         _end_priority := NULL;
         _end_seq := NULL;
         IF _skip IS NOT NULL AND NOT _alone THEN
-            -- The last job that is looked at.
+            -- The position of the last job that is looked at.
             SELECT l.priority, l.seq INTO _end_priority, _end_seq FROM live l
             WHERE l.state = 'waiting' AND l.run_at IS NULL AND l.queue = _queue AND NOT l.suspect
             ORDER BY l.priority, l.seq OFFSET 999 LIMIT 1;
@@ -161,7 +166,7 @@ BEGIN
             _taken := _taken + _count;
         END IF;
     END LOOP;
-    -- A request that passes jobs over cannot tell where the line of others begins.
+    -- Not for a request that skips tasks, because it does not see where the line begins for other workers.
     IF _taken > 0 AND NOT _alone AND _skip IS NULL AND clock_timestamp() > statement_timestamp() + interval '2 ms' THEN
         PERFORM mark_line_start(_now, queue, _nonce) FROM unnest(_in_line) AS queue WHERE (queue = ANY (_fronted)) IS NOT TRUE;
     END IF;

@@ -1,4 +1,5 @@
--- leases_of: the jobs that are leased under this nonce. Walks all that run: no more than slots.
+-- leases_of: The records of the jobs that are leased under this nonce. Scans all running jobs, which are no more than
+-- there are slots.
 CREATE OR REPLACE FUNCTION leases_of(_nonce bigint) RETURNS SETOF records LANGUAGE plpgsql AS $$
 BEGIN
     RETURN QUERY

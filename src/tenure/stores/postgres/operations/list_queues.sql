@@ -1,5 +1,5 @@
--- list_queues: every queue that has had a job, was paused, or has something in its inbox: whether it is paused, and its
--- counts and totals as JSON.
+-- list_queues: Every queue that has counters or an entry in its inbox: its name, whether it is paused, and its counts
+-- and totals as JSON.
 CREATE OR REPLACE FUNCTION list_queues() RETURNS TABLE (queue text, is_paused boolean, counters json) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN

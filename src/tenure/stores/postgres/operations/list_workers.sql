@@ -1,4 +1,4 @@
--- list_workers: the registry, by start, with the seconds since the last beat of each and its totals as JSON. A beat from
+-- list_workers: The registered workers by start, with the seconds since the last beat and the totals as JSON. A beat in
 -- the future, by a clock that was set back since, counts as silence of as many seconds.
 CREATE OR REPLACE FUNCTION list_workers(_now float8) RETURNS TABLE (
     id text, host text, pid bigint, queues text[], tasks text[], concurrency integer, lanes text[], pulse text, started_at float8,

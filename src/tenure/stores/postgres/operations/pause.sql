@@ -1,4 +1,4 @@
--- pause: hand out no more jobs of this queue, which exists from then on; false if it was paused already.
+-- pause: Lease no more jobs of this queue, which exists from then on. Returns false if it was paused already.
 CREATE OR REPLACE FUNCTION pause(_queue text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO paused (queue) VALUES (_queue) ON CONFLICT DO NOTHING;

@@ -1,4 +1,4 @@
--- peek: up to _limit entries in the inbox of a queue, byte for byte, the longest there first.
+-- peek: Up to `_limit` entries of a queue's inbox as bytes, the oldest first. Does not lock them: `take_in` does.
 CREATE OR REPLACE FUNCTION peek(_queue text, _limit integer) RETURNS TABLE (n bigint, entry bytea) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN

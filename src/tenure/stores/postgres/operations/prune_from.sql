@@ -1,10 +1,10 @@
--- prune_from: delete up to _limit finished jobs that retention does not keep, of the first _most queues by name after _after; how many
--- went, and the queue after which to go on, NULL once it was the last. From the first on it also drops what else has outlived its
--- use: jobs with a time of their own, unique keys past their window, callers who wait for work no more. Counters are to be
--- folded before.
+-- prune_from: Delete up to `_limit` final jobs that retention does not keep, of the first `_most` queues with names
+-- after `_after`. Returns how many, and the queue after which to go on; NULL after the last. If `_after` is empty, it
+-- first deletes jobs past their own retention, unique keys past their window, and idle callers and watchers past their
+-- time. Tallies must have been folded before.
 --
--- A retention is an array: seconds for succeeded and cancelled jobs, seconds for failed and broken ones, how many of each pair.
--- Those of _queues stand in _own, three after three.
+-- A retention is an array: seconds for succeeded and cancelled jobs, seconds for failed and broken ones, the largest
+-- number of each pair. `_own` holds the retentions of `_queues` one after the other.
 CREATE OR REPLACE FUNCTION prune_from(
     _now float8, _limit integer, _default float8[], _queues text[], _own float8[], _after text, _most integer
 ) RETURNS TABLE (pruned integer, next text) LANGUAGE plpgsql AS $$
@@ -34,7 +34,7 @@ BEGIN
         EXIT WHEN pruned >= _limit;
         _at := array_position(_queues, _queue.queue);
         _retention := CASE WHEN _at IS NULL THEN _default ELSE _own[3 * _at - 2 : 3 * _at] END;
-        -- Most queues have nothing to prune, which two looks tell.
+        -- Most queues have nothing to prune, which these two lookups show.
         IF _queue.short > 0 AND (_queue.short > _retention[3] OR (
             SELECT true FROM ended WHERE queue = _queue.queue AND state IN ('succeeded', 'cancelled')
               AND ended_at <= _now - _retention[1] AND successor IS NULL LIMIT 1

@@ -1,5 +1,5 @@
--- publish: say these texts, in this order, to everybody who watches. Each is another one, for what is message twice in a transaction
--- is heard once.
+-- publish: Send these texts, in this order, to every watcher. Each text of a call must be different, because the server
+-- delivers equal notifications of a transaction once.
 CREATE OR REPLACE FUNCTION publish(_texts text[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);

@@ -1,5 +1,6 @@
--- purge: delete up to _limit jobs of a queue that nobody holds; how many went. Blocked ones first, the newest of them first, for
--- they may wait for the others. With a step goes its run.
+-- purge: Delete up to `_limit` jobs of a queue that are not running, and the runs of those that are steps. Returns how
+-- many, not counting the other steps. Blocked jobs first, the newest first, because they may wait for the others.
+-- Locked jobs are skipped.
 CREATE OR REPLACE FUNCTION purge(_now float8, _queue text, _limit integer) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
     _going bigint[];

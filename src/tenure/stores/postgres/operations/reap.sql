@@ -1,9 +1,9 @@
--- reap: take up to _limit jobs of these queues from holders whose lease has expired, then end the parking of those whose
--- time is over: they fail, or come in line to hand over.
--- What somebody has locked, to renew or to settle it, is passed over. Every worker does so once a second: it also folds.
+-- reap: Take up to `_limit` jobs of these queues from holders whose lease has expired; then end the parkings that are
+-- over: those jobs fail, or join the line to hand over. Returns a row for each job that was taken. Workers call it once
+-- a second; it also folds tallies.
 --
--- Each job is looked at again as it is locked: one that its holder has given back since would stay locked with the others, and be
--- passed over by whoever leases meanwhile.
+-- Race: a job that a renewal or a settlement has locked is skipped. Each job is checked again as it is locked: one that
+-- its holder has given back meanwhile would stay locked with the others, and leases would skip it.
 CREATE OR REPLACE FUNCTION reap(_now float8, _queues text[], _limit integer) RETURNS SETOF reaped LANGUAGE plpgsql AS $$
 DECLARE
     _queue text;
@@ -31,7 +31,7 @@ BEGIN
                 ORDER BY parked_until, seq LIMIT _left FOR UPDATE SKIP LOCKED
             ) LOOP
                 _left := _left - 1;
-                -- The end of one may have been the end of the next, which waited for it.
+                -- The end of an earlier one may have ended this one, which waited for it.
                 IF EXISTS (SELECT FROM live WHERE n = _n AND on_timeout IS NULL) THEN
                     PERFORM report_changes('{failed}', ARRAY[_n]);
                     PERFORM end_job(_now, _n, 'failed', NULL, 'wait timeout');

@@ -1,4 +1,5 @@
--- register: enter a worker, with its first beat; one that registers again starts anew.
+-- register: Register a worker with its first beat. A worker that registers again starts anew. `_channel`: where
+-- announcements to it go.
 CREATE OR REPLACE FUNCTION register(
     _now float8, _id text, _host text, _pid bigint, _queues text[], _tasks text[], _concurrency integer, _lanes text[],
     _pulse text, _channel text

@@ -1,5 +1,5 @@
--- release: take each running job from its holder, notify the holder, and put the job back in its place; the attempt is given back. A
--- verdict each: ok, not_found, or the state that it is in.
+-- release: Take each running job from its holder, notify the holder, and put the job back in its position; the attempt
+-- does not count. Returns a verdict for each: ok, not_found, or the state that the job is in.
 CREATE OR REPLACE FUNCTION release(_now float8, _ids text[]) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
     _verdicts text[] := '{}';

@@ -1,5 +1,6 @@
--- retire: remove a worker that is known to be dead and take up to _limit of its jobs, for this reason (or none). Walks all that
--- run: no more than slots.
+-- retire: Remove a worker that is known to be dead and take up to `_limit` of its jobs. Returns a row for each.
+-- `_reason`: why it died, NULL or empty if that is not known. Scans all running jobs, which are no more than there are
+-- slots.
 CREATE OR REPLACE FUNCTION retire(_now float8, _worker text, _limit integer, _reason text) RETURNS SETOF reaped
 LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,5 +1,6 @@
--- retry: each final job begins anew, at the back or blocked by its open edges; a verdict each: ok, not_found, or JSON: the state
--- it is in, what stands in the way (not final, handed over, gone, unique) and who.
+-- retry: Start each final job again, at the back of the line or blocked by its open edges. Returns a verdict for each:
+-- ok, not_found, or a JSON array of the state it is in, the obstacle (not final, handed over, gone, unique) and the id
+-- of the other job, if any.
 CREATE OR REPLACE FUNCTION retry(_now float8, _ids text[]) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
     _verdicts text[] := '{}';

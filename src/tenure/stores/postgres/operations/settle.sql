@@ -1,4 +1,5 @@
--- settle: `settle_all` of what is put in words, and what programs of layout 1 call, who do not know which jobs are steps of runs.
+-- settle: Do what `settle_all` does with leases whose transitions all come as JSON. Programs of layout 1 call it for
+-- all leases, because they do not know which jobs are steps.
 CREATE OR REPLACE FUNCTION settle(
     _now float8, _ns bigint[], _ids text[], _fences integer[], _nonces bigint[], _states text[], _results text[], _errors text[],
     _steps json[], _payloads bytea[]

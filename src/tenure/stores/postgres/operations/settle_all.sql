@@ -1,19 +1,24 @@
--- settle_all: apply each step under its token and give up its lease, both or neither; a verdict each, in order: ok, lease_lost,
--- not_found, JSON that says why it is refused, or `again`. NULL if all are ok.
+-- settle_all: Apply each transition under its token and give up its lease, both or neither. Returns a verdict for each,
+-- in order: ok, lease_lost, not_found, a JSON array that says why it is refused, or `again`. Returns NULL if all are
+-- ok.
 --
--- Of each: the number and the id of the job, its token, and the state it ends in with result and error (in the place of which a
--- success may have left output); or, without a state, JSON in _steps that says what else than an end, or what comes with it (`apply_finish`).
+-- Of each lease: number and id of the job, its token, and the state that it ends in with result and error (of a
+-- success, the output that it left). Where `_states` is NULL, `_steps` has the transition as JSON: a Requeue, a Park,
+-- or a Finish with what it brings (`apply_finish`).
 --
--- Unless none of them is a step of a run (_runs is NULL), of an end that is one: the id of the run; the id of its _successor, if it hands over to one against which nothing can be
--- said but that it needs an attribute, and that one itself, in order, in _coming. What it _needs, what it writes (_names, _values) and
--- by what its run can be found from then on (with a NULL: by nothing of that name) stand in lists of their own, with the positions in
--- the batch that they belong to. If one of these cannot be done with the others, its verdict is `again`: by JSON.
+-- `_runs` is NULL unless one of the jobs is a step. Of a step that ends plainly: the id of its run, and the id of its
+-- plain successor, which stands in `_coming` in the same order. The attributes that successors need, the attributes
+-- that are written (`_names`, `_values`) and the lookups (a NULL value: none under that name) stand in their own lists,
+-- with positions in the batch. A step that cannot be settled with the others has the verdict `again`: the caller sends
+-- it again as JSON.
 --
--- Nearly every job simply ends, or hands over: all of these go in one statement, whose DELETE, in order, is the lock; if not all can go so,
--- they are locked beforehand. What is blocked by them is looked for after it: nobody can come to wait for them any more. Nor can jobs that
--- come with others of the batch: what these wait for is put in JSON. Then whatever else there is to be done is done in the order of the
--- batch, as much as possible at once.
--- (`lease_until IS NOT NULL` is what `state = 'running'` means; said so, it would let the planner go through all that run.)
+-- Nearly every job ends plainly or hands over. All of these are settled by one statement, whose DELETE locks them in
+-- order; if the batch has others, all are locked beforehand. Dependents are looked up after it, because no new ones can
+-- come any more. New jobs of this batch cannot wait for them either, because a job that a new one waits for is sent as
+-- JSON. The rest is done in the order of the batch.
+--
+-- (`lease_until IS NOT NULL` means the same as `state = 'running'`, but the latter would let the planner scan all
+-- running jobs.)
 CREATE OR REPLACE FUNCTION settle_all(
     _now float8, _ns bigint[], _ids text[], _fences integer[], _nonces bigint[], _states text[], _results text[], _errors text[],
     _steps json[], _payloads bytea[], _runs text[], _successors text[], _coming json, _needed_by integer[], _needs text[],
@@ -37,7 +42,7 @@ DECLARE
 BEGIN
     _now := clock(_now);
     IF cardinality(_ns) > 1 AND array_position(_states, NULL) IS NOT NULL THEN
-        -- Only what is still held: a lease passes over what is locked, and would hand out what stands behind it.
+        -- Only jobs that are still held: leases skip a locked job, and would lease the one behind it first.
         _held := ARRAY(
             SELECT wanted.n FROM unnest(_ns, _fences, _nonces) AS wanted (n, fence, nonce) JOIN live l ON l.n = ANY (ARRAY[wanted.n])
             WHERE l.lease_until IS NOT NULL AND l.fence = wanted.fence AND l.nonce = wanted.nonce
@@ -56,7 +61,7 @@ BEGIN
         USING (
             SELECT * FROM unnest(_ns, _ids, _fences, _nonces, _states, _results, _errors, _successors) WITH ORDINALITY
                 AS each (n, id, fence, nonce, state, result, error, successor, at)
-            WHERE state IS NOT NULL ORDER BY n, at  -- of two that name one job the first ends it
+            WHERE state IS NOT NULL ORDER BY n, at  -- of two settlements of one job the first ends it
         ) AS wanted
         WHERE l.n = ANY (ARRAY[wanted.n]) AND l.lease_until IS NOT NULL AND l.fence = wanted.fence AND l.nonce = wanted.nonce
           AND (_lacking IS NULL OR wanted.at <> ALL (_lacking))
@@ -93,7 +98,7 @@ BEGIN
     SELECT array_agg(at), array_agg(n) FILTER (WHERE _runs IS NULL OR run IS NULL OR run <> n OR successor IS NULL),
            array_agg(n) FILTER (WHERE keyed AND (_runs IS NULL OR run IS NULL OR run <> n OR successor IS NULL)),
            array_agg(n) FILTER (WHERE keep = 0 AND successor IS NULL),
-           -- Not asked for plain jobs.
+           -- Not computed for plain jobs.
            CASE WHEN _runs IS NOT NULL THEN (SELECT array_agg(run) FROM gone) END,
            CASE WHEN _runs IS NOT NULL THEN (SELECT array_agg(at) FROM gone WHERE run <> n AND successor IS NULL) END,
            CASE WHEN _runs IS NOT NULL THEN (SELECT array_agg(run) FROM gone WHERE run <> n AND successor IS NULL) END,

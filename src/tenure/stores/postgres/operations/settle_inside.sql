@@ -1,5 +1,8 @@
--- settle_inside: `settle` of one lease, as an errand in a caller's transaction: its verdict, NULL if it is ok; or `elsewhere`.
--- A lease that was settled before is lost: what else this transaction has written would be written twice.
+-- settle_inside: Do what `settle` does for one lease, inside a caller's transaction. Returns its verdict, NULL if it is
+-- ok; or `elsewhere` if this is another database. A lease that was settled before counts as lost, because what else
+-- this transaction has written would be written twice.
+--
+-- `_errand`: the call as JSON, written by caller_work.py.
 CREATE OR REPLACE FUNCTION settle_inside(_errand text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     _call record;

@@ -1,5 +1,7 @@
--- take_in: the entries with these numbers, which become these jobs, go; those that are still there: how many. Jobs with an error
--- are broken.
+-- take_in: Delete the inbox entries with these numbers and enqueue the jobs made of them. Returns how many entries were
+-- still there; the others are left out. A job with an error in `_errors` is broken.
+--
+-- Race: two callers that take the same entry. The second waits for the first and finds it gone.
 CREATE OR REPLACE FUNCTION take_in(_now float8, _entries bigint[], _jobs json, _payloads bytea[], _errors text[]) RETURNS integer
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -9,7 +11,7 @@ DECLARE
     _consequences json;
 BEGIN
     _now := clock(_now);
-    -- Those that another is about to take go with its transaction: this waits for it, and finds them gone.
+    -- Waits for a caller that is taking some of them.
     PERFORM FROM inbox WHERE n = ANY (_entries) ORDER BY n FOR UPDATE;
     WITH gone AS (DELETE FROM inbox WHERE n = ANY (_entries) RETURNING n)
     SELECT array_agg(array_position(_entries, n) ORDER BY n) INTO _taken FROM gone;

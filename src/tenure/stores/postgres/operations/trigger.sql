@@ -1,4 +1,5 @@
--- trigger: put each scheduled job at the back of the line now; a verdict each: ok, not_found, or the state that it is in.
+-- trigger: Put each scheduled job at the back of the line now. Returns a verdict for each: ok, not_found, or the state
+-- that the job is in.
 CREATE OR REPLACE FUNCTION trigger(_now float8, _ids text[]) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
     _verdicts text[] := '{}';

@@ -1,4 +1,4 @@
--- wake_at_commit: what `wake_workers` has put off until the caller's transaction commits.
+-- wake_at_commit: Trigger: wake the workers that `wake_workers` left to the commit of a caller's transaction.
 CREATE OR REPLACE FUNCTION wake_at_commit() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('tenure.deferred', 'off', true);

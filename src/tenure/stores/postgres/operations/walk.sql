@@ -1,9 +1,9 @@
--- walk: a page of a listing: the numbers of up to _limit jobs, each with how many were looked at until it was found, from behind
--- the place _after on. The last row has no number: it says how many were looked at in all, 2,000 at most, and the place where
--- that ended, if there is more.
+-- walk: One page of a listing of jobs: the numbers of up to `_limit` jobs after the position `_after`, each with how
+-- many were looked at until it was found. The last row has no number: it says how many were looked at in all, at most
+-- 2,000, and the position where that ended, if there is more.
 --
--- A place is three numbers that grow: the part of the listing and two keys, which an index has in this order. Of one state every
--- queue is walked as far as it may be needed; filters are applied on the way.
+-- A position is three growing numbers: the part of the listing, and the two keys of an index. Of one state every queue
+-- is scanned until the page is full; filters are applied on the way.
 CREATE OR REPLACE FUNCTION walk(_state text, _queue text, _task text, _tag text, _limit integer, _after float8[])
 RETURNS SETOF walked LANGUAGE plpgsql ROWS 50 AS $$
 DECLARE
@@ -58,7 +58,7 @@ BEGIN
                 ) AS each
                 ORDER BY first, second LIMIT _bound
             ) AS each;
-        WHEN _state = 'running' THEN  -- no more than there are slots, in no order that an index has
+        WHEN _state = 'running' THEN  -- no index has this order, but they are no more than there are slots
             SELECT array_agg(0), array_agg(first), array_agg(second), array_agg(n) INTO _parts, _firsts, _seconds, _ns FROM (
                 SELECT started_at AS first, n AS second, n FROM live
                 WHERE queue = ANY (_queues) AND state = 'running'

@@ -1,6 +1,6 @@
--- walk_runs: a page of a listing of runs, the newest first: up to _limit of them, each with how many were looked at until it was found,
--- of those that are older than _before. The last row has no run: it says how many were looked at in all, 2,000 at most, and
--- where that ended, if there is more.
+-- walk_runs: One page of a listing of runs, the newest first: up to `_limit` runs older than `_before`, each with how
+-- many were looked at until it was found. The last row has no run: it says how many were looked at in all, at most
+-- 2,000, and where that ended, if there is more.
 CREATE OR REPLACE FUNCTION walk_runs(_flow text, _name text, _value text, _state text, _limit integer, _before bigint)
 RETURNS SETOF run_found LANGUAGE plpgsql ROWS 50 AS $$
 DECLARE
@@ -18,7 +18,7 @@ BEGIN
     ELSIF _flow IS NOT NULL THEN
         _ns := ARRAY(SELECT n FROM jobs WHERE flow = _flow AND n < _before ORDER BY n DESC LIMIT _bound);
     ELSE
-        -- Skips from flow to flow, and looks at the newest of each.
+        -- Jumps from flow to flow in the index, and looks at the newest runs of each.
         _ns := ARRAY(
             WITH RECURSIVE known AS (
                 (SELECT flow FROM jobs WHERE flow IS NOT NULL ORDER BY flow LIMIT 1)

@@ -1,5 +1,5 @@
--- walk_steps: a page of the steps of a run, as they came: the numbers of up to _limit after the number _after. The last row has no number:
--- it says how many there are on the page, and the last of them, if there is more.
+-- walk_steps: One page of the steps of a run in the order of their numbers: up to `_limit` after the number `_after`.
+-- The last row has no number: it says how many are on the page, and the last of them, if there is more.
 CREATE OR REPLACE FUNCTION walk_steps(_id text, _limit integer, _after bigint) RETURNS SETOF walked LANGUAGE plpgsql ROWS 50 AS $$
 DECLARE
     _row walked;

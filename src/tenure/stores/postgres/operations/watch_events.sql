@@ -1,4 +1,4 @@
--- watch_events: what is published from now on is said on this channel, for so many seconds; or no more, without seconds.
+-- watch_events: Register the channel as a watcher of published events for `_seconds`; NULL: remove it.
 CREATE OR REPLACE FUNCTION watch_events(_channel text, _seconds float8) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);

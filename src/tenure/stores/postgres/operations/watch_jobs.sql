@@ -1,8 +1,8 @@
--- watch_jobs: what these ids mean: the number of the job if it is final; the channel is told when one of the others is, by the id that was
--- asked for. Of one that does not exist there is no row.
+-- watch_jobs: What these ids mean: `final` is the number of the job if it is final, else NULL, and the channel is
+-- notified, with the id in `asked`, when it becomes so. An id that does not exist has no row.
 CREATE OR REPLACE FUNCTION watch_jobs(_ids text[], _channel text) RETURNS TABLE (asked text, final bigint) LANGUAGE plpgsql AS $$
 BEGIN
-    -- A job that ends meanwhile waits, and then sees that somebody waits for it. A lease does not, and does not pass it over either.
+    -- A transaction that ends one of the jobs waits for this one, and then sees the waiter. Leases neither wait nor skip.
     PERFORM lock_jobs_shared(_ids);
     INSERT INTO waiters (n, channel)
     SELECT m.own, _channel FROM resolve_ids(_ids) m JOIN live l ON l.n = ANY (ARRAY[m.n]) ON CONFLICT DO NOTHING;
