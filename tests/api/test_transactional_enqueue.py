@@ -230,7 +230,7 @@ async def test_an_idle_worker_does_not_wait_for_an_open_transaction(
         await sql.execute("SET lock_timeout = '500ms'")
 
         await sql.fetchval("SELECT go_idle('sleeper', 1, '.*', '^$', 60)")
-        await sql.fetchval("SELECT get_busy('sleeper', 1)")
+        await sql.fetchval("SELECT stop_waiting('sleeper', 1)")
 
 
 @BOTH_FORMS

@@ -221,7 +221,7 @@ class PostgresServer:
             "GROUP BY queue, what HAVING sum(number) <> 0 ORDER BY queue, what"
         )
         recounted = self._rows(
-            "SELECT queue, place, count(*) FROM (SELECT queue, tenure.place(state, run_at) AS place FROM tenure.records "
+            "SELECT queue, place, count(*) FROM (SELECT queue, tenure.counter_name(state, run_at) AS place FROM tenure.records "
             "UNION ALL SELECT queue, 'handed' FROM tenure.ended WHERE successor IS NOT NULL) AS places "
             "GROUP BY queue, place ORDER BY queue, place"
         )

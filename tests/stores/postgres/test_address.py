@@ -6,7 +6,7 @@ import pytest
 
 from tenure.errors import InvalidUrl
 from tenure.stores.postgres.address import Address
-from tenure.stores.postgres.expressions import expressions
+from tenure.stores.postgres.queue_regex import regexes
 
 
 def test_our_options_are_taken_out_and_the_drivers_are_left_in() -> None:
@@ -30,7 +30,7 @@ def test_without_options_there_are_the_usual_ones() -> None:
     [
         ("postgresql://h/d?sceham=x", "it has no option 'sceham'"),
         ("postgresql://h/d?schema=a%22b", "not a valid schema name"),
-        ("postgresql://h/d?schema=pg_jobs", "PostgreSQL's own"),
+        ("postgresql://h/d?schema=pg_jobs", "reserved by PostgreSQL"),
         ("postgresql://h/d?schema=" + "x" * 64, "at most 63"),
         ("postgresql://h/d?timeout=0", "timeout must be a number of seconds"),
         ("postgresql://h/d?connections=none", "connections must be a number"),
@@ -66,4 +66,4 @@ def test_nobody_is_shown_a_password() -> None:
     ],
 )
 def test_patterns_become_expressions(patterns: list[str], serves: str, excludes: str) -> None:
-    assert expressions(patterns) == (serves, excludes)
+    assert regexes(patterns) == (serves, excludes)

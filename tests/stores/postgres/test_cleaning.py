@@ -9,7 +9,7 @@ import pytest
 
 from tenure.core.lease import new_nonce
 from tenure.core.options import Retention
-from tenure.stores.postgres import cleaning
+from tenure.stores.postgres import vacuum
 from tenure.stores.postgres.address import Address
 from tenure.stores.postgres.store import PostgresStore
 from tenure.stores.values import LeaseRequest
@@ -72,14 +72,14 @@ async def dead_rows(sql: Any) -> int:
 async def test_dead_rows_are_cleaned_up_before_the_server_would(
     make_store: MakeStore, sql: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cleaning, "DEAD", NUMBER)
+    monkeypatch.setattr(vacuum, "DEAD", NUMBER)
     store = make_store(connections="1")
     await cleaned_by_us_alone(store, sql)
-    store._cleaning._due = inf
+    store._vacuum._due = inf
     await pass_through(store)
     await told(store)
     assert await dead_rows(sql) >= 2 * NUMBER
-    store._cleaning._due = 0.0
+    store._vacuum._due = 0.0
 
     await store.prune(Retention(), {})
 
@@ -89,15 +89,15 @@ async def test_dead_rows_are_cleaned_up_before_the_server_would(
 async def test_what_an_older_transaction_holds_back_is_not_tried_over_and_over(
     make_store: MakeStore, sql: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # F17
-    monkeypatch.setattr(cleaning, "DEAD", NUMBER)
+    monkeypatch.setattr(vacuum, "DEAD", NUMBER)
     store = make_store(connections="1")
     await cleaned_by_us_alone(store, sql)
     async with sql.transaction(isolation="repeatable_read"):
         await sql.fetchval("SELECT 1")
-        store._cleaning._due = inf
+        store._vacuum._due = inf
         await pass_through(store)
         await told(store)
-        store._cleaning._due = 0.0
+        store._vacuum._due = 0.0
         for _ in range(3):
             await store.prune(Retention(), {})
     vacuums = "SELECT vacuum_count FROM pg_stat_user_tables WHERE relid = 'live'::regclass"
@@ -108,7 +108,7 @@ async def test_what_an_older_transaction_holds_back_is_not_tried_over_and_over(
 async def test_tables_of_another_are_left_to_the_server(
     make_store: MakeStore, sql: Any, stranger: str, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cleaning, "DEAD", -1)
+    monkeypatch.setattr(vacuum, "DEAD", -1)
     await make_store().open()
     schema = Address.from_url(postgres_url).schema
     await sql.execute(

@@ -8,7 +8,7 @@ import pytest
 
 from tenure.stores.postgres import health
 from tenure.stores.postgres.address import Address
-from tenure.stores.postgres.health import Room
+from tenure.stores.postgres.health import TableSize
 from tenure.stores.postgres.store import PostgresStore
 from tenure.stores.values import Fact, Health
 from tenure.testing.conformance.scene import a_job, listening
@@ -64,7 +64,7 @@ async def test_a_role_that_sees_nobody_else_does_not_say_that_nobody_is_there(
 
     found = await facts(postgres_url.replace("tenure@", f"{stranger}@"))
 
-    assert found["oldest transaction"].value.startswith("not known")
+    assert found["oldest transaction"].value.startswith("unknown")
 
 
 async def test_the_budget_is_that_of_the_role_if_that_is_the_tightest(
@@ -104,7 +104,7 @@ def test_what_a_crash_may_lose_is_told(commit: str, fsync: str, verdict: str) ->
     [(10, 50_000, True, "ok"), (10, 200_000, True, "warn"), (10**6, 200_000, True, "ok"), (10, 0, False, "warn")],
 )
 def test_dead_rows_that_pile_up_are_warned_of(live: int, dead: int, autovacuum: bool, verdict: str) -> None:
-    rooms = [Room("ended", 5, 0, 8192, 8192, 3), Room("live", live, dead, 8192, 8192, 7)]
+    rooms = [TableSize("ended", 5, 0, 8192, 8192, 3), TableSize("live", live, dead, 8192, 8192, 7)]
 
     fact = health._bloat(rooms, autovacuum=autovacuum)
 
@@ -117,7 +117,7 @@ def test_dead_rows_that_pile_up_are_warned_of(live: int, dead: int, autovacuum: 
     [(0, 60 << 20, "ok"), (0, 70 << 20, "warn"), (10**6, 700 << 20, "ok"), (10**5, 700 << 20, "warn")],
 )
 def test_indexes_that_are_mostly_empty_are_warned_of(live: int, size: int, verdict: str) -> None:
-    fact = health._index_bloat([Room("live", live, 0, 8192, size, 7)], "shop")
+    fact = health._index_bloat([TableSize("live", live, 0, 8192, size, 7)], "shop")
 
     assert fact.health == verdict
     assert (verdict == "ok") == (fact.advice == "")

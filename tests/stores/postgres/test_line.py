@@ -108,7 +108,7 @@ async def test_only_the_jobs_in_question_are_looked_at_however_many_run(
 
 
 async def settle(sql: Any, leases: Sequence[Lease]) -> Any:
-    values = settling.values([(lease, Finish(State.SUCCEEDED, "null")) for lease in leases])
+    values = settling.settle_all_arguments([(lease, Finish(State.SUCCEEDED, "null")) for lease in leases])
     parameters = ", ".join(f"${at}" for at in range(1, len(values) + 1))
     return await sql.fetchval(f"SELECT settle_all(NULL, {parameters})", *values)
 

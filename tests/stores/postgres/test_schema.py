@@ -22,6 +22,8 @@ from tenure.testing.conformance.scene import SUCCEED, a_job, a_worker, lease_one
 from .conftest import MakeStore
 from .soundness import unsound
 
+HERE = Path(schema.__file__).parent
+
 DENIED = r"permission denied.*`tenure schema apply`"
 
 
@@ -102,7 +104,7 @@ async def test_jobs_of_the_layouts_before_are_there_after_the_migration(
     make_store: MakeStore, sql: Any, postgres_url: str, layout: int
 ) -> None:
     await sql.execute(f"CREATE SCHEMA {Address.from_url(postgres_url).schema}")
-    migrations = sorted((Path(schema.__file__).parent / "migrations").iterdir())
+    migrations = sorted((HERE / "migrations").iterdir())
     made = "".join(file.read_text() for file in migrations[:layout])
     await sql.execute(f"{made}; UPDATE layout SET version = {layout}; {JOBS_OF_LAYOUT_1}")
     store = make_store()
@@ -178,6 +180,40 @@ async def test_programs_of_the_layouts_before_go_on(make_store: MakeStore, sql: 
     other, last = await sql.fetch(leasing.format(settled), ["q", "c"])
     assert (other["id"], last["id"], last["verdicts"]) == (child.id, None, None)
     assert await unsound(sql) == []
+
+
+async def test_operations_go_by_their_old_names_too(make_store: MakeStore, sql: Any) -> None:
+    """What programs of layout 8 call, and this version calls by another name."""
+    store = make_store()
+    await store.enqueue([a_job()])
+    held = await lease_one(store)
+    job_id, token = held.job.id, held.token
+
+    assert await sql.fetchval("SELECT holding($1, $2, $3)", job_id, token.fence, token.nonce) == "held"
+    assert [await sql.fetchval("SELECT turn(NULL, 'chore', 60)") for _ in range(2)] == [True, False]
+    assert await sql.fetchrow("SELECT * FROM ahead(NULL)") == (0, 0)
+    [by_token] = await sql.fetch("SELECT * FROM held_under($1)", token.nonce)
+    [by_number] = await sql.fetch("SELECT * FROM get_numbered($1)", [held.number])
+    [by_id] = await sql.fetch("SELECT (w.job).*, w.attempts FROM get_whole($1) AS w", [job_id])
+    assert by_token["id"] == by_number["id"] == by_id["id"] == job_id
+    assert await sql.fetch("SELECT * FROM watch($1, 'c')", [job_id]) == [(job_id, None)]
+    await sql.execute("SELECT watch_notes('c', 60)")
+    assert await store.watched()
+    await sql.execute(
+        "SELECT go_idle('c', 1, '.', '^$', 60), rouse('q'), go_idle('c', 1, '.', '^$', 60), get_busy('c')"
+    )
+    assert await sql.fetchval("SELECT count(*) FROM idle") == 0
+
+
+async def test_no_function_is_left_that_no_file_makes(make_store: MakeStore, sql: Any, postgres_url: str) -> None:
+    await make_store().open()
+    files = [file for folder in ("operations", "compatibility", "functions") for file in (HERE / folder).iterdir()]
+
+    made = await sql.fetch(
+        "SELECT proname FROM pg_proc WHERE pronamespace = $1::regnamespace", Address.from_url(postgres_url).schema
+    )
+
+    assert sorted(name for [name] in made) == sorted(file.stem for file in files)
 
 
 async def test_a_role_that_was_given_an_empty_schema_can_fill_it(sql: Any, stranger: str, postgres_url: str) -> None:

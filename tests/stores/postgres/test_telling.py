@@ -12,7 +12,7 @@ from tenure.core.job import ErrorInfo, State, new_id
 from tenure.core.lifecycle import Finish, Requeue
 from tenure.errors import StoreError
 from tenure.stores.base import MESSAGE_BYTES
-from tenure.stores.postgres.event_channel import ROOM, packed, unpacked
+from tenure.stores.postgres.event_channel import PAYLOAD_BYTES, pack, unpack
 from tenure.stores.values import Change, Consequence
 from tenure.testing.conformance.consequences import consequences_of
 from tenure.testing.conformance.scene import BOOM, SUCCEED, a_job, enqueue, lease, lease_one, record, settle, success
@@ -95,13 +95,13 @@ def test_notes_are_packed_and_unpacked() -> None:
         ""
     ] * 20_000
 
-    packs = list(packed(notes))
+    payloads = list(pack(notes))
 
-    assert max(len(pack.encode()) for pack in packs) <= ROOM
-    assert len(set(packs)) == len(packs) < 30
-    heard = [note for pack in packs for note in unpacked(pack.partition(" ")[2])]
+    assert max(len(payload.encode()) for payload in payloads) <= PAYLOAD_BYTES
+    assert len(set(payloads)) == len(payloads) < 30
+    heard = [note for payload in payloads for note in unpack(payload.partition(" ")[2])]
     assert heard == [note.replace("\0", "\ufffd") for note in notes]
-    assert list(packed([])) == []
+    assert list(pack([])) == []
 
 
 async def test_errors_of_any_text_are_remembered(make_store: MakeStore) -> None:

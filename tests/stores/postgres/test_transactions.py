@@ -57,7 +57,7 @@ async def test_who_waits_too_long_for_a_turn_is_told(make_store: MakeStore) -> N
     store = make_store(connections="1", timeout="2")
     first = await store.begin()
 
-    with pytest.raises(StoreUnavailable, match=r"all 1 connections .* are lent to jobs: say connections="):
+    with pytest.raises(StoreUnavailable, match=r"all 1 connections .* are lent to jobs: set a higher connections="):
         await store.begin()
 
     await first.rollback()

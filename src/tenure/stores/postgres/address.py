@@ -1,4 +1,4 @@
-"""Which PostgreSQL, and how to get in, as a URL says it; see docs/postgres.md for the options."""
+"""The address of a PostgreSQL store, parsed from its URL. docs/postgres.md lists the options."""
 
 from __future__ import annotations
 
@@ -34,36 +34,36 @@ DRIVERS: Final = frozenset(
         "application_name",
     }
 )
-"""Options of every PostgreSQL URL, which the driver reads."""
+"""Options that every PostgreSQL URL may have. They are passed to the driver."""
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """Which PostgreSQL, and how to get in."""
+    """The server, database and schema of a store, and how to connect to it."""
 
     dsn: str
-    """The URL without our own options."""
+    """The URL without the options of Tenure."""
 
     schema: str = "tenure"
-    """Where the tables are. Stores in different schemas of one database know nothing of each other."""
+    """The schema of the tables. Stores in different schemas of one database are independent."""
 
     timeout: float = 5.0
-    """Seconds to wait for an answer. Less than the slowest step takes, or than others hold locks, means needless doubt."""
+    """Seconds to wait for an answer. A call that got none raises `OutcomeUnknown`, so it should exceed the slowest operation."""
 
     connect_timeout: float = 5.0
-    """Seconds that making a connection may take."""
+    """Seconds that connecting may take."""
 
     connections: int = 4
-    """Calls under way at the same time, for each event loop; more than that wait for each other."""
+    """Most calls at the same time for each event loop. Further calls wait for a connection."""
 
     auto_schema: bool = True
-    """Whether to make the tables, and bring them up to date, on first use."""
+    """Whether to create or migrate the schema on first use."""
 
     pooled: bool = False
-    """Whether a pooler that gives each transaction another connection (pgbouncer) stands in between."""
+    """Whether a pooler in transaction mode (pgbouncer) stands between this process and the server."""
 
     @classmethod
     def from_url(cls, url: str) -> Address:
-        """`postgresql://user:password@host:5432/db?schema=jobs`; `InvalidUrl` says what is wrong with another."""
+        """Parse a URL such as `postgresql://user:password@host:5432/db?schema=jobs`; raise `InvalidUrl` if it is wrong."""
         return parsed(url, _parsed, "PostgreSQL")
 
     def __str__(self) -> str:
@@ -77,12 +77,12 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 def _parsed(url: str) -> Address:
     parts = urlsplit(url)
     refuse_unless(parts.scheme in SCHEMES, f"the scheme must be one of {', '.join(SCHEMES)}")
-    refuse_unless(not parts.fragment, "there is a # in it, which must be written %23")
+    refuse_unless(not parts.fragment, "it contains a #, which must be written %23")
     refuse_at_in(parts)
     credentials, at, hosts = parts.netloc.rpartition("@")
     for host in hosts.split(","):
-        _ = urlsplit(f"//{host}").port  # refuses a port that is none
-    netloc = f"{credentials.replace('@', '%40')}{at}{hosts}"  # the driver takes the first @ for the end of the password
+        _ = urlsplit(f"//{host}").port  # raises ValueError for a bad port
+    netloc = f"{credentials.replace('@', '%40')}{at}{hosts}"  # the driver ends the password at the first @
     given = options(parts.query, _READ)
     drivers = {option: given.pop(option) for option in sorted(DRIVERS & given.keys())}
     return Address(dsn=urlunsplit(parts._replace(netloc=netloc, query=urlencode(drivers))), **given)
@@ -90,8 +90,8 @@ def _parsed(url: str) -> Address:
 
 def _schema(value: str, option: str) -> str:
     name(value, option)
-    refuse_unless(len(value) <= 63, "a schema's name has at most 63 letters")
-    refuse_unless(not value.startswith("pg_"), "schemas that begin with pg_ are PostgreSQL's own")
+    refuse_unless(len(value) <= 63, "the name of a schema has at most 63 characters")
+    refuse_unless(not value.startswith("pg_"), "names that begin with pg_ are reserved by PostgreSQL")
     return value
 
 

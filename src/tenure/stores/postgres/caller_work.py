@@ -1,6 +1,6 @@
-"""What the store does in a caller's transaction: statements that every driver can carry.
+"""CallerWork: what the store does inside a caller's transaction, as statements that every driver can execute.
 
-Each calls a step by one parameter, JSON in a text, with the payloads in base64, and is answered with one text.
+Each statement calls one operation with one text parameter, JSON with the payloads in base64, and returns one text.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tenure.core.job import NewJob
 from tenure.errors import InvalidOption
 from tenure.stores.callers import PostgresWork
 from tenure.stores.postgres import settling
-from tenure.stores.postgres.records import check_starts, dumps, enqueued, is_special, new_fields
+from tenure.stores.postgres.records import check_first_steps, dumps, enqueued, is_special, new_fields
 from tenure.stores.values import Enqueued, Settlement, Verdict
 
 __all__ = ["CallerWork"]
@@ -25,7 +25,7 @@ _loads = msgspec.json.Decoder().decode
 
 
 class CallerWork:
-    """The errands of a store whose schema has this identity."""
+    """Builds the statements of one store. `identity` tells its schema from one of the same name in another database."""
 
     def __init__(self, schema: str, identity: str, now: Callable[[], float | None]) -> None:
         self._schema = schema
@@ -33,14 +33,14 @@ class CallerWork:
         self._now = now
 
     def enqueueing(self, jobs: Sequence[NewJob]) -> PostgresWork[list[Enqueued]]:
-        """Enqueue these jobs; reading the answer raises what `Store.enqueue` would."""
-        check_starts(jobs)
+        """Work that enqueues these jobs. Reading its answer raises what `Store.enqueue` raises."""
+        check_first_steps(jobs)
 
-        def read(told: str | None) -> list[Enqueued]:
-            answer = () if told is None else _loads(told)
-            if isinstance(answer, dict):
-                raise settling.refusal(answer["refused"])
-            return enqueued(jobs, answer)
+        def read(answer: str | None) -> list[Enqueued]:
+            found = () if answer is None else _loads(answer)
+            if isinstance(found, dict):
+                raise settling.refusal(found["refused"])
+            return enqueued(jobs, found)
 
         call = {
             "jobs": [new_fields(job) for job in jobs],
@@ -48,17 +48,17 @@ class CallerWork:
             "special": is_special(jobs),
             "starts": any(job.step is not None for job in jobs),
         }
-        return self._query("enqueue_inside", call, read)
+        return self._work("enqueue_inside", call, read)
 
     def settling(self, settlement: Settlement) -> PostgresWork[Verdict]:
-        """Settle a lease."""
+        """Work that settles a lease."""
 
-        def read(told: str | None) -> Verdict:
-            [verdict] = settling.verdicts([settlement], None if told is None else [told])
+        def read(answer: str | None) -> Verdict:
+            [verdict] = settling.verdicts([settlement], None if answer is None else [answer])
             return verdict
 
-        *each, payloads = settling.in_words([settlement], known=True)
-        [n, id_, fence, nonce, state, result, error, step] = [value for [value] in each]
+        *each, payloads = settling.settle_arguments([settlement], known=True)
+        [n, id_, fence, nonce, state, result, error, transition] = [value for [value] in each]
         call = {
             "n": n,
             "id": id_,
@@ -67,18 +67,18 @@ class CallerWork:
             "state": state,
             "result": result,
             "error": error,
-            "step": None if step is None else msgspec.Raw(step.encode()),
+            "step": None if transition is None else msgspec.Raw(transition.encode()),
             "payloads": payloads,
         }
-        return self._query("settle_inside", call, read)
+        return self._work("settle_inside", call, read)
 
-    def _query(self, step: str, call: dict[str, Any], read: Callable[[str | None], T]) -> PostgresWork[T]:
-        def answered(told: str | None) -> T:
-            if told == "elsewhere":
+    def _work(self, operation: str, call: dict[str, Any], read: Callable[[str | None], T]) -> PostgresWork[T]:
+        def checked(answer: str | None) -> T:
+            if answer == "elsewhere":
                 raise InvalidOption(
                     f"connection= must be to the store's own database: this one has another {self._schema}"
                 )
-            return read(told)
+            return read(answer)
 
         value = dumps({"identity": self._identity, "now": self._now(), **call})
-        return PostgresWork(f"SELECT {self._schema}.{step}({{}})", value, answered)
+        return PostgresWork(f"SELECT {self._schema}.{operation}({{}})", value, checked)

@@ -1,7 +1,7 @@
-"""Notes between processes, told by notifications: hints, kept nowhere.
+"""EventChannel: publishes event messages to the watchers in other processes, by notifications. Messages may be lost.
 
-Who watches has a row in `watchers`, entered again and again; who publishes notifies the channel of each. A notification holds as many
-notes as it can: `notes`, the how-manieth of its call, the lengths of the notes, and the notes one after the other.
+A watcher has a row in `watchers`, which it renews; publishing notifies the channel of each. A notification holds as many
+messages as fit: the word `notes`, its number within the call, the lengths of the messages, and the messages themselves.
 """
 
 from __future__ import annotations
@@ -16,105 +16,108 @@ from typing import Any
 from tenure.errors import StoreError
 from tenure.stores.postgres.subscription import Subscription
 
-__all__ = ["KIND", "Notes", "packed", "unpacked"]
+__all__ = ["KIND", "EventChannel", "pack", "unpack"]
 
 KIND = "notes"
-"""How a notification begins that holds some."""
+"""The first word of a notification with event messages."""
 
-ROOM = 7_900
-"""Bytes of a notification that the server takes, with a few to spare."""
+PAYLOAD_BYTES = 7_900
+"""Largest payload in bytes: the server accepts less than 8,000."""
 
-STAYS, AGAIN = 45.0, 15.0
-"""Seconds for which a watcher is entered, and after which it is entered again."""
+REGISTERED_FOR, REGISTER_EVERY = 45.0, 15.0
+"""Seconds for which a watcher is registered, and after which it registers again."""
 
-HEARD_WITHIN = 5.0
-"""Seconds that a watch waits at most until it is known whether it will hear anything."""
+OPEN_WITHIN = 5.0
+"""Longest time in seconds to wait for the subscription when a watch begins."""
 
-MOST = 10_000
-"""Notes that wait for a watcher who does not come for them; then the oldest are forgotten."""
+BUFFER = 10_000
+"""Messages kept for a watcher that does not read them; beyond that the oldest are dropped."""
 
 
-class Notes:
-    """What a store object publishes and hears. `step` does a step by its name and with its values."""
+class EventChannel:
+    """Publishes event messages, and passes received ones to the watchers of one store object.
 
-    def __init__(self, subscription: Subscription, channel: str, step: Callable[..., Awaitable[Any]]) -> None:
+    `operation` calls an operation of the store by name.
+    """
+
+    def __init__(self, subscription: Subscription, channel: str, operation: Callable[..., Awaitable[Any]]) -> None:
         self._subscription = subscription
         self._channel = channel
-        self._step = step
+        self._operation = operation
         self._watches: set[_Watch] = set()
-        self._entering = asyncio.Lock()
-        """Held by who enters the list or leaves it, for one may do so while another does the opposite."""
+        self._registering = asyncio.Lock()
+        """Held while registering or unregistering, because two watches may do the opposite at the same time."""
 
-        self._staying: asyncio.Task[None] | None = None
+        self._renewing: asyncio.Task[None] | None = None
 
-    async def publish(self, notes: Sequence[str]) -> None:
-        """Say these, to whoever watches."""
-        if texts := list(packed(notes)):
-            await self._step("publish", texts)
+    async def publish(self, messages: Sequence[str]) -> None:
+        """Send these messages to all watchers."""
+        if texts := list(pack(messages)):
+            await self._operation("publish", texts)
 
     @asynccontextmanager
     async def watch(self) -> AsyncIterator[AsyncIterator[str]]:
-        """Hear whatever is published."""
-        await self._subscription.open(HEARD_WITHIN)
+        """Receive every message that is published while the block runs."""
+        await self._subscription.open(OPEN_WITHIN)
         watch = _Watch()
         self._watches.add(watch)
         try:
-            async with self._entering:
-                await self._step("watch_notes", self._channel, STAYS)
-                if self._staying is None:
-                    # A context of its own: it must not keep the variables of whoever happened to be first.
-                    self._staying = asyncio.create_task(self._stay(), name="tenure-watch", context=Context())
-            yield watch.notes()
+            async with self._registering:
+                await self._operation("watch_events", self._channel, REGISTERED_FOR)
+                if self._renewing is None:
+                    # An empty context, so that the task does not keep the context variables of the first watcher alive.
+                    self._renewing = asyncio.create_task(self._renew(), name="tenure-watch", context=Context())
+            yield watch.messages()
         finally:
             self._watches.discard(watch)
-            await self._leave()
+            await self._unregister()
 
-    def heard(self, said: str) -> None:
-        """Give every watch what a notification holds, after its kind."""
-        for note in unpacked(said):
+    def receive(self, payload: str) -> None:
+        """Pass the messages of a notification, without its first word, to every watch."""
+        for message in unpack(payload):
             for watch in self._watches:
-                watch.add(note)
+                watch.add(message)
 
     async def close(self) -> None:
         """End all watches."""
         watches, self._watches = self._watches, set()
         for watch in watches:
             watch.end()
-        await self._leave()
+        await self._unregister()
 
-    async def _stay(self) -> None:
+    async def _renew(self) -> None:
         while True:
-            await asyncio.sleep(AGAIN)
-            with suppress(StoreError):  # the next time, perhaps
-                await self._step("watch_notes", self._channel, STAYS)
+            await asyncio.sleep(REGISTER_EVERY)
+            with suppress(StoreError):  # it tries again next time
+                await self._operation("watch_events", self._channel, REGISTERED_FOR)
 
-    async def _leave(self) -> None:
-        """With the last watch."""
-        async with self._entering:
-            if self._watches or self._staying is None:
+    async def _unregister(self) -> None:
+        """Remove the row in `watchers` if no watch is left."""
+        async with self._registering:
+            if self._watches or self._renewing is None:
                 return
-            self._staying.cancel()
-            await asyncio.gather(self._staying, return_exceptions=True)
-            self._staying = None
-            with suppress(StoreError):  # it is forgotten by itself before long
-                await self._step("watch_notes", self._channel, None)
+            self._renewing.cancel()
+            await asyncio.gather(self._renewing, return_exceptions=True)
+            self._renewing = None
+            with suppress(StoreError):  # the row expires by itself
+                await self._operation("watch_events", self._channel, None)
 
 
 class _Watch:
     def __init__(self) -> None:
-        self._waiting: deque[str] = deque(maxlen=MOST)
+        self._waiting: deque[str] = deque(maxlen=BUFFER)
         self._changed = asyncio.Event()
         self._ended = False
 
-    def add(self, note: str) -> None:
-        self._waiting.append(note)
+    def add(self, message: str) -> None:
+        self._waiting.append(message)
         self._changed.set()
 
     def end(self) -> None:
         self._ended = True
         self._changed.set()
 
-    async def notes(self) -> AsyncIterator[str]:
+    async def messages(self) -> AsyncIterator[str]:
         while True:
             while self._waiting:
                 yield self._waiting.popleft()
@@ -124,31 +127,31 @@ class _Watch:
             await self._changed.wait()
 
 
-def packed(notes: Sequence[str]) -> Iterator[str]:
-    """Notes as notifications, each another one. No text of the server's has a NUL."""
+def pack(messages: Sequence[str]) -> Iterator[str]:
+    """Pack messages into payloads, each different from the others. NUL is replaced, because PostgreSQL has none in a text."""
     number = room = 0
-    pack: list[str] = []
-    for note in (note.replace("\0", "\ufffd") for note in notes):
-        size = len(note.encode()) + len(str(len(note))) + 1
-        if pack and size > room:
-            yield _joined(number, pack)
-            number, pack = number + 1, []
-        if not pack:
-            room = ROOM - len(f"{KIND} {number} ")
-        pack.append(note)
+    batch: list[str] = []
+    for message in (message.replace("\0", "\ufffd") for message in messages):
+        size = len(message.encode()) + len(str(len(message))) + 1
+        if batch and size > room:
+            yield _joined(number, batch)
+            number, batch = number + 1, []
+        if not batch:
+            room = PAYLOAD_BYTES - len(f"{KIND} {number} ")
+        batch.append(message)
         room -= size
-    if pack:
-        yield _joined(number, pack)
+    if batch:
+        yield _joined(number, batch)
 
 
-def _joined(number: int, notes: Sequence[str]) -> str:
-    return f"{KIND} {number} {','.join(str(len(note)) for note in notes)} {''.join(notes)}"
+def _joined(number: int, messages: Sequence[str]) -> str:
+    return f"{KIND} {number} {','.join(str(len(message)) for message in messages)} {''.join(messages)}"
 
 
-def unpacked(said: str) -> Iterator[str]:
-    """The notes of a notification, after its kind."""
-    _, lengths, notes = said.split(" ", 2)
+def unpack(payload: str) -> Iterator[str]:
+    """The messages of a payload without its first word."""
+    _, lengths, messages = payload.split(" ", 2)
     begin = 0
     for length in map(int, lengths.split(",")):
-        yield notes[begin : begin + length]
+        yield messages[begin : begin + length]
         begin += length

@@ -1,4 +1,4 @@
-"""What a doctor finds out about a PostgreSQL."""
+"""Examines the health of a PostgreSQL server and of the schema, for `tenure doctor`."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from tenure.stores.values import Fact, Health
 __all__ = ["examine"]
 
 PINGS = 10
-"""Round trips of which the median is told."""
+"""Round trips of which the median is reported."""
 
 SLOW = 5.0
-"""Milliseconds of a round trip from which on it is worth mentioning."""
+"""Milliseconds above which a round trip is a warning."""
 
 OLD = 300.0
-"""Seconds after which a transaction that is still open begins to harm: nothing that has gone since can be cleaned away."""
+"""Seconds after which an open transaction is a warning: rows deleted since its start cannot be vacuumed."""
 
 DEAD = 100_000
-"""Dead rows in one table from which on, if they are the larger part of it, steps get slower."""
+"""Dead rows in one table above which operations get slower, if they outnumber the live ones."""
 
 ENTRY, SPARSE, LARGE = 100, 4, 64 << 20
-"""Bytes that an entry of an index takes at most when the index is well filled, how many times that is too much, and from which
-size on that matters."""
+"""Bytes of an index entry in a well-filled index, the factor by which an index may exceed that, and the size in bytes below
+which it does not matter."""
 
 LOOPS = 2
-"""Event loops of a worker process, each with as many connections as the URL allows and one that listens; jobs have as many again."""
+"""Event loops of a worker process. Each has `connections` connections and one that listens; jobs have `connections` more."""
 
 _SERVER = """
 SELECT current_setting('server_version_num')::integer, current_setting('server_version'),
@@ -42,7 +42,7 @@ SELECT t.relname, t.n_live_tup, t.n_dead_tup, pg_table_size(t.relid), pg_indexes
 FROM pg_stat_user_tables t LEFT JOIN pg_stat_user_indexes i ON i.relid = t.relid
 WHERE t.schemaname = $1 GROUP BY t.relid, t.relname, t.n_live_tup, t.n_dead_tup
 """
-# A transaction holds dead rows back if it reads by an old snapshot or has written something. Those of vacuums do not count.
+# A transaction keeps dead rows from being vacuumed if it has a snapshot or has written. Vacuums themselves do not.
 _OLDEST = """
 SELECT extract(epoch FROM clock_timestamp() - since)::float8, who, pg_has_role('pg_read_all_stats', 'USAGE')
 FROM (SELECT) AS always LEFT JOIN (
@@ -71,8 +71,8 @@ ORDER BY most - used LIMIT 1
 """
 
 
-class Room(NamedTuple):
-    """What one table takes, in bytes and rows."""
+class TableSize(NamedTuple):
+    """The size of one table and of its indexes, in rows and bytes."""
 
     table: str
     live: int
@@ -82,11 +82,11 @@ class Room(NamedTuple):
     indexes: int
 
 
-async def examine(link: Link, *, hears: bool) -> list[Fact]:
-    """Ask the server about itself and about our schema."""
+async def examine(link: Link, *, is_live: bool) -> list[Fact]:
+    """Query the server about itself and about the schema. `is_live`: whether notifications arrive."""
     [[number, version, commit, fsync, replica, autovacuum]] = await link.fetch(_SERVER)
-    rooms = [Room(*row) for row in await link.fetch(_TABLES, link.address.schema)]
-    if not rooms:
+    tables = [TableSize(*row) for row in await link.fetch(_TABLES, link.address.schema)]
+    if not tables:
         raise StoreUnavailable(
             f"PostgreSQL at {link.address} has no tables in the schema {link.address.schema!r}: "
             "run `tenure schema apply`, or bring back what was there"
@@ -103,11 +103,11 @@ async def examine(link: Link, *, hears: bool) -> list[Fact]:
         Fact("layout", f"{schema.KNOWN}, in the schema {link.address.schema}"),
         _role(replica),
         _durability(commit, fsync),
-        _bloat(rooms, autovacuum=autovacuum),
-        _index_bloat(rooms, link.address.schema),
+        _bloat(tables, autovacuum=autovacuum),
+        _index_bloat(tables, link.address.schema),
         _oldest(oldest, who, sees_all=sees_all),
         _connections(whose, used, most, LOOPS * (link.address.connections + 1) + link.address.connections),
-        _notifications(hears, pooled=link.address.pooled),
+        _notifications(is_live, pooled=link.address.pooled),
         _latency(sorted(trips)[PINGS // 2] * 1000),
     ]
 
@@ -134,35 +134,35 @@ def _durability(commit: str, fsync: str) -> Fact:
     return Fact("durability", "on disk before it is acknowledged")
 
 
-def _bloat(rooms: Sequence[Room], *, autovacuum: bool) -> Fact:
-    worst = max(rooms, key=lambda room: room.dead)
-    size = _mib(sum(room.size for room in rooms))
+def _bloat(tables: Sequence[TableSize], *, autovacuum: bool) -> Fact:
+    worst = max(tables, key=lambda table: table.dead)
+    size = _mib(sum(table.size for table in tables))
     value = f"{worst.dead:,} dead rows beside {worst.live:,} in {worst.table}, which has the most ({size} of tables)"
     if not autovacuum:
         return Fact("bloat", f"{value}; autovacuum is off", Health.WARN, "Set autovacuum to on.")
     if worst.dead > DEAD and worst.dead > worst.live:
-        advice = "End what keeps old transactions open, and let autovacuum look more often (autovacuum_naptime)."
+        advice = "End what keeps old transactions open, and let autovacuum run more often (autovacuum_naptime)."
         return Fact("bloat", value, Health.WARN, advice)
     return Fact("bloat", value)
 
 
-def _index_bloat(rooms: Sequence[Room], schema: str) -> Fact:
-    for room in rooms:
-        if room.index_size > max(LARGE, SPARSE * ENTRY * room.indexes * room.live):
-            value = f"{_mib(room.index_size)} of indexes for {room.live:,} rows in {room.table}"
-            advice = f'Run REINDEX TABLE CONCURRENTLY "{schema}".{room.table}.'
+def _index_bloat(tables: Sequence[TableSize], schema: str) -> Fact:
+    for table in tables:
+        if table.index_size > max(LARGE, SPARSE * ENTRY * table.indexes * table.live):
+            value = f"{_mib(table.index_size)} of indexes for {table.live:,} rows in {table.table}"
+            advice = f'Run REINDEX TABLE CONCURRENTLY "{schema}".{table.table}.'
             return Fact("index bloat", value, Health.WARN, advice)
-    return Fact("index bloat", f"none, in {_mib(sum(room.index_size for room in rooms))} of indexes")
+    return Fact("index bloat", f"none, in {_mib(sum(table.index_size for table in tables))} of indexes")
 
 
 def _oldest(seconds: float | None, who: str | None, *, sees_all: bool) -> Fact:
     name = "oldest transaction"
     if not sees_all:
-        return Fact(name, "not known: this role sees only its own (GRANT pg_read_all_stats shows it all)")
+        return Fact(name, "unknown: this role sees only its own transactions (GRANT pg_read_all_stats to see all)")
     if seconds is None:
         return Fact(name, "none is open")
     if seconds > OLD:
-        advice = "End it: as long as it is open no dead row can be cleaned away, and leasing gets slower."
+        advice = "End it: while it is open, dead rows cannot be vacuumed, and leasing gets slower."
         return Fact(name, f"{seconds:,.0f} s ({who})", Health.WARN, advice)
     return Fact(name, f"{seconds:.1f} s ({who})")
 
@@ -170,24 +170,24 @@ def _oldest(seconds: float | None, who: str | None, *, sees_all: bool) -> Fact:
 def _connections(whose: str, used: int, most: int, worker: int) -> Fact:
     value = f"{used} of the {most} of {whose} in use; a worker process of this URL takes up to {worker}"
     if used + worker > most:
-        advice = f"Raise the limit of {whose}, say a lower connections= in the URL, or put a pooler in between (pooled=true)."
+        advice = f"Raise the limit of {whose}, set a lower connections= in the URL, or put a pooler in between (pooled=true)."
         return Fact("connections", value, Health.WARN, advice)
     return Fact("connections", value)
 
 
-def _notifications(hears: bool, *, pooled: bool) -> Fact:
-    if hears:
+def _notifications(is_live: bool, *, pooled: bool) -> Fact:
+    if is_live:
         return Fact("notifications", "LISTEN and NOTIFY work")
     if pooled:
-        return Fact("notifications", "none, because of the pooler: idle workers look for jobs five times a second")
-    advice = "Let nothing stand in between that pools by transaction, or say pooled=true."
+        return Fact("notifications", "none, because of the pooler: idle workers poll five times a second")
+    advice = "Connect without a pooler in transaction mode, or set pooled=true."
     return Fact("notifications", "NOTIFY does not arrive", Health.WARN, advice)
 
 
 def _latency(milliseconds: float) -> Fact:
     value = f"{milliseconds:.2f} ms a round trip"
     if milliseconds > SLOW:
-        return Fact("latency", value, Health.WARN, "Bring workers nearer to the server: each step is a round trip.")
+        return Fact("latency", value, Health.WARN, "Run workers nearer to the server: each operation is a round trip.")
     return Fact("latency", value)
 
 

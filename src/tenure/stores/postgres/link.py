@@ -1,4 +1,4 @@
-"""The way to one PostgreSQL: a statement is done, once, or the error says whether it may have been."""
+"""Link: the connections of an event loop to PostgreSQL. A call is done once, or its error says whether it may be."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from tenure.errors import InvalidUrl, OutcomeUnknown, StoreError, StoreFull, Sto
 from tenure.stores.postgres.address import Address
 from tenure.stores.url import connection_refused
 
-__all__ = ["BROKEN", "ISOLATION", "Connection", "KnownAlready", "Link", "Refusal", "unsent"]
+__all__ = ["BROKEN", "ISOLATION", "Connection", "DuplicateKey", "Link", "Refusal", "unsent"]
 
 T = TypeVar("T")
 
 Connection = Any
-"""A connection of the driver, which has no types."""
+"""A connection of the driver, asyncpg, which has no types."""
 
 Refusal: Any = asyncpg.PostgresError
-"""What the server answers instead of doing what it was asked: nothing was done."""
+"""An error that the server answered: it has done nothing."""
 
 BROKEN: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
-"""What the driver raises on a connection that is lost, at whatever instant."""
+"""What the driver may raise when a connection is lost."""
 
 CLOSE: Final = 1.0
-"""Seconds that the server has to answer to the end of a connection."""
+"""Seconds to wait for the server when a connection is closed."""
 
-CALL_OFF: Final = 5.0
-"""The same, if what is under way there is to be called off first."""
+CANCEL: Final = 5.0
+"""The same, if the statement that runs there must be cancelled first."""
 
 ISOLATION: Final = "read_committed"
-"""The isolation level of our own transactions, as the driver names it."""
+"""The isolation level of the store's transactions, as the driver names it."""
 
 TRIES: Final = 5
-"""How often a step is done again that met another one and was undone by the server."""
+"""How often a call is made that the server rolls back because of a deadlock or a serialization failure."""
 
 _COLLIDED: Final = {"40001", "40P01"}
 _FULL: Final = {"53100": "its disk is full", "53200": "it is out of memory"}
 _ABOUT_AN_ITEM: Final = ("21", "22", "23", "42", "44", "54", "P0")
-"""Classes of codes that may be about what was asked. Any other is about the server: it starts, has no connection left, is a
-replica, has given up waiting for a lock, refuses the role, has lost a file. It passes, and then the same is done."""
+"""Classes of codes that may be about the call. All others are conditions of the server, after which the same call succeeds: it
+is starting, has no connection left, is a replica, timed out on a lock, refuses the role, has lost a file."""
 
 _RIGHTS: Final = "grant this role its rights, or run `tenure schema apply` as one that has them"
 _ABSENT: Final = "run `tenure schema apply`, or bring back what was there"
@@ -57,31 +57,33 @@ _CONDITIONS: Final = {
     "28000": _ENTRY,
     "28P01": _ENTRY,
 }
-"""What to do about conditions of the server that do not end by themselves."""
+"""What to do about conditions of the server that do not pass by themselves, by code."""
 
-_NOTED: Final = "TN010"
-_UNDONE: Final = "TN011"
-"""How many of those that came before still count."""
+_REPORT: Final = "TN010"
+_RETRACT: Final = "TN011"
+"""Codes of the messages of functions/report_json.sql and functions/retract_reports.sql. The detail of a retraction is the number
+of reports that still count."""
 
 _CUT: Final = ("08", "40003", "57P01", "57P02", "57P05")
-"""The connection was ended, perhaps just after the commit."""
+"""Codes of a connection that was ended, perhaps just after the commit."""
 
 
 class Link:
-    """Connections of one event loop. Nothing is connected before the first use.
+    """The connections of one event loop. The first call connects.
 
-    `StoreUnavailable` means surely not done, because the server cannot or does not let us; `OutcomeUnknown` perhaps done;
-    `StoreFull` not done for want of room; any other `StoreError` that the server refused, perhaps for what was asked. A
-    `Refusal` with one of our own codes comes as it is. Every wait is bounded. A cancelled call may have been done.
+    A call raises `StoreUnavailable` if it was certainly not done, because the server is unreachable or not ready;
+    `OutcomeUnknown` if it may have been done; `StoreFull` if the server is out of disk or memory; another `StoreError` if the
+    server refused it, perhaps because of its arguments. A `Refusal` with one of Tenure's codes (TN…) is passed on. Every wait is
+    bounded. A cancelled call may have been done.
 
-    Statements run in READ COMMITTED, whatever the server, the database or the role has as default: the steps are written for it,
-    and under any other level those that meet would be undone.
+    Statements run in READ COMMITTED, whatever default the server, the database or the role has: the operations are written for
+    it, and under another level the server would roll concurrent ones back.
     """
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self.on_notes: Callable[[list[str]], None] | None = None
-        """Given what a step has told besides its answer, once it has been done: `parts/note.sql`."""
+        self.on_reports: Callable[[list[str]], None] | None = None
+        """Called with the reports of an operation after it has succeeded: functions/report_changes.sql."""
 
         self._closed = False
         self._begin()
@@ -90,30 +92,32 @@ class Link:
     def _begin(self) -> None:
         self._idle: list[Connection] = []
         self._lent: set[Connection] = set()
-        self._notes: dict[Connection, list[str]] = {}
-        self._called_off: set[asyncio.Task[None]] = set()
+        self._reports: dict[Connection, list[str]] = {}
+        self._cancelling: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(self.address.connections)
 
     async def fetch(self, statement: str, *values: object) -> list[Any]:
-        """Do one statement, as a transaction of its own; its rows."""
+        """Execute one statement in its own transaction and return its rows."""
         if self.address.pooled:
             return await self.use(
                 lambda connection: _in_transaction(connection, statement, values), self.address.timeout
             )
-        # By the timeout of the driver, which costs a third of one around it all: 6 µs of the 75 that a round trip takes.
-        return await self._again(lambda connection: connection.fetch(statement, *values, timeout=self.address.timeout))
+        # The timeout of the driver costs a third of `asyncio.timeout` around the call: 6 of the 75 µs of a round trip.
+        return await self._with_retries(
+            lambda connection: connection.fetch(statement, *values, timeout=self.address.timeout)
+        )
 
     async def use(self, action: Callable[[Connection], Awaitable[T]], timeout: float) -> T:
-        """Do something with a connection that nobody else uses meanwhile, within so many seconds; again if it collides with others."""
+        """Run `action` with a connection reserved for it, within `timeout` seconds; retry it after a deadlock."""
 
         async def within(connection: Connection) -> T:
             async with asyncio.timeout(timeout):
                 return await action(connection)
 
-        return await self._again(within)
+        return await self._with_retries(within)
 
     async def lend(self, begin: Callable[[Connection], Awaitable[object]]) -> Connection:
-        """A connection on which something has begun that goes on, as long as the borrower likes; `take_back` must follow."""
+        """Lend a connection on which `begin` has succeeded, for as long as the borrower likes. `release` must follow."""
         self._refuse_if_closed()
         try:
             async with asyncio.timeout(self.address.timeout):
@@ -121,17 +125,17 @@ class Link:
         except TimeoutError:
             raise StoreUnavailable(
                 f"all {self.address.connections} connections to PostgreSQL at {self.address} are lent to jobs: "
-                "say connections= in its URL, or hold them for less long"
+                "set a higher connections= in its URL, or hold them for less time"
             ) from None
         try:
-            connection = await self._begun(begin)
+            connection = await self._begin_on(begin)
         except BaseException:
             self._room.release()
             raise
         self._lent.add(connection)
         return connection
 
-    async def _begun(self, begin: Callable[[Connection], Awaitable[object]]) -> Connection:
+    async def _begin_on(self, begin: Callable[[Connection], Awaitable[object]]) -> Connection:
         while True:
             fresh = not self._idle
             connection = await self.connect() if fresh else self._idle.pop()
@@ -145,18 +149,18 @@ class Link:
                     raise
                 if fresh:
                     raise lost from error
-                continue  # it has waited for a while, and the server may have ended it meanwhile
+                continue  # the server may have ended the connection while it was idle
             return connection
 
-    async def take_back(self, connection: Connection) -> None:
-        """What was lent is free again, as new; or ended, if whatever goes on there has not."""
+    async def release(self, connection: Connection) -> None:
+        """Take a lent connection back and reset it; or close it, if it is still in a transaction."""
         self._lent.discard(connection)
         try:
             if connection.is_closed() or connection.is_in_transaction() or self._closed:
                 connection.terminate()
                 return
             if not self.address.pooled:
-                await connection.reset(timeout=self.address.timeout)  # what the borrower has SET
+                await connection.reset(timeout=self.address.timeout)  # undo the SETs of the borrower
             self._idle.append(connection)
         except BaseException as error:
             connection.terminate()
@@ -166,47 +170,47 @@ class Link:
             self._room.release()
 
     def lost(self, connection: Connection, error: BaseException) -> StoreUnavailable | None:
-        """What an error is to us if it means that a lent connection has been lost; None if it is the borrower's own."""
+        """The error to raise if `error` means that a lent connection is lost; None if the borrower caused it."""
         code = getattr(error, "sqlstate", None) or ""
         about_it = isinstance(error, (OSError, asyncpg.InternalClientError)) or code.startswith(_CUT)
         if about_it or (isinstance(error, asyncpg.InterfaceError) and connection.is_closed()):
-            return StoreUnavailable(self._said(error))
+            return StoreUnavailable(self._describe(error))
         return None
 
     async def connect(self) -> Connection:
-        """A connection of one's own, which the caller ends."""
+        """Open a connection that the caller closes."""
         self._refuse_if_closed()
         try:
             async with asyncio.timeout(self.address.connect_timeout):
                 connection = await asyncpg.connect(
                     self.address.dsn,
-                    timeout=self.address.connect_timeout + 1,  # ours comes first
+                    timeout=self.address.connect_timeout + 1,  # the one above comes first
                     statement_cache_size=0 if self.address.pooled else 100,
                     max_cached_statement_lifetime=0,
                 )
                 if not self.address.pooled:  # a pooler would keep the setting for other programs
                     await _set_isolation(connection)
         except Refusal as refusal:
-            kind = StoreError if refusal.sqlstate == "3D000" else StoreUnavailable  # no such database: a wrong URL
+            kind = StoreError if refusal.sqlstate == "3D000" else StoreUnavailable  # no such database: the URL is wrong
             raise kind(self._advice(refusal)) from refusal
         except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
-            raise StoreUnavailable(self._said(error)) from error
+            raise StoreUnavailable(self._describe(error)) from error
         except ValueError:
             connection = None
         if connection is None:
-            # Not from the driver's error, nor in its context: that may show a part of the URL.
+            # Outside the except block, because the driver's error may show a part of the URL.
             raise InvalidUrl(f"{self.address!r}: the driver cannot read the URL, check its ports and options")
-        connection.add_log_listener(self._note)
+        connection.add_log_listener(self._receive_report)
         return connection
 
-    def _note(self, connection: Connection, message: Any) -> None:
-        if message.sqlstate == _NOTED:
-            self._notes.setdefault(connection, []).append(message.detail)
-        elif message.sqlstate == _UNDONE:
-            del self._notes.get(connection, [])[int(message.detail) :]
+    def _receive_report(self, connection: Connection, message: Any) -> None:
+        if message.sqlstate == _REPORT:
+            self._reports.setdefault(connection, []).append(message.detail)
+        elif message.sqlstate == _RETRACT:
+            del self._reports.get(connection, [])[int(message.detail) :]
 
     async def close(self) -> None:
-        """Let calls under way end, and then go of all connections; those that are lent are ended under the borrower's hands."""
+        """Wait for calls under way, then close all connections. Lent connections are terminated at once."""
         if self._closed:
             return
         self._closed = True
@@ -217,11 +221,11 @@ class Link:
         for connection in self._idle:
             await _end(connection, CLOSE)
         self._idle.clear()
-        for task in self._called_off:
+        for task in self._cancelling:
             task.cancel()
-        await asyncio.gather(*self._called_off, return_exceptions=True)
+        await asyncio.gather(*self._cancelling, return_exceptions=True)
 
-    async def _again(self, action: Callable[[Connection], Awaitable[T]]) -> T:
+    async def _with_retries(self, action: Callable[[Connection], Awaitable[T]]) -> T:
         for _ in range(TRIES - 1):
             try:
                 return await self._use(action)
@@ -234,60 +238,60 @@ class Link:
         async with self._room:
             while self._idle:
                 try:
-                    return await self._act(self._idle.pop(), action)
+                    return await self._run(self._idle.pop(), action)
                 except _NotSent:
-                    continue  # it has waited for a while, and the server has ended it meanwhile
-            return await self._act(await self.connect(), action)
+                    continue  # the server has ended the connection while it was idle
+            return await self._run(await self.connect(), action)
 
-    async def _act(self, connection: Connection, action: Callable[[Connection], Awaitable[T]]) -> T:
+    async def _run(self, connection: Connection, action: Callable[[Connection], Awaitable[T]]) -> T:
         try:
             answer = await action(connection)
         except Refusal as refusal:
-            self._notes.pop(connection, None)
+            self._reports.pop(connection, None)
             if connection.is_closed() or connection.is_in_transaction():
                 connection.terminate()
             else:
                 self._idle.append(connection)
-            raise self._meaning(refusal) from refusal
+            raise self._translate(refusal) from refusal
         except BaseException as error:
-            self._notes.pop(connection, None)
-            # Cancelled, too: an answer that nobody has read must not meet the next statement.
+            self._reports.pop(connection, None)
+            # Also if cancelled, because the next statement must not get an answer that was not read.
             if isinstance(error, (TimeoutError, asyncio.CancelledError)):
-                self._call_off(connection)
+                self._cancel_on_server(connection)
             else:
                 connection.terminate()
             if isinstance(error, asyncpg.DataError):
-                raise StoreError(self._said(error)) from error
+                raise StoreError(self._describe(error)) from error
             if unsent(error):
-                raise _NotSent(self._said(error)) from error
+                raise _NotSent(self._describe(error)) from error
             if isinstance(error, (OSError, asyncpg.InternalClientError)):
-                raise OutcomeUnknown(self._said(error)) from error
+                raise OutcomeUnknown(self._describe(error)) from error
             raise
         self._idle.append(connection)
-        if self._notes and (notes := self._notes.pop(connection, None)) and self.on_notes is not None:
-            self.on_notes(notes)
+        if self._reports and (reports := self._reports.pop(connection, None)) and self.on_reports is not None:
+            self.on_reports(reports)
         return answer
 
-    def _call_off(self, connection: Connection) -> None:
-        """End a connection, and on the server what was asked of it.
+    def _cancel_on_server(self, connection: Connection) -> None:
+        """Close a connection, and cancel its statement on the server.
 
-        It would go on with that although nobody waits, and whoever asks again adds to it: more and more, on one that is slow.
+        The server would go on with it although the caller has left, and a retry would add to the load of a slow server.
         """
-        task = asyncio.get_running_loop().create_task(_end(connection, CALL_OFF))
-        self._called_off.add(task)
-        task.add_done_callback(self._called_off.discard)
+        task = asyncio.get_running_loop().create_task(_end(connection, CANCEL))
+        self._cancelling.add(task)
+        task.add_done_callback(self._cancelling.discard)
 
-    def _meaning(self, refusal: Any) -> Exception:
-        """What a refusal is to us."""
+    def _translate(self, refusal: Any) -> Exception:
+        """The error to raise for a refusal."""
         code = refusal.sqlstate or ""
-        text = self._said(refusal)
+        text = self._describe(refusal)
         if code.startswith("TN"):
             ours: Exception = refusal
             return ours
         if code in _COLLIDED or isinstance(refusal, asyncpg.InvalidCachedStatementError):
             return _Collision(text)
         if code == "23505":
-            return KnownAlready(text)
+            return DuplicateKey(text)
         if code in _FULL:
             return StoreFull(f"{text}: {_FULL[code]}")
         if code.startswith(_CUT):
@@ -297,11 +301,11 @@ class Link:
         return StoreError(text)
 
     def _advice(self, refusal: Any) -> str:
-        """What the server said, and what to do about it."""
+        """The message of the server, and what to do about it."""
         advice = _CONDITIONS.get(refusal.sqlstate or "")
-        return self._said(refusal) + (f": {advice}" if advice else "")
+        return self._describe(refusal) + (f": {advice}" if advice else "")
 
-    def _said(self, error: BaseException) -> str:
+    def _describe(self, error: BaseException) -> str:
         if isinstance(error, TimeoutError):
             return f"PostgreSQL at {self.address} has not answered in {self.address.timeout:g} s"
         if connection_refused(error):
@@ -313,32 +317,32 @@ class Link:
             raise StoreUnavailable(f"the store at {self.address} has been closed")
 
     def forget(self) -> None:
-        """In a forked child: leave the connections to the parent, without closing them, and make others."""
-        abandon(*self._idle, *self._lent, *self._called_off)
+        """In a forked child: leave the connections to the parent without closing them, and start with none."""
+        abandon(*self._idle, *self._lent, *self._cancelling)
         self._begin()
 
 
-class KnownAlready(StoreError):
-    """There is a row of this key; nothing was done."""
+class DuplicateKey(StoreError):
+    """A row with this key exists; nothing was done."""
 
 
 class _Collision(StoreUnavailable):
-    """The server has undone one of two steps that wait for each other; surely not done."""
+    """The server rolled this call back because of a concurrent one; certainly not done."""
 
 
 class _NotSent(StoreUnavailable):
-    """The connection was lost before the statement went out; surely not done."""
+    """The connection was lost before the statement was sent; certainly not done."""
 
 
 def unsent(error: BaseException) -> bool:
-    """Whether the driver refused before it sent anything, because the connection has ended."""
+    """Whether the driver raised before it sent anything, because the connection was closed."""
     if isinstance(error, asyncpg.InternalClientError):
         return str(error).startswith("cannot switch to state")
     return isinstance(error, asyncpg.InterfaceError)
 
 
 async def _in_transaction(connection: Connection, statement: str, values: Sequence[object]) -> list[Any]:
-    # The driver asks twice, and between two transactions the pooler may have changed the server.
+    # The driver sends two messages, and without a transaction the pooler may send them to two servers.
     async with connection.transaction(isolation=ISOLATION):
         rows: list[Any] = await connection.fetch(statement, *values)
     return rows
@@ -353,7 +357,7 @@ async def _set_isolation(connection: Connection) -> None:
 
 
 async def _end(connection: Connection, timeout: float) -> None:
-    """Close it, once the server knows that a statement under way is called off; of which the driver takes care."""
+    """Close a connection. The driver first cancels a statement that is under way."""
     try:
         await connection.close(timeout=timeout)
     except BROKEN:

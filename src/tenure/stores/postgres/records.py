@@ -1,8 +1,8 @@
-"""Between jobs and what is stored of them.
+"""Encodes new jobs for the server, and makes records and leases of its rows.
 
-New jobs go to the server as JSON with the fields that differ from the usual, and beside it an array of their payloads, which no
-JSON could hold. Errors and the results on edges come as JSON, or as words that the steps write: what these mean is said
-here, by the sentences of `core/lifecycle.py`.
+New jobs are sent as JSON with the fields that differ from the default, and an array of their payloads, because JSON cannot hold
+bytes. Errors and the results on edges are stored as JSON, or as short texts that the SQL functions write; the functions here
+turn these into the errors of `core/lifecycle.py`.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from tenure.stores.values import Enqueued, LeaseRequest, Totals
 
 __all__ = [
     "are_alike",
-    "check_starts",
+    "check_first_steps",
     "dumps",
+    "encode_error",
+    "encode_result",
     "enqueued",
     "is_special",
     "leased",
     "new_fields",
     "record",
-    "stored",
-    "text_of",
+    "record_with_attempts",
     "totals",
-    "whole",
-    "written",
+    "writes_fields",
 ]
 
 _encode = msgspec.json.Encoder().encode
@@ -52,17 +52,17 @@ _attempt = msgspec.json.Decoder(tuple[int, int, float, float, str | None, Attemp
 
 
 def dumps(value: object) -> str:
-    """Encode for a parameter of type json, or one that is kept as text."""
+    """Encode a value as JSON, for a parameter of type json or text."""
     return _encode(value).decode()
 
 
-def text_of(error: ErrorInfo | None) -> str | None:
-    """The error as it is stored."""
+def encode_error(error: ErrorInfo | None) -> str | None:
+    """The error as it is stored: JSON."""
     return None if error is None else dumps(error)
 
 
-def stored(result: str | None) -> str | None:
-    """The result as it is stored. Text with a NUL, which no JSON has and no column takes, is quoted once more."""
+def encode_result(result: str | None) -> str | None:
+    """The result as it is stored. A text with a NUL, which PostgreSQL refuses, or with a mark in front is quoted once more."""
     return f"~{dumps(result)}" if result is not None and ("\0" in result or result.startswith(_MARKS)) else result
 
 
@@ -71,7 +71,7 @@ _loads_text = msgspec.json.Decoder(str).decode
 
 
 def new_fields(job: NewJob) -> dict[str, Any]:
-    """A new job as `new_jobs` reads it, without its payload."""
+    """The fields of a new job as functions/new_jobs.sql reads them, without its payload."""
     fields: dict[str, Any] = {"id": job.id, "task": job.task, "queue": job.queue}
     if job.raw:
         fields["raw"] = True
@@ -108,12 +108,12 @@ def new_fields(job: NewJob) -> dict[str, Any]:
             fields["reads"] = step.reads
         if step.run_id == job.id:
             fields["flow"] = step.flow
-            fields |= written(step.writes)
+            fields |= writes_fields(step.writes)
     return fields
 
 
-def written(writes: Writes | None) -> dict[str, Any]:
-    """What is written to a run, as the steps read it."""
+def writes_fields(writes: Writes | None) -> dict[str, Any]:
+    """The attributes and lookups that are written to a run, as the operations read them."""
     if writes is None:
         return {}
     fields: dict[str, Any] = {}
@@ -125,14 +125,14 @@ def written(writes: Writes | None) -> dict[str, Any]:
 
 
 def is_special(jobs: Sequence[NewJob]) -> bool:
-    """Whether one of these jobs has a unique key, waits for others, or is a later step of a run."""
+    """Whether one of these jobs has a unique key or blockers, or is a later step of a run."""
     return any(
         job.unique is not None or job.after or (job.step is not None and job.step.run_id != job.id) for job in jobs
     )
 
 
 def are_alike(jobs: Sequence[NewJob]) -> bool:
-    """Whether these jobs, of which none is special, differ in nothing but id and payload."""
+    """Whether these jobs, none of which is special, differ only in id and payload."""
     first = astuple(jobs[0])
     before, after = first[_AFTER_ID], first[_AFTER_PAYLOAD]
     return all(fields[_AFTER_ID] == before and fields[_AFTER_PAYLOAD] == after for fields in map(astuple, jobs))
@@ -142,8 +142,8 @@ _AFTER_ID = slice(1, NewJob.__struct_fields__.index("payload"))
 _AFTER_PAYLOAD = slice(_AFTER_ID.stop + 1, None)
 
 
-def check_starts(jobs: Sequence[NewJob]) -> None:
-    """Refuse a run whose first step needs what the run does not begin with."""
+def check_first_steps(jobs: Sequence[NewJob]) -> None:
+    """Raise `MissingAttribute` if a first step needs an attribute that its run does not begin with."""
     for job in jobs:
         if job.step is not None and job.step.run_id == job.id:
             for name in job.step.needs:
@@ -151,42 +151,42 @@ def check_starts(jobs: Sequence[NewJob]) -> None:
                     raise MissingAttribute(job.task, name)
 
 
-def enqueued(jobs: Sequence[NewJob], told: Iterable[Sequence[Any]]) -> list[Enqueued]:
-    """What `enqueue_jobs` has answered: of those that it does not name, each is new and waits."""
-    answers = [Enqueued(job.id, State.WAITING) for job in jobs]
-    for at, job_id, state, duplicate in told:
-        answers[at - 1] = Enqueued(job_id, State(state), duplicate)
-    return answers
+def enqueued(jobs: Sequence[NewJob], answers: Iterable[Sequence[Any]]) -> list[Enqueued]:
+    """The answers of `enqueue_jobs`. A job that has none is new and waits."""
+    found = [Enqueued(job.id, State.WAITING) for job in jobs]
+    for at, job_id, state, duplicate in answers:
+        found[at - 1] = Enqueued(job_id, State(state), duplicate)
+    return found
 
 
 def record(row: Sequence[Any], now: float) -> JobRecord:
-    """Make the record of a row of the view `records`."""
+    """The record of a row of the view `records`. `now`: the time of the server."""
     (_, id_, task, queue, state, payload, raw, priority, seq, run_at, created_at, attempt, losses, fence, misses, max_attempts,
      max_losses, lease, keep, expires_at, tags, unique, run_id, started_at, ended_at, worker, lease_until, result, error,
      progress, blocked_by, results, successor, on_timeout, reads) = row[:35]  # fmt: skip
     return JobRecord(
         id_, task, queue, State(state), payload, raw, priority, seq, run_at, created_at, attempt, losses, fence, misses,
         max_attempts, max_losses, lease, keep, expires_at, tuple(tags) if tags else (), unique, run_id, started_at,
-        ended_at, worker, None if lease_until is None else lease_until - now, _result(result), error_of(error),
-        _progress(progress) if progress else None, blocked_by, _results(results), successor, on_timeout,
+        ended_at, worker, None if lease_until is None else lease_until - now, _decode_result(result), decode_error(error),
+        _progress(progress) if progress else None, blocked_by, _decode_results(results), successor, on_timeout,
         tuple(reads) if reads else (),
     )  # fmt: skip
 
 
-def whole(row: Any, now: float) -> JobRecord:
-    """Make the record of a row of the view `records`, with the attempts that come after it."""
+def record_with_attempts(row: Any, now: float) -> JobRecord:
+    """The record of a row of the view `records` with its past attempts in the column `attempts`."""
     job = record(row, now)
-    return replace(job, attempts=tuple(map(_remembered, row["attempts"]))) if row["attempts"] else job
+    return replace(job, attempts=tuple(map(_attempt_record, row["attempts"]))) if row["attempts"] else job
 
 
-def _remembered(text: str) -> AttemptRecord:
-    """Read what `remembered` wrote."""
+def _attempt_record(text: str) -> AttemptRecord:
+    """Decode what functions/add_attempt.sql wrote."""
     number, fence, started_at, ended_at, worker, outcome, left = _attempt(text)
-    return past_attempt(number, fence, started_at, ended_at, worker, outcome, error_of(left))
+    return past_attempt(number, fence, started_at, ended_at, worker, outcome, decode_error(left))
 
 
 def leased(row: Sequence[Any], request: LeaseRequest, now: float, ttl: float) -> Lease:
-    """Make the lease of a row of type `handed`, which lasts `ttl` seconds unless the job has a lease of its own."""
+    """The lease of a row of type `handed`. It lasts `ttl` seconds, unless the job sets its own length."""
     (number, id_, task, queue, payload, raw, priority, seq, created_at, attempt, losses, fence, misses, max_attempts, max_losses,
      lease, keep, expires_at, tags, unique, run_id, error, results, solo) = row[:24]  # fmt: skip
     if lease is not None:
@@ -194,24 +194,24 @@ def leased(row: Sequence[Any], request: LeaseRequest, now: float, ttl: float) ->
     job = JobRecord(
         id_, task, queue, State.RUNNING, payload, raw, priority, seq, None, created_at, attempt, losses, fence, misses,
         max_attempts, max_losses, lease, keep, expires_at, tuple(tags) if tags else (), unique, run_id, now, None,
-        request.worker, ttl, None, error_of(error), None, 0, _results(results), *(() if run_id is None else _of_step(row)),
+        request.worker, ttl, None, decode_error(error), None, 0, _decode_results(results), *(() if run_id is None else _step_fields(row)),
     )  # fmt: skip
     return Lease(job, Token(fence, request.nonce), ttl, solo, number)
 
 
-def _of_step(row: Sequence[Any]) -> tuple[Any, ...]:
-    """The end of the record of a step: what only those have."""
+def _step_fields(row: Sequence[Any]) -> tuple[Any, ...]:
+    """The last fields of a record, which only steps have."""
     reads, attributes, on_timeout = row[29:32]
-    return None, on_timeout, tuple(reads) if reads else (), dict(map(_named, attributes or ()))
+    return None, on_timeout, tuple(reads) if reads else (), dict(map(_split_attribute, attributes or ()))
 
 
-def _named(attribute: str) -> tuple[str, str]:
+def _split_attribute(attribute: str) -> tuple[str, str]:
     name, _, value = attribute.rpartition("\x1f")
     return name, value
 
 
-def error_of(text: str | None) -> ErrorInfo | None:
-    """Read the error of a job."""
+def decode_error(text: str | None) -> ErrorInfo | None:
+    """Decode the error of a job."""
     if text is None:
         return None
     match text.split(" "):
@@ -227,18 +227,18 @@ def error_of(text: str | None) -> ErrorInfo | None:
             return _error(text)
 
 
-def _results(texts: Sequence[str | None] | None) -> tuple[str | None, ...]:
-    return () if texts is None else tuple(_result(text) for text in texts)
+def _decode_results(texts: Sequence[str | None] | None) -> tuple[str | None, ...]:
+    return () if texts is None else tuple(_decode_result(text) for text in texts)
 
 
-def _result(text: str | None) -> str | None:
-    """Read a result; or, on an edge, how a blocker has ended without one, and why."""
+def _decode_result(text: str | None) -> str | None:
+    """Decode a result; or, on an edge, how and why its blocker ended without one."""
     if text is None or not text.startswith(_MARKS):
         return text
     if text.startswith("~"):
         return _loads_text(text[1:])
     ended, blocker, error = text[1:].split(" ", 2)
-    return failure_value(blocker, ended, error_of(error or None))
+    return failure_value(blocker, ended, decode_error(error or None))
 
 
 def totals(counters: dict[str, int]) -> Totals:

@@ -1,39 +1,33 @@
-"""The layout of the schema: numbered migrations, applied in order, each once, and the functions that are the steps.
+"""Migrates the schema of a store to the current layout: numbered migrations, each applied once, and the SQL functions.
 
-The functions are made anew by every migration, so a change to one of them needs a migration, if only a comment; and since
-programs of the layout before it go on calling them, a function keeps its parameters or gets another name; and tables keep the
-columns that `single.py` names.
+`operations/` holds the functions that this version calls, `compatibility/` those that only programs of earlier layouts call,
+`functions/` what these share. Every migration replaces all of them, so a change of a function needs a migration, even if that is
+only a comment. Programs of earlier layouts go on calling the operations while a new version is rolled out. Therefore an operation
+keeps its parameters or gets another name, and tables keep the columns that statements/enqueue_single.sql names. Functions can be
+dropped, or replaced under another name, because PostgreSQL looks a function up when it is called.
 """
 
 from __future__ import annotations
 
 import hashlib
-from importlib.resources import files
 
 from tenure.errors import LayoutTooNew, StoreError
 from tenure.stores.postgres.address import Address
 from tenure.stores.postgres.link import ISOLATION, Connection
+from tenure.stores.postgres.sql import load
 
-__all__ = ["KNOWN", "PATIENCE", "found", "identity", "migrate", "script"]
-
-
-def _load(folder: str) -> dict[str, str]:
-    found = [file for file in (files(__package__) / folder).iterdir() if file.name.endswith(".sql")]
-    return {
-        file.name.removesuffix(".sql"): file.read_text(encoding="utf-8")
-        for file in sorted(found, key=lambda file: file.name)
-    }
+__all__ = ["KNOWN", "TIMEOUT", "current_layout", "identity", "migrate", "migration_script"]
 
 
-_MIGRATIONS = list(_load("migrations").values())
-_PARTS = _load("parts")
-_STEPS = _load("steps")
+_MIGRATIONS = list(load("migrations").values())
+_FUNCTIONS = load("functions")
+_OPERATIONS = load("operations") | load("compatibility")
 
 KNOWN = len(_MIGRATIONS)
-"""The newest layout that this Tenure knows."""
+"""The number of the newest layout that this version knows."""
 
-PATIENCE = 60.0
-"""Seconds that a migration may take, while others wait for it."""
+TIMEOUT = 60.0
+"""Seconds that a migration may take, including the wait for another one."""
 
 _SETTINGS = {
     "plan_cache_mode": "force_generic_plan",
@@ -42,18 +36,18 @@ _SETTINGS = {
     "enable_mergejoin": "off",
     "jit": "off",
 }
-"""How the steps are planned: every path is by an index, row by row. What the planner knows of a queue is old as soon as it is
-known, and a plan for the empty tables of the first call would be kept for as long as the connection.
+"""Planner settings of the operations: every access is by an index, row by row. The planner's statistics of a queue are out of date
+at once, and a connection would keep the plan of its first call, which may have met empty tables.
 
-For the same reason steps join tables by `x.n = ANY (ARRAY[y.n])`, which can be answered by looking one row up and in no other way.
-By `x.n = y.n` a planner that believes a table to be empty, because the last vacuum found it so, may go through all of it for
-each row; and EXISTS it may answer with a hash table of all rows, which `(SELECT true … LIMIT 1)` forbids.
+For the same reason operations join tables by `x.n = ANY (ARRAY[y.n])`, which the planner can only answer by an index lookup. With
+`x.n = y.n`, a planner that believes a table to be empty, because the last vacuum found it so, may scan all of it for each row. With
+EXISTS it may build a hash table of all rows, which `(SELECT true … LIMIT 1)` prevents.
 """
 
 
-async def found(connection: Connection, address: Address) -> int | None:
-    """The layout that the schema has; None if it has none yet."""
-    # By the catalogue itself: to_regclass() may answer from a cache that another's migration has outdated meanwhile.
+async def current_layout(connection: Connection, address: Address) -> int | None:
+    """The layout number of the schema; None if it has none yet."""
+    # From the catalogue itself, because to_regclass() may use a cache from before a concurrent migration.
     if (
         await connection.fetchval(
             "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'layout'", address.schema
@@ -66,13 +60,16 @@ async def found(connection: Connection, address: Address) -> int | None:
 
 
 async def identity(connection: Connection, address: Address) -> str:
-    """What tells this schema from those of the same name in other databases, once it has a layout."""
+    """The identity of the schema, which one of the same name in another database does not share. It needs a layout."""
     return str(await connection.fetchval(f'SELECT identity FROM "{address.schema}".layout'))
 
 
 async def migrate(connection: Connection, address: Address, *, may_change: bool) -> None:
-    """Bring the schema to the newest layout, if that may be; safe when many do so at once."""
-    have = await _usable(connection, address)
+    """Migrate the schema to the newest layout; raise `StoreError` if it is older and `may_change` is false.
+
+    Safe if many processes call it at once: one migrates, the others wait.
+    """
+    have = await _check_layout(connection, address)
     if have == KNOWN:
         return
     if not may_change:
@@ -82,41 +79,41 @@ async def migrate(connection: Connection, address: Address, *, may_change: bool)
         )
     async with connection.transaction(isolation=ISOLATION):
         await connection.execute(_lock(address.schema))
-        have = await _usable(connection, address)  # again: another may have been faster
+        have = await _check_layout(connection, address)  # again, because another process may have migrated meanwhile
         if have < KNOWN:
-            await connection.execute(_changes(address.schema, have))
+            await connection.execute(_upgrade(address.schema, have))
 
 
-async def script(connection: Connection, address: Address) -> str:
-    """What `migrate` would do, as one transaction for any program that runs SQL; nothing if there is nothing to do."""
-    have = await _usable(connection, address)
+async def migration_script(connection: Connection, address: Address) -> str:
+    """The SQL of `migrate` as one transaction, for any program that runs SQL; empty if the layout is current."""
+    have = await _check_layout(connection, address)
     if have == KNOWN:
         return ""
-    return "\n".join(["BEGIN;", _lock(address.schema), _changes(address.schema, have), "COMMIT;"])
+    return "\n".join(["BEGIN;", _lock(address.schema), _upgrade(address.schema, have), "COMMIT;"])
 
 
-async def _usable(connection: Connection, address: Address) -> int:
-    have = await found(connection, address) or 0
+async def _check_layout(connection: Connection, address: Address) -> int:
+    have = await current_layout(connection, address) or 0
     if have > KNOWN:
         raise LayoutTooNew(have, KNOWN, f"the schema {address.schema!r} at {address}")
     return have
 
 
-def _changes(schema: str, have: int) -> str:
-    """From that layout to the newest one."""
+def _upgrade(schema: str, have: int) -> str:
+    """The SQL from the layout `have` to the newest one."""
     return "\n".join(
         [
-            # A role that may make nothing but tables in a schema it was given is refused even CREATE SCHEMA IF NOT EXISTS.
+            # A role that may only create tables in a given schema is refused even CREATE SCHEMA IF NOT EXISTS.
             f'DO $$ BEGIN IF to_regnamespace(\'"{schema}"\') IS NULL THEN CREATE SCHEMA "{schema}"; END IF; END $$;',
             f'SET LOCAL search_path = "{schema}", pg_temp;',
             "SET LOCAL check_function_bodies = off;",
             *(f"SET LOCAL {name} = {value};" for name, value in _SETTINGS.items()),
             *_MIGRATIONS[have:],
-            *_PARTS.values(),
-            *_STEPS.values(),
+            *_FUNCTIONS.values(),
+            *_OPERATIONS.values(),
             *(
-                f'ALTER FUNCTION "{step}" SET {setting} FROM CURRENT;'
-                for step in _STEPS
+                f'ALTER FUNCTION "{operation}" SET {setting} FROM CURRENT;'
+                for operation in _OPERATIONS
                 for setting in ("search_path", *_SETTINGS)
             ),
             f"UPDATE layout SET version = {KNOWN};",
@@ -125,6 +122,6 @@ def _changes(schema: str, have: int) -> str:
 
 
 def _lock(schema: str) -> str:
-    """Let nobody else change this schema until the transaction ends."""
+    """The statement that locks out other migrations of this schema until the transaction ends."""
     number = int.from_bytes(hashlib.sha256(f"tenure {schema}".encode()).digest()[:8], signed=True)
     return f"SELECT pg_advisory_xact_lock({number});"

@@ -1,4 +1,4 @@
-"""Attempts that have come to their end, as the steps read them, and what they say to that."""
+"""Encodes settlements as the arguments of `settle_all` and `settle`, and decodes their verdicts."""
 
 from __future__ import annotations
 
@@ -10,66 +10,86 @@ import msgspec
 from tenure.core.job import NewJob, State, Writes
 from tenure.core.lifecycle import Finish, Park, Requeue
 from tenure.errors import BlockerNotFound, MissingAttribute, UniqueConflict
-from tenure.stores.postgres.records import are_alike, dumps, is_special, new_fields, stored, text_of, written
+from tenure.stores.postgres.records import (
+    are_alike,
+    dumps,
+    encode_error,
+    encode_result,
+    is_special,
+    new_fields,
+    writes_fields,
+)
 from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, Settlement, Verdict, awaited_inside, refused
 
-__all__ = ["AGAIN", "LOST", "completed", "ending", "in_words", "operated", "refusal", "values", "verdicts"]
+__all__ = [
+    "AGAIN",
+    "LOST",
+    "completion_verdict",
+    "finish_json",
+    "operator_verdicts",
+    "refusal",
+    "settle_all_arguments",
+    "settle_arguments",
+    "verdicts",
+]
 
 _loads = msgspec.json.Decoder().decode
 LOST = "lease_lost"
-"""The word for a job whose lease was lost; nothing is leased along with it."""
+"""The verdict on a lease that was lost. `lease_work` leases nothing together with one."""
 
 _PLAIN = {"ok": OK, LOST: LEASE_LOST, "not_found": NOT_FOUND}
 _NO_ARGUMENTS = b"{}"
 
 AGAIN = "again"
-"""What `settle_all` says to a step that it could not do together with others: it is to be put in words."""
+"""The verdict of `settle_all` on a transition that it could not apply with the others: it must be sent again as JSON."""
 
 
-def values(settlements: Sequence[Settlement]) -> list[Any]:
-    """Settlements as `settle_all` reads them, after the time."""
-    found = in_words(settlements, plainly=_plain)
-    return found + (_of_runs(settlements, found) if any(lease.job.run_id for lease, _ in settlements) else _NO_RUNS)
+def settle_all_arguments(settlements: Sequence[Settlement]) -> list[Any]:
+    """The arguments of `settle_all` after the time."""
+    found = settle_arguments(settlements, is_plain=_is_plain)
+    return found + (
+        _run_arguments(settlements, found) if any(lease.job.run_id for lease, _ in settlements) else _NO_RUNS
+    )
 
 
-def in_words(
+def settle_arguments(
     settlements: Sequence[Settlement],
-    plainly: Callable[[Finish], bool] = lambda step: not _comes_with(step),
+    is_plain: Callable[[Finish], bool] = lambda transition: not _brings_more(transition),
     *,
     known: bool = False,
 ) -> list[Any]:
-    """Settlements as `settle` reads them: an array for each of its parameters, after the time.
+    """The arguments of `settle` after the time: one array for each of its parameters.
 
-    Those that do not end `plainly` are put in words that say everything, and so are those that a job waits for which comes with
-    another: they end in their turn. `known`: the id of a job that comes with one of them may exist.
+    A Finish for which `is_plain` is false is sent as JSON. So is one that a new job of the same call waits for, because it must
+    end in its turn. `known`: the id of a new job may exist already.
     """
     awaited = awaited_inside(settlements)
     found: list[Any] = [[] for _ in range(9)]
-    numbers, ids, fences, nonces, states, results, errors, steps, payloads = found
-    for lease, step in settlements:
+    numbers, ids, fences, nonces, states, results, errors, transitions, payloads = found
+    for lease, transition in settlements:
         numbers.append(lease.number)
         ids.append(lease.job.id)
         fences.append(lease.token.fence)
         nonces.append(lease.token.nonce)
-        if isinstance(step, Finish):
-            plain = plainly(step) and not (awaited and (lease.job.id in awaited or lease.job.run_id in awaited))
-            states.append(step.state if plain else None)
-            results.append(stored(step.result))
-            errors.append(text_of(step.left))
-            steps.append(None if plain else ending(step, payloads, known=known))
+        if isinstance(transition, Finish):
+            plain = is_plain(transition) and not (awaited and (lease.job.id in awaited or lease.job.run_id in awaited))
+            states.append(transition.state if plain else None)
+            results.append(encode_result(transition.result))
+            errors.append(encode_error(transition.left))
+            transitions.append(None if plain else finish_json(transition, payloads, known=known))
         else:
             states.append(None)
             results.append(None)
-            errors.append(text_of(step.error) if isinstance(step, Requeue) else None)
-            steps.append(_words(step))
+            errors.append(encode_error(transition.error) if isinstance(transition, Requeue) else None)
+            transitions.append(_other_json(transition))
     return found
 
 
 _NO_RUNS: list[Any] = [None] * 11
 
 
-def _of_runs(settlements: Sequence[Settlement], found: list[Any]) -> list[Any]:
-    """What there is to say of steps of runs that end plainly."""
+def _run_arguments(settlements: Sequence[Settlement], found: list[Any]) -> list[Any]:
+    """The arguments of `settle_all` for steps that end plainly."""
     states = found[4]
     runs = [lease.job.run_id for lease, _ in settlements]
     successors: list[str | None] = []
@@ -77,115 +97,117 @@ def _of_runs(settlements: Sequence[Settlement], found: list[Any]) -> list[Any]:
     needs: list[tuple[int, str]] = []
     attributes: list[tuple[int, str, str]] = []
     lookups: list[tuple[int, str, str | None]] = []
-    for at, ((lease, step), state) in enumerate(zip(settlements, states, strict=True), 1):
-        successor = step.successor if state is not None and isinstance(step, Finish) else None
+    for at, ((lease, transition), state) in enumerate(zip(settlements, states, strict=True), 1):
+        successor = transition.successor if state is not None and isinstance(transition, Finish) else None
         successors.append(None if successor is None else successor.id)
-        if state is None or not isinstance(step, Finish):
+        if state is None or not isinstance(transition, Finish):
             continue
-        if step.writes is not None:
-            attributes += [(at, name, value) for name, value in step.writes.attributes.items()]
-            for name, values in step.writes.lookups.items():
+        if transition.writes is not None:
+            attributes += [(at, name, value) for name, value in transition.writes.attributes.items()]
+            for name, values in transition.writes.lookups.items():
                 lookups += [(at, name, value) for value in values or (None,)]
         if successor is not None:
             coming.append(new_fields(successor) | {"at": at})
-            needs += [(at, name) for name in _needed(successor, step.writes, lease.job.attributes)]
-    return [runs, successors, dumps(coming), *_lists(needs, 2), *_lists(attributes, 3), *_lists(lookups, 3)]
+            needs += [(at, name) for name in _needed(successor, transition.writes, lease.job.attributes)]
+    return [runs, successors, dumps(coming), *_columns(needs, 2), *_columns(attributes, 3), *_columns(lookups, 3)]
 
 
-def _lists(rows: Sequence[tuple[Any, ...]], number: int) -> list[list[Any]]:
+def _columns(rows: Sequence[tuple[Any, ...]], number: int) -> list[list[Any]]:
     return [[row[at] for row in rows] for at in range(number)]
 
 
-def _comes_with(step: Finish) -> bool:
-    """Whether anything else comes with this end."""
-    return bool(step.children or step.successor or step.writes)
+def _brings_more(transition: Finish) -> bool:
+    """Whether this Finish brings children, a successor or writes."""
+    return bool(transition.children or transition.successor or transition.writes)
 
 
-def _plain(step: Finish) -> bool:
-    """Whether nothing can be said against what comes with this end but that it needs an attribute."""
-    if step.children:
+def _is_plain(transition: Finish) -> bool:
+    """Whether this Finish can only be refused because its successor needs an attribute."""
+    if transition.children:
         return False
-    successor = step.successor
+    successor = transition.successor
     return successor is None or (
         successor.unique is None and not successor.after and successor.payload == _NO_ARGUMENTS
     )
 
 
 def _needed(successor: NewJob, writes: Writes | None, given: Mapping[str, str] | None = None) -> list[str]:
-    """The attributes that the run must have already, besides those that are written now or were given with the lease."""
+    """The attributes that the run must have, apart from those written now or carried by the lease."""
     if successor.step is None:
         return []
     known = {**(given or {}), **(writes.attributes if writes else {})}
     return [name for name in successor.step.needs if name not in known]
 
 
-def ending(step: Finish, payloads: list[bytes], *, known: bool = False) -> str:
-    """All that an end brings, in words; the payloads of the jobs that come with it are added to the others.
+def finish_json(transition: Finish, payloads: list[bytes], *, known: bool = False) -> str:
+    """A Finish with all that it brings, as JSON. Appends the payloads of its new jobs to `payloads`.
 
-    `known`: the id of one of them may exist.
+    `known`: the id of a new job may exist already.
     """
-    words: dict[str, Any] = {"kind": "finish", "state": step.state, **written(step.writes)}
-    coming = step.children if step.successor is None else (*step.children, step.successor)
+    fields: dict[str, Any] = {"kind": "finish", "state": transition.state, **writes_fields(transition.writes)}
+    coming = transition.children if transition.successor is None else (*transition.children, transition.successor)
     if coming:
         plain = (
-            0 if known or is_special(step.children) or any(job.step for job in step.children) else len(step.children)
+            0
+            if known or is_special(transition.children) or any(job.step for job in transition.children)
+            else len(transition.children)
         )
-        words["first"] = len(payloads) + 1
-        if plain and are_alike(step.children):
-            words |= {"alike": new_fields(step.children[0]), "ids": [job.id for job in step.children]}
+        fields["first"] = len(payloads) + 1
+        if plain and are_alike(transition.children):
+            fields |= {"alike": new_fields(transition.children[0]), "ids": [job.id for job in transition.children]}
         elif plain:
-            words["plain"] = [new_fields(job) for job in step.children]
+            fields["plain"] = [new_fields(job) for job in transition.children]
         payloads += [job.payload for job in coming]
         if others := [new_fields(job) for job in coming[plain:]]:
-            words["jobs"] = others
-        if plain and step.successor is not None and _awaits(step.successor, step.children):
+            fields["jobs"] = others
+        if plain and transition.successor is not None and _awaits(transition.successor, transition.children):
             after = list(others[-1].pop("after"))
-            words["awaits"] = [] if after == words.get("ids") else after  # none: all that have come
-    if step.successor is not None:
-        words |= {"hands": True, "needs": _needed(step.successor, step.writes)}
-    return dumps(words)
+            fields["awaits"] = [] if after == fields.get("ids") else after  # empty: all plain children
+    if transition.successor is not None:
+        fields |= {"hands": True, "needs": _needed(transition.successor, transition.writes)}
+    return dumps(fields)
 
 
 def _awaits(successor: NewJob, children: Sequence[NewJob]) -> bool:
-    """Whether it waits, and for nothing but these."""
+    """Whether the successor waits, and only for these children."""
     return (
         bool(successor.after) and successor.unique is None and {job.id for job in children}.issuperset(successor.after)
     )
 
 
-def _words(step: Requeue | Park) -> str:
-    match step:
+def _other_json(transition: Requeue | Park) -> str:
+    match transition:
         case Requeue():
             return dumps(
                 {
                     "kind": "requeue",
-                    "delay": step.delay,
-                    "run_at": step.run_at,
-                    "counts": step.counts,
-                    "front": step.front,
-                    "missed": step.missed,
+                    "delay": transition.delay,
+                    "run_at": transition.run_at,
+                    "counts": transition.counts,
+                    "front": transition.front,
+                    "missed": transition.missed,
                 }
             )
         case Park():
-            return dumps({"kind": "park", "timeout": step.timeout, "on_timeout": step.on_timeout})
+            return dumps({"kind": "park", "timeout": transition.timeout, "on_timeout": transition.on_timeout})
 
 
-def verdicts(settlements: Sequence[Settlement], told: Sequence[str] | None) -> list[Verdict]:
-    """What became of each settlement."""
-    if told is None:
+def verdicts(settlements: Sequence[Settlement], answers: Sequence[str] | None) -> list[Verdict]:
+    """The verdict on each settlement. `answers` is None if all are ok."""
+    if answers is None:
         return [OK] * len(settlements)
-    return [_PLAIN.get(verdict) or _refused(verdict) for verdict in told]
+    return [_PLAIN.get(verdict) or _refused(verdict) for verdict in answers]
 
 
-def completed(told: str) -> Verdict:
-    """What became of a job that was to be completed from outside."""
-    if verdict := _PLAIN.get(told):
+def completion_verdict(answer: str) -> Verdict:
+    """The verdict on a job that an operator completes."""
+    if verdict := _PLAIN.get(answer):
         return verdict
-    return _refused(told) if told.startswith("[") else refused("it is final already", state=State(told))
+    return _refused(answer) if answer.startswith("[") else refused("it is final already", state=State(answer))
 
 
-def _refused(told: str) -> Verdict:
-    error = refusal(_loads(told))
+def _refused(answer: str) -> Verdict:
+    error = refusal(_loads(answer))
     match error:
         case UniqueConflict():
             return refused(str(error), other=error.holder)
@@ -195,15 +217,15 @@ def _refused(told: str) -> Verdict:
             return refused(str(error))
 
 
-def refusal(told: Sequence[str]) -> UniqueConflict | BlockerNotFound | MissingAttribute:
-    """Why jobs cannot be enqueued."""
-    match told:
+def refusal(answer: Sequence[str]) -> UniqueConflict | BlockerNotFound | MissingAttribute:
+    """The error for jobs that cannot be enqueued, from the details that the server sent."""
+    match answer:
         case [blocker]:
             return BlockerNotFound(blocker)
         case [task, attribute]:
             return MissingAttribute(task, attribute)
         case _:
-            return UniqueConflict(*told)
+            return UniqueConflict(*answer)
 
 
 _REASONS = {
@@ -214,12 +236,12 @@ _REASONS = {
 }
 
 
-def operated(told: Iterable[str], reason: str = "") -> list[Verdict]:
-    """What became of each job that an operator has acted on. `reason`: what a state alone stands for, in place of a verdict."""
-    return [_PLAIN.get(verdict) or _in_the_way(verdict, reason) for verdict in told]
+def operator_verdicts(answers: Iterable[str], reason: str = "") -> list[Verdict]:
+    """The verdict on each job of an operator's call. `reason`: why a job is refused if the answer is just its state."""
+    return [_PLAIN.get(verdict) or _obstacle(verdict, reason) for verdict in answers]
 
 
-def _in_the_way(verdict: str, reason: str) -> Verdict:
+def _obstacle(verdict: str, reason: str) -> Verdict:
     if not verdict.startswith("["):
         return refused(reason, state=State(verdict))
     state, why, *other = _loads(verdict)

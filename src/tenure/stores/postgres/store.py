@@ -1,4 +1,4 @@
-"""The store for jobs that commit with the application's own data: PostgreSQL, whose functions are the steps."""
+"""PostgresStore: keeps jobs in PostgreSQL, where they can commit with the application's data."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from tenure.stores.joining import Joiner
 from tenure.stores.postgres import health, reading, runs, schema, settling, single
 from tenure.stores.postgres.address import Address
 from tenure.stores.postgres.caller_work import CallerWork
-from tenure.stores.postgres.cleaning import Cleaning
-from tenure.stores.postgres.event_channel import KIND, Notes
-from tenure.stores.postgres.expressions import expression, expressions
-from tenure.stores.postgres.link import Connection, KnownAlready, Link, Refusal
+from tenure.stores.postgres.event_channel import KIND, EventChannel
+from tenure.stores.postgres.link import Connection, DuplicateKey, Link, Refusal
+from tenure.stores.postgres.queue_regex import regex, regexes
 from tenure.stores.postgres.records import (
     are_alike,
-    check_starts,
+    check_first_steps,
     dumps,
+    encode_error,
+    encode_result,
     enqueued,
     is_special,
     leased,
     new_fields,
     record,
-    stored,
-    text_of,
-    whole,
+    record_with_attempts,
 )
 from tenure.stores.postgres.subscription import Subscription
 from tenure.stores.postgres.transaction import JobsTransaction
+from tenure.stores.postgres.vacuum import Vacuum
 from tenure.stores.postgres.wakeup import WORK, Wakeup
 from tenure.stores.values import (
     UNCHANGED,
@@ -80,15 +80,15 @@ from tenure.stores.values import (
 __all__ = ["PostgresStore"]
 
 PAGES = 5
-"""Pages of a thousand queues that one call prunes."""
+"""Most pages of `BATCH` queues that one call of `prune` looks at."""
 
 PEEK = 100
-"""Entries of an inbox that are looked at together."""
+"""Inbox entries that are read and taken in together."""
 
 LOCKED, LOCKED_FOR = "locked", 0.02
-"""What `renew` says of a job that somebody else has locked, and seconds until it is asked once more."""
+"""What `renew` answers for a job that another transaction has locked, and the seconds until it is tried once more."""
 
-ANSWERS: dict[str, AbortReason | Unchanged] = {
+ABORT_REASONS: dict[str, AbortReason | Unchanged] = {
     LOCKED: UNCHANGED,
     "gone": AbortReason.NOT_FOUND,
     "cancelled": AbortReason.CANCELLED,
@@ -96,47 +96,47 @@ ANSWERS: dict[str, AbortReason | Unchanged] = {
     "failed": AbortReason.COMPLETED,
     "broken": AbortReason.COMPLETED,
 }
-"""What a holder is told of its job, by what the step says of it; anything else means that it is taken."""
+"""Why a holder must stop, by what `renew` answers; any other answer means that the job was taken from it."""
 
 _loads = msgspec.json.Decoder().decode
-_told = msgspec.json.Decoder(list[tuple[Change, str, str, str]]).decode
+_decode_consequences = msgspec.json.Decoder(list[tuple[Change, str, str, str]]).decode
 
 
 class PostgresStore(Store):
-    """Jobs in one schema of a PostgreSQL database. Every method is one statement."""
+    """Jobs in one schema of a PostgreSQL database. Nearly every method is one statement that calls one operation."""
 
     def __init__(self, address: Address, *, clock: Clock | None = None) -> None:
-        """A store object; a clock, which tests have, takes the place of the server's."""
+        """Nothing is connected yet. `clock` replaces the clock of the server, in tests."""
         self._address = address
         self._schema = f'"{address.schema}"'
         self._statements: dict[str, str] = {}
-        """Those that were used, with the schema filled in."""
+        """The statements used so far, with the schema filled in."""
 
         self._link = Link(address)
-        self._cleaning = Cleaning(self._link)
-        self._jobs = Link(address)
-        """For jobs' own transactions: however many are open, nobody else waits for a connection."""
+        self._vacuum = Vacuum(self._link)
+        self._transaction_link = Link(address)
+        """Connections for transactions of jobs, so that other calls never wait for one of these."""
 
         self._clock = clock
         self._caller_work: CallerWork | None = None
-        """What is known once it is open."""
+        """None until the store is open."""
 
         self._closed = False
         self._pruned_to = ""
-        """The queue after which to go on pruning."""
+        """The queue after which the next `prune` goes on; empty: from the first."""
 
         self._joiner = Joiner(self._enqueue)
         self._channel = f"tenure_{secrets.token_hex(8)}"
-        self._subscription = Subscription(self._link, self._channel, self._heard)
+        self._subscription = Subscription(self._link, self._channel, self._on_message)
         self._wakeup = Wakeup(self._subscription, self._channel, self._value)
-        self._notes = Notes(self._subscription, self._channel, self._value)
-        self._link.on_notes = self._happened
-        self._signals: deque[Announcement] = deque(maxlen=10_000)
-        self._signalled = asyncio.Event()
+        self._events = EventChannel(self._subscription, self._channel, self._value)
+        self._link.on_reports = self._on_reports
+        self._announced: deque[Announcement] = deque(maxlen=10_000)
+        self._announcement_came = asyncio.Event()
 
     @classmethod
     def from_url(cls, url: str) -> PostgresStore:
-        """The store that a `postgresql://` URL names; `address.py` says what it may hold."""
+        """The store of a `postgresql://` URL; see `Address` for its options."""
         return cls(Address.from_url(url))
 
     # Opening and closing.
@@ -154,34 +154,38 @@ class PostgresStore(Store):
             await schema.migrate(connection, self._address, may_change=may_change)
             return await schema.identity(connection, self._address)
 
-        self._caller_work = CallerWork(self._schema, await self._link.use(migrate, schema.PATIENCE), self._now)
+        self._caller_work = CallerWork(self._schema, await self._link.use(migrate, schema.TIMEOUT), self._now)
 
     async def migration(self) -> str:
         self._check_open()
-        return await self._link.use(lambda connection: schema.script(connection, self._address), schema.PATIENCE)
+        return await self._link.use(
+            lambda connection: schema.migration_script(connection, self._address), schema.TIMEOUT
+        )
 
     async def close(self) -> None:
         if self._closed:
             return
-        await self._notes.close()
+        await self._events.close()
         self._closed = True
-        self._signalled.set()
+        self._announcement_came.set()
         self._wakeup.stop()
         await self._subscription.close()
         await self._wakeup.close()
-        await self._jobs.close()
+        await self._transaction_link.close()
         await self._link.close()
 
     async def layout(self) -> Layout:
         self._check_open()
-        found = await self._link.use(lambda connection: schema.found(connection, self._address), schema.PATIENCE)
+        found = await self._link.use(
+            lambda connection: schema.current_layout(connection, self._address), schema.TIMEOUT
+        )
         return Layout(found, schema.KNOWN)
 
     async def examine(self) -> list[Fact]:
         await self._subscription.open()
         await self._ready()
-        [[beats, leases]] = await self._step("ahead", self._now())
-        return [*await health.examine(self._link, hears=self._subscription.hears), clock_fact(beats, leases)]
+        [[beats, leases]] = await self._rows("clock_skew", self._now())
+        return [*await health.examine(self._link, is_live=self._subscription.is_live), clock_fact(beats, leases)]
 
     # Producers.
 
@@ -189,7 +193,7 @@ class PostgresStore(Store):
         if not jobs:
             self._check_open()
             return []
-        check_starts(jobs)
+        check_first_steps(jobs)
         if any(job.unique_raises or job.after for job in jobs):
             return await self._enqueue(jobs)
         return await self._joiner.enqueue(jobs)
@@ -198,7 +202,7 @@ class PostgresStore(Store):
         if len(jobs) == 1 and jobs[0].plain:
             try:
                 await self._fetch(single.ENQUEUE, self._now(), *single.values(jobs[0]))
-            except KnownAlready:
+            except DuplicateKey:
                 pass
             else:
                 return [Enqueued(jobs[0].id, State.WAITING)]
@@ -206,20 +210,20 @@ class PostgresStore(Store):
         payloads = [job.payload for job in jobs]
         starts = any(job.step for job in jobs)
         if not special and not starts and are_alike(jobs):
-            with suppress(KnownAlready):
+            with suppress(DuplicateKey):
                 ids = [job.id for job in jobs]
-                await self._step("enqueue_alike", self._now(), dumps(new_fields(jobs[0])), ids, payloads)
+                await self._rows("enqueue_alike", self._now(), dumps(new_fields(jobs[0])), ids, payloads)
                 return [Enqueued(id_, State.WAITING) for id_ in ids]
         values = (self._now(), dumps([new_fields(job) for job in jobs]), payloads)
         if not special:
-            with suppress(KnownAlready):
-                await self._step("enqueue_starts" if starts else "enqueue_new", *values)
+            with suppress(DuplicateKey):
+                await self._rows("enqueue_starts" if starts else "enqueue_new", *values)
                 return [Enqueued(job.id, State.WAITING) for job in jobs]
         try:
-            told = await self._step("enqueue_jobs", *values, special)
+            answers = await self._rows("enqueue_jobs", *values, special)
         except Refusal as refusal:
             raise settling.refusal(_loads(refusal.detail)) from None
-        return enqueued(jobs, told)
+        return enqueued(jobs, answers)
 
     async def take_in(
         self,
@@ -231,16 +235,16 @@ class PostgresStore(Store):
     ) -> int:
         taken = 0
         for queue in dict.fromkeys(queues):
-            while taken < limit and (entries := await self._step("peek", queue, min(limit - taken, PEEK))):
+            while taken < limit and (entries := await self._rows("peek", queue, min(limit - taken, PEEK))):
                 read = [inbox.read(queue, entry, entry_limit, raw.get(queue)) for _, entry in entries]
-                # Fewer than were seen if another has been quicker.
+                # Fewer than were read if another caller took some meanwhile.
                 taken += await self._value(
                     "take_in",
                     self._now(),
                     [number for number, _ in entries],
                     dumps([new_fields(job) for job, _ in read]),
                     [job.payload for job, _ in read],
-                    [text_of(error) for _, error in read],
+                    [encode_error(error) for _, error in read],
                 )
         return taken
 
@@ -258,11 +262,11 @@ class PostgresStore(Store):
 
     async def begin(self, *, writes: bool = True, timeout: float | None = None) -> OwnTransaction:  # noqa: ARG002
         await self._ready()
-        return await JobsTransaction.begin(self._jobs, writes=writes)
+        return await JobsTransaction.begin(self._transaction_link, writes=writes)
 
     async def lease_status(self, lease: Lease) -> LeaseStatus:
         token = lease.token
-        return LeaseStatus(await self._value("holding", lease.job.id, token.fence, token.nonce))
+        return LeaseStatus(await self._value("lease_status", lease.job.id, token.fence, token.nonce))
 
     # Workers.
 
@@ -270,43 +274,43 @@ class PostgresStore(Store):
         if not request.queues:
             self._check_open()
             return Leased([])
-        return _leased(request, await self._step("lease_work", *self._request(request)))
+        return _leased(request, await self._rows("lease_work", *self._request(request)))
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         if not settlements:
             self._check_open()
             return []
         try:
-            told = await self._value("settle_all", self._now(), *settling.values(settlements))
-        except KnownAlready:
-            words = settling.in_words(settlements, known=True)
-            return settling.verdicts(settlements, await self._value("settle", self._now(), *words))
-        return settling.verdicts(settlements, await self._in_words(settlements, told))
+            answers = await self._value("settle_all", self._now(), *settling.settle_all_arguments(settlements))
+        except DuplicateKey:
+            arguments = settling.settle_arguments(settlements, known=True)
+            return settling.verdicts(settlements, await self._value("settle", self._now(), *arguments))
+        return settling.verdicts(settlements, await self._settle_again(settlements, answers))
 
-    async def _in_words(self, settlements: Sequence[Settlement], told: list[str] | None) -> list[str] | None:
-        """Do again what could not be done together; the verdicts on all."""
-        if told is None or settling.AGAIN not in told:
-            return told
-        again = [at for at, verdict in enumerate(told) if verdict == settling.AGAIN]
-        words = settling.in_words([settlements[at] for at in again], known=True)
-        verdicts = await self._value("settle", self._now(), *words) or ["ok"] * len(again)
+    async def _settle_again(self, settlements: Sequence[Settlement], answers: list[str] | None) -> list[str] | None:
+        """Settle again, as JSON, what `settle_all` could not settle with the others. Returns the answers on all."""
+        if answers is None or settling.AGAIN not in answers:
+            return answers
+        again = [at for at, verdict in enumerate(answers) if verdict == settling.AGAIN]
+        arguments = settling.settle_arguments([settlements[at] for at in again], known=True)
+        verdicts = await self._value("settle", self._now(), *arguments) or ["ok"] * len(again)
         for at, verdict in zip(again, verdicts, strict=True):
-            told[at] = verdict
-        return told
+            answers[at] = verdict
+        return answers
 
     async def settle_and_lease(
         self, settlements: Sequence[Settlement], request: LeaseRequest
     ) -> tuple[list[Verdict], Leased]:
         if not request.queues or not settlements:
             return await self.settle(settlements), await self.lease(request)
-        values = (*self._request(request), self._now(), *settling.values(settlements))
+        values = (*self._request(request), self._now(), *settling.settle_all_arguments(settlements))
         try:
             rows = await self._fetch(_SETTLE_AND_LEASE, *values)
-        except KnownAlready:
+        except DuplicateKey:
             return await self.settle(settlements), await self.lease(request)
-        told: list[str] | None = rows[-1]["verdicts"]
-        leased = await self.lease(request) if told and settling.LOST in told else _leased(request, rows)
-        return settling.verdicts(settlements, await self._in_words(settlements, told)), leased
+        answers: list[str] | None = rows[-1]["verdicts"]
+        leased = await self.lease(request) if answers and settling.LOST in answers else _leased(request, rows)
+        return settling.verdicts(settlements, await self._settle_again(settlements, answers)), leased
 
     def _request(self, request: LeaseRequest) -> tuple[object, ...]:
         queues = list(dict.fromkeys(request.queues))
@@ -315,22 +319,22 @@ class PostgresStore(Store):
         return self._now(), queues, request.limit, *who, *tasks, request.at_most
 
     async def leases_of(self, request: LeaseRequest) -> list[Lease]:
-        rows = await self._fetch(reading.HELD, self._now(), request.nonce)
+        rows = await self._fetch(reading.LEASES, self._now(), request.nonce)
         return [request.given(record(row, row["now"]), row["n"]) for row in rows]
 
     async def renew(self, renewals: Sequence[Renewal]) -> list[AbortReason | Unchanged | None]:
-        told = await self._renew(renewals)
-        if locked := [at for at, what in enumerate(told) if what == LOCKED]:
-            # By a step that took a moment, most likely; else by a transaction that may settle it, and nobody can take it meanwhile.
+        answers = await self._renew(renewals)
+        if locked := [at for at, what in enumerate(answers) if what == LOCKED]:
+            # Most likely by a short operation; else by a transaction that may settle it, and then it cannot be taken meanwhile.
             await asyncio.sleep(LOCKED_FOR)
             for at, what in zip(locked, await self._renew([renewals[at] for at in locked]), strict=True):
-                told[at] = what
-        return [None if what is None else ANSWERS.get(what, AbortReason.TAKEN) for what in told]
+                answers[at] = what
+        return [None if what is None else ABORT_REASONS.get(what, AbortReason.TAKEN) for what in answers]
 
     async def _renew(self, renewals: Sequence[Renewal]) -> list[str | None]:
-        """What the jobs are now, if their tokens are not current."""
+        """The answer of `renew` for each: None if its token is current, else the state of its job."""
         leases = [renewal.lease for renewal in renewals]
-        told: list[str | None] | None = await self._value(
+        answers: list[str | None] | None = await self._value(
             "renew",
             self._now(),
             [lease.number for lease in leases],
@@ -340,16 +344,20 @@ class PostgresStore(Store):
             [renewal.ttl for renewal in renewals],
             [None if renewal.progress is None else dumps(renewal.progress) for renewal in renewals],
         )
-        return [None] * len(renewals) if told is None else told
+        return [None] * len(renewals) if answers is None else answers
 
     async def reap(self, queues: Sequence[str], limit: int = BATCH) -> list[Reaped]:
-        return _reaped(await self._step("reap", self._now(), list(dict.fromkeys(queues)), limit))
+        return _reaped(await self._rows("reap", self._now(), list(dict.fromkeys(queues)), limit))
 
     async def busy_queues(self, patterns: Sequence[str]) -> BusyQueues:
         served = [entry for entry in patterns if not entry.startswith("!")]
-        prefixes, regular = [*map(literal_prefix, served)], [*map(expression, served)]
-        excluded = expressions(patterns)[1]
-        rows = await self._step("busy_queues", self._now(), prefixes, regular, excluded, NAMED, AHEAD) if served else ()
+        prefixes, expressions = [*map(literal_prefix, served)], [*map(regex, served)]
+        excluded = regexes(patterns)[1]
+        rows = (
+            await self._rows("busy_queues", self._now(), prefixes, expressions, excluded, NAMED, AHEAD)
+            if served
+            else ()
+        )
         return busy_queues_of(
             patterns, [row["queue"] for row in rows], [row["queue"] for row in rows if row["overdue"]]
         )
@@ -387,37 +395,39 @@ class PostgresStore(Store):
         await self._value("leave", worker_id)
 
     async def retire(self, worker_id: str, limit: int = BATCH, reason: str | None = None) -> list[Reaped]:
-        return _reaped(await self._step("retire", self._now(), worker_id, limit, kept_reason(reason)))
+        return _reaped(await self._rows("retire", self._now(), worker_id, limit, kept_reason(reason)))
 
     async def forget(self, silences: Mapping[str, float]) -> list[str]:
         gone: list[str] = await self._value("forget", self._now(), list(silences), list(silences.values()))
         return gone
 
     async def claim_chore(self, chore: str, interval: float) -> bool:
-        return bool(await self._value("turn", self._now(), chore, interval))
+        return bool(await self._value("claim_chore", self._now(), chore, interval))
 
     async def workers(self) -> list[WorkerInfo]:
-        return [reading.worker_info(*row) for row in await self._step("list_workers", self._now())]
+        return [reading.worker_info(*row) for row in await self._rows("list_workers", self._now())]
 
     # Operators.
 
     async def cancel(self, ids: Sequence[str]) -> list[Verdict]:
-        return settling.operated(await self._value("cancel", self._now(), _ids(ids)), "it is final already")
+        return settling.operator_verdicts(await self._value("cancel", self._now(), _ids(ids)), "it is final already")
 
-    async def complete(self, job_id: str, step: Finish) -> Verdict:
+    async def complete(self, job_id: str, transition: Finish) -> Verdict:
         payloads: list[bytes] = []
-        words = settling.ending(step, payloads, known=True)
-        told = await self._value("complete_with", self._now(), *_ids([job_id]), stored(step.result), words, payloads)
-        return settling.completed(told)
+        finish = settling.finish_json(transition, payloads, known=True)
+        answer = await self._value(
+            "complete_with", self._now(), *_ids([job_id]), encode_result(transition.result), finish, payloads
+        )
+        return settling.completion_verdict(answer)
 
     async def retry(self, ids: Sequence[str]) -> list[Verdict]:
-        return settling.operated(await self._value("retry", self._now(), _ids(ids)))
+        return settling.operator_verdicts(await self._value("retry", self._now(), _ids(ids)))
 
     async def trigger(self, ids: Sequence[str]) -> list[Verdict]:
-        return settling.operated(await self._value("trigger", self._now(), _ids(ids)), "it is not scheduled")
+        return settling.operator_verdicts(await self._value("trigger", self._now(), _ids(ids)), "it is not scheduled")
 
     async def release(self, ids: Sequence[str]) -> list[Verdict]:
-        return settling.operated(await self._value("release", self._now(), _ids(ids)), "it is not running")
+        return settling.operator_verdicts(await self._value("release", self._now(), _ids(ids)), "it is not running")
 
     async def delete(self, ids: Sequence[str], *, cascade: bool = False) -> list[str]:
         try:
@@ -443,13 +453,13 @@ class PostgresStore(Store):
         for _ in range(PAGES):
             begun_at = self._pruned_to
             values = (_retention(default), list(queues), own, begun_at, BATCH)
-            [(went, after)] = await self._step("prune_from", self._now(), limit - pruned, *values)
+            [(went, after)] = await self._rows("prune_from", self._now(), limit - pruned, *values)
             await self._value("forget_queues", self._now(), begun_at, after, QUIET)
             pruned += went
             self._pruned_to = after or ""
             if after is None or pruned >= limit:
                 break
-        await self._cleaning.clean()
+        await self._vacuum.run_if_due()
         return pruned
 
     # Readers.
@@ -459,11 +469,18 @@ class PostgresStore(Store):
             self._check_open()
             return []
         rows = await self._fetch(reading.GET, self._now(), _ids(ids))
-        found = {job.id: job for row in rows if (job := whole(row, row["now"]))}
+        found = {job.id: job for row in rows if (job := record_with_attempts(row, row["now"]))}
         return [found.get(id_) for id_ in ids]
 
     async def search(self, search: Search) -> Page:
-        values = (search.state, search.queue, search.task, search.tag, search.limit, reading.place(search.cursor))
+        values = (
+            search.state,
+            search.queue,
+            search.task,
+            search.tag,
+            search.limit,
+            reading.decode_cursor(search.cursor),
+        )
         return reading.page(await self._fetch(reading.SEARCH, self._now(), *values))
 
     async def run(self, run_id: str) -> RunRecord | None:
@@ -472,25 +489,25 @@ class PostgresStore(Store):
 
     async def runs(self, search: RunSearch) -> RunPage:
         name, value = search.lookup or (None, None)
-        values = (search.flow, name, value, search.state, search.limit, runs.number(search.cursor))
+        values = (search.flow, name, value, search.state, search.limit, runs.decode_cursor(search.cursor))
         return runs.run_page(await self._fetch(runs.RUNS, self._now(), *values))
 
     async def steps(self, run_id: str, limit: int = 50, cursor: str | None = None) -> Page:
-        values = (*_ids([run_id]), limit, runs.number(cursor))
+        values = (*_ids([run_id]), limit, runs.decode_cursor(cursor))
         return runs.steps_page(await self._fetch(runs.STEPS, self._now(), *values))
 
     async def attributes(self, run_id: str, names: Sequence[str] | None = None) -> dict[str, str]:
         asked = None if names is None else _ids(names)
-        return dict(await self._step("get_attributes", *_ids([run_id]), asked))
+        return dict(await self._rows("get_attributes", *_ids([run_id]), asked))
 
     async def ids(self, prefix: str, limit: int) -> list[str]:
         return [row[0] for row in await self._fetch(reading.IDS, prefix, f"{prefix}{reading.LAST}", limit)]
 
     async def blockers(self, job_id: str, limit: int = 50) -> list[str]:
-        return [row[0] for row in await self._step("get_blockers", *_ids([job_id]), limit)]
+        return [row[0] for row in await self._rows("get_blockers", *_ids([job_id]), limit)]
 
     async def queues(self) -> list[QueueInfo]:
-        return [reading.queue_info(*row) for row in await self._step("list_queues")]
+        return [reading.queue_info(*row) for row in await self._rows("list_queues")]
 
     async def wait(self, ids: Sequence[str]) -> dict[str, JobRecord | None]:
         await self._listen()
@@ -500,62 +517,64 @@ class PostgresStore(Store):
 
     @property
     def announcement_epoch(self) -> int:
-        return self._subscription.times if self._subscription.hears else 0
+        return self._subscription.epoch if self._subscription.is_live else 0
 
     async def announcements(self) -> AsyncIterator[Announcement]:
         await self._listen()
         while not self._closed:
-            while self._signals:
-                yield self._signals.popleft()
-            self._signalled.clear()
-            await self._signalled.wait()
+            while self._announced:
+                yield self._announced.popleft()
+            self._announcement_came.clear()
+            await self._announcement_came.wait()
 
     async def _listen(self) -> None:
-        """Let this object's channel be open, so that what happens from now on is heard."""
+        """Open the channel of this object, so that announcements from now on arrive."""
         await self._ready()
         await self._subscription.open()
 
     async def watched(self) -> bool:
         return bool(await self._value("is_watched"))
 
-    async def publish(self, notes: Sequence[str]) -> None:
+    async def publish(self, messages: Sequence[str]) -> None:
         self._check_open()
-        await self._notes.publish(notes)
+        await self._events.publish(messages)
 
     @asynccontextmanager
     async def watch(self) -> AsyncIterator[AsyncIterator[str]]:
         if self._address.pooled:
             raise StoreError(
-                "nothing can be heard through a pooler: watch with the URL of the server itself, without pooled=true"
+                "notifications do not pass a pooler: watch with the URL of the server itself, without pooled=true"
             )
         await self._ready()
-        async with self._notes.watch() as notes:
-            yield notes
+        async with self._events.watch() as messages:
+            yield messages
 
-    def _happened(self, notes: Sequence[str]) -> None:
-        """Say what a step has told of jobs that nobody named."""
+    def _on_reports(self, reports: Sequence[str]) -> None:
+        """Pass on what an operation reported about jobs that its call did not name."""
         if self.on_consequences is not None:
-            self.on_consequences([Consequence(*told) for note in notes for told in _told(note)])
+            self.on_consequences(
+                [Consequence(*change) for report in reports for change in _decode_consequences(report)]
+            )
 
-    def _heard(self, said: str) -> None:
-        kind, _, rest = said.partition(" ")
+    def _on_message(self, payload: str) -> None:
+        kind, _, rest = payload.partition(" ")
         if kind == KIND:
-            self._notes.heard(rest)
+            self._events.receive(rest)
         elif kind == WORK and rest != "-1":
-            self._wakeup.heard(rest)
+            self._wakeup.wake(rest)
         else:
-            self._signals.append(Announcement(AnnouncementKind(kind), "" if kind == WORK else rest))
-            self._signalled.set()
+            self._announced.append(Announcement(AnnouncementKind(kind), "" if kind == WORK else rest))
+            self._announcement_came.set()
 
     # Statements.
 
-    async def _step(self, name: str, *values: object) -> list[Any]:
-        """Have a step done; its rows."""
-        return await self._fetch(_call(name, len(values)), *values)
+    async def _rows(self, name: str, *values: object) -> list[Any]:
+        """Call an operation and return its rows."""
+        return await self._fetch(_statement(name, len(values)), *values)
 
     async def _value(self, name: str, *values: object) -> Any:
-        """Have a step done whose answer is one value."""
-        [[value]] = await self._step(name, *values)
+        """Call an operation that returns one value."""
+        [[value]] = await self._rows(name, *values)
         return value
 
     async def _fetch(self, statement: str, *values: object) -> list[Any]:
@@ -586,13 +605,13 @@ _SETTLE_AND_LEASE = (
 
 
 @functools.cache
-def _call(name: str, values: int) -> str:
+def _statement(name: str, values: int) -> str:
     parameters = ", ".join(f"${number}" for number in range(1, values + 1))
     return f"SELECT * FROM {{schema}}.{name}({parameters})"
 
 
 def _ids(ids: Sequence[str]) -> list[str]:
-    """Ids as the server takes them. It has no NUL in any text: what has one is no job's, like the empty text."""
+    """Ids without NUL, which PostgreSQL refuses. An id with one becomes empty, which is no job's id either."""
     return ["" if "\0" in id_ else id_ for id_ in ids]
 
 

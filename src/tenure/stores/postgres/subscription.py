@@ -1,4 +1,4 @@
-"""Hearing what is notified on one channel, connecting again by itself."""
+"""Subscription: listens on one channel of PostgreSQL and reconnects by itself."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from tenure.stores.postgres.link import BROKEN, Connection, Link
 __all__ = ["Subscription"]
 
 SILENCE = 15.0
-"""Seconds after which a silent connection is asked whether it still lives."""
+"""Seconds without a notification after which the connection is checked."""
 
 PROBE_WITHIN = 1.0
-"""Seconds in which a notification of our own must come back."""
+"""Seconds within which a notification to itself must arrive."""
 
 PROBE = "probe"
 
 
 class Subscription:
-    """Listens on a channel with a connection of its own; whatever is said there is given to `heard`. Hints may be lost.
+    """Listens on a channel over a separate connection and passes each payload to `on_message`. Notifications may be lost.
 
-    A probe tells whether notifications come through at all: some poolers drop them, silently.
+    It first notifies itself, to find out whether notifications arrive at all: some poolers drop them silently.
     """
 
-    def __init__(self, link: Link, channel: str, heard: Callable[[str], None]) -> None:
+    def __init__(self, link: Link, channel: str, on_message: Callable[[str], None]) -> None:
         self._link = link
         self._channel = channel
-        self._heard = heard
+        self._on_message = on_message
         self._probed = asyncio.Event()
         self._decided = asyncio.Event()
-        self._cut = asyncio.Event()
+        self._lost = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self.times = 0
-        """How often notifications have begun to come through."""
+        self.epoch = 0
+        """Incremented each time notifications begin to arrive, after a connect or reconnect."""
 
     @property
-    def hears(self) -> bool:
-        """Whether notifications come through at the moment."""
+    def is_live(self) -> bool:
+        """Whether notifications arrive at the moment."""
         return self._probed.is_set()
 
     async def open(self, within: float = PROBE_WITHIN) -> None:
-        """Begin to listen, and wait until it is known whether that works; no longer than so many seconds."""
+        """Start listening, and wait at most `within` seconds until it is known whether notifications arrive."""
         if self._task is None:
             if self._link.address.pooled:
                 self._decided.set()
@@ -75,12 +75,12 @@ class Subscription:
         """Listen until the connection is lost."""
         connection = await self._link.connect()
         try:
-            self._cut.clear()
-            connection.add_termination_listener(lambda _: self._cut.set())
+            self._lost.clear()
+            connection.add_termination_listener(lambda _: self._lost.set())
             async with asyncio.timeout(self._link.address.timeout):
-                await connection.add_listener(self._channel, self._hear)
+                await connection.add_listener(self._channel, self._receive)
             await self._probe()
-            while not await self._silent(connection):
+            while not await self._wait_until_lost(connection):
                 pass
         finally:
             connection.terminate()
@@ -92,19 +92,19 @@ class Subscription:
                 await self._probed.wait()
         self._decided.set()
 
-    async def _silent(self, connection: Connection) -> bool:
-        """Wait for a while; whether the connection is lost."""
+    async def _wait_until_lost(self, connection: Connection) -> bool:
+        """Wait for up to `SILENCE` seconds and check the connection. Returns whether it is lost."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SILENCE):
-                await self._cut.wait()
+                await self._lost.wait()
                 return True
         async with asyncio.timeout(self._link.address.timeout):
             await connection.fetchval("SELECT 1")
         return False
 
-    def _hear(self, _connection: Any, _pid: int, _channel: str, said: object) -> None:
-        if said == PROBE:
-            self.times += not self._probed.is_set()
+    def _receive(self, _connection: Any, _pid: int, _channel: str, payload: object) -> None:
+        if payload == PROBE:
+            self.epoch += not self._probed.is_set()
             self._probed.set()
         else:
-            self._heard(str(said))
+            self._on_message(str(payload))

@@ -1,4 +1,4 @@
-"""Transactions for jobs' own writes, on connections apart from those of the store's other calls."""
+"""JobsTransaction: a transaction for the writes of a job, on a connection that the store's other calls do not use."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["IDLE", "JobsTransaction"]
 T = TypeVar("T")
 
 IDLE: Final = 60
-"""Seconds without a statement after which the server ends a transaction: the machine that had it may be gone, and what it has
-locked nobody else can take."""
+"""Seconds without a statement after which the server ends a transaction, because its machine may be gone and its locks block
+others."""
 
 
 class JobsTransaction(OwnTransaction):
-    """An open transaction, on a lent connection."""
+    """An open transaction on a lent connection."""
 
     def __init__(self, link: Link, connection: Connection, transaction: Any) -> None:
         self.connection = connection
@@ -31,8 +31,8 @@ class JobsTransaction(OwnTransaction):
 
     @classmethod
     async def begin(cls, link: Link, *, writes: bool) -> JobsTransaction:
-        """Borrow a connection, and begin there; what is for reading alone reads one snapshot."""
-        # By the driver's own object, so that users can open savepoints with `connection.transaction()`.
+        """Borrow a connection and begin a transaction. Without `writes` it is read-only and reads one snapshot."""
+        # By the driver's transaction object, so that users can open savepoints with `connection.transaction()`.
         transaction: Any = None
 
         async def begin(connection: Connection) -> None:
@@ -48,12 +48,12 @@ class JobsTransaction(OwnTransaction):
         return cls(link, await link.lend(begin), transaction)
 
     async def execute(self, statement: str, *values: object) -> int:
-        status: str = await self.asked(self.connection.execute(statement, *values))
+        status: str = await self.guarded(self.connection.execute(statement, *values))
         number = status.rpartition(" ")[2]
         return int(number) if number.isdigit() else 0
 
     async def fetch(self, statement: str, *values: object) -> list[Any]:
-        return await self.asked(self.connection.fetch(statement, *values))
+        return await self.guarded(self.connection.fetch(statement, *values))
 
     async def commit(self) -> None:
         try:
@@ -62,31 +62,31 @@ class JobsTransaction(OwnTransaction):
         except Refusal as refusal:
             if lost := self._link.lost(self.connection, refusal):
                 raise OutcomeUnknown(str(lost)) from refusal
-            raise  # a constraint that was deferred: nothing is committed
+            raise  # a deferred constraint: nothing was committed
         except BaseException as error:
             self.connection.terminate()
             if lost := self._link.lost(self.connection, error):
                 raise lost if unsent(error) else OutcomeUnknown(str(lost)) from error
             raise
         finally:
-            await self._link.take_back(self.connection)
+            await self._link.release(self.connection)
 
     async def rollback(self) -> None:
         try:
             async with asyncio.timeout(self.timeout):
                 await self._transaction.rollback()
-        except Exception:  # noqa: BLE001  (the server does so itself when the connection ends)
+        except Exception:  # noqa: BLE001  (the server rolls back when the connection ends)
             self.connection.terminate()
         finally:
-            await self._link.take_back(self.connection)
+            await self._link.release(self.connection)
 
     @property
     def timeout(self) -> float:
-        """Seconds to wait for an answer to what is not the user's."""
+        """Seconds to wait for an answer to statements of Tenure. Those of the user are not bounded."""
         return self._link.address.timeout
 
-    async def asked(self, answer: Awaitable[T]) -> T:
-        """Wait for an answer; if the connection is lost meanwhile, say so in our own words."""
+    async def guarded(self, answer: Awaitable[T]) -> T:
+        """Await `answer`; raise `StoreUnavailable` if the connection is lost meanwhile."""
         try:
             return await answer
         except Exception as error:
@@ -104,9 +104,9 @@ class _OwnCaller(CallerConnection):
         self._caller = caller_connection(own.connection)
 
     async def arun(self, work: Work[T]) -> T:
-        return await self._own.asked(self._arun(work))
+        return await self._own.guarded(self._arun(work))
 
     async def _arun(self, work: Work[T]) -> T:
-        # Ours, and bounded like every step; how long the user's own statements take is the user's business.
+        # A statement of Tenure, so it is bounded, unlike the statements of the user.
         async with asyncio.timeout(self._own.timeout):
             return await self._caller.arun(work)

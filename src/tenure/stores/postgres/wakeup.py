@@ -1,7 +1,7 @@
-"""Idle callers: how they wait for work, and who wakes them.
+"""Wakeup: lets idle callers of a store object wait for work, and wakes them.
 
-Who waits has a row in `idle`, entered again and again; a step that brings work takes one off it and notifies the channel of its store
-object. Each looks for work by itself too, now and then: a notification is a hint.
+A caller that waits has a row in `idle`, which it renews. An operation that puts a job in line deletes one of these rows and notifies
+the channel of its store object. Callers also poll now and then, because a notification may be lost.
 """
 
 from __future__ import annotations
@@ -14,36 +14,38 @@ from contextvars import Context
 from typing import Any
 
 from tenure.errors import StoreError
-from tenure.stores.postgres.expressions import expressions
+from tenure.stores.postgres.queue_regex import regexes
 from tenure.stores.postgres.subscription import Subscription
 
 __all__ = ["WORK", "Wakeup"]
 
 WORK = "work"
-"""How a notification begins that is for one of them."""
+"""The first word of a notification for an idle caller."""
 
-LOOK_SOON, LOOK_EVERY, LOOK_DEAF = 0.05, 3.0, 0.2
-"""Seconds until a caller who waits for work looks for it by itself: soon after it began to wait, for a job that came in the same
-instant, or after it saw some that another may take; else, for workers poll beside it; and if it cannot be notified."""
+LOOK_SOON, LOOK_EVERY, LOOK_UNNOTIFIED = 0.05, 3.0, 0.2
+"""Seconds until a waiting caller polls: soon after it began to wait, for a job that came at the same moment, or after it saw work
+that another caller may take; otherwise, because workers poll too; and while notifications do not arrive."""
 
-LATE = 1.0
-"""Seconds by which a caller may be late to say that it still waits."""
+GRACE = 1.0
+"""Seconds by which a caller may renew its row late."""
 
 
 class Wakeup:
-    """The callers of a store object that wait for work. `step` does a step by its name and with its values."""
+    """The callers of a store object that wait for work. `operation` calls an operation of the store by name."""
 
-    def __init__(self, subscription: Subscription, channel: str, step: Callable[..., Coroutine[Any, Any, Any]]) -> None:
+    def __init__(
+        self, subscription: Subscription, channel: str, operation: Callable[..., Coroutine[Any, Any, Any]]
+    ) -> None:
         self._subscription = subscription
         self._channel = channel
-        self._step = step
+        self._operation = operation
         self._closed = False
         self._waits: dict[int, asyncio.Event] = {}
         self._callers = itertools.count()
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def wait(self, patterns: Sequence[str], timeout: float, skip_tasks: Sequence[str]) -> None:
-        """Return when a job may have come in line in a queue that these serve, or after so many seconds."""
+        """Return when there may be work in a queue that `patterns` serve, or after `timeout` seconds."""
         skipped = skip_tasks or None
         deadline = asyncio.get_running_loop().time() + timeout
         caller = next(self._callers)
@@ -52,45 +54,45 @@ class Wakeup:
         listed = False
         try:
             while (left := deadline - asyncio.get_running_loop().time()) > 0 and not self._closed:
-                hears = self._subscription.hears
+                is_live = self._subscription.is_live
                 pause = LOOK_SOON if begins else LOOK_EVERY
-                stays = pause + LATE if hears else None
+                stays = pause + GRACE if is_live else None
                 listed = True
-                work = await self._step("await_work", self._channel, caller, *expressions(patterns), stays, skipped)
+                work = await self._operation("await_work", self._channel, caller, *regexes(patterns), stays, skipped)
                 if woken.is_set():
-                    return  # and who woke it has taken it off the list perhaps before it came there once more
-                # What is new has woken somebody, who is on the way to it: that is left for the next look.
-                if work and (had_work or not hears):
+                    return  # the row that was just renewed may have been added after the wake-up: it is removed below
+                # New work has woken a caller, which is about to take it: return only if it is still there at the next poll.
+                if work and (had_work or not is_live):
                     return
                 begins, had_work = False, work
                 pause = LOOK_SOON if work else pause
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(min(left, pause if hears else LOOK_DEAF)):
+                    async with asyncio.timeout(min(left, pause if is_live else LOOK_UNNOTIFIED)):
                         await woken.wait()
                         listed = False
                         return
         finally:
             del self._waits[caller]
             if listed or self._closed:
-                self._later(self._step("get_busy", self._channel, caller))
+                self._in_background(self._operation("stop_waiting", self._channel, caller))
 
-    def heard(self, said: str) -> None:
-        """Wake the caller whom a notification names, after its kind."""
-        if (woken := self._waits.get(int(said))) is not None:
+    def wake(self, payload: str) -> None:
+        """Wake the caller that a notification names after its first word."""
+        if (woken := self._waits.get(int(payload))) is not None:
             woken.set()
 
     def stop(self) -> None:
-        """Wake all of them, for good."""
+        """Wake all callers and let none wait any more."""
         self._closed = True
         for woken in self._waits.values():
             woken.set()
 
     async def close(self) -> None:
-        """Let end what nobody waits for."""
+        """Wait for the background calls."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _later(self, call: Coroutine[Any, Any, Any]) -> None:
-        """Have something done that nobody waits for."""
+    def _in_background(self, call: Coroutine[Any, Any, Any]) -> None:
+        """Run a call in the background, ignoring store errors."""
 
         async def run() -> None:
             with suppress(StoreError):

@@ -1,22 +1,23 @@
--- Layout 2: runs of flows, whose steps are jobs. The first step stands for the run: its number is what the others call `run`, its
--- id is the run's. The current step is the one with the greatest number.
+-- Layout 2: runs of flows, whose steps are jobs. The first step stands for the run: its number is in the column `run` of
+-- all steps, its id is the run's. The current step is the one with the greatest number.
 
 ALTER TABLE jobs
     ADD COLUMN run bigint,                 -- of a step: the number of its run's first step
-    ADD COLUMN flow text COLLATE "C",      -- of a first step alone
-    ADD COLUMN reads text[];               -- names of the attributes that come with a lease of it
+    ADD COLUMN flow text COLLATE "C",      -- of a first step; NULL for all others
+    ADD COLUMN reads text[];               -- names of the attributes that its lease carries
 CREATE INDEX jobs_of_run ON jobs (run, n) WHERE run IS NOT NULL;
 CREATE INDEX runs_of_flow ON jobs (flow, n) WHERE flow IS NOT NULL;
 
 ALTER TABLE live
     ADD COLUMN run bigint,
-    ADD COLUMN on_timeout text;            -- of a job that is or was parked: the step to hand over to once its time is over
+    ADD COLUMN on_timeout text;            -- of a job that is or was parked: the step to hand over to when its parking ends
 
--- `keyed` is true of every step of a run whose first has a unique key, for the run holds it until it ends.
+-- `keyed` is true of every step of a run whose first step has a unique key, because the run owns it until it ends.
 
-ALTER TABLE ended ADD COLUMN successor text COLLATE "C";  -- the id of the step that it has handed over to
+ALTER TABLE ended ADD COLUMN successor text COLLATE "C";  -- the id of the step that it handed over to
 
--- Each is in one of the two: retention, which looks for the oldest, passes by what belongs to a run that goes on.
+-- Each ended job is in one of the two indexes, so that retention, which looks for the oldest, does not meet the steps of
+-- runs that go on.
 DROP INDEX ended_by_end;
 CREATE INDEX ended_by_end ON ended (queue, state, ended_at, n) WHERE successor IS NULL;
 CREATE INDEX ended_handed ON ended (queue, state, ended_at, n) WHERE successor IS NOT NULL;
@@ -28,7 +29,7 @@ CREATE TABLE attributes (
     PRIMARY KEY (run, name)
 );
 
--- What runs can be found by.
+-- Values by which runs can be found.
 CREATE TABLE lookups (
     run bigint NOT NULL,
     name text COLLATE "C" NOT NULL,
@@ -53,15 +54,15 @@ FROM jobs j LEFT JOIN live l ON l.n = ANY (ARRAY[j.n]) LEFT JOIN ended e ON e.n 
 
 ALTER TYPE handed
     ADD ATTRIBUTE reads text[],
-    ADD ATTRIBUTE attributes text[],       -- each a name and its value, with the byte 31 between, which JSON has not
+    ADD ATTRIBUTE attributes text[],       -- each a name and its value, separated by the byte 31, which JSON cannot contain
     ADD ATTRIBUTE on_timeout text;
 
--- A run in a listing, with its current step; or the end of a page.
+-- A run in a listing with its current step, or the last row of a page; see `walk_runs`.
 CREATE TYPE run_found AS (
     run bigint, run_id text, flow text, began_at float8, step bigint, completed_queue text, looked_at integer, place bigint
 );
 
--- Parts of layout 1 whose parameters or answers are others now.
+-- Functions of layout 1 whose parameters or answers have changed.
 DROP FUNCTION IF EXISTS new_jobs(json, bytea[]);
 DROP FUNCTION IF EXISTS conclude(float8, bigint, text, text, text, text, boolean);
 DROP FUNCTION IF EXISTS follow(float8, text, text, text, text, bigint);

@@ -1,6 +1,6 @@
--- Layout 4: jobs that have come back in line are found without walking over the line. Of functions, `lease_jobs` takes the place of
--- `lease`: suspects of isolated tasks go to workers that hold others too. Successful attempts that have left output are remembered;
--- it stands in the place of an error, which programs of the layout before read as one of no type.
+-- Layout 4: jobs that have returned to the line are found without scanning the line. `lease_jobs` replaces `lease`: suspects
+-- of isolated tasks also go to workers that hold other jobs. Successful attempts that left output are recorded; the output
+-- stands in the place of an error, which programs of the layout before read as an error without a type.
 
--- Few, for most jobs are leased once; and none that was never leased, so that a plain job is not written here at all.
+-- Few rows, because most jobs are leased once. A job that was never leased has none, so a plain job is not written here.
 CREATE INDEX live_returned ON live (queue, priority, seq) WHERE state = 'waiting' AND run_at IS NULL AND fence > 0 AND NOT suspect;

@@ -1,1 +1,1 @@
--- Layout 6: functions only. Who waits for a run and for its last step fails by the one that it named first.
+-- Layout 6: functions only. A job that waits for a run and for its last step fails because of the one it names first.

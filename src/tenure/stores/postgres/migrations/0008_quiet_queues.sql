@@ -1,7 +1,7 @@
--- Layout 8: queues that have long been empty are forgotten, by `forget_queues`. Programs of the layout before go on working.
+-- Layout 8: `forget_queues` deletes queues that have been empty for long. Programs of the layout before go on working.
 
--- Queues that pruning found empty: when it first did, and the sum of the totals then. Other steps do not know of it: if the totals are
--- others now, the note is out of date.
+-- Queues that pruning found empty: since when, and the sum of their totals then. Other operations do not update it: if the
+-- totals have changed since, the row is out of date.
 CREATE TABLE quiet (
     queue text COLLATE "C" PRIMARY KEY,
     since float8 NOT NULL,

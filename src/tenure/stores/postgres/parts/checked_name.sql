@@ -1,9 +1,0 @@
--- checked_name: give a name back if every store accepts it.
-CREATE OR REPLACE FUNCTION checked_name(_kind text, _name text) RETURNS text LANGUAGE plpgsql AS $$
-BEGIN
-    RETURN valid(
-        _name, coalesce(_name ~ '^[A-Za-z0-9][A-Za-z0-9_.:-]{0,126}$', false), _kind,
-        'a letter or digit and then up to 126 letters, digits or any of _ . : -'
-    );
-END
-$$;

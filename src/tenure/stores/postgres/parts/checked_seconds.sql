@@ -1,7 +1,0 @@
--- checked_seconds: give a duration back if it is one.
-CREATE OR REPLACE FUNCTION checked_seconds(_name text, _seconds float8) RETURNS float8 LANGUAGE plpgsql AS $$
-BEGIN
-    -- NaN is greater than everything.
-    RETURN valid(_seconds, _seconds >= 0 AND _seconds < 'Infinity', _name, 'a finite number of seconds, 0 or more');
-END
-$$;

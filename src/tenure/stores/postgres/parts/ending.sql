@@ -1,6 +1,0 @@
--- ending: how a job has ended, and by which ids others may wait for that.
-CREATE OR REPLACE FUNCTION ending(_n bigint) RETURNS TABLE (ends_as text[], state text, result text, error text)
-LANGUAGE sql STABLE AS $$
-    SELECT ARRAY(SELECT s.id FROM jobs s WHERE s.n = ANY (over_with(j.n, j.run, e.successor)) ORDER BY s.n DESC), e.state, e.result, e.error
-    FROM jobs j JOIN ended e ON e.n = ANY (ARRAY[j.n]) WHERE j.n = _n
-$$;

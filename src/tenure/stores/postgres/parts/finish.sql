@@ -1,9 +1,0 @@
--- finish: a job becomes final, with all that follows. The caller has locked it.
-CREATE OR REPLACE FUNCTION finish(
-    _now float8, _n bigint, _state text, _result text, _error text, _by text DEFAULT NULL
-) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM conclude(_now, _n, _state, _result, _error, _by);
-    PERFORM drop_unkept(_now, ARRAY[_n] || follow_end(_now, _n));
-END
-$$;

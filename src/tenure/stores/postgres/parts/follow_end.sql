@@ -1,6 +1,0 @@
--- follow_end: tell those who wait for a job, which is final by now, how it has ended; who has ended by that.
-CREATE OR REPLACE FUNCTION follow_end(_now float8, _n bigint) RETURNS bigint[] LANGUAGE plpgsql AS $$
-BEGIN
-    RETURN follow(_now, ends_as, state, result, error) FROM ending(_n);
-END
-$$;

@@ -1,4 +1,0 @@
--- place: under which name a job that has not ended is counted.
-CREATE OR REPLACE FUNCTION place(_state text, _run_at float8) RETURNS text LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE WHEN _state = 'waiting' AND _run_at IS NOT NULL THEN 'scheduled' ELSE _state END
-$$;

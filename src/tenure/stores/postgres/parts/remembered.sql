@@ -1,9 +1,0 @@
--- remembered: the attempts that a job remembers, and one more that is over; the latest ten. What stands where: records.py.
-CREATE OR REPLACE FUNCTION remembered(
-    _attempts text[], _number integer, _fence integer, _started_at float8, _ended_at float8, _worker text, _outcome text, _error text
-) RETURNS text[] LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-    _attempts := _attempts || json_build_array(_number, _fence, _started_at, _ended_at, _worker, _outcome, brief(_error))::text;
-    RETURN _attempts[greatest(cardinality(_attempts) - 9, 1) :];
-END
-$$;

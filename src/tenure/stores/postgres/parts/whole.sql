@@ -1,9 +1,0 @@
--- whole: what goes when these jobs go: with a step its whole run.
-CREATE OR REPLACE FUNCTION whole(_ns bigint[]) RETURNS bigint[] LANGUAGE plpgsql AS $$
-BEGIN
-    RETURN _ns || ARRAY(
-        SELECT DISTINCT s.n FROM jobs j JOIN jobs s ON s.run = ANY (ARRAY[j.run])
-        WHERE j.n = ANY (_ns) AND j.run IS NOT NULL AND NOT s.n = ANY (_ns)
-    );
-END
-$$;

@@ -1,9 +1,0 @@
--- write_attributes: give the runs at these positions these attributes, in place of those of the same names; where there is no run, none.
-CREATE OR REPLACE FUNCTION write_attributes(_runs bigint[], _at integer[], _names text[], _values text[]) RETURNS void
-LANGUAGE plpgsql AS $$
-BEGIN
-    INSERT INTO attributes (run, name, value)
-    SELECT _runs[at], name, value FROM unnest(_at, _names, _values) AS each (at, name, value) WHERE _runs[at] IS NOT NULL
-    ON CONFLICT (run, name) DO UPDATE SET value = excluded.value;
-END
-$$;

@@ -1,7 +1,0 @@
--- get_busy: a caller, or every caller of a channel, waits for work no more.
-CREATE OR REPLACE FUNCTION get_busy(_channel text, _caller integer DEFAULT NULL) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM set_config('synchronous_commit', 'off', true);
-    DELETE FROM idle WHERE channel = _channel AND (_caller IS NULL OR caller = _caller);
-END
-$$;

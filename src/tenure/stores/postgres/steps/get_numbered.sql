@@ -1,6 +1,0 @@
--- get_numbered: these jobs, whole, by their numbers.
-CREATE OR REPLACE FUNCTION get_numbered(_ns bigint[]) RETURNS SETOF records LANGUAGE plpgsql AS $$
-BEGIN
-    RETURN QUERY SELECT * FROM records WHERE n = ANY (_ns);
-END
-$$;

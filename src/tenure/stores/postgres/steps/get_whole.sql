@@ -1,9 +1,0 @@
--- get_whole: these jobs, each with the attempts that it remembers.
-CREATE OR REPLACE FUNCTION get_whole(_ids text[]) RETURNS TABLE (job records, attempts text[]) LANGUAGE plpgsql AS $$
-BEGIN
-    RETURN QUERY
-    SELECT r, coalesce(l.attempts, e.attempts)
-    FROM records r LEFT JOIN live l ON l.n = ANY (ARRAY[r.n]) LEFT JOIN ended e ON e.n = ANY (ARRAY[r.n])
-    WHERE r.id = ANY (_ids);
-END
-$$;

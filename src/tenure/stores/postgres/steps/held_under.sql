@@ -1,7 +1,0 @@
--- held_under: the jobs that are leased under this nonce. Walks all that run: no more than slots.
-CREATE OR REPLACE FUNCTION held_under(_nonce bigint) RETURNS SETOF records LANGUAGE plpgsql AS $$
-BEGIN
-    RETURN QUERY
-    SELECT r.* FROM live l JOIN records r ON r.n = ANY (ARRAY[l.n]) WHERE l.state = 'running' AND l.nonce = _nonce;
-END
-$$;

@@ -1,6 +1,0 @@
--- leave: a worker has stopped.
-CREATE OR REPLACE FUNCTION leave(_id text) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    DELETE FROM workers WHERE id = _id;
-END
-$$;
