@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 from typing import TypeVar
 
-from tenure.core.clock import Clock
 from tenure.stores.callers import SqliteWork
 from tenure.stores.callers.connection import LiteCaller
 from tenure.stores.sqlite.calls import Action
 from tenure.stores.sqlite.engine import Engine
 from tenure.stores.sqlite.library import Library
-from tenure.stores.sqlite.transaction import NotPlain, Transaction
+from tenure.stores.sqlite.transaction import Transaction
 
 __all__ = ["work"]
 
@@ -26,11 +25,9 @@ def work(engine: Engine, action: Action[T]) -> SqliteWork[T]:
         try:
             # For writing from the first: a transaction that has read cannot write any more once somebody else has.
             connection.execute("DELETE FROM tenure_waiters WHERE 0")
-            try:
-                result, transaction = _perform(connection, engine.clock, action, plainly=True)
-            except NotPlain:
-                connection.execute("ROLLBACK TO tenure")
-                result, transaction = _perform(connection, engine.clock, action, plainly=False)
+            transaction = Transaction(connection, engine.clock)
+            result = action(transaction)
+            transaction.flush()
         except BaseException:
             with contextlib.suppress(Exception):  # a full disk, or the like, has ended the whole transaction
                 connection.execute("ROLLBACK TO tenure")
@@ -41,10 +38,3 @@ def work(engine: Engine, action: Action[T]) -> SqliteWork[T]:
         return result
 
     return SqliteWork(engine.path, lambda library: engine.choose(Library(library)), run)
-
-
-def _perform(connection: LiteCaller, clock: Clock, action: Action[T], *, plainly: bool) -> tuple[T, Transaction]:
-    transaction = Transaction(connection, clock, plainly=plainly)
-    result = action(transaction)
-    transaction.flush()
-    return result, transaction

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -15,12 +16,39 @@ from tenure.stores.sqlite import runs
 from tenure.stores.sqlite.bulk import Bulk
 from tenure.stores.sqlite.ending import drop_unkept, follow, over
 from tenure.stores.sqlite.rows import Facts, dumps, error_of, meant, payload_of
-from tenure.stores.sqlite.transaction import NotPlain, Row, Transaction
+from tenure.stores.sqlite.transaction import Row, Transaction
 from tenure.stores.values import Enqueued
 
 __all__ = ["enqueue"]
 
-Placed = tuple[NewJob, State, float | None]
+_Placed = tuple[NewJob, State, float | None]
+"""A job, the state that it begins in, and when it is due if that is later. A bare tuple: one is made for every job."""
+
+
+class _Admitted(NamedTuple):
+    """The jobs of a call, sorted by what they need; all that could refuse one has been checked."""
+
+    new: Sequence[NewJob]
+    """Those to be stored: all but the duplicates."""
+
+    owners: Mapping[str, str]
+    """The owner of a unique key that was taken, by the id of the job that wanted it: a duplicate."""
+
+    dependents: Sequence[NewJob]
+    """Those of the new jobs that wait for others."""
+
+    steps: Sequence[NewJob]
+    """Those of the new jobs that are steps of runs."""
+
+
+class _Stored(NamedTuple):
+    """What the INSERT has left of the new jobs."""
+
+    placed: Sequence[_Placed]
+    """Those that were stored now. The others were there before: the call is a repeated one, or the caller chooses ids."""
+
+    states: dict[str, State]
+    """The state of every new job, stored now or before, by id."""
 
 
 def enqueue(
@@ -30,49 +58,64 @@ def enqueue(
 
     `written` are names of attributes that runs are known to have.
     """
+    admitted = _admit(tx, jobs, written)
+    stored = _store(tx, admitted)
+    _connect(tx, admitted, stored)
+    return _answer(jobs, admitted.owners, stored.states)
+
+
+def _admit(tx: Transaction, jobs: Sequence[NewJob], written: Mapping[str, Collection[str]]) -> _Admitted:
+    """Claim unique keys, and refuse the call if a key, a blocker or an attribute is missing."""
     special = [job for job in jobs if job.unique is not None or job.after]
     if special:
         known = set(tx.array("known_jobs", dumps([job.id for job in special])))
         special = [job for job in special if job.id not in known]
-    holders = _claim_unique_keys(tx, special)
-    dependents = _dependents(tx, special, jobs, holders)
-    blockers = {blocker for job in dependents for blocker in job.after}
-    fresh = [job for job in jobs if job.id not in holders] if holders else jobs
-    steps = [job for job in fresh if job.step is not None]
+    owners = _claim_unique_keys(tx, special)
+    dependents = _dependents(tx, special, jobs, owners)
+    new = [job for job in jobs if job.id not in owners] if owners else jobs
+    steps = [job for job in new if job.step is not None]
     if steps:
         runs.require(tx, steps, written)
-    placed = [_placed(tx, job) for job in fresh]
-    if tx.plainly:
-        _count(tx, placed)  # before the seq is drawn, which writes both at once
-    first = tx.seq(len(fresh)) if fresh else 0
+    return _Admitted(new, owners, dependents, steps)
+
+
+def _store(tx: Transaction, admitted: _Admitted) -> _Stored:
+    """Insert the rows of new jobs at the back of the line, and count those that were not there before."""
+    blockers = {blocker for job in admitted.dependents for blocker in job.after}
+    placed = [_place(tx, job) for job in admitted.new]
+    first = tx.seq(len(placed)) if placed else 0
     rows = [_row(tx, job, state, first + index, run_at, blockers) for index, (job, state, run_at) in enumerate(placed)]
     states = {job.id: state for job, state, _ in placed}
-    marked: Collection[str] = states
     if _jobs.insert(tx, rows) < len(rows):
-        # Some were there before: this is a repeated call, or an id of the caller's own making.
-        if tx.plainly:
-            raise NotPlain
         found = {id_: (State(state), seq) for id_, state, seq in tx.all("states_of", dumps(list(states)))}
         states = {id_: state for id_, (state, _) in found.items()}
         placed = [each for each, row in zip(placed, rows, strict=True) if found[row[0]][1] == row[6]]
-        stored = {job.id for job, _, _ in placed}
-        dependents = [job for job in dependents if job.id in stored]
-        steps = [job for job, _, _ in placed if job.step is not None]
-        marked = stored
-    if not tx.plainly:
-        _count(tx, placed)
+    _count(tx, placed)
+    return _Stored(placed, states)
+
+
+def _connect(tx: Transaction, admitted: _Admitted, stored: _Stored) -> None:
+    """Write the edges of the jobs that were stored now, and the attributes of their runs; updates `stored.states`."""
+    dependents, steps = admitted.dependents, admitted.steps
+    if len(stored.placed) < len(admitted.new) and (dependents or steps):
+        ids = {job.id for job, _, _ in stored.placed}
+        dependents = [job for job in dependents if job.id in ids]
+        steps = [job for job, _, _ in stored.placed if job.step is not None]
     if tx.edges:
-        tx.run("mark_awaited", dumps([job.id for job, _, _ in placed]))
+        tx.run("mark_awaited", dumps([job.id for job, _, _ in stored.placed]))
     if steps:
         runs.write(tx, [(job.step.run_id, job.step.writes) for job in steps if job.step is not None], new=True)
-    failed = _tie(tx, dependents, marked) if dependents else []
-    if dependents or holders:
-        wanted = [*holders.values(), *(job.id for job in dependents)]
-        states |= {id_: State(state) for id_, state, _ in tx.all("states_of", dumps(wanted))}
+    failed = _tie(tx, dependents, {job.id for job, _, _ in stored.placed}) if dependents else []
+    if dependents or admitted.owners:
+        wanted = [*admitted.owners.values(), *(job.id for job in dependents)]
+        stored.states.update((id_, State(state)) for id_, state, _ in tx.all("states_of", dumps(wanted)))
     drop_unkept(tx, failed)
+
+
+def _answer(jobs: Sequence[NewJob], owners: Mapping[str, str], states: Mapping[str, State]) -> list[Enqueued]:
     return [
-        Enqueued(holders[job.id], states[holders[job.id]], duplicate=True)
-        if job.id in holders
+        Enqueued(owners[job.id], states[owners[job.id]], duplicate=True)
+        if job.id in owners
         else Enqueued(job.id, states[job.id])
         for job in jobs
     ]
@@ -81,15 +124,14 @@ def enqueue(
 _jobs = Bulk("insert_jobs", 24)
 
 
-def _placed(tx: Transaction, job: NewJob) -> Placed:
-    """A job, the state that it begins in, and when it is due if that is later."""
+def _place(tx: Transaction, job: NewJob) -> _Placed:
     run_at = job.run_at if job.run_at is not None else tx.wall + job.delay if job.delay > 0 else None
     if run_at is not None and run_at <= tx.wall:
         run_at = None
     return job, State.BLOCKED if job.after else State.WAITING, run_at
 
 
-def _count(tx: Transaction, placed: Sequence[Placed]) -> None:
+def _count(tx: Transaction, placed: Sequence[_Placed]) -> None:
     counts = Counter((job.queue, state, run_at is None) for job, state, run_at in placed)
     for (queue, state, due), number in counts.items():
         if state is State.BLOCKED:
@@ -136,8 +178,8 @@ def _names(reads: tuple[str, ...]) -> str:
 
 
 def _claim_unique_keys(tx: Transaction, jobs: Sequence[NewJob]) -> dict[str, str]:
-    """Give each new job its unique key; the holders of keys that were not free, by the id of the job that wanted them."""
-    holders: dict[str, str] = {}
+    """Give each new job its unique key; the owners of keys that were not free, by the id of the job that wanted them."""
+    owners: dict[str, str] = {}
     for job in jobs:
         if job.unique is None:
             continue
@@ -147,19 +189,19 @@ def _claim_unique_keys(tx: Transaction, jobs: Sequence[NewJob]) -> dict[str, str
         elif row[0] != job.id:
             if job.unique_raises:
                 raise UniqueConflict(job.task, job.unique, row[0])
-            holders[job.id] = row[0]
-    return holders
+            owners[job.id] = row[0]
+    return owners
 
 
 def _dependents(
-    tx: Transaction, special: Sequence[NewJob], jobs: Sequence[NewJob], holders: Mapping[str, str]
+    tx: Transaction, special: Sequence[NewJob], jobs: Sequence[NewJob], owners: Mapping[str, str]
 ) -> list[NewJob]:
     """Those of the new jobs that wait for others.
 
     A blocker is stored, or comes before its dependent in the same call; one of these that turned out a duplicate is the
     holder of its key. Any other raises `BlockerNotFound`.
     """
-    blocked = [job for job in special if job.after and job.id not in holders]
+    blocked = [job for job in special if job.after and job.id not in owners]
     if not blocked:
         return []
     places = {job.id: place for place, job in reversed(list(enumerate(jobs)))}
@@ -168,7 +210,7 @@ def _dependents(
         return places.get(blocker, len(jobs)) < places[job.id]
 
     dependents = [
-        replace(job, after=tuple(holders.get(each, each) if comes_before(each, job) else each for each in job.after))
+        replace(job, after=tuple(owners.get(each, each) if comes_before(each, job) else each for each in job.after))
         for job in blocked
     ]
     found = set(tx.array("known_jobs", dumps({blocker for job in dependents for blocker in job.after})))

@@ -12,7 +12,7 @@ from tenure.stores.sqlite.rows import RECORD_COLUMNS, dumps, records
 from tenure.stores.sqlite.transaction import Row, Transaction
 from tenure.stores.values import Page, RunPage, RunRecord, RunSearch
 
-__all__ = ["attributes", "require", "run", "runs", "steps", "write"]
+__all__ = ["attributes", "missing", "require", "run", "runs", "steps", "write"]
 
 LOOK_AT = 2000
 """Runs that one page of a listing looks at, at the most."""
@@ -36,7 +36,13 @@ def write(tx: Transaction, writes: Iterable[tuple[str | None, Writes | None]], *
 
 
 def require(tx: Transaction, jobs: Iterable[NewJob], written: Mapping[str, Collection[str]]) -> None:
-    """Raise `MissingAttribute` if a step needs what its run has not, and what is `written` to the run is not either."""
+    """Raise `MissingAttribute` if `missing` finds one."""
+    if (found := missing(tx, jobs, written)) is not None:
+        raise MissingAttribute(*found)
+
+
+def missing(tx: Transaction, jobs: Iterable[NewJob], written: Mapping[str, Collection[str]]) -> tuple[str, str] | None:
+    """The task and the name of an attribute that a step needs, and that neither its run nor `written` has; None if there is none."""
     wanted = [
         (job.step.run_id, name, job.task)
         for job in jobs
@@ -45,10 +51,11 @@ def require(tx: Transaction, jobs: Iterable[NewJob], written: Mapping[str, Colle
         if name not in written.get(job.step.run_id, ())
         and (job.step.writes is None or name not in job.step.writes.attributes)
     ]
-    missing = tx.one("missing_attributes", dumps(wanted)) if wanted else None
-    if missing is not None:
-        _, name, task = wanted[missing[0]]
-        raise MissingAttribute(task, name)
+    row = tx.one("missing_attributes", dumps(wanted)) if wanted else None
+    if row is None:
+        return None
+    _, name, task = wanted[row[0]]
+    return task, name
 
 
 def attributes(tx: Transaction, run_id: str, names: Sequence[str] | None) -> dict[str, str]:

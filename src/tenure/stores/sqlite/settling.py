@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from itertools import groupby
@@ -10,13 +9,13 @@ from itertools import groupby
 from tenure.core.job import AttemptEnd, NewJob, State
 from tenure.core.lease import Lease
 from tenure.core.lifecycle import RELEASE, Finish, Park, Requeue, Transition
-from tenure.errors import BlockerNotFound, MissingAttribute, TenureError, UniqueConflict
+from tenure.errors import BlockerNotFound, MissingAttribute, UniqueConflict
 from tenure.stores.sqlite import runs
 from tenure.stores.sqlite.attempts import Ended, remember
 from tenure.stores.sqlite.ending import close_for_all, conclude, drop_unkept
 from tenure.stores.sqlite.enqueueing import enqueue
 from tenure.stores.sqlite.rows import Facts, dumps, facts
-from tenure.stores.sqlite.transaction import NotPlain, Transaction
+from tenure.stores.sqlite.transaction import Transaction
 from tenure.stores.values import (
     LEASE_LOST,
     NOT_FOUND,
@@ -37,26 +36,16 @@ def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[Verdict]:
 
     Nearly every job simply finishes, hands over to the next step of its run or is given back: these go together, with few
     statements. One that has anything else about it (a lost lease, a unique key, somebody who waits) goes by itself; so does one
-    that a job waits for which comes with another.
+    that a job waits for which comes with another. Which is which is read before anything is written.
     """
     ends = [item for item in settlements if _is_plain(item[1])]
     if len(ends) < len(settlements) and (awaited := awaited_inside(settlements)):
         ends = [item for item in ends if item[0].job.id not in awaited and item[0].job.run_id not in awaited]
-    if tx.plainly:
-        if ends:
-            _end_plainly(tx, ends, alone=len(ends) == len(settlements))
-        blocking = set()
-    else:
-        found = tx.all("held_plainly", dumps([_item(lease, step) for lease, step in ends])) if ends else []
-        # Twice the same settle in one call: the second finds it done.
-        held = {ends[place][0].number: (*ends[place], blocks) for place, blocks in reversed(found)}
-        ends = [(lease, step) for lease, step, blocks in held.values() if not blocks]
-        blocking = {id(lease) for lease, _, blocks in held.values() if blocks}
-        if ends:
-            _end_plainly(tx, ends)
-    if len(ends) == len(settlements):
+    ended, blockers = _end_plain(tx, ends) if ends else ([], [])
+    if len(ended) == len(settlements):
         return [OK] * len(settlements)
-    done = {id(lease) for lease, _ in ends}
+    done = {id(lease) for lease, _ in ended}
+    blocking = {id(lease) for lease, _ in blockers}
     verdicts = [OK] * len(settlements)
     # All others in their order, for they draw places in line.
     rest = [at for at, item in enumerate(settlements) if id(item[0]) not in done]
@@ -67,7 +56,8 @@ def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[Verdict]:
     return verdicts
 
 
-_Act = Callable[[Transaction, Sequence[Settlement]], None]
+_Act = Callable[[Transaction, Sequence[Settlement]], bool]
+"""Settles all of these together, or writes nothing and returns False if one of them has to go by itself."""
 
 
 def _together(settlement: Settlement, blocking: Collection[int]) -> _Act | None:
@@ -80,17 +70,9 @@ def _together(settlement: Settlement, blocking: Collection[int]) -> _Act | None:
 
 
 def _act_on_all(tx: Transaction, act: _Act | None, settlements: Sequence[Settlement]) -> list[Verdict]:
-    """Settle neighbours together, if they can be; one by one if one of them is found to be in the way."""
-    if act is not None and tx.plainly:
-        try:
-            act(tx, settlements)
-        except TenureError:
-            raise NotPlain from None
+    """Settle neighbours together, if they can be; else one by one."""
+    if act is not None and act(tx, settlements):
         return [OK] * len(settlements)
-    if act is not None and len(settlements) > 1:
-        with contextlib.suppress(TenureError, NotPlain), tx.attempt():
-            act(tx, settlements)
-            return [OK] * len(settlements)
     retried: list[Ended] = []
     verdicts = [_settle_one(tx, item, retried) for item in settlements]
     remember(tx, retried)
@@ -116,31 +98,50 @@ def _hands_over(settlement: Settlement) -> bool:
     )
 
 
-def _end_plainly(tx: Transaction, settlements: Sequence[Settlement], *, alone: bool = False) -> None:
-    """Finish all of these; `NotPlain` if one of them is not held under its token, or has more about it.
+def _end_plain(tx: Transaction, settlements: Sequence[Settlement]) -> tuple[Sequence[Settlement], Sequence[Settlement]]:
+    """Finish those of these that are plain, which come back, and with them those that could be finished by `_end_blockers`."""
+    items = _items(settlements)
+    plain, blockers = _sorted(tx, settlements, items)
+    if plain:
+        tx.run("end_held", items if len(plain) == len(settlements) else _items(plain), tx.wall)
+        _note_ends(tx, plain)
+    return plain, blockers
 
-    That others wait for one is not too much if these are `alone`, so that whom it lets go comes in line in time.
-    """
-    items = dumps([_item(lease, step) for lease, step in settlements])
-    changed = tx.run("end_held", items, tx.wall, 0)
-    if changed < len(settlements):
-        if not alone or changed + tx.run("end_held", items, tx.wall, 1) < len(settlements):
-            raise NotPlain
-        close_for_all(tx, [(lease.job.id, step.result) for lease, step in settlements])  # type: ignore[union-attr]
+
+def _end_blockers(tx: Transaction, settlements: Sequence[Settlement]) -> bool:
+    """Finish all of these, which others wait for."""
+    items = _items(settlements)
+    # Looked at again: what was settled since may have changed them.
+    _, blockers = _sorted(tx, settlements, items)
+    if len(blockers) < len(settlements):
+        return False
+    tx.run("end_held", items, tx.wall)
     _note_ends(tx, settlements)
-
-
-def _end_blockers(tx: Transaction, settlements: Sequence[Settlement]) -> None:
-    """Finish all of these, which others wait for; as `_end_plainly`."""
-    items = dumps([_item(lease, step) for lease, step in settlements])
-    if tx.run("end_held", items, tx.wall, 1) < len(settlements):
-        raise NotPlain
     close_for_all(tx, [(lease.job.id, step.result) for lease, step in settlements])  # type: ignore[union-attr]
-    _note_ends(tx, settlements)
+    return True
 
 
-def _hand_over(tx: Transaction, settlements: Sequence[Settlement]) -> None:
-    """Let all of these steps succeed and their successors come; `NotPlain` as `_end_plainly`."""
+def _sorted(
+    tx: Transaction, settlements: Sequence[Settlement], items: str
+) -> tuple[Sequence[Settlement], Sequence[Settlement]]:
+    """Those of these ends that are held under their tokens and concern nobody else; and those that concern dependents besides."""
+    special = dict(tx.array("special_ends", items))
+    numbers = {lease.number for lease, _ in settlements}
+    if not special and len(numbers) == len(settlements):
+        return settlements, []
+    plain: list[Settlement] = []
+    blockers: list[Settlement] = []
+    for at, item in enumerate(settlements):
+        only_blocks = special.get(at)
+        # The same lease twice in one call: the second finds it settled.
+        if only_blocks != 0 and item[0].number in numbers:
+            numbers.remove(item[0].number)
+            (plain if only_blocks is None else blockers).append(item)
+    return plain, blockers
+
+
+def _hand_over(tx: Transaction, settlements: Sequence[Settlement]) -> bool:
+    """Let all of these steps succeed and their successors come."""
     items: list[tuple[object, ...]] = []
     successors: list[NewJob] = []
     known: dict[str, Collection[str]] = {}
@@ -154,22 +155,34 @@ def _hand_over(tx: Transaction, settlements: Sequence[Settlement]) -> None:
             # What it was given is still there: attributes are only ever added and changed.
             written = () if step.writes is None else step.writes.attributes
             known[lease.job.run_id] = {*written, *(lease.job.attributes or ())}
-    if tx.run("hand_over_held", dumps(items), tx.wall) < len(items):
-        raise NotPlain
+    values = dumps(items)
+    if not _all_held(tx, "held_steps", settlements, values) or runs.missing(tx, successors, known) is not None:
+        return False
+    tx.run("hand_over_held", values, tx.wall)
     for queue, number in Counter(lease.job.queue for lease, _ in settlements).items():
         tx.count(queue, "passed", number)
     _note_ends(tx, settlements)
-    enqueue(tx, successors, known)
+    enqueue(tx, successors, {job.step.run_id: job.step.needs for job in successors if job.step is not None})
+    return True
 
 
-def _release(tx: Transaction, settlements: Sequence[Settlement]) -> None:
-    """Put all of these back where they stood; `NotPlain` as `_end_plainly`."""
-    items = [(lease.number, lease.token.fence, lease.token.nonce) for lease, _ in settlements]
-    if tx.run("release_held", dumps(items)) < len(items):
-        raise NotPlain
+def _release(tx: Transaction, settlements: Sequence[Settlement]) -> bool:
+    """Put all of these back where they stood."""
+    values = dumps([(lease.number, lease.token.fence, lease.token.nonce) for lease, _ in settlements])
+    if not _all_held(tx, "held_leases", settlements, values):
+        return False
+    tx.run("release_held", values)
     for queue, number in Counter(lease.job.queue for lease, _ in settlements).items():
         tx.moved(queue, "running", "waiting", number)
         tx.came_in_line(queue, number)
+    return True
+
+
+def _all_held(tx: Transaction, query: str, settlements: Sequence[Settlement], values: str) -> bool:
+    """Whether this query counts all of these, and none of them comes twice."""
+    row = tx.one(query, values)
+    assert row is not None
+    return bool(row[0] == len(settlements) == len({lease.number for lease, _ in settlements}))
 
 
 def _note_ends(tx: Transaction, settlements: Sequence[Settlement]) -> None:
@@ -181,6 +194,11 @@ def _note_ends(tx: Transaction, settlements: Sequence[Settlement]) -> None:
         _count_processed(tx, state, queue, worker, number)
     remember(tx, [_ended(lease.number, lease.token.fence, step) for lease, step in settlements if _leaves(step)])  # type: ignore[arg-type]
     runs.write(tx, [(lease.job.run_id, step.writes) for lease, step in settlements])  # type: ignore[union-attr]
+
+
+def _items(settlements: Sequence[Settlement]) -> str:
+    """The values of `special_ends` and `end_held`."""
+    return dumps([_item(lease, step) for lease, step in settlements])
 
 
 def _item(lease: Lease, step: Transition) -> tuple[object, ...]:

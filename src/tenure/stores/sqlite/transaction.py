@@ -17,7 +17,7 @@ from tenure.stores.callers.connection import LiteConnection
 from tenure.stores.sqlite.queries import sql
 from tenure.stores.values import Announcement, AnnouncementKind, Change, Consequence
 
-__all__ = ["NotPlain", "Row", "Transaction"]
+__all__ = ["Row", "Transaction"]
 
 Row = tuple[Any, ...]
 
@@ -38,22 +38,15 @@ _EACH = 10
 _COUNT = [sql["count_queues"].replace(_GROUP, ", ".join([_GROUP] * (rows or 1))) for rows in range(_EACH + 1)]
 
 
-class NotPlain(Exception):
-    """A call that took the usual case for granted met another: it is taken back, and run again with `plainly` False."""
-
-
 class Transaction:
     """What the operations work with. Counter changes are gathered and written once, by `flush`."""
 
     __slots__ = (
-        "_connection", "_queues", "_workers", "boot", "consequences", "edges", "plainly", "signals", "wall", "work",
+        "_connection", "_queues", "_workers", "boot", "consequences", "edges", "signals", "wall", "work",
     )  # fmt: skip
 
-    def __init__(self, connection: LiteConnection, clock: Clock, *, plainly: bool = True) -> None:
+    def __init__(self, connection: LiteConnection, clock: Clock) -> None:
         self._connection = connection
-        self.plainly = plainly
-        """Whether to take the usual case for granted, raising `NotPlain` if it is not."""
-
         self.wall = clock.wall()
         self.boot = clock.boot()
         self._queues: dict[str, dict[str, int]] = {}
@@ -106,13 +99,13 @@ class Transaction:
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Take back all that a block did, and what was to follow from it, if it raises an error of the contract or `NotPlain`."""
+        """Take back all that a block did, and what was to follow from it, if it raises an error of the contract."""
         before = deepcopy((self._queues, self._workers, self.work, self.signals))
         noted = len(self.consequences)
         self._connection.execute("SAVEPOINT attempt")
         try:
             yield
-        except (TenureError, NotPlain):
+        except TenureError:
             self._connection.execute("ROLLBACK TO attempt")
             self._connection.execute("RELEASE attempt")
             self._queues, self._workers, self.work, self.signals = before

@@ -27,7 +27,7 @@ from tenure.stores.sqlite.connection import Guarded, translated
 from tenure.stores.sqlite.doorbell import Doorbells
 from tenure.stores.sqlite.files import Files, LogGone
 from tenure.stores.sqlite.library import BUSY, Connection, code_of
-from tenure.stores.sqlite.transaction import NotPlain, Transaction
+from tenure.stores.sqlite.transaction import Transaction
 from tenure.stores.thread import StoreThread
 
 __all__ = ["Writer"]
@@ -201,7 +201,8 @@ class Writer:
                 self._files.check()
                 groups = [list(group) for _, group in groupby(calls, key=joinable)]
                 if len(groups) == 1:
-                    done.append(self._run_alone(connection, groups[0]))
+                    # A savepoint for the only call of a transaction, two statements more, would gain nothing.
+                    done.append(perform(Transaction(connection, self._clock), groups[0]))
                 else:
                     done += [each for group in groups if (each := self._run_beside(connection, group))]
                 committing = True
@@ -264,25 +265,12 @@ class Writer:
             connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._synced = durable
 
-    def _run_alone(self, connection: Connection, group: list[Call[Any]]) -> Transaction:
-        """Run the only call of a transaction: a savepoint, two statements more, would gain nothing."""
-        try:
-            return perform(Transaction(connection, self._clock), group)
-        except NotPlain:
-            connection.execute("ROLLBACK")
-            connection.execute("BEGIN IMMEDIATE")
-            return perform(Transaction(connection, self._clock, plainly=False), group)
-
     def _run_beside(self, connection: Connection, group: list[Call[Any]]) -> Transaction | None:
         """Run one of several calls of a transaction, so that it leaves nothing behind if it raises."""
         transaction = None
         connection.execute("SAVEPOINT call")
         try:
-            try:
-                transaction = perform(Transaction(connection, self._clock), group)
-            except NotPlain:
-                connection.execute("ROLLBACK TO call")
-                transaction = perform(Transaction(connection, self._clock, plainly=False), group)
+            transaction = perform(Transaction(connection, self._clock), group)
         except TenureError as error:
             connection.execute("ROLLBACK TO call")
             for call in group:
