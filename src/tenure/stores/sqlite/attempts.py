@@ -8,27 +8,27 @@ from tenure.core.job import HISTORY, AttemptEnd, AttemptRecord, ErrorInfo, in_br
 from tenure.stores.sqlite.rows import dumps, error_of
 from tenure.stores.sqlite.transaction import Transaction
 
-__all__ = ["Ended", "histories", "remember"]
+__all__ = ["EndedAttempt", "histories", "record_attempts"]
 
-Ended = tuple[int, int, AttemptEnd, ErrorInfo | None]
+EndedAttempt = tuple[int, int, AttemptEnd, ErrorInfo | None]
 """The number of a job, the fence of the attempt that it is at, how that has ended, and what it has left."""
 
 
-def remember(tx: Transaction, ended: Sequence[Ended]) -> None:
+def record_attempts(tx: Transaction, ended: Sequence[EndedAttempt]) -> None:
     """Enter in the history of each of these jobs the attempt that it is at: before it is leased again, or begins anew."""
     if not ended:
         return
-    items = [(job, how, None if left is None else dumps(in_brief(left))) for job, _, how, left in ended]
-    tx.run("remember", dumps(items), tx.wall)
+    items = [(job, end, None if error is None else dumps(in_brief(error))) for job, _, end, error in ended]
+    tx.run("insert_attempts", dumps(items), tx.wall)
     for job, fence, _, _ in ended:
         if fence > HISTORY:
-            tx.run("forget_attempts", job, HISTORY)
+            tx.run("trim_attempts", job, HISTORY)
 
 
 def histories(tx: Transaction, ids: Sequence[str]) -> dict[str, list[AttemptRecord]]:
     """What is remembered of the attempts of these jobs, by id; nothing of those that have none."""
     found: dict[str, list[AttemptRecord]] = {}
-    for id_, number, fence, started_at, ended_at, worker, outcome, error in tx.all("histories", dumps(ids)):
+    for id_, number, fence, started_at, ended_at, worker, outcome, error in tx.all("attempt_histories", dumps(ids)):
         past = past_attempt(number, fence, started_at or 0.0, ended_at, worker, AttemptEnd(outcome), error_of(error))
         found.setdefault(id_, []).append(past)
     return found

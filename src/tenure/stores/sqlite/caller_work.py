@@ -12,12 +12,12 @@ from tenure.stores.sqlite.engine import Engine
 from tenure.stores.sqlite.library import Library
 from tenure.stores.sqlite.transaction import Transaction
 
-__all__ = ["work"]
+__all__ = ["caller_work"]
 
 T = TypeVar("T")
 
 
-def work(engine: Engine, action: Action[T]) -> SqliteWork[T]:
+def caller_work(engine: Engine, action: Action[T]) -> SqliteWork[T]:
     """What does this in any transaction on the file; if it raises, it leaves that as it was."""
 
     def run(connection: LiteCaller) -> T:
@@ -37,4 +37,4 @@ def work(engine: Engine, action: Action[T]) -> SqliteWork[T]:
         connection.after_commit(lambda: engine.bells.ring(transaction))
         return result
 
-    return SqliteWork(engine.path, lambda library: engine.choose(Library(library)), run)
+    return SqliteWork(engine.path, lambda library: engine.use_library(Library(library)), run)

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from tenure.stores.sqlite.single import Single
 from tenure.stores.sqlite.transaction import Transaction
 
-__all__ = ["Action", "BatchAction", "Call", "answer", "joinable", "perform"]
+__all__ = ["Action", "BatchAction", "Call", "answer", "join_key", "perform"]
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ class Call(Generic[T]):
     share of the results. One that is a single plain job can be done by one call of the library, if it is alone.
     """
 
-    __slots__ = ("action", "durable", "ended", "error", "future", "items", "loop", "result", "single")
+    __slots__ = ("action", "answered", "durable", "error", "future", "items", "loop", "result", "single")
 
     def __init__(
         self,
@@ -43,15 +43,15 @@ class Call(Generic[T]):
         self.single = single
         self.loop = loop
         self.future: asyncio.Future[T] | None = None if loop is None else loop.create_future()
-        self.ended = threading.Lock()
+        self.answered = threading.Lock()
         """Held until it is answered, for a thread to wait on."""
 
         self.result: T | None = None
         self.error: BaseException | None = None
-        self.ended.acquire()
+        self.answered.acquire()
 
 
-def joinable(call: Call[Any]) -> object:
+def join_key(call: Call[Any]) -> object:
     """What neighbours must share to become one: the action of a batch; any other call stands alone."""
     return call if call.items is None else call.action
 
@@ -74,7 +74,7 @@ def answer(calls: list[Call[Any]]) -> None:
     by_loop: dict[asyncio.AbstractEventLoop, list[Call[Any]]] = {}
     for call in calls:
         if call.loop is None:
-            call.ended.release()
+            call.answered.release()
         else:
             by_loop.setdefault(call.loop, []).append(call)
     for loop, answered in by_loop.items():

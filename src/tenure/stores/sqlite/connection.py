@@ -16,13 +16,13 @@ import apsw
 from tenure.errors import StoreError, StoreFull, StoreUnavailable
 from tenure.stores.sqlite.library import BUSY, Connection, Library, code_of, open_file
 
-__all__ = ["Guarded", "connect", "translated"]
+__all__ = ["GuardedConnection", "connect", "translated"]
 
 BUSY_TIMEOUT = 10.0
 """Seconds that a call waits for other processes' write transactions before it gives up."""
 
 
-class Guarded:
+class GuardedConnection:
     """A connection for one thread at a time: opened on first use, and again after a fork has closed it."""
 
     def __init__(self, connect: Callable[[], Connection], lock: threading.RLock | None = None) -> None:
@@ -64,7 +64,7 @@ def connect(path: str, library: Library, *, cache_kib: int, mode: str = "rw") ->
             f"there is no folder {folder!r} for the SQLite file {path!r}: create it, or correct the path"
         )
     if mode == "rwc":
-        _make(path)
+        _create_file(path)
     try:
         connection = open_file(path, library, mode, BUSY_TIMEOUT)
     except Exception as error:
@@ -73,9 +73,9 @@ def connect(path: str, library: Library, *, cache_kib: int, mode: str = "rw") ->
         raise StoreUnavailable(f"cannot open {path!r} as a SQLite file: {error}") from error
     try:
         with translated(path) as errors:
-            errors.watch(connection)
+            errors.attach(connection)
             if isinstance(connection, apsw.Connection):
-                connection.set_busy_handler(_Patience())
+                connection.set_busy_handler(_BusyHandler())
                 # Else a statement whose parameters meet a partial index is compiled again each time they change: 50 µs a call.
                 connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             for pragma in (
@@ -86,21 +86,21 @@ def connect(path: str, library: Library, *, cache_kib: int, mode: str = "rw") ->
                 "wal_autocheckpoint = 0",
                 "journal_size_limit = 8388608",  # of a log that grew because somebody read for long
             ):
-                _set(connection, pragma)
+                _set_pragma(connection, pragma)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _make(path: str) -> None:
+def _create_file(path: str) -> None:
     """Make an empty file that only its owner may read, unless there is one. SQLite gives its log the same rights."""
     # If it cannot be made, SQLite says why.
     with contextlib.suppress(OSError):
         os.close(os.open(os.path.realpath(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
-def _set(connection: Connection, pragma: str) -> None:
+def _set_pragma(connection: Connection, pragma: str) -> None:
     """Set a pragma, again while others are in the way: who changes the journal mode is told so without being made to wait."""
     deadline = time.monotonic() + BUSY_TIMEOUT
     while True:
@@ -113,7 +113,7 @@ def _set(connection: Connection, pragma: str) -> None:
             time.sleep(random.uniform(0.001, 0.01))  # noqa: S311
 
 
-class _Patience:
+class _BusyHandler:
     """Wait for another process's transaction: short, random naps, so that whoever comes next is not always the same."""
 
     def __init__(self) -> None:
@@ -141,11 +141,11 @@ class translated:  # noqa: N801  (reads as a verb)
     def __enter__(self) -> Self:
         return self
 
-    def watch(self, connection: Connection) -> None:
+    def attach(self, connection: Connection) -> None:
         """Ask this connection for the cause of what is raised."""
         self._connection = connection
 
-    def connection(self, guarded: Guarded) -> Connection:
+    def connection(self, guarded: GuardedConnection) -> Connection:
         """The connection to be used here."""
         self._connection = guarded.get()
         return self._connection
@@ -163,15 +163,15 @@ class translated:  # noqa: N801  (reads as a verb)
             raise StoreUnavailable(f"{self.path!r} was locked by another transaction for {BUSY_TIMEOUT:g} s") from error
         if code in (apsw.SQLITE_NOTADB, apsw.SQLITE_CORRUPT):
             raise StoreUnavailable(f"{self.path!r} is not a sound SQLite file: {error}") from error
-        if code == apsw.SQLITE_ERROR and str(error).removeprefix("SQLError: ").startswith(_ABSENT):
+        if code == apsw.SQLITE_ERROR and str(error).removeprefix("SQLError: ").startswith(_MISSING_OBJECT):
             raise StoreUnavailable(f"cannot use {self.path!r}: {error}: bring back what was there") from error
-        if code in _ABOUT_AN_ITEM:
+        if code in _STATEMENT_CODES:
             raise StoreError(f"{self.path!r} refused a statement: {error}") from error
         why = f" ({os.strerror(system)})" if system else ""
         raise StoreUnavailable(f"cannot use {self.path!r}: {error}{why}") from error
 
 
-_ABOUT_AN_ITEM = frozenset(
+_STATEMENT_CODES = frozenset(
     {
         apsw.SQLITE_ERROR,
         apsw.SQLITE_TOOBIG,
@@ -183,5 +183,5 @@ _ABOUT_AN_ITEM = frozenset(
 )
 """Codes that may be about what was asked; any other is about the file, or about who may use it."""
 
-_ABSENT = ("no such table", "no such column", "no such index")
+_MISSING_OBJECT = ("no such table", "no such column", "no such index")
 """How SQLite begins to say that somebody has changed the tables."""

@@ -33,7 +33,7 @@ __all__ = ["Delivery", "Doorbell", "Doorbells"]
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[Announcement]).decode
 
-SIGNALS_EACH = 500
+ANNOUNCEMENTS_EACH = 500
 """Signals in one datagram: well below the smallest limit of a Unix socket (200 kB)."""
 
 
@@ -55,7 +55,7 @@ class Doorbells:
         self._path = path
         self.folder = Path(path + "-bells")
         self._idle = f"{self.folder}/idle"
-        self._ringing = threading.RLock()  # a signal handler may ring as well
+        self._lock = threading.RLock()  # a signal handler may ring as well
         self._socket: socket.socket | None = None
         self._folder_descriptor: int | None = None
         self._addresses = ""
@@ -64,28 +64,28 @@ class Doorbells:
     def address(self, name: str) -> str:
         """Where the socket of this name is: through a descriptor of the folder, for a path may be longer than a socket's may."""
         if self._folder_descriptor is None:
-            self._make()
+            self._create_folders()
             self._folder_descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
             here = f"/proc/self/fd/{self._folder_descriptor}"
             self._addresses = here if os.path.isdir(here) else str(self.folder)
         return f"{self._addresses}/{name}"
 
-    def put_up(self, bell: socket.socket, name: str) -> None:
+    def bind(self, bell: socket.socket, name: str) -> None:
         """Let a bell be rung under this name."""
         try:
             bell.bind(self.address(name))
         except FileNotFoundError:
-            self.renew()
+            self.recreate_folder()
             bell.bind(self.address(name))
 
-    def renew(self) -> None:
+    def recreate_folder(self) -> None:
         """Make the folder again, which somebody has deleted."""
         if self._folder_descriptor is not None:
             os.close(self._folder_descriptor)
             self._folder_descriptor = None
-        self._make()
+        self._create_folders()
 
-    def _make(self) -> None:
+    def _create_folders(self) -> None:
         """Make the folders, for those who may use the file: 0700 beside a file of 0600."""
         with contextlib.suppress(FileExistsError):
             os.mkdir(self.folder, self._mode())
@@ -105,19 +105,19 @@ class Doorbells:
 
         Not before: where processors are few, a worker that wakes up takes one from the commit that it waits for.
         """
-        with self._ringing:
-            for queue, number in transaction.work.items():
+        with self._lock:
+            for queue, number in transaction.ready.items():
                 self._wake(queue, number)
-            told: dict[str, list[Announcement]] = {}
-            for bell, signal in transaction.signals:
-                told.setdefault(bell, []).append(signal)
-            for bell, signals in told.items():
-                for start in range(0, len(signals), SIGNALS_EACH):
-                    self.send(bell, _encode(signals[start : start + SIGNALS_EACH]))
+            by_bell: dict[str, list[Announcement]] = {}
+            for bell, announcement in transaction.announcements:
+                by_bell.setdefault(bell, []).append(announcement)
+            for bell, announcements in by_bell.items():
+                for start in range(0, len(announcements), ANNOUNCEMENTS_EACH):
+                    self.send(bell, _encode(announcements[start : start + ANNOUNCEMENTS_EACH]))
 
     def wake(self, queue: str, number: int) -> None:
         """Wake idle workers for so many jobs that have come in line in this queue; on any thread."""
-        with self._ringing:
+        with self._lock:
             self._wake(queue, number)
 
     def _wake(self, queue: str, number: int) -> None:
@@ -133,12 +133,12 @@ class Doorbells:
             waiter, _, patterns = mark.partition("~")
             if (
                 serves(patterns.split(","), queue)
-                and self._take(mark)
+                and self._remove_mark(mark)
                 and self.send(waiter.partition(".")[0], os.fsencode(waiter)) is Delivery.DONE
             ):
                 number -= 1
 
-    def _take(self, mark: str) -> bool:
+    def _remove_mark(self, mark: str) -> bool:
         try:
             os.unlink(f"{self._idle}/{mark}")
         except OSError:
@@ -155,7 +155,7 @@ class Doorbells:
             except FileNotFoundError:
                 if not os.path.lexists(self.folder / bell):
                     return Delivery.LOST
-                self.renew()  # the folder that we hold open was deleted, and another made
+                self.recreate_folder()  # the folder that we hold open was deleted, and another made
                 self._socket.sendto(message, self.address(bell))
         except ConnectionRefusedError:
             self.take_down(bell)  # its owner died
@@ -174,14 +174,14 @@ class Doorbells:
     def sweep(self) -> None:
         """Take down the doorbells of processes that died."""
         with contextlib.suppress(OSError):
-            dead = {name for name in os.listdir(self.folder) if name != "idle" and not self.lives(name)}
+            dead = {name for name in os.listdir(self.folder) if name != "idle" and not self.is_alive(name)}
             for name in dead:
                 self.take_down(name)
             for mark in os.listdir(self._idle):
                 if mark.partition(".")[0] in dead:
-                    self._take(mark)
+                    self._remove_mark(mark)
 
-    def lives(self, bell: str) -> bool:
+    def is_alive(self, bell: str) -> bool:
         """Whether the owner of a bell does."""
         # To connect says no more than that: a message could fill the queue of one who is busy.
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as probe:
@@ -193,7 +193,7 @@ class Doorbells:
                 return True
         return True
 
-    def forget(self) -> None:
+    def forget_parent(self) -> None:
         """In a forked child: leave what belongs to the parent alone."""
         self._socket = None
         self._folder_descriptor = None
@@ -211,21 +211,21 @@ class Doorbells:
 class Doorbell:
     """The doorbell of one store object, on its event loop. Where none can be made it is silent, and its owner polls."""
 
-    def __init__(self, bells: Doorbells, on_signals: Callable[[Iterable[Announcement]], None]) -> None:
+    def __init__(self, bells: Doorbells, on_announcements: Callable[[Iterable[Announcement]], None]) -> None:
         self.name = secrets.token_hex(8)
         self._bells = bells
-        self._on_signals = on_signals
+        self._on_announcements = on_announcements
         self._waiters: dict[str, Callable[[], None]] = {}
         self._numbers = count()
         self._loop = asyncio.get_running_loop()
-        self.works = False
+        self.is_bound = False
         """Whether it can be rung at all."""
 
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         with contextlib.suppress(OSError):
-            bells.put_up(self._socket, self.name)
-            self._loop.add_reader(self._socket, self._rung)
-            self.works = True
+            bells.bind(self._socket, self.name)
+            self._loop.add_reader(self._socket, self._receive)
+            self.is_bound = True
             bells.sweep()
 
     @contextlib.contextmanager
@@ -237,20 +237,20 @@ class Doorbell:
         mark = f"{self._bells.folder}/idle/{waiter}~{served if len(served) < 200 else '*'}"
         self._waiters[waiter] = on_work
         try:
-            self._put_up(mark)
+            self._create_mark(mark)
             yield
         finally:
             if self._waiters.pop(waiter, None) is not None:  # whoever rang has taken the mark away
                 with contextlib.suppress(OSError):
                     os.unlink(mark)
 
-    def _put_up(self, mark: str) -> None:
+    def _create_mark(self, mark: str) -> None:
         with contextlib.suppress(OSError):
             try:
                 os.close(os.open(mark, os.O_CREAT | os.O_WRONLY, 0o666))
             except FileNotFoundError:
                 # The folder is gone, and the bell with it; one without a bell is woken by its own looking.
-                self._bells.renew()
+                self._bells.recreate_folder()
 
     def close(self) -> None:
         """Take the bell down."""
@@ -258,14 +258,14 @@ class Doorbell:
         self._socket.close()
         self._bells.take_down(self.name)
 
-    def _rung(self) -> None:
+    def _receive(self) -> None:
         with contextlib.suppress(BlockingIOError):
             while True:
-                self._hear(self._socket.recv(1 << 18))
+                self._handle(self._socket.recv(1 << 18))
 
-    def _hear(self, message: bytes) -> None:
+    def _handle(self, message: bytes) -> None:
         if message.startswith(b"["):
             with contextlib.suppress(msgspec.DecodeError):  # not one of ours: anybody may write to the folder
-                self._on_signals(_decode(message))
+                self._on_announcements(_decode(message))
         elif on_work := self._waiters.pop(message.decode(errors="replace"), None):
             on_work()

@@ -20,11 +20,11 @@ from tenure.core.clock import Clock, SystemClock
 from tenure.errors import InvalidOption, StoreError, StoreUnavailable
 from tenure.stores.sqlite import schema
 from tenure.stores.sqlite.calls import Action, BatchAction, Call, answer, perform
-from tenure.stores.sqlite.connection import Guarded, connect, translated
+from tenure.stores.sqlite.connection import GuardedConnection, connect, translated
 from tenure.stores.sqlite.doorbell import Doorbells
 from tenure.stores.sqlite.files import Files, refuse_if_log_gone
-from tenure.stores.sqlite.library import BUSY, Connection, Library, code_of, in_use_through_python, leave
-from tenure.stores.sqlite.own import LiteTransaction
+from tenure.stores.sqlite.library import BUSY, Connection, Library, abandon, code_of, in_use_through_python
+from tenure.stores.sqlite.own_transaction import LiteTransaction
 from tenure.stores.sqlite.single import Single
 from tenure.stores.sqlite.transaction import Transaction
 from tenure.stores.sqlite.writer import Writer
@@ -34,7 +34,7 @@ __all__ = ["Engine"]
 
 T = TypeVar("T")
 
-STRAGGLERS = 0.1
+REOPEN_DELAY = 0.1
 """Seconds between finding that the log was deleted and beginning another: for transactions of other processes that had checked before."""
 
 log = logging.getLogger("tenure.store")
@@ -47,8 +47,8 @@ class Engine:
     _chosen: dict[str, Library] = {}  # noqa: RUF012
     """The libraries that files must be used through, in this process and its children."""
 
-    _left: list[Connection] = []  # noqa: RUF012
-    """Connections of a library that is not used any more; see `choose`."""
+    _abandoned: list[Connection] = []  # noqa: RUF012
+    """Connections of a library that is not used any more; see `use_library`."""
 
     _registry = threading.Lock()
 
@@ -65,12 +65,12 @@ class Engine:
             clock,
             self.bells,
             self._connect_writer,
-            lambda: self._connect_beside(cache_kib=1_000),
+            lambda: self._connect_more(cache_kib=1_000),
             self._files,
             self._reopen,
         )
-        self._reader = Guarded(lambda: self._connect_beside(cache_kib=4_000))
-        self._watch = Guarded(lambda: self._connect_beside(cache_kib=200))
+        self._reader = GuardedConnection(lambda: self._connect_more(cache_kib=4_000))
+        self._inline = GuardedConnection(lambda: self._connect_more(cache_kib=200))
         self._own: dict[LiteTransaction, None] = {}
         """Transactions of others that are open, in the order in which they came."""
 
@@ -98,7 +98,7 @@ class Engine:
                 return
             for key in [key for key, engine in self._engines.items() if engine is self]:
                 del self._engines[key]
-        self._end_all(StoreUnavailable(f"the store {self.path!r} has been closed"))
+        self._roll_back_all(StoreUnavailable(f"the store {self.path!r} has been closed"))
         self._writer.end()
         if self._reading is not None:
             self._reads.put(None)
@@ -108,7 +108,7 @@ class Engine:
                 guarded.close()
         self.bells.close()
 
-    def choose(self, library: Library) -> None:
+    def use_library(self, library: Library) -> None:
         """Use the file through this library only, for as long as the process lives; `InvalidOption` if it is another already."""
         if (chosen := self._chosen.get(self.path, library)) is not library:
             raise InvalidOption(
@@ -116,10 +116,10 @@ class Engine:
                 f"bring connections of {chosen}"
             )
         if self.library is not library:
-            self._move(library)
+            self._switch_library(library)
         self._chosen[self.path] = library
 
-    def _move(self, library: Library) -> None:
+    def _switch_library(self, library: Library) -> None:
         with contextlib.ExitStack() as locks:
             for lock in (self._own_lock, *(guarded.lock for guarded in self._guarded)):
                 locks.enter_context(lock)
@@ -132,8 +132,8 @@ class Engine:
             # Not closed, ever: that would drop the locks that the other library holds by now. Nobody uses them any more.
             for guarded in self._guarded:
                 if (connection := guarded.take()) is not None:
-                    leave(connection)
-                    self._left.append(connection)
+                    abandon(connection)
+                    self._abandoned.append(connection)
             # By the other library none of ours is open: the caller's may be the last, and remove the log when it closes.
             self._files.forget_log()
 
@@ -159,34 +159,34 @@ class Engine:
     async def read(self, action: Action[T]) -> T:
         """Run this on a snapshot, beside the writer."""
         call = Call(action, asyncio.get_running_loop(), durable=False)
-        await self._open_beside_the_loop()
+        await self._open_in_executor()
         self._reads.put(call)
         assert call.future is not None
         return await call.future
 
     async def begin(self, *, writes: bool, timeout: float | None) -> LiteTransaction:
         """Open a transaction on a connection of its own, which is synced to disk at its commit."""
-        await self._open_beside_the_loop()
-        own = LiteTransaction(self.path, self._connect_own, self._forget, writes=writes, timeout=timeout)
+        await self._open_in_executor()
+        own = LiteTransaction(self.path, self._connect_own, self._remove_own, writes=writes, timeout=timeout)
         await own.begin()
         return own
 
-    def look(self, action: Callable[[Connection], T]) -> T:
+    def read_inline(self, action: Callable[[Connection], T]) -> T:
         """Read right here: for what takes a few microseconds, less than a hop to the reader's thread would."""
         try:
-            with self._watch.lock, translated(self.path) as errors:
-                return action(errors.connection(self._watch))
+            with self._inline.lock, translated(self.path) as errors:
+                return action(errors.connection(self._inline))
         except StoreUnavailable:
             self._check_log()
             raise
 
     async def _write(self, call: Call[T]) -> T:
-        await self._open_beside_the_loop()
+        await self._open_in_executor()
         self._writer.add(call)
         assert call.future is not None
         return await call.future
 
-    async def _open_beside_the_loop(self) -> None:
+    async def _open_in_executor(self) -> None:
         if not self.is_open:
             await asyncio.get_running_loop().run_in_executor(None, self.open)
 
@@ -219,21 +219,21 @@ class Engine:
         connection = connect(self.path, self.library, cache_kib=16_000, mode="rw" if self._files.known else "rwc")
         try:
             with translated(self.path) as errors:
-                errors.watch(connection)
+                errors.attach(connection)
                 schema.migrate(connection, self.path)
                 schema.void_leases_of_other_boots(connection)
-            self._files.remember()
+            self._files.record()
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _connect_beside(self, *, cache_kib: int) -> Connection:
+    def _connect_more(self, *, cache_kib: int) -> Connection:
         self.open()
         self._files.check()  # a new connection would make a new log
         connection = connect(self.path, self.library, cache_kib=cache_kib)
         try:
-            self._files.remember()
+            self._files.record()
         except BaseException:
             connection.close()
             raise
@@ -242,15 +242,15 @@ class Engine:
     def _connect_own(self, own: LiteTransaction) -> Connection:
         with self._own_lock:
             self._own[own] = None
-            return self._connect_beside(cache_kib=4_000)
+            return self._connect_more(cache_kib=4_000)
 
-    def _forget(self, own: LiteTransaction) -> None:
+    def _remove_own(self, own: LiteTransaction) -> None:
         self._own.pop(own, None)
 
     @property
-    def _guarded(self) -> tuple[Guarded, ...]:
+    def _guarded(self) -> tuple[GuardedConnection, ...]:
         """All connections but those for transactions of others. The last is the one that may fold the log into the file."""
-        return self._reader, self._watch, self._writer.main, self._writer.own
+        return self._reader, self._inline, self._writer.main, self._writer.own
 
     def _read_loop(self) -> None:
         while (call := self._reads.get()) is not None:
@@ -282,10 +282,12 @@ class Engine:
 
         All of them, because SQLite shares the index of the log between the connections of a process. Runs on the writer's thread.
         """
-        time.sleep(STRAGGLERS)
+        time.sleep(REOPEN_DELAY)
         with contextlib.ExitStack() as locks:
             locks.enter_context(self._own_lock)
-            self._end_all(StoreUnavailable(f"the log of {self.path!r} was deleted: the transaction was rolled back"))
+            self._roll_back_all(
+                StoreUnavailable(f"the log of {self.path!r} was deleted: the transaction was rolled back")
+            )
             for guarded in self._guarded:
                 locks.enter_context(guarded.lock)
             connections = [connection for guarded in self._guarded if (connection := guarded.opened) is not None]
@@ -297,10 +299,10 @@ class Engine:
             self._files.forget_log()
         log.error("the log of %r was deleted while in use: what it held has been saved, and a new one begun", self.path)
 
-    def _end_all(self, error: Exception) -> None:
+    def _roll_back_all(self, error: Exception) -> None:
         # The first is the one that may be writing, and which the others wait for.
         for own in list(self._own):
-            own.end(error)
+            own.roll_back_now(error)
 
     # Forks.
 
@@ -315,7 +317,7 @@ class Engine:
         cls._registry.acquire()
         for engine in cls._engines.values():
             engine._own_lock.acquire()
-            engine._end_all(StoreError("the transaction was taken back: the process has forked"))
+            engine._roll_back_all(StoreError("the transaction was taken back: the process has forked"))
         for guarded in cls._all_guarded():
             guarded.lock.acquire()
             guarded.close()
@@ -323,7 +325,7 @@ class Engine:
             engine._files.forget_log()
 
     @classmethod
-    def _after_fork(cls) -> None:
+    def _after_fork_in_parent(cls) -> None:
         """In the parent: go on; who needs a connection next opens it again."""
         for guarded in cls._all_guarded():
             guarded.lock.release()
@@ -332,21 +334,21 @@ class Engine:
         cls._registry.release()
 
     @classmethod
-    def _forget_all(cls) -> None:
+    def _after_fork_in_child(cls) -> None:
         """In the child: leave the engines, whose callers are in the parent, and begin anew."""
         for engine in cls._engines.values():
-            engine.bells.forget()
+            engine.bells.forget_parent()
         cls._engines = {}
         cls._registry = threading.Lock()
 
     @classmethod
-    def _all_guarded(cls) -> list[Guarded]:
+    def _all_guarded(cls) -> list[GuardedConnection]:
         # The writer's last: who opens one of the others may need it, with the lock of its own in hand.
         return [guarded for engine in cls._engines.values() for guarded in engine._guarded]
 
 
 os.register_at_fork(
     before=Engine._before_fork,
-    after_in_parent=Engine._after_fork,
-    after_in_child=Engine._forget_all,
+    after_in_parent=Engine._after_fork_in_parent,
+    after_in_child=Engine._after_fork_in_child,
 )

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from tenure.core.job import NewJob, State
 from tenure.errors import BlockerNotFound, UniqueConflict
 from tenure.stores.sqlite import runs
-from tenure.stores.sqlite.bulk import Bulk
-from tenure.stores.sqlite.ending import drop_unkept, follow, over
-from tenure.stores.sqlite.rows import Facts, dumps, error_of, meant, payload_of
+from tenure.stores.sqlite.bulk_insert import BulkInsert
+from tenure.stores.sqlite.ending import drop_unkept, ended_by, propagate
+from tenure.stores.sqlite.rows import Facts, dumps, error_of, payload_of, resolve
 from tenure.stores.sqlite.transaction import Row, Transaction
 from tenure.stores.values import Enqueued
 
@@ -68,14 +68,14 @@ def _admit(tx: Transaction, jobs: Sequence[NewJob], written: Mapping[str, Collec
     """Claim unique keys, and refuse the call if a key, a blocker or an attribute is missing."""
     special = [job for job in jobs if job.unique is not None or job.after]
     if special:
-        known = set(tx.array("known_jobs", dumps([job.id for job in special])))
+        known = set(tx.array("existing_jobs", dumps([job.id for job in special])))
         special = [job for job in special if job.id not in known]
     owners = _claim_unique_keys(tx, special)
     dependents = _dependents(tx, special, jobs, owners)
     new = [job for job in jobs if job.id not in owners] if owners else jobs
     steps = [job for job in new if job.step is not None]
     if steps:
-        runs.require(tx, steps, written)
+        runs.require_attributes(tx, steps, written)
     return _Admitted(new, owners, dependents, steps)
 
 
@@ -83,7 +83,7 @@ def _store(tx: Transaction, admitted: _Admitted) -> _Stored:
     """Insert the rows of new jobs at the back of the line, and count those that were not there before."""
     blockers = {blocker for job in admitted.dependents for blocker in job.after}
     placed = [_place(tx, job) for job in admitted.new]
-    first = tx.seq(len(placed)) if placed else 0
+    first = tx.reserve_seqs(len(placed)) if placed else 0
     rows = [_row(tx, job, state, first + index, run_at, blockers) for index, (job, state, run_at) in enumerate(placed)]
     states = {job.id: state for job, state, _ in placed}
     if _jobs.insert(tx, rows) < len(rows):
@@ -105,7 +105,7 @@ def _connect(tx: Transaction, admitted: _Admitted, stored: _Stored) -> None:
         tx.run("mark_awaited", dumps([job.id for job, _, _ in stored.placed]))
     if steps:
         runs.write(tx, [(job.step.run_id, job.step.writes) for job in steps if job.step is not None], new=True)
-    failed = _tie(tx, dependents, {job.id for job, _, _ in stored.placed}) if dependents else []
+    failed = _add_edges(tx, dependents, {job.id for job, _, _ in stored.placed}) if dependents else []
     if dependents or admitted.owners:
         wanted = [*admitted.owners.values(), *(job.id for job in dependents)]
         stored.states.update((id_, State(state)) for id_, state, _ in tx.all("states_of", dumps(wanted)))
@@ -121,7 +121,7 @@ def _answer(jobs: Sequence[NewJob], owners: Mapping[str, str], states: Mapping[s
     ]
 
 
-_jobs = Bulk("insert_jobs", 24)
+_jobs = BulkInsert("insert_jobs", 24)
 
 
 def _place(tx: Transaction, job: NewJob) -> _Placed:
@@ -139,7 +139,7 @@ def _count(tx: Transaction, placed: Sequence[_Placed]) -> None:
         else:
             tx.count(queue, state if due else "scheduled", number)
             # A worker must hear of scheduled jobs too: one may be due before it meant to look again.
-            tx.came_in_line(queue, number)
+            tx.wake_workers(queue, number)
 
 
 def _row(tx: Transaction, job: NewJob, state: State, seq: int, run_at: float | None, blockers: Collection[str]) -> Row:
@@ -183,9 +183,9 @@ def _claim_unique_keys(tx: Transaction, jobs: Sequence[NewJob]) -> dict[str, str
     for job in jobs:
         if job.unique is None:
             continue
-        row = tx.one("unique_holder", job.task, job.unique, tx.wall)
+        row = tx.one("unique_owner", job.task, job.unique, tx.wall)
         if row is None:
-            tx.run("hold_unique", job.task, job.unique, job.id, None if job.window is None else tx.wall + job.window)
+            tx.run("claim_unique", job.task, job.unique, job.id, None if job.window is None else tx.wall + job.window)
         elif row[0] != job.id:
             if job.unique_raises:
                 raise UniqueConflict(job.task, job.unique, row[0])
@@ -204,7 +204,7 @@ def _dependents(
     blocked = [job for job in special if job.after and job.id not in owners]
     if not blocked:
         return []
-    places = {job.id: place for place, job in reversed(list(enumerate(jobs)))}
+    places = {job.id: position for position, job in reversed(list(enumerate(jobs)))}
 
     def comes_before(blocker: str, job: NewJob) -> bool:
         return places.get(blocker, len(jobs)) < places[job.id]
@@ -213,7 +213,7 @@ def _dependents(
         replace(job, after=tuple(owners.get(each, each) if comes_before(each, job) else each for each in job.after))
         for job in blocked
     ]
-    found = set(tx.array("known_jobs", dumps({blocker for job in dependents for blocker in job.after})))
+    found = set(tx.array("existing_jobs", dumps({blocker for job in dependents for blocker in job.after})))
     for job in dependents:
         for blocker in job.after:
             if blocker not in found and not comes_before(blocker, job):
@@ -221,12 +221,15 @@ def _dependents(
     return dependents
 
 
-def _tie(tx: Transaction, dependents: Sequence[NewJob], marked: Collection[str]) -> list[Facts]:
+def _add_edges(tx: Transaction, dependents: Sequence[NewJob], marked: Collection[str]) -> list[Facts]:
     """Enter the edges of new blocked jobs, and let blockers that have ended already count at once; who has failed by that.
 
     Those that are `marked` are known to have edges to close, or to have none.
     """
-    tx.run("insert_edges", dumps([(job.id, place, each) for job in dependents for place, each in enumerate(job.after)]))
+    tx.run(
+        "insert_edges",
+        dumps([(job.id, position, each) for job in dependents for position, each in enumerate(job.after)]),
+    )
     blockers = {blocker for job in dependents for blocker in job.after}
     older = [blocker for blocker in blockers if blocker not in marked]
     if not older:
@@ -234,15 +237,23 @@ def _tie(tx: Transaction, dependents: Sequence[NewJob], marked: Collection[str])
     tx.run("mark_blocking", dumps(older))
     ended = {row[0] for row in tx.all("ended_blockers", dumps(older))}
     failed: list[Facts] = []
-    coming = {job.id for job in dependents}
+    new_dependents = {job.id for job in dependents}
     for job in dependents if ended else ():
         for blocker in dict.fromkeys(job.after):
-            last = meant(tx, blocker) if blocker in ended else None
+            last = resolve(tx, blocker) if blocker in ended else None
             if last is not None and State(last.state).final:
-                gone = over(tx, last, last.successor)
-                failed += follow(tx, gone, last.state, last.result, error_of(last.error), new=job.id, coming=coming)
+                ended_now = ended_by(tx, last, last.successor)
+                failed += propagate(
+                    tx,
+                    ended_now,
+                    last.state,
+                    last.result,
+                    error_of(last.error),
+                    new=job.id,
+                    new_dependents=new_dependents,
+                )
                 ended |= {each.id for each in failed}
         # This job has met its blockers. A later job of this call may still end one of them: it may end a run that an older job
-        # waits for, which this job waits for in turn. `follow` tells it of that, as it tells stored jobs.
-        coming.discard(job.id)
+        # waits for, which this job waits for in turn. `propagate` tells it of that, as it tells stored jobs.
+        new_dependents.discard(job.id)
     return failed

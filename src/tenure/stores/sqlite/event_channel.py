@@ -31,10 +31,10 @@ PREFIX = "watch-"
 HELD_BACK = 10_000
 """Notes that wait for one watcher at most, here and there."""
 
-LOAD = 50_000
+DATAGRAM_BYTES = 50_000
 """Bytes that go in one datagram, about: a quarter of what a socket takes."""
 
-AGAIN = 0.02
+RETRY_AFTER = 0.02
 """Seconds until a watcher whose socket was full is tried again."""
 
 LOOK_EVERY = 10.0
@@ -53,21 +53,21 @@ class Publisher:
     def watched(self) -> bool:
         """Whether anybody watches; who has died does not."""
         for name in self._watchers():
-            if self._bells.lives(name):
+            if self._bells.is_alive(name):
                 return True
             self._bells.take_down(name)
         return False
 
-    def publish(self, notes: Sequence[str]) -> None:
+    def publish(self, messages: Sequence[str]) -> None:
         """Send these to everybody who watches now, after what was published before."""
-        encoded = [_encode(note) for note in notes]
+        encoded = [_encode(message) for message in messages]
         for name in self._watchers():
             if name in self._held_back:
                 self._held_back[name].extend(encoded)
             elif left := self._send(name, deque(encoded, HELD_BACK)):
                 self._held_back[name] = left
         if self._timer is None:
-            self._try_again_later()
+            self._retry_later()
 
     def close(self) -> None:
         """Give up what is held back."""
@@ -82,40 +82,40 @@ class Publisher:
         except OSError:
             return []
 
-    def _try_again_later(self) -> None:
+    def _retry_later(self) -> None:
         waiting = bool(self._held_back)
-        self._timer = asyncio.get_running_loop().call_later(AGAIN, self._try_again) if waiting else None
+        self._timer = asyncio.get_running_loop().call_later(RETRY_AFTER, self._retry) if waiting else None
 
-    def _try_again(self) -> None:
-        sent = {name: self._send(name, notes) for name, notes in self._held_back.items()}
+    def _retry(self) -> None:
+        sent = {name: self._send(name, messages) for name, messages in self._held_back.items()}
         self._held_back = {name: left for name, left in sent.items() if left}
-        self._try_again_later()
+        self._retry_later()
 
-    def _send(self, name: str, notes: deque[bytes]) -> deque[bytes]:
+    def _send(self, name: str, messages: deque[bytes]) -> deque[bytes]:
         """Send as many of these as the watcher takes; what is left."""
-        while notes:
-            load = _first(notes)
-            match self._bells.send(name, b"[" + b",".join(load) + b"]"):
+        while messages:
+            datagram = _first_datagram(messages)
+            match self._bells.send(name, b"[" + b",".join(datagram) + b"]"):
                 case Delivery.FULL:
-                    return notes
+                    return messages
                 case Delivery.LOST:
-                    notes.clear()
+                    messages.clear()
                 case Delivery.DONE:
-                    for _ in load:
-                        notes.popleft()
-        return notes
+                    for _ in datagram:
+                        messages.popleft()
+        return messages
 
 
-def _first(notes: deque[bytes]) -> list[bytes]:
+def _first_datagram(messages: deque[bytes]) -> list[bytes]:
     """As many of these as go in one datagram."""
-    load: list[bytes] = []
+    datagram: list[bytes] = []
     size = 0
-    for note in notes:
-        size += len(note)
-        if load and size > LOAD:
+    for message in messages:
+        size += len(message)
+        if datagram and size > DATAGRAM_BYTES:
             break
-        load.append(note)
-    return load
+        datagram.append(message)
+    return datagram
 
 
 class Watcher:
@@ -124,55 +124,55 @@ class Watcher:
     def __init__(self, bells: Doorbells) -> None:
         self._bells = bells
         self._name = PREFIX + secrets.token_hex(8)
-        self._notes: deque[str] = deque(maxlen=HELD_BACK)
-        self._heard = asyncio.Event()
+        self._messages: deque[str] = deque(maxlen=HELD_BACK)
+        self._received = asyncio.Event()
         self._closed = False
         self._loop = asyncio.get_running_loop()
         try:
-            self._socket = self._put_up()
+            self._socket = self._bind()
         except OSError as error:
             raise StoreUnavailable(
                 f"no notes can be heard, for no socket can be made in {str(bells.folder)!r} ({error.strerror}): make it writable"
             ) from error
 
-    async def notes(self) -> AsyncIterator[str]:
+    async def messages(self) -> AsyncIterator[str]:
         """What is heard, as it comes, until the end."""
         while not self._closed:
-            if self._notes:
-                yield self._notes.popleft()
+            if self._messages:
+                yield self._messages.popleft()
                 continue
-            self._heard.clear()
+            self._received.clear()
             try:
                 async with asyncio.timeout(LOOK_EVERY):
-                    await self._heard.wait()
+                    await self._received.wait()
             except TimeoutError:
-                self._be_found()
+                self._rebind_if_deleted()
 
     def close(self) -> None:
         """Hear nothing more."""
         if not self._closed:
             self._closed = True
-            self._heard.set()
+            self._received.set()
             self._loop.remove_reader(self._socket)
             self._socket.close()
             self._bells.take_down(self._name)
 
-    def _put_up(self) -> socket.socket:
+    def _bind(self) -> socket.socket:
         subscription = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
-            self._bells.put_up(subscription, self._name)
+            self._bells.bind(subscription, self._name)
         except OSError:
             subscription.close()
             raise
         self._loop.add_reader(subscription, self._receive)
         return subscription
 
-    def _be_found(self) -> None:
+    def _rebind_if_deleted(self) -> None:
         """Be there again if somebody has deleted the folder."""
         if os.path.lexists(self._bells.folder / self._name):
             return
         with contextlib.suppress(OSError):  # the next look tries again
-            subscription, self._socket = self._socket, self._put_up()
+            subscription, self._socket = self._socket, self._bind()
             self._loop.remove_reader(subscription)
             subscription.close()
 
@@ -181,5 +181,5 @@ class Watcher:
             while True:
                 message = self._socket.recv(1 << 18)
                 with contextlib.suppress(msgspec.DecodeError):  # not one of ours: anybody may write to the folder
-                    self._notes.extend(_decode(message))
-                self._heard.set()
+                    self._messages.extend(_decode(message))
+                self._received.set()

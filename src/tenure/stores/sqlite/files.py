@@ -63,7 +63,7 @@ class Files:
         """Whether the file has been opened before."""
         return self._file is not None
 
-    def remember(self) -> None:
+    def record(self) -> None:
         """Take what is there for what a new connection has open; `LogGone` if older connections have something else."""
         self._real = os.path.realpath(self.path)
         self._file = self._file or _inode(self.path)

@@ -19,10 +19,10 @@ from tenure.stores.values import Fact, Health
 
 __all__ = ["facts", "file_system"]
 
-SOUND = (3, 51, 3)
+FIXED_IN = (3, 51, 3)
 """The first version of SQLite without a race between a checkpoint and a reset of the log that can corrupt the file."""
 
-LITTLE, TOO_LITTLE = 256 << 20, 16 << 20
+LOW_SPACE, NO_SPACE = 256 << 20, 16 << 20
 """Bytes left on the disk at which there is reason to worry, and to act."""
 
 SLOW = 0.1
@@ -48,7 +48,9 @@ async def facts(engine: Engine) -> list[Fact]:
         _space(shutil.disk_usage(os.path.dirname(engine.path)).free),
         _disk(engine.path),
         _doorbell(engine.bells),
-        await _latency("write", lambda: engine.write(lambda tx: tx.seq(1), durable=True)),  # a place that nobody takes
+        await _latency(
+            "write", lambda: engine.write(lambda tx: tx.reserve_seqs(1), durable=True)
+        ),  # a place that nobody takes
         await _latency("read", lambda: engine.read(lambda tx: tx.one("list_queues"))),
     ]
 
@@ -66,7 +68,7 @@ def file_system(path: str, mounts: str) -> str:
 
 def _library(version: str, library: Library) -> Fact:
     value = f"{version}, through {library}"
-    if tuple(int(part) for part in version.split(".")[:3]) >= SOUND:
+    if tuple(int(part) for part in version.split(".")[:3]) >= FIXED_IN:
         return Fact("SQLite", value)
     advice = {
         Library.APSW: "upgrade apsw, which brings its own",
@@ -84,9 +86,9 @@ def _journal(mode: str) -> Fact:
 
 
 def _space(free: int) -> Fact:
-    if free >= LITTLE:
+    if free >= LOW_SPACE:
         return Fact("free space", _bytes(free))
-    health = Health.WARN if free >= TOO_LITTLE else Health.BAD
+    health = Health.WARN if free >= NO_SPACE else Health.BAD
     return Fact("free space", _bytes(free), health, "a full disk refuses new jobs: free some, or move the file")
 
 

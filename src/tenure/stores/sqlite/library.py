@@ -23,11 +23,11 @@ __all__ = [
     "INTERRUPTED",
     "Connection",
     "Library",
+    "abandon",
     "bare",
     "code_of",
-    "drop",
+    "force_close",
     "in_use_through_python",
-    "leave",
     "open_file",
     "open_here",
 ]
@@ -90,7 +90,7 @@ def open_file(path: str, library: Library, mode: str, patience: float) -> Connec
     return PythonConnection(connection)
 
 
-def drop(connection: Connection) -> None:
+def force_close(connection: Connection) -> None:
     """Take back what is not committed and close the connection, also while another thread uses it."""
     while True:
         connection.interrupt()
@@ -104,7 +104,7 @@ def drop(connection: Connection) -> None:
         return
 
 
-def leave(connection: Connection) -> None:
+def abandon(connection: Connection) -> None:
     """Have a connection that is never used again keep off the log when the interpreter closes it at its end."""
     if isinstance(connection, apsw.Connection):
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)

@@ -19,12 +19,12 @@ __all__ = [
     "error_of",
     "facts",
     "loads",
-    "meant",
     "payload_of",
     "record",
     "records",
+    "resolve",
     "totals",
-    "whole",
+    "whole_runs",
 ]
 
 _encoder = msgspec.json.Encoder()
@@ -87,7 +87,7 @@ class Facts(NamedTuple):
     on_timeout: str | None
 
     @property
-    def begins(self) -> bool:
+    def is_first_step(self) -> bool:
         """Whether it is the first step of a run, whose id is the run's."""
         return self.run_id == self.id
 
@@ -97,7 +97,7 @@ class Facts(NamedTuple):
         return None if self.window is None else self.created_at + self.window
 
     @property
-    def place(self) -> str:
+    def counter(self) -> str:
         """Under which name it is counted."""
         return "scheduled" if self.state == "waiting" and self.run_at is not None else self.state
 
@@ -107,20 +107,20 @@ def facts(tx: Transaction, ids: Iterable[str]) -> dict[str, Facts]:
     return {row[0]: Facts(*row) for row in tx.all("facts", dumps(list(ids)))}
 
 
-def meant(tx: Transaction, id_: str) -> Facts | None:
+def resolve(tx: Transaction, id_: str) -> Facts | None:
     """Look up the job that an id means: a run's id, its current step."""
     job = facts(tx, [id_]).get(id_)
-    if job is None or job.successor is None or not job.begins:
+    if job is None or job.successor is None or not job.is_first_step:
         return job
-    [(_, last)] = tx.all("last_steps", dumps([id_]))
+    [(_, last)] = tx.all("current_steps", dumps([id_]))
     return facts(tx, [last]).get(last)
 
 
-def whole(tx: Transaction, jobs: Iterable[Facts]) -> dict[str, list[Facts]]:
+def whole_runs(tx: Transaction, jobs: Iterable[Facts]) -> dict[str, list[Facts]]:
     """What goes when each of these jobs goes, by its id: all steps of its run as they came, or itself."""
     steps: dict[str, list[Facts]] = {}
     runs = {job.run_id for job in jobs if job.run_id is not None}
-    for row in tx.all("facts_of_runs", dumps(sorted(runs))) if runs else ():
+    for row in tx.all("facts_of_steps", dumps(sorted(runs))) if runs else ():
         step = Facts(*row)
         steps.setdefault(step.run_id or "", []).append(step)
     return {job.id: [job] if job.run_id is None else steps[job.run_id] for job in jobs}

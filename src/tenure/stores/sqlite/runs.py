@@ -7,17 +7,17 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from tenure.core.job import JobRecord, NewJob, State, Writes
 from tenure.errors import InvalidOption, MissingAttribute
-from tenure.stores.sqlite.bulk import Bulk
+from tenure.stores.sqlite.bulk_insert import BulkInsert
 from tenure.stores.sqlite.rows import RECORD_COLUMNS, dumps, records
 from tenure.stores.sqlite.transaction import Row, Transaction
 from tenure.stores.values import Page, RunPage, RunRecord, RunSearch
 
-__all__ = ["attributes", "missing", "require", "run", "runs", "steps", "write"]
+__all__ = ["attributes", "missing_attribute", "require_attributes", "run", "runs", "steps", "write"]
 
-LOOK_AT = 2000
+SCAN_LIMIT = 2000
 """Runs that one page of a listing looks at, at the most."""
 
-_attributes = Bulk("write_attributes", 3)
+_attributes = BulkInsert("write_attributes", 3)
 
 
 def write(tx: Transaction, writes: Iterable[tuple[str | None, Writes | None]], *, new: bool = False) -> None:
@@ -31,17 +31,19 @@ def write(tx: Transaction, writes: Iterable[tuple[str | None, Writes | None]], *
     _attributes.insert(tx, rows)
     if lookups:
         if not new:
-            tx.run("forget_lookups", dumps(lookups))
+            tx.run("clear_lookups", dumps(lookups))
         tx.run("write_lookups", dumps([(run_id, name, value) for run_id, name, values in lookups for value in values]))
 
 
-def require(tx: Transaction, jobs: Iterable[NewJob], written: Mapping[str, Collection[str]]) -> None:
-    """Raise `MissingAttribute` if `missing` finds one."""
-    if (found := missing(tx, jobs, written)) is not None:
+def require_attributes(tx: Transaction, jobs: Iterable[NewJob], written: Mapping[str, Collection[str]]) -> None:
+    """Raise `MissingAttribute` if `missing_attribute` finds one."""
+    if (found := missing_attribute(tx, jobs, written)) is not None:
         raise MissingAttribute(*found)
 
 
-def missing(tx: Transaction, jobs: Iterable[NewJob], written: Mapping[str, Collection[str]]) -> tuple[str, str] | None:
+def missing_attribute(
+    tx: Transaction, jobs: Iterable[NewJob], written: Mapping[str, Collection[str]]
+) -> tuple[str, str] | None:
     """The task and the name of an attribute that a step needs, and that neither its run nor `written` has; None if there is none."""
     wanted = [
         (job.step.run_id, name, job.task)
@@ -60,7 +62,7 @@ def missing(tx: Transaction, jobs: Iterable[NewJob], written: Mapping[str, Colle
 
 def attributes(tx: Transaction, run_id: str, names: Sequence[str] | None) -> dict[str, str]:
     """Read attributes of a run."""
-    return dict(tx.all("attributes", run_id, None if names is None else dumps(names)))
+    return dict(tx.all("run_attributes", run_id, None if names is None else dumps(names)))
 
 
 def steps(tx: Transaction, run_id: str, limit: int, cursor: str | None) -> Page:
@@ -73,25 +75,25 @@ def steps(tx: Transaction, run_id: str, limit: int, cursor: str | None) -> Page:
 
 def run(tx: Transaction, run_id: str) -> RunRecord | None:
     """Read a run."""
-    row = tx.one("run", run_id)
+    row = tx.one("get_run", run_id)
     return None if row is None else _records(tx, [row])[0]
 
 
 def runs(tx: Transaction, search: RunSearch) -> RunPage:
     """List runs, the newest first. A listing walks an index, from where the page before it ended."""
     found: list[Row] = []
-    looked_at = 0
+    scanned = 0
     number: int | None = None
-    for row in _walk(tx, search, _number(search.cursor, None)):
-        if len(found) == search.limit or looked_at == LOOK_AT:
+    for row in _scan(tx, search, _number(search.cursor, None)):
+        if len(found) == search.limit or scanned == SCAN_LIMIT:
             break
-        looked_at += 1
+        scanned += 1
         number = row[0]
         if search.state is None or row[5] == search.state:
             found.append(row)
     else:
         number = None
-    return RunPage(_records(tx, found), None if number is None else str(number), looked_at)
+    return RunPage(_records(tx, found), None if number is None else str(number), scanned)
 
 
 def _number(cursor: str | None, begin: int | None) -> int | None:
@@ -109,7 +111,7 @@ _RUN = (
 )
 
 
-def _walk(tx: Transaction, search: RunSearch, before: int | None) -> Iterator[Row]:
+def _scan(tx: Transaction, search: RunSearch, before: int | None) -> Iterator[Row]:
     bound = 1 << 62 if before is None else before
     if search.lookup is not None:
         source = "tenure_lookups AS l JOIN tenure_jobs AS f ON f.id = l.run_id"
@@ -133,7 +135,7 @@ def _records(tx: Transaction, rows: Sequence[Row]) -> list[RunRecord]:
 def _completed_queue(tx: Transaction, run_id: str, last: JobRecord, number: int) -> str | None:
     if last.state is State.SUCCEEDED:
         return last.queue
-    row = tx.one("step_before", run_id, number)
+    row = tx.one("queue_of_previous_step", run_id, number)
     return None if row is None else str(row[0])
 
 

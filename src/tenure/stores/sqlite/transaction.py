@@ -35,14 +35,14 @@ _GROUP = "(" + ", ".join("?" * (2 + len(COUNTERS))) + ")"
 _EACH = 10
 """Queues that are counted by one statement at most."""
 
-_COUNT = [sql["count_queues"].replace(_GROUP, ", ".join([_GROUP] * (rows or 1))) for rows in range(_EACH + 1)]
+_COUNT = [sql["add_queue_counts"].replace(_GROUP, ", ".join([_GROUP] * (rows or 1))) for rows in range(_EACH + 1)]
 
 
 class Transaction:
     """What the operations work with. Counter changes are gathered and written once, by `flush`."""
 
     __slots__ = (
-        "_connection", "_queues", "_workers", "boot", "consequences", "edges", "signals", "wall", "work",
+        "_connection", "_queues", "_workers", "announcements", "boot", "consequences", "edges", "ready", "wall",
     )  # fmt: skip
 
     def __init__(self, connection: LiteConnection, clock: Clock) -> None:
@@ -51,13 +51,13 @@ class Transaction:
         self.boot = clock.boot()
         self._queues: dict[str, dict[str, int]] = {}
         self._workers: dict[str, dict[str, int]] = {}
-        self.work: dict[str, int] = {}
+        self.ready: dict[str, int] = {}
         """Jobs that came in line, by queue: idle workers to wake after the commit."""
 
         self.edges = False
         """Whether any edge was open when a seq was last drawn."""
 
-        self.signals: list[tuple[str, Announcement]] = []
+        self.announcements: list[tuple[str, Announcement]] = []
         """Doorbells to ring after the commit, and what to tell them."""
 
         self.consequences: list[Consequence] = []
@@ -98,41 +98,41 @@ class Transaction:
         return self._connection.execute(statement, values)
 
     @contextmanager
-    def attempt(self) -> Iterator[None]:
+    def savepoint(self) -> Iterator[None]:
         """Take back all that a block did, and what was to follow from it, if it raises an error of the contract."""
-        before = deepcopy((self._queues, self._workers, self.work, self.signals))
-        noted = len(self.consequences)
+        before = deepcopy((self._queues, self._workers, self.ready, self.announcements))
+        consequences = len(self.consequences)
         self._connection.execute("SAVEPOINT attempt")
         try:
             yield
         except TenureError:
             self._connection.execute("ROLLBACK TO attempt")
             self._connection.execute("RELEASE attempt")
-            self._queues, self._workers, self.work, self.signals = before
-            del self.consequences[noted:]
+            self._queues, self._workers, self.ready, self.announcements = before
+            del self.consequences[consequences:]
             raise
         self._connection.execute("RELEASE attempt")
 
     # Counting.
 
-    def count(self, queue: str, place: str, number: int) -> None:
+    def count(self, queue: str, counter: str, number: int) -> None:
         """So many jobs more (or fewer) of the queue are in this place."""
         counts = self._queues.setdefault(queue, defaultdict(int))
-        counts[place] += number
+        counts[counter] += number
 
-    def moved(self, queue: str, origin: str, target: str, number: int = 1) -> None:
+    def count_move(self, queue: str, origin: str, target: str, number: int = 1) -> None:
         """So many jobs of the queue went from one place to another."""
         counts = self._queues.setdefault(queue, defaultdict(int))
         counts[origin] -= number
         counts[target] += number
 
-    def total(self, what: str, queue: str, worker: str | None = None, number: int = 1) -> None:
+    def count_total(self, what: str, queue: str, worker: str | None = None, number: int = 1) -> None:
         """It has happened so many times more, in this queue, through this worker."""
         self._queues.setdefault(queue, defaultdict(int))["total_" + what] += number
         if worker is not None:
             self._workers.setdefault(worker, defaultdict(int))["total_" + what] += number
 
-    def seq(self, number: int) -> int:
+    def reserve_seqs(self, number: int) -> int:
         """Draw so many places at the back of the line, and give the first; writes the counters gathered so far."""
         return self._count(number) - number + 1
 
@@ -141,7 +141,7 @@ class Transaction:
         if self._queues:
             self._count(0)
         for worker, counts in self._workers.items():
-            self.run("count_worker", worker, *[counts[name] for name in TOTALS])
+            self.run("add_worker_totals", worker, *[counts[name] for name in TOTALS])
         self._workers.clear()
 
     def _count(self, places: int) -> int:
@@ -160,25 +160,25 @@ class Transaction:
                 self.edges = bool(edges)
                 last = seq
                 if paused:
-                    self.work.pop(name, None)
+                    self.ready.pop(name, None)
         return last
 
     # Telling.
 
-    def note(self, change: Change, job_id: str, task: str, queue: str) -> None:
+    def add_consequence(self, change: Change, job_id: str, task: str, queue: str) -> None:
         """Note what has become of a job that the caller did not name."""
         self.consequences.append(Consequence(change, job_id, task, queue))
 
-    def came_in_line(self, queue: str, number: int = 1) -> None:
+    def wake_workers(self, queue: str, number: int = 1) -> None:
         """Wake as many idle workers of this queue after the commit."""
-        self.work[queue] = self.work.get(queue, 0) + number
+        self.ready[queue] = self.ready.get(queue, 0) + number
 
-    def tell_holder(self, worker: str | None, kind: AnnouncementKind, job_id: str) -> None:
+    def notify_holder(self, worker: str | None, kind: AnnouncementKind, job_id: str) -> None:
         """Tell the worker that holds a job what has become of it."""
         if worker is not None and (row := self.one("bell_of_worker", worker)):
-            self.signals.append((row[0], Announcement(kind, job_id)))
+            self.announcements.append((row[0], Announcement(kind, job_id)))
 
-    def tell_waiters(self, job_id: str, kind: AnnouncementKind) -> None:
+    def notify_waiters(self, job_id: str, kind: AnnouncementKind) -> None:
         """Tell whoever waits for a job that it is final or gone."""
-        for (bell,) in self.all("take_waiters", job_id):
-            self.signals.append((bell, Announcement(kind, job_id)))
+        for (bell,) in self.all("pop_waiters", job_id):
+            self.announcements.append((bell, Announcement(kind, job_id)))

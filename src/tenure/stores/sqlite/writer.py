@@ -22,8 +22,8 @@ import apsw
 
 from tenure.core.clock import Clock
 from tenure.errors import OutcomeUnknown, StoreError, StoreUnavailable, TenureError
-from tenure.stores.sqlite.calls import Call, answer, joinable, perform
-from tenure.stores.sqlite.connection import Guarded, translated
+from tenure.stores.sqlite.calls import Call, answer, join_key, perform
+from tenure.stores.sqlite.connection import GuardedConnection, translated
 from tenure.stores.sqlite.doorbell import Doorbells
 from tenure.stores.sqlite.files import Files, LogGone
 from tenure.stores.sqlite.library import BUSY, Connection, code_of
@@ -66,10 +66,10 @@ class Writer:
         self._connect_main = connect_main
         self._files = files
         self._reopen = reopen
-        self.own = Guarded(self._connected)
+        self.own = GuardedConnection(self._connected)
         """Held by whoever is writing."""
 
-        self.main = Guarded(self._connected_on_main, threading.RLock())
+        self.main = GuardedConnection(self._connected_on_main, threading.RLock())
         """For single jobs of the main thread, and used by no other: a handler that interrupts it finds no transaction open, and no
         lock that it could not have too."""
 
@@ -84,7 +84,7 @@ class Writer:
     def begin(self) -> None:
         """Start the thread, unless it runs."""
         if self._thread is None:
-            self._thread = StoreThread(target=self._serve, name="tenure-sqlite-writer", daemon=True)
+            self._thread = StoreThread(target=self._write_loop, name="tenure-sqlite-writer", daemon=True)
             self._thread.start()
 
     def end(self) -> None:
@@ -115,13 +115,13 @@ class Writer:
         self._pending.append(call)
         if not on_main and self.own.lock.acquire(blocking=False):
             try:
-                self._run(self._gather())
+                self._run(self._take_pending())
             finally:
                 self.own.lock.release()
         # Whoever is writing, or many calls that came before, may have left it: the thread sees to the rest.
         if self._pending or self._log_pages >= LOG_PAGES or self._files.lost:
             self._writes.put(True)
-        call.ended.acquire()
+        call.answered.acquire()
         if call.error is not None:
             raise call.error
         return call.result  # type: ignore[return-value]
@@ -131,7 +131,7 @@ class Writer:
     def _connected(self) -> Connection:
         connection = self._connect()
         if isinstance(connection, apsw.Connection):
-            connection.set_wal_hook(self._logged)
+            connection.set_wal_hook(self._on_commit)
         else:
             connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")  # by itself, within a commit
         self._synced = False
@@ -146,11 +146,11 @@ class Writer:
             connection.execute(f"PRAGMA {pragma}").fetchall()
         return connection
 
-    def _logged(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+    def _on_commit(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
         self._log_pages = pages
         return apsw.SQLITE_OK
 
-    def _fold_log(self) -> None:
+    def _checkpoint(self) -> None:
         """Copy a long log into the file. Between transactions, once their callers are answered: none has to wait for it."""
         if self._log_pages >= LOG_PAGES:
             self._log_pages = 0
@@ -161,20 +161,20 @@ class Writer:
 
     # Writing.
 
-    def _serve(self) -> None:
+    def _write_loop(self) -> None:
         while self._writes.get():
             while self._pending or self._log_pages >= LOG_PAGES:
                 self._reopen_if_lost()
                 with self.own.lock:
-                    self._run(self._gather())
-                    self._fold_log()
+                    self._run(self._take_pending())
+                    self._checkpoint()
             self._reopen_if_lost()
 
     def _reopen_if_lost(self) -> None:
         if self._files.lost:
             self._reopen()
 
-    def _gather(self) -> list[Call[Any]]:
+    def _take_pending(self) -> list[Call[Any]]:
         calls: list[Call[Any]] = []
         try:
             while len(calls) < JOIN_LIMIT:
@@ -199,12 +199,12 @@ class Writer:
                 self._sync(connection, any(call.durable for call in calls))
                 connection.execute("BEGIN IMMEDIATE")
                 self._files.check()
-                groups = [list(group) for _, group in groupby(calls, key=joinable)]
+                groups = [list(group) for _, group in groupby(calls, key=join_key)]
                 if len(groups) == 1:
                     # A savepoint for the only call of a transaction, two statements more, would gain nothing.
                     done.append(perform(Transaction(connection, self._clock), groups[0]))
                 else:
-                    done += [each for group in groups if (each := self._run_beside(connection, group))]
+                    done += [each for group in groups if (each := self._run_in_savepoint(connection, group))]
                 committing = True
                 connection.execute("COMMIT")
         except Exception as error:  # noqa: BLE001  (becomes the answer of every call)
@@ -213,7 +213,7 @@ class Writer:
             if connection is not None:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
-                error = self._saved(connection, error)
+                error = self._save_log(connection, error)
             for call in calls:
                 call.error = call.error or error
         else:
@@ -222,7 +222,7 @@ class Writer:
         finally:
             answer(calls)
 
-    def _saved(self, connection: Connection, error: Exception) -> Exception:
+    def _save_log(self, connection: Connection, error: Exception) -> Exception:
         """What to answer instead of this error. If the log is gone, that is why; what it held is written into the file first."""
         if not isinstance(error, StoreError):
             return error
@@ -235,7 +235,7 @@ class Writer:
             pass  # the file itself is gone
         return error
 
-    def _run_single(self, guarded: Guarded, call: Call[Any]) -> bool:
+    def _run_single(self, guarded: GuardedConnection, call: Call[Any]) -> bool:
         """Run a call by one call of the library, if it is such a one; False if it is not, or nothing came of it.
 
         Then it is run the other way, whatever was wrong, which is told there: by its id it is the same job. Only who has waited in
@@ -265,7 +265,7 @@ class Writer:
             connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._synced = durable
 
-    def _run_beside(self, connection: Connection, group: list[Call[Any]]) -> Transaction | None:
+    def _run_in_savepoint(self, connection: Connection, group: list[Call[Any]]) -> Transaction | None:
         """Run one of several calls of a transaction, so that it leaves nothing behind if it raises."""
         transaction = None
         connection.execute("SAVEPOINT call")
