@@ -1,4 +1,4 @@
-"""What the store does in a transaction of somebody else's."""
+"""Runs an operation of the store inside a transaction of the caller's."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ T = TypeVar("T")
 
 
 def caller_work(engine: Engine, action: Action[T]) -> SqliteWork[T]:
-    """What does this in any transaction on the file; if it raises, it leaves that as it was."""
+    """Work that runs `action` in the caller's transaction on the file. If it raises, it leaves that transaction as it was."""
 
     def run(connection: LiteCaller) -> T:
         connection.execute("SAVEPOINT tenure")
         try:
-            # For writing from the first: a transaction that has read cannot write any more once somebody else has.
+            # Take the write lock first: a transaction that has only read can no longer write once another one has.
             connection.execute("DELETE FROM tenure_waiters WHERE 0")
             transaction = Transaction(connection, engine.clock)
             result = action(transaction)
             transaction.flush()
         except BaseException:
-            with contextlib.suppress(Exception):  # a full disk, or the like, has ended the whole transaction
+            with contextlib.suppress(Exception):  # an error such as a full disk has ended the whole transaction
                 connection.execute("ROLLBACK TO tenure")
                 connection.execute("RELEASE tenure")
             raise

@@ -1,4 +1,4 @@
-"""A connection to the file: how it is opened, who may use it, and what its errors mean."""
+"""Opens connections to the file, guards them with locks, and translates the errors of SQLite."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tenure.stores.sqlite.library import BUSY, Connection, Library, code_of, ope
 __all__ = ["GuardedConnection", "connect", "translated"]
 
 BUSY_TIMEOUT = 10.0
-"""Seconds that a call waits for other processes' write transactions before it gives up."""
+"""Seconds that a call waits for write transactions of other processes before it gives up."""
 
 
 class GuardedConnection:
-    """A connection for one thread at a time: opened on first use, and again after a fork has closed it."""
+    """A connection that one thread uses at a time. It is opened on first use, and again after a fork has closed it."""
 
     def __init__(self, connect: Callable[[], Connection], lock: threading.RLock | None = None) -> None:
         self.lock = lock or threading.Lock()
@@ -31,32 +31,32 @@ class GuardedConnection:
         self._connection: Connection | None = None
 
     def get(self) -> Connection:
-        """The connection, for who holds the lock."""
+        """The connection, opened if need be. The caller holds the lock."""
         if self._connection is None:
             self._connection = self._connect()
         return self._connection
 
     @property
     def opened(self) -> Connection | None:
-        """The connection if there is one, for who holds the lock."""
+        """The connection, or None if it is not open. The caller holds the lock."""
         return self._connection
 
     def take(self) -> Connection | None:
-        """The connection if there is one, for who holds the lock and keeps it: `get` opens another."""
+        """Hand the connection over to the caller, which holds the lock; None if it is not open. `get` opens another."""
         connection, self._connection = self._connection, None
         return connection
 
     def close(self) -> None:
-        """Close the connection, for who holds the lock."""
+        """Close the connection if it is open. The caller holds the lock."""
         if (connection := self.take()) is not None:
             connection.close()
 
 
 def connect(path: str, library: Library, *, cache_kib: int, mode: str = "rw") -> Connection:
-    """Open one more connection, set up the way that all of ours are.
+    """Open a connection with the settings that all connections of the store have.
 
-    By default the file has to be there: SQLite would make an empty one, and remove the log that it finds beside it,
-    where the file was only away for a moment.
+    By default the file must exist. Otherwise SQLite would create an empty file and delete the log beside it, even if the file
+    was only missing for a moment.
     """
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
@@ -76,7 +76,7 @@ def connect(path: str, library: Library, *, cache_kib: int, mode: str = "rw") ->
             errors.attach(connection)
             if isinstance(connection, apsw.Connection):
                 connection.set_busy_handler(_BusyHandler())
-                # Else a statement whose parameters meet a partial index is compiled again each time they change: 50 µs a call.
+                # Otherwise SQLite compiles a statement that may use a partial index again whenever its parameters change: 50 µs a call.
                 connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             for pragma in (
                 "journal_mode = WAL",
@@ -84,7 +84,7 @@ def connect(path: str, library: Library, *, cache_kib: int, mode: str = "rw") ->
                 "temp_store = MEMORY",
                 f"cache_size = -{cache_kib}",
                 "wal_autocheckpoint = 0",
-                "journal_size_limit = 8388608",  # of a log that grew because somebody read for long
+                "journal_size_limit = 8388608",  # truncates a log that grew because of a long read
             ):
                 _set_pragma(connection, pragma)
     except BaseException:
@@ -94,14 +94,14 @@ def connect(path: str, library: Library, *, cache_kib: int, mode: str = "rw") ->
 
 
 def _create_file(path: str) -> None:
-    """Make an empty file that only its owner may read, unless there is one. SQLite gives its log the same rights."""
-    # If it cannot be made, SQLite says why.
+    """Create an empty file that only its owner may read, unless it exists. SQLite gives its log the same permissions."""
+    # If this fails, SQLite reports why.
     with contextlib.suppress(OSError):
         os.close(os.open(os.path.realpath(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _set_pragma(connection: Connection, pragma: str) -> None:
-    """Set a pragma, again while others are in the way: who changes the journal mode is told so without being made to wait."""
+    """Set a pragma, and try again while the file is busy: SQLite does not call the busy handler for a change of journal mode."""
     deadline = time.monotonic() + BUSY_TIMEOUT
     while True:
         try:
@@ -114,7 +114,7 @@ def _set_pragma(connection: Connection, pragma: str) -> None:
 
 
 class _BusyHandler:
-    """Wait for another process's transaction: short, random naps, so that whoever comes next is not always the same."""
+    """Waits for transactions of other processes, in short sleeps of random length so that no process is always the last."""
 
     def __init__(self) -> None:
         self._deadline = 0.0
@@ -130,7 +130,7 @@ class _BusyHandler:
 
 
 class translated:  # noqa: N801  (reads as a verb)
-    """Turn what SQLite raises into the errors of the contract."""
+    """Context manager that turns errors of SQLite into the errors of the store contract."""
 
     __slots__ = ("_connection", "path")
 
@@ -142,11 +142,11 @@ class translated:  # noqa: N801  (reads as a verb)
         return self
 
     def attach(self, connection: Connection) -> None:
-        """Ask this connection for the cause of what is raised."""
+        """Use this connection to find the cause (an errno) of errors that are raised."""
         self._connection = connection
 
     def connection(self, guarded: GuardedConnection) -> Connection:
-        """The connection to be used here."""
+        """Get the guarded connection, and use it to find the cause of errors."""
         self._connection = guarded.get()
         return self._connection
 
@@ -158,7 +158,7 @@ class translated:  # noqa: N801  (reads as a verb)
         if code == apsw.SQLITE_FULL or (
             code == apsw.SQLITE_IOERR and system in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         ):
-            raise StoreFull(f"no room left for {self.path!r}: free some space, nothing was stored") from error
+            raise StoreFull(f"no room left for {self.path!r}: nothing was stored; free some space") from error
         if code == BUSY:
             raise StoreUnavailable(f"{self.path!r} was locked by another transaction for {BUSY_TIMEOUT:g} s") from error
         if code in (apsw.SQLITE_NOTADB, apsw.SQLITE_CORRUPT):
@@ -181,7 +181,7 @@ _STATEMENT_CODES = frozenset(
         apsw.SQLITE_RANGE,
     }
 )
-"""Codes that may be about what was asked; any other is about the file, or about who may use it."""
+"""Codes that a statement or its values may cause. Any other code is about the file or the access to it."""
 
 _MISSING_OBJECT = ("no such table", "no such column", "no such index")
-"""How SQLite begins to say that somebody has changed the tables."""
+"""Beginnings of the messages by which SQLite reports that a table of the store was changed or removed."""

@@ -1,4 +1,4 @@
-"""Jobs becoming final, and what follows from it: unique keys, edges, waiters, retention."""
+"""Makes jobs final, with all consequences: unique keys, edges, waiters, retention. Also deletes jobs."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ __all__ = [
 ]
 
 KEEP_FOR_WAITERS = 60.0
-"""Seconds that a result somebody waits for is kept at least."""
+"""Seconds that a final job is kept at least if a caller waits for it."""
 
 KEEP_WITH_RUN = float("inf")
-"""Until when a step is kept that has handed over: it goes with its run."""
+"""Until when a step is kept that has handed over: it is removed with its run."""
 
 DELETED = "deleted"
-"""How a blocker has ended that is simply gone."""
+"""How a blocker has ended that was deleted."""
 
 
 def end(
@@ -44,7 +44,7 @@ def end(
     error: ErrorInfo | None = None,
     by: str | None = None,
 ) -> None:
-    """Make a job final, with all that follows. `by` is the worker whose doing it was."""
+    """Make a job final, with all consequences. `by` is the worker whose totals count it; None for none."""
     drop_unkept(tx, conclude(tx, job, state, result=result, error=error, by=by))
 
 
@@ -59,9 +59,9 @@ def conclude(
     settled: bool = False,
     successor: str | None = None,
 ) -> list[Facts]:
-    """Make a job final as `end` does; the jobs that ended, which the caller is to drop if they are not kept.
+    """Make a job final as `end` does, but remove no job. Returns the jobs that ended, for the caller to pass to `drop_unkept`.
 
-    The token stays known only if it was this that `settled` the job.
+    `settled`: whether the holder of the lease has ended the job. Only then does its token stay valid, for a repeated settle.
     """
     ended = _finish(tx, job, state, result, error, by, settled=settled, successor=successor)
     failed = propagate(tx, ended, state, result, error or error_of(job.error))
@@ -69,9 +69,9 @@ def conclude(
 
 
 def ended_by(tx: Transaction, job: Facts, successor: str | None) -> list[Facts]:
-    """Which jobs' dependents, waiters and keys it is time for when this one is final, having this successor.
+    """The jobs whose dependents, waiters and unique keys are due when `job` becomes final with this successor.
 
-    A run's first step stands for the run: not before that has ended is it over, and then with the last.
+    The first step of a run stands for the whole run. So it ends with the run's last step, not when it hands over.
     """
     if successor is not None:
         return [] if job.is_first_step else [job]
@@ -91,7 +91,7 @@ def _finish(
     settled: bool = False,
     successor: str | None = None,
 ) -> list[Facts]:
-    """End one job: its record, key, counters and waiters; which jobs that is the end of."""
+    """Make one job final: its record, unique key, counters and waiters. Returns what `ended_by` returns."""
     ended = ended_by(tx, job, successor)
     keep_until = None
     if successor is not None:
@@ -121,10 +121,11 @@ def propagate(
     new: str | None = None,
     new_dependents: Collection[str] = (),
 ) -> list[Facts]:
-    """Tell those who wait for what has ended how, and those who wait for them in turn if that ends them; who has ended so.
+    """Propagate the end of these jobs to their dependents, breadth first. Returns the dependents that failed because of it.
 
-    `new` has just been enqueued, and is the only one who does not know yet; the place it came with is at the back already. Those
-    that are `new_dependents` with it are told by themselves.
+    `new` is a dependent that has just been enqueued: only its edges to `ended` are looked at, because older dependents know already.
+    It keeps the seq it was enqueued with, which is at the back of the line. `new_dependents` are jobs of the same call that are not yet
+    connected to their blockers: each is passed over here, and gets a call with `new` later.
     """
     following = deque([(ended, how, result, error)])
     failed: list[Facts] = []
@@ -158,17 +159,17 @@ def propagate(
 
 
 def close_edges(tx: Transaction, succeeded: Sequence[tuple[str, str | None]]) -> None:
-    """Close the edges to jobs that have all succeeded, one after the other, each with its result."""
+    """Close the edges to jobs that have all succeeded, in this order. `succeeded` has the id and the result of each."""
     edges = tx.array("edges_to_close", dumps([job_id for job_id, _ in succeeded]))
     tx.run("close_edges", dumps([(dependent, position, succeeded[by][1]) for by, dependent, position in edges]))
     _unblock(tx, [dependent for _, dependent, _ in edges])
 
 
 def _unblock(tx: Transaction, dependents: Sequence[str], *, new: bool = False) -> None:
-    """An edge of each of these has closed, in this order; with its last one a dependent comes in line, if it still waits."""
+    """Count closed edges: one for each item of `dependents`, in this order. A dependent whose last edge has closed joins the line."""
     if not dependents:
         return
-    # By whose last edge closes first.
+    # In the order in which their last edges close.
     closed = Counter(reversed(dependents))
     left = {row[0]: row for row in tx.all("count_closed_edges", dumps(list(closed.items())))}
     for dependent in reversed(closed):
@@ -184,7 +185,7 @@ def _unblock(tx: Transaction, dependents: Sequence[str], *, new: bool = False) -
 
 
 def drop_unkept(tx: Transaction, jobs: Sequence[Facts]) -> None:
-    """Remove those of these jobs, all final, that are not kept at all, unless somebody has a claim on them."""
+    """Remove those of these final jobs that have `keep=0`, unless they are still needed (`claimed`)."""
     unkept = [job.id for job in jobs if job.keep == 0 and not job.waited]
     if unkept:
         for steps in whole_runs(tx, facts(tx, unkept).values()).values():
@@ -193,9 +194,9 @@ def drop_unkept(tx: Transaction, jobs: Sequence[Facts]) -> None:
 
 
 def claimed(tx: Transaction, steps: Sequence[Facts], *, recent: bool) -> bool:
-    """Whether a final job, or a run, is still needed: by one that waits for it, or as the holder of a unique key.
+    """Whether a final job, or a run with these steps, is still needed: by a blocked dependent, or as the owner of a unique key.
 
-    By whoever has asked to be told of its end too, if that is `recent`.
+    A caller that waits for its end counts too, if that end is `recent`.
     """
     return any((recent and job.waited) or _claimed(tx, job) for job in steps)
 
@@ -210,7 +211,7 @@ def _claimed(tx: Transaction, job: Facts) -> bool:
 
 
 def delete(tx: Transaction, jobs: Sequence[Facts]) -> None:
-    """Take jobs out of the store, whatever their state, telling whoever has to do with them."""
+    """Delete jobs in any state. Notifies their holders and waiters, and propagates to their dependents."""
     for job in jobs:
         if job.state == State.RUNNING:
             tx.notify_holder(job.worker, AnnouncementKind.DELETED, job.id)
@@ -221,7 +222,7 @@ def delete(tx: Transaction, jobs: Sequence[Facts]) -> None:
 
 
 def remove(tx: Transaction, jobs: Sequence[Facts]) -> None:
-    """Take jobs, their edges and their keys out of the store; with the first step of a run what the run has."""
+    """Delete the rows of jobs, with their edges and unique keys; with the first step of a run, the run's attributes and lookups."""
     if not jobs:
         return
     ids = dumps([job.id for job in jobs])

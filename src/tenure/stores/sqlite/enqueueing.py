@@ -1,4 +1,4 @@
-"""Jobs coming into the store."""
+"""Enqueues jobs: checks them, inserts their rows, connects them to their blockers."""
 
 from __future__ import annotations
 
@@ -22,41 +22,41 @@ from tenure.stores.values import Enqueued
 __all__ = ["enqueue"]
 
 _Placed = tuple[NewJob, State, float | None]
-"""A job, the state that it begins in, and when it is due if that is later. A bare tuple: one is made for every job."""
+"""A job, its first state, and when it is due (None: now). A plain tuple, because one is created for every job."""
 
 
 class _Admitted(NamedTuple):
-    """The jobs of a call, sorted by what they need; all that could refuse one has been checked."""
+    """The jobs of a call, sorted by what they need. Everything that could refuse one has been checked."""
 
     new: Sequence[NewJob]
-    """Those to be stored: all but the duplicates."""
+    """The jobs to store: all except the duplicates."""
 
     owners: Mapping[str, str]
-    """The owner of a unique key that was taken, by the id of the job that wanted it: a duplicate."""
+    """For each duplicate (a job whose unique key was taken), by its id: the job that owns the key."""
 
     dependents: Sequence[NewJob]
-    """Those of the new jobs that wait for others."""
+    """The new jobs that wait for others."""
 
     steps: Sequence[NewJob]
-    """Those of the new jobs that are steps of runs."""
+    """The new jobs that are steps of runs."""
 
 
 class _Stored(NamedTuple):
-    """What the INSERT has left of the new jobs."""
+    """The new jobs after the INSERT."""
 
     placed: Sequence[_Placed]
-    """Those that were stored now. The others were there before: the call is a repeated one, or the caller chooses ids."""
+    """The jobs that were inserted. The others existed before: the call is repeated, or the caller has chosen the ids."""
 
     states: dict[str, State]
-    """The state of every new job, stored now or before, by id."""
+    """The state of every new job by id, whether it was inserted now or before."""
 
 
 def enqueue(
     tx: Transaction, jobs: Sequence[NewJob], written: Mapping[str, Collection[str]] = MappingProxyType({})
 ) -> list[Enqueued]:
-    """Store these jobs, or raise: `UniqueConflict`, `BlockerNotFound`, `MissingAttribute`.
+    """Store these jobs, or raise `UniqueConflict`, `BlockerNotFound` or `MissingAttribute`.
 
-    `written` are names of attributes that runs are known to have.
+    `written` has names of attributes that runs are known to have, by run id.
     """
     admitted = _admit(tx, jobs, written)
     stored = _store(tx, admitted)
@@ -65,7 +65,7 @@ def enqueue(
 
 
 def _admit(tx: Transaction, jobs: Sequence[NewJob], written: Mapping[str, Collection[str]]) -> _Admitted:
-    """Claim unique keys, and refuse the call if a key, a blocker or an attribute is missing."""
+    """Claim unique keys, and raise if a job cannot be stored: see `enqueue`."""
     special = [job for job in jobs if job.unique is not None or job.after]
     if special:
         known = set(tx.array("existing_jobs", dumps([job.id for job in special])))
@@ -80,7 +80,7 @@ def _admit(tx: Transaction, jobs: Sequence[NewJob], written: Mapping[str, Collec
 
 
 def _store(tx: Transaction, admitted: _Admitted) -> _Stored:
-    """Insert the rows of new jobs at the back of the line, and count those that were not there before."""
+    """Insert the new jobs at the back of the line, and count those that did not exist before."""
     blockers = {blocker for job in admitted.dependents for blocker in job.after}
     placed = [_place(tx, job) for job in admitted.new]
     first = tx.reserve_seqs(len(placed)) if placed else 0
@@ -95,7 +95,7 @@ def _store(tx: Transaction, admitted: _Admitted) -> _Stored:
 
 
 def _connect(tx: Transaction, admitted: _Admitted, stored: _Stored) -> None:
-    """Write the edges of the jobs that were stored now, and the attributes of their runs; updates `stored.states`."""
+    """Write the edges of the inserted jobs and the attributes of their runs, and bring `stored.states` up to date."""
     dependents, steps = admitted.dependents, admitted.steps
     if len(stored.placed) < len(admitted.new) and (dependents or steps):
         ids = {job.id for job, _, _ in stored.placed}
@@ -138,7 +138,7 @@ def _count(tx: Transaction, placed: Sequence[_Placed]) -> None:
             tx.count(queue, state, number)
         else:
             tx.count(queue, state if due else "scheduled", number)
-            # A worker must hear of scheduled jobs too: one may be due before it meant to look again.
+            # Scheduled jobs wake workers too: one may be due before an idle worker would look again.
             tx.wake_workers(queue, number)
 
 
@@ -178,7 +178,7 @@ def _names(reads: tuple[str, ...]) -> str:
 
 
 def _claim_unique_keys(tx: Transaction, jobs: Sequence[NewJob]) -> dict[str, str]:
-    """Give each new job its unique key; the owners of keys that were not free, by the id of the job that wanted them."""
+    """Claim the unique key of each new job. Returns the owners of keys that were taken, by the id of the job that wanted the key."""
     owners: dict[str, str] = {}
     for job in jobs:
         if job.unique is None:
@@ -196,10 +196,10 @@ def _claim_unique_keys(tx: Transaction, jobs: Sequence[NewJob]) -> dict[str, str
 def _dependents(
     tx: Transaction, special: Sequence[NewJob], jobs: Sequence[NewJob], owners: Mapping[str, str]
 ) -> list[NewJob]:
-    """Those of the new jobs that wait for others.
+    """The new jobs that wait for others.
 
-    A blocker is stored, or comes before its dependent in the same call; one of these that turned out a duplicate is the
-    holder of its key. Any other raises `BlockerNotFound`.
+    A blocker exists already, or comes before its dependent in the same call. If that one is a duplicate, the owner of its unique key
+    takes its place as the blocker. Any other blocker raises `BlockerNotFound`.
     """
     blocked = [job for job in special if job.after and job.id not in owners]
     if not blocked:
@@ -222,9 +222,9 @@ def _dependents(
 
 
 def _add_edges(tx: Transaction, dependents: Sequence[NewJob], marked: Collection[str]) -> list[Facts]:
-    """Enter the edges of new blocked jobs, and let blockers that have ended already count at once; who has failed by that.
+    """Insert the edges of new blocked jobs, and close those to blockers that have ended already. Returns the jobs that failed by that.
 
-    Those that are `marked` are known to have edges to close, or to have none.
+    Jobs that are `marked` have been inserted by this call, so their column `blocks` is right already.
     """
     tx.run(
         "insert_edges",
@@ -253,7 +253,7 @@ def _add_edges(tx: Transaction, dependents: Sequence[NewJob], marked: Collection
                     new_dependents=new_dependents,
                 )
                 ended |= {each.id for each in failed}
-        # This job has met its blockers. A later job of this call may still end one of them: it may end a run that an older job
-        # waits for, which this job waits for in turn. `propagate` tells it of that, as it tells stored jobs.
+        # This job is connected to its blockers now. A later job of this call may still end one of them: it may end a run that an older
+        # job waits for, which this job waits for in turn. From now on `propagate` treats it like any stored job.
         new_dependents.discard(job.id)
     return failed

@@ -1,9 +1,11 @@
-"""Notes between processes that share a file: one Unix datagram socket for each who watches, among the doorbells.
+"""Publishes event messages to watchers in all processes that share the file.
 
-    jobs.db-bells/watch-4f1c…   somebody hears here
+Each watcher has a Unix datagram socket in the folder of the doorbells:
 
-Whoever publishes looks who there is, and sends to each. Nobody is waited for: notes for a watcher that does not keep up are held
-back until it does, and the oldest go when there are too many.
+    jobs.db-bells/watch-4f1c…   the socket of one watcher
+
+A publisher lists these sockets and sends to each. It never waits: messages for a watcher whose buffer is full are held back and
+sent later. If more than `HELD_BACK` are held back, the oldest are dropped.
 """
 
 from __future__ import annotations
@@ -29,29 +31,29 @@ _decode = msgspec.json.Decoder(list[str]).decode
 PREFIX = "watch-"
 
 HELD_BACK = 10_000
-"""Notes that wait for one watcher at most, here and there."""
+"""Messages buffered for one watcher at most, in the publisher and again in the watcher."""
 
 DATAGRAM_BYTES = 50_000
-"""Bytes that go in one datagram, about: a quarter of what a socket takes."""
+"""Bytes in one datagram, roughly: a quarter of what a socket accepts."""
 
 RETRY_AFTER = 0.02
-"""Seconds until a watcher whose socket was full is tried again."""
+"""Seconds until the publisher tries again to send to a watcher whose buffer was full."""
 
 LOOK_EVERY = 10.0
-"""Seconds after which a watcher sees whether it can still be found."""
+"""Seconds between a watcher's checks that its socket has not been deleted."""
 
 
 class Publisher:
-    """Sends the notes of one store object, on its event loop."""
+    """Sends the event messages of one store object, on its event loop."""
 
     def __init__(self, path: str) -> None:
-        # Its own, for the engine's ring on another thread.
+        # Not the engine's: those are used on another thread.
         self._bells = Doorbells(path)
         self._held_back: dict[str, deque[bytes]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def watched(self) -> bool:
-        """Whether anybody watches; who has died does not."""
+        """Whether there is a live watcher. Removes the sockets of watchers that have died."""
         for name in self._watchers():
             if self._bells.is_alive(name):
                 return True
@@ -59,7 +61,7 @@ class Publisher:
         return False
 
     def publish(self, messages: Sequence[str]) -> None:
-        """Send these to everybody who watches now, after what was published before."""
+        """Send these messages to all current watchers, after all messages published before."""
         encoded = [_encode(message) for message in messages]
         for name in self._watchers():
             if name in self._held_back:
@@ -70,7 +72,7 @@ class Publisher:
             self._retry_later()
 
     def close(self) -> None:
-        """Give up what is held back."""
+        """Drop the messages that are held back, and close."""
         self._held_back.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -92,7 +94,7 @@ class Publisher:
         self._retry_later()
 
     def _send(self, name: str, messages: deque[bytes]) -> deque[bytes]:
-        """Send as many of these as the watcher takes; what is left."""
+        """Send as many of these messages as the watcher accepts. Returns those that are left."""
         while messages:
             datagram = _first_datagram(messages)
             match self._bells.send(name, b"[" + b",".join(datagram) + b"]"):
@@ -107,7 +109,7 @@ class Publisher:
 
 
 def _first_datagram(messages: deque[bytes]) -> list[bytes]:
-    """As many of these as go in one datagram."""
+    """As many of these messages as fit into one datagram, at least one."""
     datagram: list[bytes] = []
     size = 0
     for message in messages:
@@ -119,7 +121,7 @@ def _first_datagram(messages: deque[bytes]) -> list[bytes]:
 
 
 class Watcher:
-    """One who hears, on the event loop of its store object."""
+    """Receives event messages, on the event loop of its store object."""
 
     def __init__(self, bells: Doorbells) -> None:
         self._bells = bells
@@ -132,11 +134,11 @@ class Watcher:
             self._socket = self._bind()
         except OSError as error:
             raise StoreUnavailable(
-                f"no notes can be heard, for no socket can be made in {str(bells.folder)!r} ({error.strerror}): make it writable"
+                f"cannot watch events: no socket can be created in {str(bells.folder)!r} ({error.strerror}): make it writable"
             ) from error
 
     async def messages(self) -> AsyncIterator[str]:
-        """What is heard, as it comes, until the end."""
+        """The messages received, as they arrive, until `close`."""
         while not self._closed:
             if self._messages:
                 yield self._messages.popleft()
@@ -149,7 +151,7 @@ class Watcher:
                 self._rebind_if_deleted()
 
     def close(self) -> None:
-        """Hear nothing more."""
+        """Stop receiving, and remove the socket."""
         if not self._closed:
             self._closed = True
             self._received.set()
@@ -168,10 +170,10 @@ class Watcher:
         return subscription
 
     def _rebind_if_deleted(self) -> None:
-        """Be there again if somebody has deleted the folder."""
+        """Create the socket again if the folder was deleted."""
         if os.path.lexists(self._bells.folder / self._name):
             return
-        with contextlib.suppress(OSError):  # the next look tries again
+        with contextlib.suppress(OSError):  # the next check tries again
             subscription, self._socket = self._socket, self._bind()
             self._loop.remove_reader(subscription)
             subscription.close()
@@ -180,6 +182,8 @@ class Watcher:
         with contextlib.suppress(BlockingIOError):
             while True:
                 message = self._socket.recv(1 << 18)
-                with contextlib.suppress(msgspec.DecodeError):  # not one of ours: anybody may write to the folder
+                with contextlib.suppress(
+                    msgspec.DecodeError
+                ):  # not ours: other programs may be able to write to the folder
                     self._messages.extend(_decode(message))
                 self._received.set()

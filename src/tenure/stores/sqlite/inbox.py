@@ -1,4 +1,4 @@
-"""What other programs have inserted into the inbox, becoming jobs."""
+"""Turns inbox entries, which other programs have inserted, into jobs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tenure.stores.values import Change
 __all__ = ["take_in"]
 
 ENTRIES_EACH = 100
-"""Entries that are in memory at a time: each may be as long as its producer likes."""
+"""Entries in memory at a time at most, because each may be very long."""
 
 
 def take_in(tx: Transaction, queues: Sequence[str], limit: int, entry_limit: int, raw: Mapping[str, NewJob]) -> int:
-    """Make jobs of entries, which go in the same transaction; how many went.
+    """Turn entries into jobs, and delete the entries in the same transaction. Returns how many.
 
-    It need not be synced: if a power cut takes it back, the entries are where they were.
+    The commit need not be synced: if a power cut undoes it, the entries are still in the inbox.
     """
     taken = 0
     for queue in dict.fromkeys(queues):
@@ -34,7 +34,7 @@ def take_in(tx: Transaction, queues: Sequence[str], limit: int, entry_limit: int
 
 
 def _enqueue(tx: Transaction, entries: Sequence[tuple[NewJob, ErrorInfo | None]]) -> None:
-    # Entries of one id may differ in all else: the second has to find what the first has become.
+    # Entries with the same id may differ otherwise: the second must see the job that the first has become.
     distinct = len({job.id for job, _ in entries}) == len(entries)
     for batch in [entries] if distinct else [[entry] for entry in entries]:
         known = set(tx.array("existing_jobs", dumps([job.id for job, _ in batch])))

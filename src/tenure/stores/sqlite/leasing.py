@@ -1,4 +1,4 @@
-"""Handing jobs out, holding them for longer, and taking them from the silent."""
+"""Leases jobs, renews leases, and takes jobs from workers whose leases have expired or that are gone."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tenure.stores.values import AnnouncementKind, Change, Leased, LeaseRequest,
 __all__ = ["lease", "leases_of", "reap", "renew", "retire"]
 
 NO_LIMIT = 1e12
-"""Seconds that no lease lasts."""
+"""Seconds: longer than any lease."""
 
 
 def lease(tx: Transaction, request: LeaseRequest) -> Callable[[], Leased]:
-    """Hand out what is first in line; see the contract.
+    """Lease the jobs that are first in line, as the store contract says.
 
-    What comes back makes the answer, for the caller to call: every process that writes to the file waits for the writer's
-    thread, so that thread does not build a thousand records first.
+    Returns a function that builds the answer, for the caller to call on its own thread. The writer's thread does not build a thousand
+    records, because every process that writes to the file would wait for it.
     """
     names = dumps(request.queues)
     queues = tx.all("leasable_queues", names, tx.wall)
@@ -38,7 +38,9 @@ def lease(tx: Transaction, request: LeaseRequest) -> Callable[[], Leased]:
     promoted = {queue: due for queue, _, scheduled, *_ in queues if scheduled and (due := _promote(tx, queue))}
     if expired or promoted:
         tx.flush()
-        queues = tx.all("leasable_queues", names, tx.wall)  # what came in line may be a suspect, or in another queue
+        queues = tx.all(
+            "leasable_queues", names, tx.wall
+        )  # a promoted job may be a suspect, and a cancelled one may have unblocked jobs in another queue
     rows: list[str] = []
     left = request.limit
     suspects = [queue for queue, *_, suspect, _ in queues if suspect]
@@ -70,7 +72,10 @@ def lease(tx: Transaction, request: LeaseRequest) -> Callable[[], Leased]:
 def _choose_suspect(
     tx: Transaction, request: LeaseRequest, queues: Sequence[str]
 ) -> tuple[tuple[str, int] | None, bool]:
-    """Which suspect it may have: its queue, and how many stand before it there; and whether one waits that it may not have."""
+    """The suspect that this request may lease: its queue and the number of suspects before it there; None if there is none.
+
+    Also returns whether a suspect is in line that this request may not lease.
+    """
     if not request.skip_tasks:
         if request.solo:
             return (queues[0], 0), False
@@ -86,7 +91,7 @@ def _choose_suspect(
 
 
 def _passed_over(tx: Transaction, request: LeaseRequest, queues: Sequence[str]) -> tuple[str, ...]:
-    """Which of the tasks that the request skips have a job in line."""
+    """The tasks that the request skips and that have a job in line."""
     if not request.skip_tasks:
         return ()
     seen = {row[0] for queue in queues for row in tx.all("tasks_in_line", queue, LOOK_AHEAD, SUSPECTS)}
@@ -99,7 +104,7 @@ def _due_in(tx: Transaction, queues: Sequence[str]) -> float | None:
 
 
 def _promote(tx: Transaction, queue: str) -> int:
-    """Let the due jobs of a queue come in line; how many."""
+    """Put the due jobs of a queue in line. Returns how many."""
     due = tx.array("due_jobs", queue, tx.wall)
     if due:
         tx.run("promote_jobs", dumps(due), tx.reserve_seqs(len(due)))
@@ -108,12 +113,12 @@ def _promote(tx: Transaction, queue: str) -> int:
 
 
 def _hand_out_first(tx: Transaction, request: LeaseRequest, queue: str, limit: int, rows: list[str]) -> int:
-    """Hand out up to `limit` jobs from the front of a line."""
+    """Lease up to `limit` jobs from the front of the line. Returns how many."""
     return _hand_out(tx, request, queue, (queue, False, limit, tx.wall, 0), rows)
 
 
 def _hand_out_unskipped(tx: Transaction, request: LeaseRequest, queue: str, limit: int, rows: list[str]) -> int:
-    """The same, without the jobs of skipped tasks."""
+    """As `_hand_out_first`, without the jobs of skipped tasks."""
     numbers = tx.array("unskipped_jobs", queue, LOOK_AHEAD, limit, tx.wall, dumps(request.skip_tasks))
     if not numbers:
         return 0
@@ -123,12 +128,15 @@ def _hand_out_unskipped(tx: Transaction, request: LeaseRequest, queue: str, limi
 def _hand_out(
     tx: Transaction, request: LeaseRequest, queue: str, selection: tuple[Any, ...], rows: list[str], variant: str = ""
 ) -> int:
-    """Hand out jobs of one queue, adding them to `rows` as JSON; how many. `selection` are the values of `first_in_line`."""
+    """Lease jobs of one queue and add them to `rows` as JSON. Returns how many.
+
+    `selection` are the values ?1 to ?5 of `first_in_line`; `variant` is the suffix of the query's name.
+    """
     values = selection[:1] if variant else selection
     try:
         row = tx.one(f"first_in_line{variant}", *values)
     except UnicodeDecodeError:
-        # Somebody else has written a payload that is no text: one bad row must not stop the queue.
+        # Another program has written a payload that is not valid text: one bad row must not stop the queue.
         row = tx.one(f"first_in_line{variant}_as_bytes", *values)
     assert row is not None
     if row[0] == "[]":
@@ -146,7 +154,7 @@ _NO_STEP = ((), None, None)
 def _step_fields(
     reads: str | None, on_timeout: str | None, has: str | None
 ) -> tuple[tuple[str, ...], str | None, dict[str, str]]:
-    """The names that a step reads, where it is to go if its time of waiting is over, and the attributes of these names."""
+    """The names that a step reads, the step to hand over to after a timeout, and the attributes with these names."""
     names = () if reads is None else _names(reads)
     found = loads(has) if has else {}
     return names, on_timeout, {name: found[name] for name in names if name in found}
@@ -158,7 +166,7 @@ def _names(reads: str) -> tuple[str, ...]:
 
 
 def _lease(row: list[Any], request: LeaseRequest, now: float, ttl: float, solo: bool) -> Lease:
-    """The lease of a row of `first_in_line`, which lasts `ttl` seconds unless the job has a lease of its own."""
+    """Build the lease of a row of `first_in_line`. It lasts `ttl` seconds, unless the job sets its own lease time."""
     (number, id_, task, queue, payload, raw, priority, seq, created_at, attempt, losses, fence, misses, max_attempts, max_losses,
      lease_, keep, expires_at, tags, unique, run_id, error, results, step) = row  # fmt: skip
     reads, on_timeout, attributes = _step_fields(*step) if step else _NO_STEP
@@ -176,7 +184,7 @@ def _lease(row: list[Any], request: LeaseRequest, now: float, ttl: float, solo: 
 
 def _cancel_expired(tx: Transaction, queue: str) -> None:
     for (expired,) in tx.all("expired_jobs", queue, tx.wall):
-        # The end of one may have been the end of the next, which waited for it.
+        # The end of an earlier job may have ended this one, which waited for it.
         job = facts(tx, [expired]).get(expired)
         if job is not None and not State(job.state).final:
             tx.add_consequence(Change.EXPIRED, job.id, job.task, job.queue)
@@ -184,7 +192,7 @@ def _cancel_expired(tx: Transaction, queue: str) -> None:
 
 
 def renew(tx: Transaction, renewals: Sequence[Renewal]) -> list[AbortReason | None]:
-    """Hold jobs for longer; None each, or why it has to be let go."""
+    """Renew leases. Returns for each None, or why its holder has to abort the job."""
     items = [
         (
             renewal.lease.job.id,
@@ -214,7 +222,7 @@ def _why_lost(job: Facts | None, token: Token) -> AbortReason | None:
 
 
 def reap(tx: Transaction, queues: Sequence[str], limit: int) -> list[Reaped]:
-    """Take jobs of these queues from holders whose lease has expired, and end the parking of those whose time is over."""
+    """Take jobs of these queues from holders whose leases have expired, and end the wait of overdue parked jobs."""
     reaped: list[Reaped] = []
     for queue in queues:
         expired = [row[0] for row in tx.all("expired_leases", queue, tx.boot, limit - len(reaped))]
@@ -227,7 +235,7 @@ def reap(tx: Transaction, queues: Sequence[str], limit: int) -> list[Reaped]:
         parked = [row[0] for row in tx.all("overdue_parked_jobs", queue, tx.wall, limit - ended)]
         ended += len(parked)
         for id_ in parked:
-            # The end of one may have been the end of the next, which waited for it.
+            # The end of an earlier job may have ended this one, which waited for it.
             job = facts(tx, [id_]).get(id_)
             if job is not None and not State(job.state).final:
                 _unpark(tx, job)
@@ -235,7 +243,7 @@ def reap(tx: Transaction, queues: Sequence[str], limit: int) -> list[Reaped]:
 
 
 def _unpark(tx: Transaction, job: Facts) -> None:
-    """End the wait of a job that nobody has completed in time."""
+    """End the wait of a parked job that was not completed in time: it goes on at its `on_timeout` step, or fails."""
     if job.on_timeout is None:
         tx.add_consequence(Change.FAILED, job.id, job.task, job.queue)
         end(tx, job, State.FAILED, error=WAIT_TIMEOUT)
@@ -247,13 +255,13 @@ def _unpark(tx: Transaction, job: Facts) -> None:
 
 
 def leases_of(tx: Transaction, request: LeaseRequest) -> list[Lease]:
-    """What this request was given and has not ended."""
+    """The leases that this request was given and that are still held."""
     ids = [row[0] for row in tx.all("jobs_of_nonce", request.nonce)]
     return [request.given(job) for job in records(tx, tx.all("get_jobs", dumps(ids)))]
 
 
 def retire(tx: Transaction, worker: str, limit: int, reason: str | None) -> list[Reaped]:
-    """Remove a worker and take its jobs."""
+    """Remove a worker from the registry, and take its jobs from it."""
     held = facts(tx, [row[0] for row in tx.all("jobs_of_worker", worker, limit)])
     reaped = [_take_away(tx, job, kept_reason(reason)) for job in held.values()]
     tx.run("delete_worker", worker)
@@ -261,7 +269,7 @@ def retire(tx: Transaction, worker: str, limit: int, reason: str | None) -> list
 
 
 def _take_away(tx: Transaction, job: Facts, reason: str = "") -> Reaped:
-    """Take a running job from its holder, who is silent or gone."""
+    """Take a running job from its holder, which is silent or gone. Counts a loss; the job fails if it has too many."""
     loss = after_loss(job.losses, job.max_losses, bool(job.solo))
     tx.count_total("lost", job.queue, job.worker)
     tx.notify_holder(job.worker, AnnouncementKind.TAKEN, job.id)

@@ -1,4 +1,4 @@
-"""What operators do to jobs and queues, and what retention does for them."""
+"""Implements the operations of operators on jobs and queues (cancel, retry, delete, pause, ...), and pruning."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _for_each(tx: Transaction, ids: Sequence[str], act: Callable[[Transaction, F
 
 
 def cancel(tx: Transaction, ids: Sequence[str]) -> list[Verdict]:
-    """End jobs as cancelled."""
+    """Cancel jobs that are not final."""
     return _for_each(tx, ids, _cancel)
 
 
@@ -60,7 +60,7 @@ def _cancel(tx: Transaction, job: Facts) -> Verdict:
 
 
 def complete(tx: Transaction, job_id: str, transition: Finish) -> Verdict:
-    """End a job as succeeded; this very one, though its id may be a run's."""
+    """Complete a job from outside. If the id is a run's, this is its first step, not its current one."""
     job = facts(tx, [job_id]).get(job_id)
     if job is None:
         return NOT_FOUND
@@ -69,7 +69,7 @@ def complete(tx: Transaction, job_id: str, transition: Finish) -> Verdict:
 
 
 def retry(tx: Transaction, ids: Sequence[str]) -> list[Verdict]:
-    """Let final jobs begin anew."""
+    """Start final jobs again."""
     return _for_each(tx, ids, _retry)
 
 
@@ -105,7 +105,7 @@ def _retry(tx: Transaction, job: Facts) -> Verdict:
 
 
 def trigger(tx: Transaction, ids: Sequence[str]) -> list[Verdict]:
-    """Let scheduled jobs come in line now."""
+    """Put scheduled jobs in line now."""
     return _for_each(tx, ids, _trigger)
 
 
@@ -119,7 +119,7 @@ def _trigger(tx: Transaction, job: Facts) -> Verdict:
 
 
 def release(tx: Transaction, ids: Sequence[str]) -> list[Verdict]:
-    """Take running jobs from their holders, and put them back in their places."""
+    """Take running jobs from their holders, and put them back in their places in line."""
     return _for_each(tx, ids, _release)
 
 
@@ -134,7 +134,7 @@ def _release(tx: Transaction, job: Facts) -> Verdict:
 
 
 def delete(tx: Transaction, ids: Sequence[str], *, cascade: bool) -> list[str]:
-    """Remove jobs, with those that wait for them if `cascade`."""
+    """Delete jobs; with `cascade` also the jobs that wait for them. Returns the ids of all deleted jobs."""
     jobs = _with_their_runs(tx, facts(tx, dict.fromkeys(ids)))
     unvisited = deque(jobs.values())
     while unvisited:
@@ -154,18 +154,18 @@ def delete(tx: Transaction, ids: Sequence[str], *, cascade: bool) -> list[str]:
 
 
 def _with_their_runs(tx: Transaction, jobs: Mapping[str, Facts]) -> dict[str, Facts]:
-    """These jobs, and after each the other steps of its run."""
+    """These jobs, each followed by the other steps of its run."""
     runs = whole_runs(tx, jobs.values())
     return {each.id: each for id_, job in jobs.items() for each in (job, *runs[id_])}
 
 
 def pause(tx: Transaction, queue: str) -> bool:
-    """Pause a queue; whether that changed anything."""
+    """Pause a queue. Returns False if it was paused already."""
     return tx.run("pause_queue", queue) > 0
 
 
 def resume(tx: Transaction, queue: str) -> bool:
-    """Resume a queue; whether that changed anything."""
+    """Resume a queue. Returns False if it was not paused."""
     row = tx.one("resume_queue", queue)
     if row is not None and row[0]:
         tx.wake_workers(queue, row[0])
@@ -173,14 +173,17 @@ def resume(tx: Transaction, queue: str) -> bool:
 
 
 def purge(tx: Transaction, queue: str, limit: int) -> int:
-    """Remove jobs of a queue that have not started."""
+    """Delete up to `limit` jobs of a queue that have not started. Returns how many."""
     jobs = facts(tx, [row[0] for row in tx.all("unstarted_jobs", queue, limit)])
     ending.delete(tx, list(_with_their_runs(tx, jobs).values()))
     return len(jobs)
 
 
 def prune(tx: Transaction, default: Retention, queues: Mapping[str, Retention], limit: int) -> int:
-    """Remove finished jobs that retention does not keep, and whatever else has outlived its use."""
+    """Delete up to `limit` final jobs that retention does not keep, expired unique keys, and queues that have been empty for long.
+
+    Returns how many jobs were deleted.
+    """
     tx.run("delete_expired_uniques", tx.wall)
     pruned = _prune_oldest(tx, lambda size: tx.array("jobs_past_keep", tx.wall, size), limit)
     tx.flush()
@@ -196,26 +199,26 @@ def prune(tx: Transaction, default: Retention, queues: Mapping[str, Retention], 
             pruned += _prune_queue(
                 tx, row[0], states, failed + broken, retention.failed, retention.count, limit - pruned
             )
-    tx.flush()  # the counts say which queues are empty
+    tx.flush()  # the statements below find empty queues by their counters
     tx.run("delete_quiet_queues", tx.wall - QUIET, BATCH)
     tx.run("mark_quiet_queues", tx.wall, BATCH)
     return pruned
 
 
 def forget(tx: Transaction, silences: Mapping[str, float]) -> list[str]:
-    """Remove workers that have been silent for long and hold nothing."""
+    """Remove workers that have been silent for too long and hold no job. `silences`: worker id to seconds. Returns the removed ids."""
     return [id_ for id_, silence in silences.items() if tx.run("delete_silent_worker", id_, tx.boot - silence)]
 
 
 def claim_chore(tx: Transaction, chore: str, interval: float) -> bool:
-    """Take the turn at a chore, if it is time."""
+    """Claim a periodic chore. Returns False if it was claimed less than `interval` seconds ago."""
     return tx.run("claim_chore", chore, tx.boot, interval) > 0
 
 
 def _prune_queue(
     tx: Transaction, queue: str, states: tuple[State, State], number: int, age: Duration, most: int, limit: int
 ) -> int:
-    """Remove jobs of a queue in two states that share one bound: those too old, and the oldest of those too many."""
+    """Delete jobs of a queue in two states that share one limit: jobs that are too old, and the oldest ones beyond `most`."""
     surplus = number - most
     if surplus > 0 and (row := tx.one("count_kept_jobs", queue, *states)):
         surplus -= row[0]
@@ -229,7 +232,10 @@ def _prune_queue(
 
 
 def _prune_oldest(tx: Transaction, oldest: Callable[[int], list[Any]], limit: int) -> int:
-    """Remove up to `limit` of the oldest finished jobs, passing over those that somebody has a claim on; how many went."""
+    """Delete up to `limit` of the oldest final jobs, without those that are still needed. Returns how many.
+
+    `oldest(size)` reads the first `size` rows that retention does not keep.
+    """
     size = limit
     while True:
         rows = oldest(size)
@@ -237,7 +243,7 @@ def _prune_oldest(tx: Transaction, oldest: Callable[[int], list[Any]], limit: in
         removed = _unclaimed(tx, free)[:limit]
         if removed or len(rows) < size:
             break
-        size *= 2  # all of them are claimed: look behind them
+        size *= 2  # all of them are still needed: look further
     tx.run("delete_plain_jobs", dumps([row[0] for row, steps in removed if not steps]))
     for (queue, state), count in Counter((row[2], row[3]) for row, steps in removed if not steps).items():
         tx.count(queue, state, -count)
@@ -246,7 +252,7 @@ def _prune_oldest(tx: Transaction, oldest: Callable[[int], list[Any]], limit: in
 
 
 def _unclaimed(tx: Transaction, rows: Sequence[list[Any]]) -> list[tuple[list[Any], list[Facts]]]:
-    """Those of these rows that nobody has a claim on; with what is to go with each, if it is more than the row itself."""
+    """The rows that are no longer needed, each with the jobs to delete: a run's steps, or none if only the row itself is deleted."""
     claimable = whole_runs(tx, facts(tx, [row[1] for row in rows if row[6]]).values())
     found: list[tuple[list[Any], list[Facts]]] = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""Transactions of a job's own, each on a connection of its own."""
+"""Transactions for a job's own writes, each on a separate connection."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _WRITING = ("PRAGMA synchronous = FULL", "BEGIN IMMEDIATE")
 _READING = ("PRAGMA query_only = 1", "BEGIN")
 
 _writing: ContextVar[LiteTransaction | None] = ContextVar("tenure_sqlite_writing", default=None)
-"""The transaction that the code of this context is in, if that writes."""
+"""The write transaction that the code in this context runs in; None if it runs in none."""
 
 
 def refuse_inside(path: str) -> None:
-    """Raise if the code here is in a transaction that writes to this file: another one would wait for its end, in vain."""
+    """Raise if the calling code runs in a write transaction on this file: a second one would wait for the first, which never ends."""
     own = _writing.get()
     if own is not None and own.path == path and own.open:
         raise StoreError(
-            "this would wait for the transaction that it is called in: give that as connection=, or do it after the block"
+            "this would wait for the transaction that it is called in: pass that as connection=, or do it after the block"
         )
 
 
 class LiteTransaction(OwnTransaction):
-    """A transaction whose statements run on a thread; one that writes is taken back `timeout` seconds after it has begun."""
+    """A transaction whose statements run on a thread. A write transaction is rolled back `timeout` seconds after it has begun."""
 
     def __init__(
         self,
@@ -56,28 +56,28 @@ class LiteTransaction(OwnTransaction):
         self._writes = writes
         self._connection: Connection | None = None
         self._lock = threading.Lock()
-        """Held by whoever uses the connection, or takes it away."""
+        """Held by the thread that uses or closes the connection."""
 
         self._ended_with: Exception | None = None
-        """What to raise now that it has ended."""
+        """The error that every use raises after the end of the transaction; None while it is open."""
 
         self.after_commit: list[Callable[[], None]] = []
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tenure-sqlite-own")
         self._timer: threading.Timer | None = None
         if writes and timeout is not None:
             timed_out = TimeoutError(
-                f"the transaction kept all others from writing for {timeout:g} s, and was taken back"
+                f"the transaction kept all others from writing for {timeout:g} s, and was rolled back"
             )
             self._timer = threading.Timer(timeout, self.roll_back_now, (timed_out,))
             self._timer.daemon = True
 
     async def begin(self) -> None:
-        """Open it, once nobody else writes if this one is to."""
+        """Begin the transaction. A write transaction waits until no other one writes."""
         try:
             await self.run_on_thread(self._begin)
         except BaseException:
-            # Whoever was to have it may be gone, and it about to begin all the same.
-            with contextlib.suppress(RuntimeError):  # it has ended already
+            # The caller may have been cancelled while the thread is still beginning the transaction.
+            with contextlib.suppress(RuntimeError):  # the thread has ended already
                 self._thread.submit(self.roll_back_now, StoreError("the transaction has not begun"))
             raise
         self.enter()
@@ -96,7 +96,7 @@ class LiteTransaction(OwnTransaction):
 
     @property
     def open_connection(self) -> Connection:
-        """The connection as we use it."""
+        """The connection. Raises if the transaction has ended."""
         self._refuse_if_ended()
         assert self._connection is not None
         return self._connection
@@ -119,11 +119,11 @@ class LiteTransaction(OwnTransaction):
             await self.run_on_thread(lambda: self._close(StoreError("the transaction has been rolled back")))
 
     def roll_back_now(self, error: Exception) -> None:
-        """Take it back, whatever it is at, and let all that is asked of it from now on raise this; on any thread."""
+        """Interrupt and roll back the transaction. Every later use raises `error`. May be called on any thread."""
         self._ended_with = self._ended_with or error
         while not self._lock.acquire(timeout=0.01):
             if (connection := self._connection) is not None:
-                with contextlib.suppress(Exception):  # it has just been closed
+                with contextlib.suppress(Exception):  # it was closed just now
                     connection.interrupt()
         try:
             self._close(error, forced=True)
@@ -131,7 +131,7 @@ class LiteTransaction(OwnTransaction):
             self._lock.release()
 
     async def run_on_thread(self, action: Callable[[], T]) -> T:
-        """Do something with the connection on the thread."""
+        """Run `action`, which uses the connection, on the transaction's thread."""
         try:
             doing = self._thread.submit(self.locked, action)
         except RuntimeError:
@@ -139,7 +139,7 @@ class LiteTransaction(OwnTransaction):
         return await asyncio.wrap_future(doing)
 
     def locked(self, action: Callable[[], T]) -> T:
-        """Do something with the connection here, once nobody else does."""
+        """Run `action`, which uses the connection, on the calling thread once the connection is free."""
         with self._lock:
             self._refuse_if_ended()
             try:
@@ -153,10 +153,10 @@ class LiteTransaction(OwnTransaction):
         if self._ended_with is not None:
             raise self._ended_with
 
-    # What takes the turn.
+    # The methods below are called with the lock held.
 
     def run(self, statement: str, values: Sequence[object] = ()) -> LiteRows:
-        """Run a statement to its end."""
+        """Run a statement and read all its rows."""
         if not self.open_connection.in_transaction:
             raise StoreError("the transaction was ended by a statement in it, or by SQLite after an error")
         return LiteRows(self.open_connection.execute(statement, values))
@@ -187,7 +187,7 @@ class LiteTransaction(OwnTransaction):
             action()
 
     def _close(self, error: Exception, *, forced: bool = False) -> None:
-        """Close the connection, which takes back what is not committed."""
+        """Close the connection, which rolls back what is not committed."""
         self._ended_with = self._ended_with or error
         if self._timer is not None:
             self._timer.cancel()
@@ -201,7 +201,7 @@ class LiteTransaction(OwnTransaction):
 
 
 class _ScriptConnection:
-    """The connection as scripts of the store use it."""
+    """The connection as the store's own work uses it."""
 
     def __init__(self, own: LiteTransaction) -> None:
         self._own = own
@@ -217,7 +217,7 @@ class _ScriptConnection:
 
 
 class _OwnCaller(CallerConnection):
-    """For scripts of the store; they may be run on any thread."""
+    """Runs the store's own work inside the transaction, from any thread."""
 
     def __init__(self, own: LiteTransaction) -> None:
         self._own = own

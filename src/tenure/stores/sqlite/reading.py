@@ -1,4 +1,4 @@
-"""What everybody reads: jobs, listings, queues, workers."""
+"""Reads jobs, listings, queues and workers."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _pulse = msgspec.json.Decoder(Pulse).decode
 _decode_key = msgspec.json.Decoder(tuple[float, ...]).decode
 
 AFTER_ANY_ID = "\x7f"
-"""Comes after every character that an id may have."""
+"""Sorts after every character that an id may contain."""
 
 SCAN_LIMIT = 2000
-"""Rows that one page of a listing looks at, at the most."""
+"""Rows that one page of a listing scans at most."""
 
 
 def get(tx: Transaction, ids: Sequence[str]) -> list[JobRecord | None]:
-    """Read jobs whole."""
+    """Read jobs with their attempts. None for ids that do not exist."""
     found = _read(tx, ids)
     for id_, attempts in histories(tx, ids).items():
         found[id_] = msgspec.structs.replace(found[id_], attempts=tuple(attempts))
@@ -42,17 +42,17 @@ def _read(tx: Transaction, ids: Sequence[str]) -> dict[str, JobRecord]:
 
 
 def ids(tx: Transaction, prefix: str, limit: int) -> list[str]:
-    """Ids that begin like this."""
+    """Up to `limit` ids that begin with `prefix`."""
     return [job_id for (job_id,) in tx.all("ids_with_prefix", prefix, f"{prefix}{AFTER_ANY_ID}", limit)]
 
 
 def blockers(tx: Transaction, job_id: str, limit: int) -> list[str]:
-    """What a blocked job still waits for."""
+    """Up to `limit` blockers that a blocked job still waits for."""
     return [blocker for (blocker,) in tx.all("open_blockers", job_id, limit)]
 
 
 def wait(tx: Transaction, ids: Sequence[str], bell: str) -> dict[str, JobRecord | None]:
-    """The records of those that are final or gone; this bell is rung for the others."""
+    """The records of those jobs that are final (None: deleted). The doorbell is rung when one of the others ends."""
     ended: dict[str, JobRecord | None] = {}
     for id_, job in zip(ids, _resolve(tx, ids), strict=True):
         if job is None or job.state.final:
@@ -64,7 +64,7 @@ def wait(tx: Transaction, ids: Sequence[str], bell: str) -> dict[str, JobRecord 
 
 
 def _resolve(tx: Transaction, ids: Sequence[str]) -> list[JobRecord | None]:
-    """Read the jobs that these ids mean: a run's id, its current step."""
+    """Read the jobs with these ids; for the id of a run, its current step."""
     jobs = _read(tx, ids)
     last: dict[str, str] = {}
     if passed := [job.id for job in jobs.values() if job.successor is not None and job.run_id == job.id]:
@@ -94,12 +94,12 @@ def queues(tx: Transaction) -> list[QueueInfo]:
 
 
 def busy(tx: Transaction) -> list[Row]:
-    """The queues that have something to do, and whether a lease has expired there or a parking is over."""
+    """Queues that have something to do, each with whether a lease has expired there or a parked job is overdue."""
     return tx.all("busy_queues", tx.wall + AHEAD, tx.boot + AHEAD, tx.wall, tx.boot)
 
 
 def workers(tx: Transaction) -> list[WorkerInfo]:
-    """The registry, by start."""
+    """All registered workers, by start."""
     return [
         WorkerInfo(
             id=row[0],
@@ -118,7 +118,7 @@ def workers(tx: Transaction) -> list[WorkerInfo]:
 
 
 def search(tx: Transaction, search: Search) -> Page:
-    """List jobs. A listing walks indexes in their order, from where the page before it ended; filters are applied on the way."""
+    """List jobs. A page scans indexes in order, from where the page before it ended, and applies the filters to each row."""
     after = _cursor_key(search.cursor) if search.cursor else None
     found: list[Row] = []
     scanned = 0
@@ -143,13 +143,13 @@ def _cursor_key(cursor: str) -> Sequence[float]:
 
 
 CursorKey = tuple[float, ...]
-"""Where in a listing a row stands: in which of its walks, and there by which keys. What comes after it is greater."""
+"""Place of a row in a listing: the number of the scan, then the row's keys in it. Later rows have greater values."""
 
 Scan = Iterator[tuple[CursorKey, Row]]
 
 
 class _IndexScan(NamedTuple):
-    """Rows in one order: the conditions of the indexes that hold them, and the keys (a minus: downwards) that order them."""
+    """Rows in one order: the conditions of the indexes that contain them, and the sort keys (a minus sign: descending)."""
 
     parts: tuple[str, ...]
     keys: tuple[str, ...]
@@ -186,7 +186,7 @@ def _scan(tx: Transaction, search: Search, after: Sequence[float] | None) -> Sca
 def _rows(
     tx: Transaction, number: int, where: str, values: Row, keys: tuple[str, ...], after: Sequence[float] | None
 ) -> Scan:
-    """Walk rows in order of their keys, from behind a place on."""
+    """Scan rows in order of their keys, starting after the keys in `after`."""
     sign = -1 if keys[0].startswith("-") else 1
     columns = [key.lstrip("-") for key in keys]
     if after is not None:

@@ -1,4 +1,4 @@
-"""Runs of flows: what is written to them, and what everybody reads."""
+"""Writes and reads runs of flows: their attributes, lookups, steps and listings."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tenure.stores.values import Page, RunPage, RunRecord, RunSearch
 __all__ = ["attributes", "missing_attribute", "require_attributes", "run", "runs", "steps", "write"]
 
 SCAN_LIMIT = 2000
-"""Runs that one page of a listing looks at, at the most."""
+"""Runs that one page of a listing scans at most."""
 
 _attributes = BulkInsert("write_attributes", 3)
 
 
 def write(tx: Transaction, writes: Iterable[tuple[str | None, Writes | None]], *, new: bool = False) -> None:
-    """Write attributes and lookups to runs; those of `new` ones have none yet."""
+    """Write attributes and lookups to runs, replacing earlier values. `new` runs have no earlier values."""
     rows: list[Row] = []
     lookups: list[tuple[str, str, tuple[str, ...]]] = []
     for run_id, each in writes:
@@ -44,7 +44,7 @@ def require_attributes(tx: Transaction, jobs: Iterable[NewJob], written: Mapping
 def missing_attribute(
     tx: Transaction, jobs: Iterable[NewJob], written: Mapping[str, Collection[str]]
 ) -> tuple[str, str] | None:
-    """The task and the name of an attribute that a step needs, and that neither its run nor `written` has; None if there is none."""
+    """The task of a step and the name of an attribute that it needs, but that neither its run nor `written` has; None if there is none."""
     wanted = [
         (job.step.run_id, name, job.task)
         for job in jobs
@@ -61,12 +61,12 @@ def missing_attribute(
 
 
 def attributes(tx: Transaction, run_id: str, names: Sequence[str] | None) -> dict[str, str]:
-    """Read attributes of a run."""
+    """Read attributes of a run; all of them if `names` is None."""
     return dict(tx.all("run_attributes", run_id, None if names is None else dumps(names)))
 
 
 def steps(tx: Transaction, run_id: str, limit: int, cursor: str | None) -> Page:
-    """List the steps of a run as they came."""
+    """List the steps of a run in order."""
     rows = _select(tx, "run_id = ? AND n > ? ORDER BY n", (run_id, _number(cursor, -1)), limit + 1)
     found = rows[:limit]
     page = records(tx, [row[1:] for row in found])
@@ -80,7 +80,7 @@ def run(tx: Transaction, run_id: str) -> RunRecord | None:
 
 
 def runs(tx: Transaction, search: RunSearch) -> RunPage:
-    """List runs, the newest first. A listing walks an index, from where the page before it ended."""
+    """List runs, the newest first. A page scans an index, from where the page before it ended."""
     found: list[Row] = []
     scanned = 0
     number: int | None = None

@@ -1,4 +1,4 @@
-"""Attempts coming to their end."""
+"""Settles leases: applies the transition of each job and gives up its lease."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ __all__ = ["complete", "lease_status", "settle", "settle_held"]
 
 
 def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[Verdict]:
-    """Apply each step under its token; one verdict each.
+    """Apply each transition under its token. Returns one verdict each.
 
-    Nearly every job simply finishes, hands over to the next step of its run or is given back: these go together, with few
-    statements. One that has anything else about it (a lost lease, a unique key, somebody who waits) goes by itself; so does one
-    that a job waits for which comes with another. Which is which is read before anything is written.
+    Nearly every job simply finishes, hands over to the next step of its run, or is released. Such settlements are written as batches,
+    with few statements. Any other is settled by itself: one with a lost lease, a unique key or a waiter, and one whose job is a blocker
+    of a child or successor in the same call. Queries decide which settlement is which before anything is written.
     """
     ends = [item for item in settlements if _is_plain(item[1])]
     if len(ends) < len(settlements) and (awaited := awaited_inside(settlements)):
@@ -47,7 +47,7 @@ def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[Verdict]:
     done = {id(lease) for lease, _ in ended}
     blocking = {id(lease) for lease, _ in blockers}
     verdicts = [OK] * len(settlements)
-    # All others in their order, for they draw places in line.
+    # All others in their order, because each may take a seq at the back of the line.
     rest = [at for at, item in enumerate(settlements) if id(item[0]) not in done]
     for act, group in groupby(rest, lambda at: _group_action(settlements[at], blocking)):
         places = list(group)
@@ -57,11 +57,11 @@ def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[Verdict]:
 
 
 _GroupAction = Callable[[Transaction, Sequence[Settlement]], bool]
-"""Settles all of these together, or writes nothing and returns False if one of them has to go by itself."""
+"""Settles all of these as a batch; or writes nothing and returns False, if one of them has to be settled by itself."""
 
 
 def _group_action(settlement: Settlement, blocking: Collection[int]) -> _GroupAction | None:
-    """What does this settle together with its neighbours; None if it has to go by itself."""
+    """The function that settles this together with its neighbours; None if it has to be settled by itself."""
     if id(settlement[0]) in blocking:
         return _end_blockers
     if settlement[1] == RELEASE:
@@ -70,7 +70,7 @@ def _group_action(settlement: Settlement, blocking: Collection[int]) -> _GroupAc
 
 
 def _settle_group(tx: Transaction, act: _GroupAction | None, settlements: Sequence[Settlement]) -> list[Verdict]:
-    """Settle neighbours together, if they can be; else one by one."""
+    """Settle neighbours as a batch if that is possible, otherwise one by one."""
     if act is not None and act(tx, settlements):
         return [OK] * len(settlements)
     retried: list[EndedAttempt] = []
@@ -80,7 +80,7 @@ def _settle_group(tx: Transaction, act: _GroupAction | None, settlements: Sequen
 
 
 def _is_plain(transition: Transition) -> bool:
-    # Old versions of SQLite, as Python's may be, cut what they read out of JSON at a NUL.
+    # Old versions of SQLite, which `sqlite3` may have, cut text that they read from JSON at a NUL.
     return (
         isinstance(transition, Finish)
         and not transition.children
@@ -90,7 +90,7 @@ def _is_plain(transition: Transition) -> bool:
 
 
 def _hands_over(settlement: Settlement) -> bool:
-    """Whether a settle does nothing else than to hand over to a step that waits for nobody."""
+    """Whether a settlement only hands over to a step that waits for no other job."""
     lease, transition = settlement
     return (
         isinstance(transition, Finish)
@@ -104,7 +104,7 @@ def _hands_over(settlement: Settlement) -> bool:
 
 
 def _end_plain(tx: Transaction, settlements: Sequence[Settlement]) -> tuple[Sequence[Settlement], Sequence[Settlement]]:
-    """Finish those of these that are plain, which come back, and with them those that could be finished by `_end_blockers`."""
+    """Finish the plain ones of these. Returns them, and the ones that `_end_blockers` can finish."""
     items = _items(settlements)
     plain, blockers = _sort_ends(tx, settlements, items)
     if plain:
@@ -114,9 +114,9 @@ def _end_plain(tx: Transaction, settlements: Sequence[Settlement]) -> tuple[Sequ
 
 
 def _end_blockers(tx: Transaction, settlements: Sequence[Settlement]) -> bool:
-    """Finish all of these, which others wait for."""
+    """Finish all of these, which are blockers of other jobs, and close their edges."""
     items = _items(settlements)
-    # Looked at again: what was settled since may have changed them.
+    # Checked again, because settlements since the first check may have changed these jobs.
     _, blockers = _sort_ends(tx, settlements, items)
     if len(blockers) < len(settlements):
         return False
@@ -129,7 +129,7 @@ def _end_blockers(tx: Transaction, settlements: Sequence[Settlement]) -> bool:
 def _sort_ends(
     tx: Transaction, settlements: Sequence[Settlement], items: str
 ) -> tuple[Sequence[Settlement], Sequence[Settlement]]:
-    """Those of these ends that are held under their tokens and concern nobody else; and those that concern dependents besides."""
+    """The plain ends: held under their tokens, and without consequences for others. And those whose only consequence is for dependents."""
     special = dict(tx.array("special_ends", items))
     numbers = {lease.number for lease, _ in settlements}
     if not special and len(numbers) == len(settlements):
@@ -138,7 +138,7 @@ def _sort_ends(
     blockers: list[Settlement] = []
     for at, item in enumerate(settlements):
         blocks_only = special.get(at)
-        # The same lease twice in one call: the second finds it settled.
+        # If a lease comes twice in one call, the second settlement finds it settled.
         if blocks_only != 0 and item[0].number in numbers:
             numbers.remove(item[0].number)
             (plain if blocks_only is None else blockers).append(item)
@@ -146,7 +146,7 @@ def _sort_ends(
 
 
 def _hand_over(tx: Transaction, settlements: Sequence[Settlement]) -> bool:
-    """Let all of these steps succeed and their successors come."""
+    """Make all of these steps succeed, and enqueue their successors."""
     items: list[tuple[object, ...]] = []
     successors: list[NewJob] = []
     known: dict[str, Collection[str]] = {}
@@ -157,7 +157,7 @@ def _hand_over(tx: Transaction, settlements: Sequence[Settlement]) -> bool:
         items.append((lease.number, lease.token.fence, lease.token.nonce, transition.result, transition.successor.id))
         successors.append(transition.successor)
         if transition.successor.step is not None and transition.successor.step.needs:
-            # What it was given is still there: attributes are only ever added and changed.
+            # The attributes that the lease came with still exist, because attributes are never deleted from a run.
             written = () if transition.writes is None else transition.writes.attributes
             known[lease.job.run_id] = {*written, *(lease.job.attributes or ())}
     items_json = dumps(items)
@@ -179,7 +179,7 @@ def _hand_over(tx: Transaction, settlements: Sequence[Settlement]) -> bool:
 
 
 def _release(tx: Transaction, settlements: Sequence[Settlement]) -> bool:
-    """Put all of these back where they stood."""
+    """Put all of these jobs back in their places in line."""
     items_json = dumps([(lease.number, lease.token.fence, lease.token.nonce) for lease, _ in settlements])
     if not _all_held(tx, "held_leases", settlements, items_json):
         return False
@@ -191,14 +191,14 @@ def _release(tx: Transaction, settlements: Sequence[Settlement]) -> bool:
 
 
 def _all_held(tx: Transaction, query: str, settlements: Sequence[Settlement], items_json: str) -> bool:
-    """Whether this query counts all of these, and none of them comes twice."""
+    """Whether this query counts all of these, and no lease comes twice."""
     row = tx.one(query, items_json)
     assert row is not None
     return bool(row[0] == len(settlements) == len({lease.number for lease, _ in settlements}))
 
 
 def _record_ends(tx: Transaction, settlements: Sequence[Settlement]) -> None:
-    """Count what has ended, remember the attempts that have left something, and write what runs are left."""
+    """Count these ends, record their attempts if need be, and write the attributes that they leave to their runs."""
     ends = Counter((lease.job.queue, transition.state, lease.job.worker) for lease, transition in settlements)  # type: ignore[union-attr]
     for (queue, state, worker), number in ends.items():
         tx.count_move(queue, "running", state, number)
@@ -214,7 +214,7 @@ def _record_ends(tx: Transaction, settlements: Sequence[Settlement]) -> None:
 
 
 def _items(settlements: Sequence[Settlement]) -> str:
-    """The values of `special_ends` and `end_held`."""
+    """The JSON array for the queries `special_ends` and `end_held`."""
     return dumps([_item(lease, transition) for lease, transition in settlements])
 
 
@@ -225,7 +225,7 @@ def _item(lease: Lease, transition: Transition) -> tuple[object, ...]:
 
 
 def settle_held(tx: Transaction, settlement: Settlement) -> Verdict:
-    """Apply a step under its token, which must not have settled the job before."""
+    """Apply a transition under its token. `LEASE_LOST` if the token has settled the job before."""
     if lease_status(tx, settlement[0]) is LeaseStatus.SETTLED:
         return LEASE_LOST
     [verdict] = _settle_group(tx, None, [settlement])
@@ -233,7 +233,7 @@ def settle_held(tx: Transaction, settlement: Settlement) -> Verdict:
 
 
 def lease_status(tx: Transaction, lease: Lease) -> LeaseStatus:
-    """What this lease is worth."""
+    """Whether this lease is held, settled or lost, or its job deleted."""
     return _status(lease, facts(tx, [lease.job.id]).get(lease.job.id))
 
 
@@ -246,7 +246,7 @@ def _status(lease: Lease, job: Facts | None) -> LeaseStatus:
 
 
 def _settle_one(tx: Transaction, settlement: Settlement, retried: list[EndedAttempt]) -> Verdict:
-    """Apply a step under its token; if it retries the job, the attempt is left to the caller to remember, with others."""
+    """Apply a transition under its token. If it retries the job, the attempt is added to `retried`, for the caller to record."""
     lease, transition = settlement
     job = facts(tx, [lease.job.id]).get(lease.job.id)
     match _status(lease, job):
@@ -282,7 +282,7 @@ def _finish(tx: Transaction, job: Facts, transition: Finish) -> Verdict:
 
 
 def complete(tx: Transaction, job: Facts, transition: Finish) -> Verdict:
-    """End a job by a success that its holder has no part in."""
+    """End a job by a success from outside. A holder is notified, and its token becomes invalid."""
 
     def complete() -> None:
         if job.state == State.RUNNING:
@@ -294,7 +294,7 @@ def complete(tx: Transaction, job: Facts, transition: Finish) -> Verdict:
 
 
 def _is_recorded(transition: Transition) -> bool:
-    """Whether an end is remembered with the attempt."""
+    """Whether the attempt is recorded: if it has not succeeded, or has left output."""
     assert isinstance(transition, Finish)
     return transition.state is not State.SUCCEEDED or bool(transition.output)
 
@@ -320,7 +320,7 @@ def _unless_refused(tx: Transaction, transition: Finish, act: Callable[[], None]
 
 
 def _end_with_children(tx: Transaction, job: Facts, transition: Finish, *, settled: bool) -> None:
-    """End a job, with all that comes with its end; by its holder, if it is `settled`."""
+    """End a job, and enqueue its children and successor. `settled`: whether its holder ends it."""
     new = transition.children if transition.successor is None else (*transition.children, transition.successor)
     successor = None if transition.successor is None or job.run_id is None else transition.successor.id
     by = job.worker if settled else None
@@ -335,7 +335,8 @@ def _end_with_children(tx: Transaction, job: Facts, transition: Finish, *, settl
         settled=settled,
         successor=successor,
     )
-    # Between the end and the drop: a child may take the key that has just come free, or wait for its parent.
+    # After the end, because a child may claim the unique key that this has freed. Before the removal, because a child may wait for
+    # its parent.
     enqueue(tx, new)
     drop_unkept(tx, ended)
 
@@ -360,7 +361,7 @@ def _requeue(tx: Transaction, job: Facts, transition: Requeue) -> None:
         "requeue_job",
         job.id,
         run_at,
-        # A place is drawn when the job comes in line: one that is to wait for its time keeps the old one until then.
+        # A seq is taken when the job joins the line: a scheduled job keeps its old one until then.
         None if transition.front or run_at is not None else tx.reserve_seqs(1),
         0 if transition.counts else 1,
         job.misses + 1 if transition.missed else job.misses if transition.front else 0,

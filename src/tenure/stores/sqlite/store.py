@@ -1,4 +1,4 @@
-"""The embedded store: one SQLite file, as many processes as you like, nothing to install."""
+"""Implements the store contract on one SQLite file, which any number of processes on one machine can share."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ __all__ = ["SqliteStore"]
 T = TypeVar("T")
 
 LOOK_EVERY = 0.1
-"""Seconds between looks at the change counter of the file, while somebody waits for work."""
+"""Seconds between looks at the change counter of the file, while a worker waits for work."""
 
 
 class SqliteStore(Store):
-    """Jobs in a SQLite file. Objects for the same file in one process share connections and a writer thread."""
+    """Jobs in a SQLite file. All store objects of a process for the same file share connections and a writer thread."""
 
     def __init__(
         self, path: str | os.PathLike[str], *, clock: Clock | None = None, library: Library | None = None
@@ -85,7 +85,10 @@ class SqliteStore(Store):
 
     @classmethod
     def from_url(cls, url: str) -> SqliteStore:
-        """`sqlite:///relative.db` or `sqlite:////absolute.db`; `?library=sqlite3` if the program uses the file through that too."""
+        """Create a store from `sqlite:///relative.db` or `sqlite:////absolute.db`.
+
+        `?library=sqlite3` is for programs that use the file through `sqlite3` themselves.
+        """
         path, library = parsed(url, _parsed, "file")
         return cls(path, library=library)
 
@@ -130,10 +133,10 @@ class SqliteStore(Store):
 
     def enqueue_now(self, jobs: Sequence[NewJob]) -> list[Enqueued] | None:
         if self.on_consequences is not None and any(job.after for job in jobs):
-            return None  # what comes of these is told on the event loop
+            return None  # consequences are reported on the event loop
         self._check_outside()
         if not self._engine.is_open:
-            # Opening it here, the main thread would keep a signal handler of its own waiting.
+            # Not opened here: if this is the main thread, a signal handler that interrupts it would wait for the lock for ever.
             return None
         return self._engine.write_now(lambda tx: enqueueing.enqueue(tx, jobs), durable=True, single=self._single(jobs))
 
@@ -152,7 +155,7 @@ class SqliteStore(Store):
 
     async def lease_status(self, lease: Lease) -> LeaseStatus:
         self._check_open()
-        # As a write, though it writes nothing: that waits for whoever is writing.
+        # As a write, though it writes nothing, because it must wait for a transaction that is writing.
         return await self._engine.write(lambda tx: settling.lease_status(tx, lease), durable=False)
 
     async def lease(self, request: LeaseRequest) -> Leased:
@@ -168,7 +171,7 @@ class SqliteStore(Store):
         def settle_and_lease(tx: Transaction) -> tuple[list[Verdict], Callable[[], Leased]]:
             verdicts = settling.settle(tx, settlements)
             if tx.ready:
-                tx.flush()  # the lease looks at the counters for what is in line
+                tx.flush()  # the lease finds jobs in line by the counters
             return verdicts, leasing.lease(tx, request)
 
         verdicts, answer = await self._write(settle_and_lease)
@@ -348,7 +351,10 @@ class SqliteStore(Store):
                 woken.set_result(None)
 
         def look(seen: object, work: bool = False) -> None:
-            """See whether there is work; a ring is on its way to somebody for what is new, so that is left for the next look."""
+            """Look for work, and wake up if the previous look has found work too.
+
+            Work that is new since the previous look is left for one more look, because another worker was probably woken for it.
+            """
             nonlocal timer
             version = self._version()
             had_work, work = work, (work or version != seen) and self._has_work(patterns, skip_tasks)
@@ -359,7 +365,7 @@ class SqliteStore(Store):
                 timer = loop.call_later(min(LOOK_EVERY, left), look, version, work)
 
         self._waiting.add(wake)
-        # The mark goes up before the first look: a job that comes after the look finds the mark.
+        # The idle mark is created before the first look, so a job that is enqueued after the look finds the mark.
         with bell.waiting(patterns, wake):
             try:
                 look(None, work=True)
@@ -378,7 +384,7 @@ class SqliteStore(Store):
         if self.on_consequences is None:
             return await self._engine.write(action, durable=durable)
         answer, consequences = await self._engine.write(lambda tx: (action(tx), tx.consequences), durable=durable)
-        if consequences and self.on_consequences is not None:  # it may have gone meanwhile
+        if consequences and self.on_consequences is not None:  # it may have been reset meanwhile
             self.on_consequences(consequences)
         return answer
 
@@ -424,7 +430,7 @@ class SqliteStore(Store):
 
 
 def _version(connection: Connection) -> object:
-    """What changes when somebody else has changed the file; another connection would count anew."""
+    """A value that changes when another connection has changed the file. It contains the connection, because each counts by itself."""
     return id(connection), connection.execute("PRAGMA data_version").fetchone()
 
 
@@ -442,6 +448,6 @@ def _parsed(url: str) -> tuple[str, Library | None]:
     option, _, library = parts.query.partition("=")
     refuse_unless(
         not parts.query or (option == "library" and library in list(Library)),
-        "it has an option that is not known: ?library=sqlite3 and ?library=apsw are",
+        "it has an unknown option: the known ones are ?library=sqlite3 and ?library=apsw",
     )
     return path, Library(library) if library else None

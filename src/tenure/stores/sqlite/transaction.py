@@ -1,4 +1,4 @@
-"""One call's share of a transaction: the connection, the time, and what must follow from it."""
+"""The part of one call in a transaction: runs its queries, gathers its counters, and what is to be announced after the commit."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ COUNTERS = COUNTS + TOTALS
 _NOTHING = (0,) * len(COUNTERS)
 _GROUP = "(" + ", ".join("?" * (2 + len(COUNTERS))) + ")"
 _EACH = 10
-"""Queues that are counted by one statement at most."""
+"""Rows in one statement at most."""
 
 _COUNT = [sql["add_queue_counts"].replace(_GROUP, ", ".join([_GROUP] * (rows or 1))) for rows in range(_EACH + 1)]
 
 
 class Transaction:
-    """What the operations work with. Counter changes are gathered and written once, by `flush`."""
+    """The object that all operations work with. Changes of counters are gathered, and written once by `flush`."""
 
     __slots__ = (
         "_connection", "_queues", "_workers", "announcements", "boot", "consequences", "edges", "ready", "wall",
@@ -52,31 +52,31 @@ class Transaction:
         self._queues: dict[str, dict[str, int]] = {}
         self._workers: dict[str, dict[str, int]] = {}
         self.ready: dict[str, int] = {}
-        """Jobs that came in line, by queue: idle workers to wake after the commit."""
+        """By queue, the number of jobs that are ready to be leased: as many idle workers are woken after the commit."""
 
         self.edges = False
-        """Whether any edge was open when a seq was last drawn."""
+        """Whether any edge was open when counters were last written."""
 
         self.announcements: list[tuple[str, Announcement]] = []
-        """Doorbells to ring after the commit, and what to tell them."""
+        """Announcements to send after the commit, each with the doorbell to ring."""
 
         self.consequences: list[Consequence] = []
-        """What became of jobs that the caller did not name."""
+        """What has happened to jobs that the caller did not name."""
 
     def all(self, query: str, *values: object) -> list[Row]:
-        """Run a query of `queries/` and give its rows."""
+        """Run a query of `queries/` and return its rows."""
         return self._connection.execute(sql[query], values).fetchall()
 
     def one(self, query: str, *values: object) -> Row | None:
-        """Run a query and give its first row."""
+        """Run a query and return its first row; None if there is none."""
         row: Row | None = self._connection.execute(sql[query], values).fetchone()
         return row
 
     def array(self, query: str, *values: object) -> list[Any]:
-        """Run a query whose one row is a JSON array, and give its items.
+        """Run a query whose one row is a JSON array, and return its items.
 
-        Each row of an ordinary query gives up the interpreter lock, and waits for a busy thread of the application to have
-        it back; large answers come as one.
+        For large answers, because every row of an ordinary query gives up the interpreter lock, and then waits for it if a thread of
+        the application is busy.
         """
         row = self.one(query, *values)
         assert row is not None
@@ -84,22 +84,22 @@ class Transaction:
         return items
 
     def run(self, query: str, *values: object) -> int:
-        """Run a statement that returns nothing, and give how many rows it changed."""
+        """Run a statement that returns no rows. Returns how many rows it changed."""
         self._connection.execute(sql[query], values)
         return self._connection.changes()
 
     def execute(self, statement: str, values: Sequence[object]) -> int:
-        """Run a statement that had to be put together, and give how many rows it changed."""
+        """Run a statement that is not in `queries/`. Returns how many rows it changed."""
         self._connection.execute(statement, values)
         return self._connection.changes()
 
     def select(self, statement: str, values: Sequence[object]) -> Iterable[Row]:
-        """Run a statement that had to be put together (listings), lazily."""
+        """Run a query that is not in `queries/`, as listings do, and read its rows lazily."""
         return self._connection.execute(statement, values)
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """Take back all that a block did, and what was to follow from it, if it raises an error of the contract."""
+        """Roll back everything that the block did, including gathered counters and announcements, if it raises a `TenureError`."""
         before = deepcopy((self._queues, self._workers, self.ready, self.announcements))
         consequences = len(self.consequences)
         self._connection.execute("SAVEPOINT attempt")
@@ -116,28 +116,28 @@ class Transaction:
     # Counting.
 
     def count(self, queue: str, counter: str, number: int) -> None:
-        """So many jobs more (or fewer) of the queue are in this place."""
+        """Add `number` (which may be negative) to a counter of the queue."""
         counts = self._queues.setdefault(queue, defaultdict(int))
         counts[counter] += number
 
     def count_move(self, queue: str, origin: str, target: str, number: int = 1) -> None:
-        """So many jobs of the queue went from one place to another."""
+        """Move `number` jobs of the queue from one counter to another."""
         counts = self._queues.setdefault(queue, defaultdict(int))
         counts[origin] -= number
         counts[target] += number
 
     def count_total(self, what: str, queue: str, worker: str | None = None, number: int = 1) -> None:
-        """It has happened so many times more, in this queue, through this worker."""
+        """Add `number` to a total of the queue, and of the worker if there is one."""
         self._queues.setdefault(queue, defaultdict(int))["total_" + what] += number
         if worker is not None:
             self._workers.setdefault(worker, defaultdict(int))["total_" + what] += number
 
     def reserve_seqs(self, number: int) -> int:
-        """Draw so many places at the back of the line, and give the first; writes the counters gathered so far."""
+        """Reserve `number` seqs at the back of the line, and return the first. Also writes the counters gathered so far."""
         return self._count(number) - number + 1
 
     def flush(self) -> None:
-        """Write the counters gathered so far, and wake nobody for queues that are paused."""
+        """Write the counters gathered so far. Workers are not woken for queues that turn out to be paused."""
         if self._queues:
             self._count(0)
         for worker, counts in self._workers.items():
@@ -145,7 +145,7 @@ class Transaction:
         self._workers.clear()
 
     def _count(self, places: int) -> int:
-        """Write the counters of queues, and reserve so many places at the back of the line; the last of them."""
+        """Write the counters of queues, and reserve this many seqs. Returns the last one."""
         rows: list[Sequence[object]] = [
             (queue, 0, *[counts[name] for name in COUNTERS]) for queue, counts in self._queues.items()
         ]
@@ -163,22 +163,22 @@ class Transaction:
                     self.ready.pop(name, None)
         return last
 
-    # Telling.
+    # Announcing.
 
     def add_consequence(self, change: Change, job_id: str, task: str, queue: str) -> None:
-        """Note what has become of a job that the caller did not name."""
+        """Report what has happened to a job that the caller did not name."""
         self.consequences.append(Consequence(change, job_id, task, queue))
 
     def wake_workers(self, queue: str, number: int = 1) -> None:
-        """Wake as many idle workers of this queue after the commit."""
+        """Wake up to `number` idle workers of this queue after the commit."""
         self.ready[queue] = self.ready.get(queue, 0) + number
 
     def notify_holder(self, worker: str | None, kind: AnnouncementKind, job_id: str) -> None:
-        """Tell the worker that holds a job what has become of it."""
+        """Announce to the worker that holds a job what has happened to it."""
         if worker is not None and (row := self.one("bell_of_worker", worker)):
             self.announcements.append((row[0], Announcement(kind, job_id)))
 
     def notify_waiters(self, job_id: str, kind: AnnouncementKind) -> None:
-        """Tell whoever waits for a job that it is final or gone."""
+        """Announce to all waiters of a job that it is final or deleted."""
         for (bell,) in self.all("pop_waiters", job_id):
             self.announcements.append((bell, Announcement(kind, job_id)))

@@ -1,6 +1,6 @@
--- add_queue_counts: add to the counts and totals of queues, which come to exist by it, and say which of them are paused; the row
--- without a name reserves places at the back of the line, and the last of them comes back. The caller repeats the group of
--- values for as many rows as it has. Also says whether any edge is open, for no more than a look.
+-- add_queue_counts: add to the counters and totals of queues, creating rows for new queues. Returns for each queue whether it
+-- is paused. The row with the empty name reserves seqs at the back of all lines; its returned seq is the last one reserved. The
+-- last column says whether any edge is open. The caller repeats the group of values, one for each row.
 INSERT INTO tenure_queues (
     name, seq, waiting, scheduled, blocked, running, succeeded, failed, cancelled, broken, passed,
     total_processed, total_succeeded, total_failed, total_retried, total_lost, total_cancelled, total_broken

@@ -1,4 +1,4 @@
--- add_worker_totals: add to the totals of a worker, if the registry still has it.
+-- add_worker_totals: add to the totals of the worker ?1, if it is still registered.
 UPDATE tenure_workers SET
     total_processed = total_processed + ?2,
     total_succeeded = total_succeeded + ?3,

@@ -1,4 +1,5 @@
--- delete_quiet_queues: remove up to ?2 empty queues that were empty at the time ?1 already, and in which nothing was counted since.
+-- delete_quiet_queues: delete up to ?2 empty queues that were already empty at the time ?1 and whose totals have not changed
+-- since.
 DELETE FROM tenure_queues WHERE name IN (
     SELECT name FROM tenure_queues
     WHERE name <> '' AND paused = 0 AND inbox = 0

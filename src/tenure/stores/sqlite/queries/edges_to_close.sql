@@ -1,5 +1,5 @@
--- edges_to_close: the open edges to the jobs in the JSON array ?1, which have all succeeded, as one JSON array: by which of them each
--- closes, who waits, and where. In the order in which they close.
+-- edges_to_close: the open edges to the jobs in the JSON array ?1, which have all succeeded, as one JSON array of [index of the
+-- blocker in ?1, dependent, position], in the order in which they close.
 SELECT json_group_array(json_array(place, dependent, position)) FROM (
     SELECT wanted.key AS place, e.dependent, e.position
     FROM json_each(?1) AS wanted

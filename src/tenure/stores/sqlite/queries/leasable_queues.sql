@@ -1,7 +1,7 @@
--- leasable_queues: those of the queues in the JSON array ?1 that have something to hand out, to promote or to cancel at the time
--- ?2, in the order of the array: how many jobs are in line and scheduled, whether any has expired, whether a suspect is in line,
--- and whether something lies in the inbox. Of one that is paused only the last is told. One statement for all of it: each
--- gives up the interpreter lock.
+-- leasable_queues: those of the queues in the JSON array ?1 that have jobs to lease, to promote or to cancel at the time ?2, or
+-- entries in their inbox; in the order of the array. Columns: name, jobs in line, scheduled jobs, whether a job has expired,
+-- whether a suspect is in line, whether the inbox may have entries. Of a paused queue only the inbox counts. All of it is one
+-- statement because each statement gives up the interpreter lock.
 SELECT q.name, iif(q.paused, 0, q.waiting), iif(q.paused, 0, q.scheduled),
     q.paused = 0 AND EXISTS (
         SELECT 1 FROM tenure_jobs AS j

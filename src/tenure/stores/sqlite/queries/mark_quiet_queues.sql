@@ -1,4 +1,5 @@
--- mark_quiet_queues: note for up to ?2 empty queues that they are empty at the time ?1, and with which totals, unless that is noted already.
+-- mark_quiet_queues: record for up to ?2 empty queues that they are empty at the time ?1, together with the sum of their
+-- totals, unless that is recorded already.
 UPDATE tenure_queues SET
     quiet_since = ?1,
     quiet_totals = total_processed + total_succeeded + total_failed + total_retried + total_lost + total_cancelled + total_broken

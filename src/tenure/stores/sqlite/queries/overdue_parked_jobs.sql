@@ -1,4 +1,4 @@
--- overdue_parked_jobs: jobs of the queue ?1 that nobody has completed from outside by ?2.
+-- overdue_parked_jobs: up to ?3 parked jobs of the queue ?1 that were not completed by ?2, the earliest deadline first.
 SELECT id FROM (
     SELECT * FROM (
         SELECT id, parked_until AS until, seq FROM tenure_jobs

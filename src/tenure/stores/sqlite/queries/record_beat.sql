@@ -1,2 +1,2 @@
--- record_beat: the worker ?1 lives and says ?2 of itself.
+-- record_beat: store the heartbeat of the worker ?1: its pulse ?2 and the time ?3 (seconds since boot).
 UPDATE tenure_workers SET pulse = ?2, beat = ?3 WHERE id = ?1

@@ -1,6 +1,7 @@
--- special_ends: which of the settlements in the JSON array ?1 do more than to end a job that is held under the token given with it.
--- Each: number, fence, nonce, state. Comes back as one JSON array: the place of each in the array, and 1 if all that it
--- does besides is to succeed as a blocker of others, else 0 (its lease is lost, or its end concerns a unique key, a waiter, retention).
+-- special_ends: find the ends that cannot be written by end_held alone. ?1 is a JSON array of [number, fence, nonce, state,
+-- ...]. Returns one JSON array of [index in ?1, flag], without the plain ends. Flag 1: the job succeeds and is a blocker, so
+-- that its dependents' edges have to be closed, and nothing else. Flag 0: anything else, such as a lost lease, a unique key, a
+-- waiter, a retention time (keep), or the end of a run that has one of these.
 SELECT json_group_array(json_array(wanted.key, j.n IS NOT NULL AND wanted.value ->> 3 = 'succeeded'))
 FROM json_each(?1) AS wanted LEFT JOIN tenure_jobs AS j
   ON j.n = wanted.value ->> 0 AND j.state = 'running' AND j.fence = wanted.value ->> 1 AND j.nonce = wanted.value ->> 2
