@@ -242,7 +242,7 @@ async def test_a_connection_of_a_second_library_is_refused(path: str, app: App, 
     other = apsw.Connection(path)
     other.execute("BEGIN")
 
-    with pytest.raises(InvalidOption, match="bring connections of sqlite3"):
+    with pytest.raises(InvalidOption, match="use connections of sqlite3"):
         await add.using(connection=other).aenqueue(1, 2)
 
     assert await exists(job)
@@ -252,7 +252,7 @@ async def test_a_connection_of_a_second_library_is_refused(path: str, app: App, 
 async def test_the_library_can_be_said(path: str) -> None:
     connection = sqlite3.connect(path)
     async with App(f"sqlite:///{path}?library=apsw") as app:
-        with pytest.raises(InvalidOption, match="bring connections of apsw"):
+        with pytest.raises(InvalidOption, match="use connections of apsw"):
             await app.remote("t").using(connection=connection).aenqueue()
     connection.close()
 

@@ -176,7 +176,7 @@ async def test_a_watcher_whose_folder_was_deleted_is_there_again(
 async def test_where_no_socket_can_be_made_a_watch_is_refused(bells: Path, store: SqliteStore) -> None:
     bells.touch()
 
-    with pytest.raises(StoreUnavailable, match="no notes can be heard, for no socket can be made in"):
+    with pytest.raises(StoreUnavailable, match="cannot watch events: no socket can be created in"):
         async with store.watch():
             pass
     assert not await store.watched()

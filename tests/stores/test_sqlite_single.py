@@ -177,16 +177,16 @@ def _writing(path: Path, library: Library) -> threading.Thread:
 
 async def test_a_lock_that_stays_is_waited_for_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     waits = []
-    patience = connection._Patience.__call__
+    handler = connection._BusyHandler.__call__
 
     def counted(self: Any, tries: int) -> bool:
         waits.append(tries)
-        return patience(self, tries)
+        return handler(self, tries)
 
     store = SqliteStore(path)
     await store.enqueue([a_job()])
     monkeypatch.setattr(connection, "BUSY_TIMEOUT", 0.2)
-    monkeypatch.setattr(connection._Patience, "__call__", counted)
+    monkeypatch.setattr(connection._BusyHandler, "__call__", counted)
     other = apsw.Connection(str(path))
     other.execute("PRAGMA busy_timeout = 10000")
     other.execute("BEGIN IMMEDIATE")

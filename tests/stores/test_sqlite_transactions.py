@@ -22,7 +22,7 @@ FOR_EVER = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n) SEL
 BOUND = 1.0
 """Seconds that a transaction may last here: enough for what it does before it is too long, on a busy machine too."""
 
-TAKEN_BACK = "kept all others from writing for 1 s, and was taken back"
+ROLLED_BACK = "kept all others from writing for 1 s, and was rolled back"
 
 
 @pytest.fixture(params=list(Library))
@@ -59,11 +59,11 @@ async def test_one_that_lasts_too_long_is_taken_back(store: SqliteStore) -> None
     while own.open and time.monotonic() < deadline:
         time.sleep(0.01)  # on the loop, whose own timers cannot help
 
-    with pytest.raises(TimeoutError, match=TAKEN_BACK):
+    with pytest.raises(TimeoutError, match=ROLLED_BACK):
         await own.execute("INSERT INTO effects VALUES (2)")
-    with pytest.raises(TimeoutError, match=TAKEN_BACK):
+    with pytest.raises(TimeoutError, match=ROLLED_BACK):
         await own.caller.arun(store.enqueueing([a_job()]))
-    with pytest.raises(TimeoutError, match=TAKEN_BACK):
+    with pytest.raises(TimeoutError, match=ROLLED_BACK):
         await own.commit()
     await own.rollback()
     assert await effects(store) == []
@@ -74,7 +74,7 @@ async def test_a_statement_that_takes_too_long_is_cut_off(store: SqliteStore) ->
     own = await store.begin(timeout=BOUND)
     await own.execute("INSERT INTO effects VALUES (1)")
 
-    with pytest.raises(TimeoutError, match=TAKEN_BACK):
+    with pytest.raises(TimeoutError, match=ROLLED_BACK):
         await own.fetch(FOR_EVER)
 
     assert await effects(store) == []
@@ -87,7 +87,7 @@ async def test_so_is_one_on_the_bare_connection(store: SqliteStore) -> None:
     with pytest.raises((apsw.InterruptError, sqlite3.OperationalError), match="interrupted"):
         await asyncio.to_thread(lambda: own.connection.execute(FOR_EVER).fetchall())
 
-    with pytest.raises(TimeoutError, match=TAKEN_BACK):
+    with pytest.raises(TimeoutError, match=ROLLED_BACK):
         await own.commit()
     assert await effects(store) == []
 

@@ -1,38 +1,35 @@
-"""What the store does in a transaction of somebody else's."""
+"""Runs an operation of the store inside a transaction of the caller's."""
 
 from __future__ import annotations
 
 import contextlib
 from typing import TypeVar
 
-from tenure.core.clock import Clock
 from tenure.stores.callers import SqliteWork
 from tenure.stores.callers.connection import SqliteAdapter
 from tenure.stores.sqlite.calls import Action
 from tenure.stores.sqlite.engine import Engine
 from tenure.stores.sqlite.library import Library
-from tenure.stores.sqlite.transaction import NotPlain, Transaction
+from tenure.stores.sqlite.transaction import Transaction
 
-__all__ = ["work"]
+__all__ = ["caller_work"]
 
 T = TypeVar("T")
 
 
-def work(engine: Engine, action: Action[T]) -> SqliteWork[T]:
-    """What does this in any transaction on the file; if it raises, it leaves that as it was."""
+def caller_work(engine: Engine, action: Action[T]) -> SqliteWork[T]:
+    """Work that runs `action` in the caller's transaction on the file. If it raises, it leaves that transaction as it was."""
 
     def run(connection: SqliteAdapter) -> T:
         connection.execute("SAVEPOINT tenure")
         try:
-            # For writing from the first: a transaction that has read cannot write any more once somebody else has.
+            # Take the write lock first: a transaction that has only read can no longer write once another one has.
             connection.execute("DELETE FROM tenure_waiters WHERE 0")
-            try:
-                result, transaction = _perform(connection, engine.clock, action, plainly=True)
-            except NotPlain:
-                connection.execute("ROLLBACK TO tenure")
-                result, transaction = _perform(connection, engine.clock, action, plainly=False)
+            transaction = Transaction(connection, engine.clock)
+            result = action(transaction)
+            transaction.flush()
         except BaseException:
-            with contextlib.suppress(Exception):  # a full disk, or the like, has ended the whole transaction
+            with contextlib.suppress(Exception):  # an error such as a full disk has ended the whole transaction
                 connection.execute("ROLLBACK TO tenure")
                 connection.execute("RELEASE tenure")
             raise
@@ -40,11 +37,4 @@ def work(engine: Engine, action: Action[T]) -> SqliteWork[T]:
         connection.after_commit(lambda: engine.bells.ring(transaction))
         return result
 
-    return SqliteWork(engine.path, lambda library: engine.choose(Library(library)), run)
-
-
-def _perform(connection: SqliteAdapter, clock: Clock, action: Action[T], *, plainly: bool) -> tuple[T, Transaction]:
-    transaction = Transaction(connection, clock, plainly=plainly)
-    result = action(transaction)
-    transaction.flush()
-    return result, transaction
+    return SqliteWork(engine.path, lambda library: engine.use_library(Library(library)), run)

@@ -1,4 +1,4 @@
-"""Calls on their way through a transaction, and back to whoever waits for the answer."""
+"""Operations waiting to be run in a transaction, and how their callers get the answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from tenure.stores.sqlite.single import Single
 from tenure.stores.sqlite.transaction import Transaction
 
-__all__ = ["Action", "BatchAction", "Call", "answer", "joinable", "perform"]
+__all__ = ["Action", "BatchAction", "Call", "answer", "join_key", "perform"]
 
 T = TypeVar("T")
 
@@ -20,13 +20,13 @@ BatchAction = Callable[[Transaction, Sequence[Any]], list[Any]]
 
 
 class Call(Generic[T]):
-    """Something to do in a transaction, and who waits for its answer: a future of an event loop, or a blocked thread.
+    """An action to run in a transaction, and the caller that waits for its answer: an event loop's future, or a blocked thread.
 
-    A call may be a batch of items, which can be joined with other batches of the same action: it is then answered with its
-    share of the results. One that is a single plain job can be done by one call of the library, if it is alone.
+    A call with `items` is a batch. It can be joined with other batches of the same action, and is then answered with its share of
+    the results. A call with `single` enqueues one plain job, which takes one call of the library if no other call is pending.
     """
 
-    __slots__ = ("action", "durable", "ended", "error", "future", "items", "loop", "result", "single")
+    __slots__ = ("action", "answered", "durable", "error", "future", "items", "loop", "result", "single")
 
     def __init__(
         self,
@@ -43,21 +43,21 @@ class Call(Generic[T]):
         self.single = single
         self.loop = loop
         self.future: asyncio.Future[T] | None = None if loop is None else loop.create_future()
-        self.ended = threading.Lock()
-        """Held until it is answered, for a thread to wait on."""
+        self.answered = threading.Lock()
+        """Held until the call is answered. A blocked thread waits for it."""
 
         self.result: T | None = None
         self.error: BaseException | None = None
-        self.ended.acquire()
+        self.answered.acquire()
 
 
-def joinable(call: Call[Any]) -> object:
-    """What neighbours must share to become one: the action of a batch; any other call stands alone."""
+def join_key(call: Call[Any]) -> object:
+    """Neighbouring calls with equal keys are joined: batches of the same action. Any other call has a unique key."""
     return call if call.items is None else call.action
 
 
 def perform(transaction: Transaction, group: list[Call[Any]]) -> Transaction:
-    """Run a call, or batches of one action as one batch, and keep each its result."""
+    """Run one call, or several batches of one action as one batch, and store each call's result in it."""
     first = group[0]
     if first.items is None:
         first.result = first.action(transaction)  # type: ignore[call-arg]
@@ -70,24 +70,24 @@ def perform(transaction: Transaction, group: list[Call[Any]]) -> Transaction:
 
 
 def answer(calls: list[Call[Any]]) -> None:
-    """Hand the results to those who wait, with one hop for each event loop."""
+    """Hand the results to the waiting callers, with one hop for each event loop."""
     by_loop: dict[asyncio.AbstractEventLoop, list[Call[Any]]] = {}
     for call in calls:
         if call.loop is None:
-            call.ended.release()
+            call.answered.release()
         else:
             by_loop.setdefault(call.loop, []).append(call)
     for loop, answered in by_loop.items():
         try:
             loop.call_soon_threadsafe(_resolve, answered)
         except RuntimeError:
-            continue  # the loop is closed: nobody waits any more
+            continue  # the loop is closed, and its callers with it
 
 
 def _resolve(calls: list[Call[Any]]) -> None:
     for call in calls:
         if call.future is None or call.future.done():
-            continue  # whoever waited was cancelled
+            continue  # the caller was cancelled
         if call.error is not None:
             call.future.set_exception(call.error)
         else:

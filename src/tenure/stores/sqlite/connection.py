@@ -1,4 +1,4 @@
-"""A connection to the file: how it is opened, who may use it, and what its errors mean."""
+"""Opens connections to the file, guards them with locks, and translates the errors of SQLite."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import apsw
 from tenure.errors import StoreError, StoreFull, StoreUnavailable
 from tenure.stores.sqlite.library import BUSY, Connection, Library, code_of, open_file
 
-__all__ = ["Guarded", "connect", "translated"]
+__all__ = ["GuardedConnection", "connect", "translated"]
 
 BUSY_TIMEOUT = 10.0
-"""Seconds that a call waits for other processes' write transactions before it gives up."""
+"""Seconds that a call waits for write transactions of other processes before it gives up."""
 
 
-class Guarded:
-    """A connection for one thread at a time: opened on first use, and again after a fork has closed it."""
+class GuardedConnection:
+    """A connection that one thread uses at a time. It is opened on first use, and again after a fork has closed it."""
 
     def __init__(self, connect: Callable[[], Connection], lock: threading.RLock | None = None) -> None:
         self.lock = lock or threading.Lock()
@@ -31,32 +31,32 @@ class Guarded:
         self._connection: Connection | None = None
 
     def get(self) -> Connection:
-        """The connection, for who holds the lock."""
+        """The connection, opened if need be. The caller holds the lock."""
         if self._connection is None:
             self._connection = self._connect()
         return self._connection
 
     @property
     def opened(self) -> Connection | None:
-        """The connection if there is one, for who holds the lock."""
+        """The connection, or None if it is not open. The caller holds the lock."""
         return self._connection
 
     def take(self) -> Connection | None:
-        """The connection if there is one, for who holds the lock and keeps it: `get` opens another."""
+        """Hand the connection over to the caller, which holds the lock; None if it is not open. `get` opens another."""
         connection, self._connection = self._connection, None
         return connection
 
     def close(self) -> None:
-        """Close the connection, for who holds the lock."""
+        """Close the connection if it is open. The caller holds the lock."""
         if (connection := self.take()) is not None:
             connection.close()
 
 
 def connect(path: str, library: Library, *, cache_kib: int, mode: str = "rw") -> Connection:
-    """Open one more connection, set up the way that all of ours are.
+    """Open a connection with the settings that all connections of the store have.
 
-    By default the file has to be there: SQLite would make an empty one, and remove the log that it finds beside it,
-    where the file was only away for a moment.
+    By default the file must exist. Otherwise SQLite would create an empty file and delete the log beside it, even if the file
+    was only missing for a moment.
     """
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
@@ -64,7 +64,7 @@ def connect(path: str, library: Library, *, cache_kib: int, mode: str = "rw") ->
             f"there is no folder {folder!r} for the SQLite file {path!r}: create it, or correct the path"
         )
     if mode == "rwc":
-        _make(path)
+        _create_file(path)
     try:
         connection = open_file(path, library, mode, BUSY_TIMEOUT)
     except Exception as error:
@@ -73,10 +73,10 @@ def connect(path: str, library: Library, *, cache_kib: int, mode: str = "rw") ->
         raise StoreUnavailable(f"cannot open {path!r} as a SQLite file: {error}") from error
     try:
         with translated(path) as errors:
-            errors.watch(connection)
+            errors.attach(connection)
             if isinstance(connection, apsw.Connection):
-                connection.set_busy_handler(_Patience())
-                # Else a statement whose parameters meet a partial index is compiled again each time they change: 50 µs a call.
+                connection.set_busy_handler(_BusyHandler())
+                # Otherwise SQLite compiles a statement that may use a partial index again whenever its parameters change: 50 µs a call.
                 connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             for pragma in (
                 "journal_mode = WAL",
@@ -84,24 +84,24 @@ def connect(path: str, library: Library, *, cache_kib: int, mode: str = "rw") ->
                 "temp_store = MEMORY",
                 f"cache_size = -{cache_kib}",
                 "wal_autocheckpoint = 0",
-                "journal_size_limit = 8388608",  # of a log that grew because somebody read for long
+                "journal_size_limit = 8388608",  # truncates a log that grew because of a long read
             ):
-                _set(connection, pragma)
+                _set_pragma(connection, pragma)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _make(path: str) -> None:
-    """Make an empty file that only its owner may read, unless there is one. SQLite gives its log the same rights."""
-    # If it cannot be made, SQLite says why.
+def _create_file(path: str) -> None:
+    """Create an empty file that only its owner may read, unless it exists. SQLite gives its log the same permissions."""
+    # If this fails, SQLite reports why.
     with contextlib.suppress(OSError):
         os.close(os.open(os.path.realpath(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
-def _set(connection: Connection, pragma: str) -> None:
-    """Set a pragma, again while others are in the way: who changes the journal mode is told so without being made to wait."""
+def _set_pragma(connection: Connection, pragma: str) -> None:
+    """Set a pragma, and try again while the file is busy: SQLite does not call the busy handler for a change of journal mode."""
     deadline = time.monotonic() + BUSY_TIMEOUT
     while True:
         try:
@@ -113,8 +113,8 @@ def _set(connection: Connection, pragma: str) -> None:
             time.sleep(random.uniform(0.001, 0.01))  # noqa: S311
 
 
-class _Patience:
-    """Wait for another process's transaction: short, random naps, so that whoever comes next is not always the same."""
+class _BusyHandler:
+    """Waits for transactions of other processes, in short sleeps of random length so that no process is always the last."""
 
     def __init__(self) -> None:
         self._deadline = 0.0
@@ -130,7 +130,7 @@ class _Patience:
 
 
 class translated:  # noqa: N801  (reads as a verb)
-    """Turn what SQLite raises into the errors of the contract."""
+    """Context manager that turns errors of SQLite into the errors of the store contract."""
 
     __slots__ = ("_connection", "path")
 
@@ -141,12 +141,12 @@ class translated:  # noqa: N801  (reads as a verb)
     def __enter__(self) -> Self:
         return self
 
-    def watch(self, connection: Connection) -> None:
-        """Ask this connection for the cause of what is raised."""
+    def attach(self, connection: Connection) -> None:
+        """Use this connection to find the cause (an errno) of errors that are raised."""
         self._connection = connection
 
-    def connection(self, guarded: Guarded) -> Connection:
-        """The connection to be used here."""
+    def connection(self, guarded: GuardedConnection) -> Connection:
+        """Get the guarded connection, and use it to find the cause of errors."""
         self._connection = guarded.get()
         return self._connection
 
@@ -158,20 +158,20 @@ class translated:  # noqa: N801  (reads as a verb)
         if code == apsw.SQLITE_FULL or (
             code == apsw.SQLITE_IOERR and system in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         ):
-            raise StoreFull(f"no room left for {self.path!r}: free some space, nothing was stored") from error
+            raise StoreFull(f"no room left for {self.path!r}: nothing was stored; free some space") from error
         if code == BUSY:
             raise StoreUnavailable(f"{self.path!r} was locked by another transaction for {BUSY_TIMEOUT:g} s") from error
         if code in (apsw.SQLITE_NOTADB, apsw.SQLITE_CORRUPT):
             raise StoreUnavailable(f"{self.path!r} is not a sound SQLite file: {error}") from error
-        if code == apsw.SQLITE_ERROR and str(error).removeprefix("SQLError: ").startswith(_ABSENT):
+        if code == apsw.SQLITE_ERROR and str(error).removeprefix("SQLError: ").startswith(_MISSING_OBJECT):
             raise StoreUnavailable(f"cannot use {self.path!r}: {error}: bring back what was there") from error
-        if code in _ABOUT_AN_ITEM:
+        if code in _STATEMENT_CODES:
             raise StoreError(f"{self.path!r} refused a statement: {error}") from error
         why = f" ({os.strerror(system)})" if system else ""
         raise StoreUnavailable(f"cannot use {self.path!r}: {error}{why}") from error
 
 
-_ABOUT_AN_ITEM = frozenset(
+_STATEMENT_CODES = frozenset(
     {
         apsw.SQLITE_ERROR,
         apsw.SQLITE_TOOBIG,
@@ -181,7 +181,7 @@ _ABOUT_AN_ITEM = frozenset(
         apsw.SQLITE_RANGE,
     }
 )
-"""Codes that may be about what was asked; any other is about the file, or about who may use it."""
+"""Codes that a statement or its values may cause. Any other code is about the file or the access to it."""
 
-_ABSENT = ("no such table", "no such column", "no such index")
-"""How SQLite begins to say that somebody has changed the tables."""
+_MISSING_OBJECT = ("no such table", "no such column", "no such index")
+"""Beginnings of the messages by which SQLite reports that a table of the store was changed or removed."""

@@ -1,9 +1,11 @@
-"""Notes between processes that share a file: one Unix datagram socket for each who watches, among the doorbells.
+"""Publishes event messages to watchers in all processes that share the file.
 
-    jobs.db-bells/watch-4f1c…   somebody hears here
+Each watcher has a Unix datagram socket in the folder of the doorbells:
 
-Whoever publishes looks who there is, and sends to each. Nobody is waited for: notes for a watcher that does not keep up are held
-back until it does, and the oldest go when there are too many.
+    jobs.db-bells/watch-4f1c…   the socket of one watcher
+
+A publisher lists these sockets and sends to each. It never waits: messages for a watcher whose buffer is full are held back and
+sent later. If more than `HELD_BACK` are held back, the oldest are dropped.
 """
 
 from __future__ import annotations
@@ -29,48 +31,48 @@ _decode = msgspec.json.Decoder(list[str]).decode
 PREFIX = "watch-"
 
 HELD_BACK = 10_000
-"""Notes that wait for one watcher at most, here and there."""
+"""Messages buffered for one watcher at most, in the publisher and again in the watcher."""
 
-LOAD = 50_000
-"""Bytes that go in one datagram, about: a quarter of what a socket takes."""
+DATAGRAM_BYTES = 50_000
+"""Bytes in one datagram, roughly: a quarter of what a socket accepts."""
 
-AGAIN = 0.02
-"""Seconds until a watcher whose socket was full is tried again."""
+RETRY_AFTER = 0.02
+"""Seconds until the publisher tries again to send to a watcher whose buffer was full."""
 
 LOOK_EVERY = 10.0
-"""Seconds after which a watcher sees whether it can still be found."""
+"""Seconds between a watcher's checks that its socket has not been deleted."""
 
 
 class Publisher:
-    """Sends the notes of one store object, on its event loop."""
+    """Sends the event messages of one store object, on its event loop."""
 
     def __init__(self, path: str) -> None:
-        # Its own, for the engine's ring on another thread.
+        # Not the engine's: those are used on another thread.
         self._bells = Doorbells(path)
         self._held_back: dict[str, deque[bytes]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def watched(self) -> bool:
-        """Whether anybody watches; who has died does not."""
+        """Whether there is a live watcher. Removes the sockets of watchers that have died."""
         for name in self._watchers():
-            if self._bells.lives(name):
+            if self._bells.is_alive(name):
                 return True
             self._bells.take_down(name)
         return False
 
-    def publish(self, notes: Sequence[str]) -> None:
-        """Send these to everybody who watches now, after what was published before."""
-        encoded = [_encode(note) for note in notes]
+    def publish(self, messages: Sequence[str]) -> None:
+        """Send these messages to all current watchers, after all messages published before."""
+        encoded = [_encode(message) for message in messages]
         for name in self._watchers():
             if name in self._held_back:
                 self._held_back[name].extend(encoded)
             elif left := self._send(name, deque(encoded, HELD_BACK)):
                 self._held_back[name] = left
         if self._timer is None:
-            self._try_again_later()
+            self._retry_later()
 
     def close(self) -> None:
-        """Give up what is held back."""
+        """Drop the messages that are held back, and close."""
         self._held_back.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -82,97 +84,97 @@ class Publisher:
         except OSError:
             return []
 
-    def _try_again_later(self) -> None:
+    def _retry_later(self) -> None:
         waiting = bool(self._held_back)
-        self._timer = asyncio.get_running_loop().call_later(AGAIN, self._try_again) if waiting else None
+        self._timer = asyncio.get_running_loop().call_later(RETRY_AFTER, self._retry) if waiting else None
 
-    def _try_again(self) -> None:
-        sent = {name: self._send(name, notes) for name, notes in self._held_back.items()}
+    def _retry(self) -> None:
+        sent = {name: self._send(name, messages) for name, messages in self._held_back.items()}
         self._held_back = {name: left for name, left in sent.items() if left}
-        self._try_again_later()
+        self._retry_later()
 
-    def _send(self, name: str, notes: deque[bytes]) -> deque[bytes]:
-        """Send as many of these as the watcher takes; what is left."""
-        while notes:
-            load = _first(notes)
-            match self._bells.send(name, b"[" + b",".join(load) + b"]"):
+    def _send(self, name: str, messages: deque[bytes]) -> deque[bytes]:
+        """Send as many of these messages as the watcher accepts. Returns those that are left."""
+        while messages:
+            datagram = _first_datagram(messages)
+            match self._bells.send(name, b"[" + b",".join(datagram) + b"]"):
                 case Delivery.FULL:
-                    return notes
+                    return messages
                 case Delivery.LOST:
-                    notes.clear()
+                    messages.clear()
                 case Delivery.DONE:
-                    for _ in load:
-                        notes.popleft()
-        return notes
+                    for _ in datagram:
+                        messages.popleft()
+        return messages
 
 
-def _first(notes: deque[bytes]) -> list[bytes]:
-    """As many of these as go in one datagram."""
-    load: list[bytes] = []
+def _first_datagram(messages: deque[bytes]) -> list[bytes]:
+    """As many of these messages as fit into one datagram, at least one."""
+    datagram: list[bytes] = []
     size = 0
-    for note in notes:
-        size += len(note)
-        if load and size > LOAD:
+    for message in messages:
+        size += len(message)
+        if datagram and size > DATAGRAM_BYTES:
             break
-        load.append(note)
-    return load
+        datagram.append(message)
+    return datagram
 
 
 class Watcher:
-    """One who hears, on the event loop of its store object."""
+    """Receives event messages, on the event loop of its store object."""
 
     def __init__(self, bells: Doorbells) -> None:
         self._bells = bells
         self._name = PREFIX + secrets.token_hex(8)
-        self._notes: deque[str] = deque(maxlen=HELD_BACK)
-        self._heard = asyncio.Event()
+        self._messages: deque[str] = deque(maxlen=HELD_BACK)
+        self._received = asyncio.Event()
         self._closed = False
         self._loop = asyncio.get_running_loop()
         try:
-            self._socket = self._put_up()
+            self._socket = self._bind()
         except OSError as error:
             raise StoreUnavailable(
-                f"no notes can be heard, for no socket can be made in {str(bells.folder)!r} ({error.strerror}): make it writable"
+                f"cannot watch events: no socket can be created in {str(bells.folder)!r} ({error.strerror}): make it writable"
             ) from error
 
-    async def notes(self) -> AsyncIterator[str]:
-        """What is heard, as it comes, until the end."""
+    async def messages(self) -> AsyncIterator[str]:
+        """The messages received, as they arrive, until `close`."""
         while not self._closed:
-            if self._notes:
-                yield self._notes.popleft()
+            if self._messages:
+                yield self._messages.popleft()
                 continue
-            self._heard.clear()
+            self._received.clear()
             try:
                 async with asyncio.timeout(LOOK_EVERY):
-                    await self._heard.wait()
+                    await self._received.wait()
             except TimeoutError:
-                self._be_found()
+                self._rebind_if_deleted()
 
     def close(self) -> None:
-        """Hear nothing more."""
+        """Stop receiving, and remove the socket."""
         if not self._closed:
             self._closed = True
-            self._heard.set()
+            self._received.set()
             self._loop.remove_reader(self._socket)
             self._socket.close()
             self._bells.take_down(self._name)
 
-    def _put_up(self) -> socket.socket:
+    def _bind(self) -> socket.socket:
         subscription = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
-            self._bells.put_up(subscription, self._name)
+            self._bells.bind(subscription, self._name)
         except OSError:
             subscription.close()
             raise
         self._loop.add_reader(subscription, self._receive)
         return subscription
 
-    def _be_found(self) -> None:
-        """Be there again if somebody has deleted the folder."""
+    def _rebind_if_deleted(self) -> None:
+        """Create the socket again if the folder was deleted."""
         if os.path.lexists(self._bells.folder / self._name):
             return
-        with contextlib.suppress(OSError):  # the next look tries again
-            subscription, self._socket = self._socket, self._put_up()
+        with contextlib.suppress(OSError):  # the next check tries again
+            subscription, self._socket = self._socket, self._bind()
             self._loop.remove_reader(subscription)
             subscription.close()
 
@@ -180,6 +182,8 @@ class Watcher:
         with contextlib.suppress(BlockingIOError):
             while True:
                 message = self._socket.recv(1 << 18)
-                with contextlib.suppress(msgspec.DecodeError):  # not one of ours: anybody may write to the folder
-                    self._notes.extend(_decode(message))
-                self._heard.set()
+                with contextlib.suppress(
+                    msgspec.DecodeError
+                ):  # not ours: other programs may be able to write to the folder
+                    self._messages.extend(_decode(message))
+                self._received.set()

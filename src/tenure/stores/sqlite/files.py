@@ -27,15 +27,15 @@ from tenure.stores.sqlite.library import Connection, open_here
 __all__ = ["Files", "LogGone", "refuse_if_log_gone"]
 
 QUIET = 50_000_000
-"""Nanoseconds for which a folder must not have changed before its time stamp is relied on: more than a tick of a file system's clock."""
+"""Nanoseconds that a folder must be unchanged before its time stamp is relied on: more than one tick of a file system's clock."""
 
 OPENING = 1.0
-"""Seconds that another process may take between opening the file and having its log."""
+"""Seconds that another process may take between opening the file and creating its log."""
 
 WAL, SHM = "-wal", "-shm"
 
 _SHARED_LOCK = (510, 0x40000002)
-"""Length and start of the bytes that SQLite locks in a file that is open."""
+"""Length and start of the bytes that SQLite locks in an open file."""
 
 Inode = tuple[int, int]
 
@@ -51,20 +51,20 @@ class Files:
         self.path = path
         self._folder = os.path.dirname(path)
         self.lost = False
-        """Whether the log is gone, and the connections have not been opened again since."""
+        """Whether the log was deleted and the connections have not been opened again since."""
 
         self._file: Inode | None = None
         self._log: dict[str, Inode] = {}
         self._quiet: tuple[int, int, int] | None = None
-        """Folder and time of its last change, at a check that found all as it should be: while it has not changed, all still is."""
+        """The `_state` of the folder at the last successful check. While it is the same, the check need not be repeated."""
 
     @property
     def known(self) -> bool:
         """Whether the file has been opened before."""
         return self._file is not None
 
-    def remember(self) -> None:
-        """Take what is there for what a new connection has open; `LogGone` if older connections have something else."""
+    def record(self) -> None:
+        """Record the current files as those that a new connection has open. `LogGone` if older connections have other ones open."""
         self._real = os.path.realpath(self.path)
         self._file = self._file or _inode(self.path)
         for suffix in (WAL, SHM):
@@ -73,14 +73,14 @@ class Files:
         self._examine()
 
     def forget_log(self) -> None:
-        """All connections are closed: the next one may find another log, or none."""
+        """To be called when all connections are closed: the next one may find another log, or none."""
         self._log = {}
         self._quiet = None
         self.lost = False
 
     def check(self) -> None:
         """Raise `StoreUnavailable` if the file was deleted or replaced, `LogGone` if its log was."""
-        # One system call while nothing is created or deleted in the folder, instead of three: this is done in every transaction.
+        # This runs in every transaction. While nothing is created or deleted in the folder, it takes one system call instead of three.
         folder = _state(self._folder)
         if folder == self._quiet and folder is not None:
             return
@@ -91,7 +91,7 @@ class Files:
     def _examine(self) -> None:
         if _inode(self.path) != self._file:
             raise StoreUnavailable(
-                f"{self.path!r} was deleted or replaced while in use: put it back, or restart to begin anew"
+                f"{self.path!r} was deleted or replaced while in use: put it back, or restart to begin with an empty file"
             )
         if self.lost or any(_inode(self._real + suffix) != inode for suffix, inode in self._log.items()):
             self.lost = True
@@ -102,23 +102,23 @@ class Files:
             )
 
     def save(self, connection: Connection) -> bool:
-        """Write into the file what only a deleted log has; False if that does not work yet.
+        """Checkpoint the deleted log, which `connection` still has open, into the file. Returns False if that does not work yet.
 
-        `connection` has that log open. Not if only the index is gone: the log is there, and may be in use with another index.
+        Does nothing if only the index was deleted: the log still exists, and may be in use with another index.
         """
         if _inode(self._real + WAL) == self._log.get(WAL):
             return True
         try:
             [[busy, *_]] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        except Exception as error:  # noqa: BLE001  (tried again, unless it can never work)
+        except Exception as error:  # noqa: BLE001  (the caller tries again, unless that can never work)
             return _is_short(error)
         return not busy
 
 
 def refuse_if_log_gone(path: str) -> None:
-    """Raise `StoreUnavailable` if another process has the file open and its log, or the index of that, is gone.
+    """Raise `StoreUnavailable` if another process has the file open and its log, or the index of the log, was deleted.
 
-    A connection that is opened then makes a log of its own, and the two would destroy the file together.
+    A connection opened now would create a second log, and the two logs would destroy the file.
     """
     real = os.path.realpath(path)
     deadline = time.monotonic() + OPENING
@@ -136,14 +136,14 @@ def _incomplete(path: str) -> bool:
 
 
 def _in_use(path: str) -> bool:
-    """Whether a connection of another process has this file open with a log. Only if none of this process has it: see `open_here`."""
+    """Whether another process has this file open with a log. Call it only if this process does not: see `open_here`."""
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
-        return False  # SQLite says why
+        return False  # SQLite reports why when it opens the file
     try:
         if os.pread(file, 2, 18) != b"\2\2":
-            return False  # it has no log yet
+            return False  # the file has never had a log
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, *_SHARED_LOCK)
         except OSError:
@@ -154,7 +154,7 @@ def _in_use(path: str) -> bool:
 
 
 def _is_short(error: Exception) -> bool:
-    """Whether the log is shorter than its index says: another process has saved it, and has begun another."""
+    """Whether the log is shorter than its index says: another process has saved and truncated it already."""
     code = getattr(error, "extendedresult", None) or getattr(error, "sqlite_errorcode", None)
     return code == apsw.SQLITE_IOERR_SHORT_READ
 
@@ -168,7 +168,7 @@ def _inode(path: str) -> Inode | None:
 
 
 def _state(folder: str) -> tuple[int, int, int] | None:
-    """A folder, and when something in it was last created, deleted or renamed."""
+    """Device and inode of a folder, and when a file in it was last created, deleted or renamed; None if it cannot be read."""
     try:
         found = os.stat(folder)
     except OSError:

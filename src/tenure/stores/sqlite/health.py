@@ -1,4 +1,4 @@
-"""What people should know of a file: the engine, the disk under it, and what a crash may cost."""
+"""Examines a file for `tenure doctor`: the version of SQLite, the disk, the doorbells, latencies."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tenure.stores.values import Fact, Health
 
 __all__ = ["facts", "file_system"]
 
-SOUND = (3, 51, 3)
-"""The first version of SQLite without a race between a checkpoint and a reset of the log that can corrupt the file."""
+FIXED_IN = (3, 51, 3)
+"""The version of SQLite that fixed a race between a checkpoint and a reset of the log, which could corrupt the file."""
 
-LITTLE, TOO_LITTLE = 256 << 20, 16 << 20
-"""Bytes left on the disk at which there is reason to worry, and to act."""
+LOW_SPACE, NO_SPACE = 256 << 20, 16 << 20
+"""Free bytes on the disk below which the finding is a warning, and a failure."""
 
 SLOW = 0.1
-"""Seconds that a round trip should never take."""
+"""Seconds from which on a round trip is too slow."""
 
 NETWORK = {
     "9p", "afs", "beegfs", "ceph", "cifs", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs", "glusterfs", "lustre",
@@ -35,7 +35,7 @@ NETWORK = {
 
 
 async def facts(engine: Engine) -> list[Fact]:
-    """Examine the file, making it if need be."""
+    """Examine the file, creating it if need be."""
     [journal] = await engine.read(lambda tx: list(tx.select("PRAGMA journal_mode", ())))
     [version] = await engine.read(lambda tx: list(tx.select("SELECT sqlite_version()", ())))
     [size, log] = [_size(engine.path + suffix) for suffix in ("", "-wal")]
@@ -44,17 +44,20 @@ async def facts(engine: Engine) -> list[Fact]:
         Fact("file", f"{engine.path}, {_bytes(size)}, and {_bytes(log)} of log"),
         Fact("layout", f"{schema.KNOWN}"),
         _journal(journal[0]),
-        Fact("durability", "an enqueue is on disk before it returns; an end that a power cut takes back is run again"),
+        Fact(
+            "durability", "an enqueue is on disk before it returns; a job whose end is lost in a power cut runs again"
+        ),
         _space(shutil.disk_usage(os.path.dirname(engine.path)).free),
         _disk(engine.path),
         _doorbell(engine.bells),
-        await _latency("write", lambda: engine.write(lambda tx: tx.seq(1), durable=True)),  # a place that nobody takes
+        # The reserved seq stays unused.
+        await _latency("write", lambda: engine.write(lambda tx: tx.reserve_seqs(1), durable=True)),
         await _latency("read", lambda: engine.read(lambda tx: tx.one("list_queues"))),
     ]
 
 
 def file_system(path: str, mounts: str) -> str:
-    """The type of the file system that holds this path, by a table such as /proc/mounts; of equal mounts the last counts."""
+    """The type of the file system that contains `path`, by a table such as /proc/mounts. Of equal mounts the last one counts."""
     best, found = "", "unknown"
     for line in mounts.splitlines():
         _, point, kind, *_ = line.split(" ")
@@ -66,11 +69,11 @@ def file_system(path: str, mounts: str) -> str:
 
 def _library(version: str, library: Library) -> Fact:
     value = f"{version}, through {library}"
-    if tuple(int(part) for part in version.split(".")[:3]) >= SOUND:
+    if tuple(int(part) for part in version.split(".")[:3]) >= FIXED_IN:
         return Fact("SQLite", value)
     advice = {
         Library.APSW: "upgrade apsw, which brings its own",
-        Library.PYTHON: "use a Python with a newer one, or the file through apsw alone",
+        Library.PYTHON: "use a Python with a newer SQLite, or use the file only through apsw",
     }
     return Fact("SQLite", value, Health.WARN, f"it may corrupt the file under load: {advice[library]}")
 
@@ -84,9 +87,9 @@ def _journal(mode: str) -> Fact:
 
 
 def _space(free: int) -> Fact:
-    if free >= LITTLE:
+    if free >= LOW_SPACE:
         return Fact("free space", _bytes(free))
-    health = Health.WARN if free >= TOO_LITTLE else Health.BAD
+    health = Health.WARN if free >= NO_SPACE else Health.BAD
     return Fact("free space", _bytes(free), health, "a full disk refuses new jobs: free some, or move the file")
 
 
@@ -103,16 +106,19 @@ def _disk(path: str) -> Fact:
 
 
 def _doorbell(bells: Doorbells) -> Fact:
-    """Hang up a bell and take it down again."""
+    """Create a doorbell and remove it again."""
     name = f"doctor-{secrets.token_hex(4)}"
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as bell:
             bell.bind(bells.address(name))
-        bells.take_down(name)  # unless a worker that has just come was quicker: it sweeps those of the dead
+        bells.take_down(name)  # a worker that has just started may have removed it: it sweeps dead doorbells
     except OSError as error:
         why = f"none in {bells.folder}: {error.strerror or error}"
         return Fact(
-            "doorbell", why, Health.WARN, "idle workers find new jobs by looking: let all users write to that folder"
+            "doorbell",
+            why,
+            Health.WARN,
+            "idle workers find new jobs only by polling: let all users of the file write to that folder",
         )
     return Fact("doorbell", str(bells.folder))
 
@@ -127,7 +133,7 @@ async def _latency(what: str, call: Callable[[], Awaitable[object]]) -> Fact:
     name, value = f"{what} latency", f"{typical * 1000:.2g} ms" if typical < SLOW else f"{typical:.2g} s"
     if typical < SLOW:
         return Fact(name, value)
-    return Fact(name, value, Health.WARN, "the disk is slow, or others keep it busy: put the file on a faster one")
+    return Fact(name, value, Health.WARN, "the disk is slow or busy: put the file on a faster one")
 
 
 def _size(path: str) -> int:

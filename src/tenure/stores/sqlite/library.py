@@ -1,7 +1,7 @@
-"""The two SQLite libraries that a process may have: apsw, which brings a current one, and Python's own `sqlite3`.
+"""Wraps the two SQLite libraries that a process may have: apsw, which contains a current SQLite, and Python's own `sqlite3`.
 
-A file must be used through one of them only. SQLite's locks belong to the process, so that two libraries in it do not see each
-other's: both can be writing at once, and one that closes the file drops the locks of the other. Each of these loses jobs.
+A file must be used through only one of them. SQLite's locks belong to the process, so two libraries in one process do not see each
+other's locks. Both could write at the same time, and the one that closes the file would drop the locks of the other. Either loses jobs.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ __all__ = [
     "INTERRUPTED",
     "Connection",
     "Library",
+    "abandon",
     "bare",
     "code_of",
-    "drop",
+    "force_close",
     "in_use_through_python",
-    "leave",
     "open_file",
     "open_here",
 ]
@@ -37,14 +37,14 @@ BUSY, INTERRUPTED = apsw.SQLITE_BUSY, apsw.SQLITE_INTERRUPT
 
 class Library(StrEnum):
     APSW = "apsw"
-    """The faster one, and without the faults of old versions."""
+    """The default: it is faster, and does not have the faults of old versions."""
 
     PYTHON = "sqlite3"
-    """For programs that use the file through it themselves, as Django and SQLAlchemy do."""
+    """For programs that use the file through `sqlite3` themselves, as Django and SQLAlchemy do."""
 
 
 class Connection(SqliteConnection, Protocol):
-    """A connection that is ours."""
+    """A connection that the store has opened, through either library."""
 
     @property
     def in_transaction(self) -> bool: ...
@@ -53,7 +53,7 @@ class Connection(SqliteConnection, Protocol):
 
 
 class PythonConnection(Sqlite3Adapter):
-    """A connection of the module `sqlite3` that is ours."""
+    """A connection that the store has opened through `sqlite3`."""
 
     @property
     def in_transaction(self) -> bool:
@@ -74,7 +74,10 @@ _FLAGS = {
 
 
 def open_file(path: str, library: Library, mode: str, patience: float) -> Connection:
-    """Open a file to read (`ro`), to write (`rw`), or to make it if need be (`rwc`)."""
+    """Open a file for reading (`ro`), for writing (`rw`), or for writing after creating it if need be (`rwc`).
+
+    `patience`: seconds that `sqlite3` waits for locks. A connection of apsw gets a busy handler instead, from the caller.
+    """
     if library is Library.APSW:
         return apsw.Connection(path, flags=_FLAGS[mode], statementcachesize=200)
     import sqlite3
@@ -90,8 +93,8 @@ def open_file(path: str, library: Library, mode: str, patience: float) -> Connec
     return PythonConnection(connection)
 
 
-def drop(connection: Connection) -> None:
-    """Take back what is not committed and close the connection, also while another thread uses it."""
+def force_close(connection: Connection) -> None:
+    """Roll back and close the connection, even while another thread uses it."""
     while True:
         connection.interrupt()
         time.sleep(0.005)  # for the other thread to notice
@@ -104,8 +107,8 @@ def drop(connection: Connection) -> None:
         return
 
 
-def leave(connection: Connection) -> None:
-    """Have a connection that is never used again keep off the log when the interpreter closes it at its end."""
+def abandon(connection: Connection) -> None:
+    """Prevent a checkpoint when the interpreter, at its exit, closes a connection that is no longer used."""
     if isinstance(connection, apsw.Connection):
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
 
@@ -113,12 +116,12 @@ def leave(connection: Connection) -> None:
 def _is_open_at(connection: apsw.Connection, path: str) -> bool:
     try:
         return same_file(connection.filename, path)
-    except apsw.ConnectionClosedError:  # by another thread, this very moment
+    except apsw.ConnectionClosedError:  # another thread has just closed it
         return False
 
 
 def in_use_through_python(path: str) -> bool:
-    """Whether this process, which has not opened the file for itself yet, seems to have it open through Python's library."""
+    """Whether this process seems to have the file open through `sqlite3`. For a file that the store itself has not opened yet."""
     return (
         "sqlite3" in sys.modules
         and not any(_is_open_at(connection, path) for connection in apsw.connections())
@@ -127,9 +130,9 @@ def in_use_through_python(path: str) -> bool:
 
 
 def open_here(path: str) -> bool:
-    """Whether this process may have the file open already, by whatever library.
+    """Whether this process may have the file open already, through either library.
 
-    Then it must not be opened and closed for a look: that would drop all locks that the process has on it.
+    If so, the file must not be opened and closed to look into it: that would drop all locks of the process on it.
     """
     descriptors = _descriptors()
     return not descriptors or any(_is_open_as(descriptor, path) for descriptor in descriptors)
@@ -139,7 +142,7 @@ def _descriptors() -> list[int]:
     try:
         return [int(name) for name in os.listdir("/dev/fd")]
     except OSError:
-        return []  # a system that does not say
+        return []  # this system has no list of open files
 
 
 def _is_open_as(descriptor: int, path: str) -> bool:
@@ -150,7 +153,7 @@ def _is_open_as(descriptor: int, path: str) -> bool:
 
 
 def bare(connection: Connection) -> Any:
-    """The connection as its library has it."""
+    """The connection object of the library itself."""
     return connection.bare if isinstance(connection, PythonConnection) else connection
 
 
@@ -158,7 +161,7 @@ _CODES = {type(apsw.exception_for(code)): code for code in range(1, apsw.SQLITE_
 
 
 def code_of(error: BaseException | None) -> int | None:
-    """The result code of SQLite that is behind an error; None if it is no error of SQLite's."""
+    """The SQLite result code of an error; None if the error is not from SQLite."""
     if isinstance(error, apsw.Error):
         return _CODES.get(type(error), apsw.SQLITE_ERROR)
     code: int | None = getattr(error, "sqlite_errorcode", None)

@@ -1,4 +1,4 @@
-"""What everybody reads: jobs, listings, queues, workers."""
+"""Reads jobs, listings, queues and workers."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tenure.stores.values import Page, Pulse, QueueInfo, Search, WorkerInfo
 __all__ = ["blockers", "busy", "get", "ids", "queues", "search", "wait", "workers"]
 
 _pulse = msgspec.json.Decoder(Pulse).decode
-_decode_place = msgspec.json.Decoder(tuple[float, ...]).decode
+_decode_key = msgspec.json.Decoder(tuple[float, ...]).decode
 
-LAST = "\x7f"
-"""Comes after every character that an id may have."""
+AFTER_ANY_ID = "\x7f"
+"""Sorts after every character that an id may contain."""
 
-LOOK_AT = 2000
-"""Rows that one page of a listing looks at, at the most."""
+SCAN_LIMIT = 2000
+"""Rows that one page of a listing scans at most."""
 
 
 def get(tx: Transaction, ids: Sequence[str]) -> list[JobRecord | None]:
-    """Read jobs whole."""
+    """Read jobs with their attempts. None for ids that do not exist."""
     found = _read(tx, ids)
     for id_, attempts in histories(tx, ids).items():
         found[id_] = msgspec.structs.replace(found[id_], attempts=tuple(attempts))
@@ -42,33 +42,33 @@ def _read(tx: Transaction, ids: Sequence[str]) -> dict[str, JobRecord]:
 
 
 def ids(tx: Transaction, prefix: str, limit: int) -> list[str]:
-    """Ids that begin like this."""
-    return [job_id for (job_id,) in tx.all("ids", prefix, f"{prefix}{LAST}", limit)]
+    """Up to `limit` ids that begin with `prefix`."""
+    return [job_id for (job_id,) in tx.all("ids_with_prefix", prefix, f"{prefix}{AFTER_ANY_ID}", limit)]
 
 
 def blockers(tx: Transaction, job_id: str, limit: int) -> list[str]:
-    """What a blocked job still waits for."""
-    return [blocker for (blocker,) in tx.all("blockers", job_id, limit)]
+    """Up to `limit` blockers that a blocked job still waits for."""
+    return [blocker for (blocker,) in tx.all("open_blockers", job_id, limit)]
 
 
 def wait(tx: Transaction, ids: Sequence[str], bell: str) -> dict[str, JobRecord | None]:
-    """The records of those that are final or gone; this bell is rung for the others."""
+    """The records of those jobs that are final (None: deleted). The doorbell is rung when one of the others ends."""
     ended: dict[str, JobRecord | None] = {}
-    for id_, job in zip(ids, _meant(tx, ids), strict=True):
+    for id_, job in zip(ids, _resolve(tx, ids), strict=True):
         if job is None or job.state.final:
             ended[id_] = job
         else:
-            tx.run("wait_for_job", id_, bell)
+            tx.run("add_waiter", id_, bell)
             tx.run("mark_waited", id_)
     return ended
 
 
-def _meant(tx: Transaction, ids: Sequence[str]) -> list[JobRecord | None]:
-    """Read the jobs that these ids mean: a run's id, its current step."""
+def _resolve(tx: Transaction, ids: Sequence[str]) -> list[JobRecord | None]:
+    """Read the jobs with these ids; for the id of a run, its current step."""
     jobs = _read(tx, ids)
     last: dict[str, str] = {}
     if passed := [job.id for job in jobs.values() if job.successor is not None and job.run_id == job.id]:
-        last = dict(tx.all("last_steps", dumps(passed)))
+        last = dict(tx.all("current_steps", dumps(passed)))
         jobs |= _read(tx, list(last.values()))
     return [jobs.get(last.get(id_, id_)) for id_ in ids]
 
@@ -94,12 +94,12 @@ def queues(tx: Transaction) -> list[QueueInfo]:
 
 
 def busy(tx: Transaction) -> list[Row]:
-    """The queues that have something to do, and whether a lease has expired there or a parking is over."""
+    """Queues that have something to do, each with whether a lease has expired there or a parked job is overdue."""
     return tx.all("busy_queues", tx.wall + AHEAD, tx.boot + AHEAD, tx.wall, tx.boot)
 
 
 def workers(tx: Transaction) -> list[WorkerInfo]:
-    """The registry, by start."""
+    """All registered workers, by start."""
     return [
         WorkerInfo(
             id=row[0],
@@ -118,73 +118,75 @@ def workers(tx: Transaction) -> list[WorkerInfo]:
 
 
 def search(tx: Transaction, search: Search) -> Page:
-    """List jobs. A listing walks indexes in their order, from where the page before it ended; filters are applied on the way."""
-    after = _place(search.cursor) if search.cursor else None
+    """List jobs. A page scans indexes in order, from where the page before it ended, and applies the filters to each row."""
+    after = _cursor_key(search.cursor) if search.cursor else None
     found: list[Row] = []
-    looked_at = 0
-    place: Place | None = None
-    for place, row in _walk(tx, search, after):
-        if len(found) == search.limit or looked_at == LOOK_AT:
+    scanned = 0
+    key: CursorKey | None = None
+    for key, row in _scan(tx, search, after):
+        if len(found) == search.limit or scanned == SCAN_LIMIT:
             break
-        looked_at += 1
-        last = place
+        scanned += 1
+        last = key
         if _matches(search, row):
             found.append(row)
     else:
-        place = None
-    return Page(records(tx, found), dumps(last) if place else None, looked_at)
+        key = None
+    return Page(records(tx, found), dumps(last) if key else None, scanned)
 
 
-def _place(cursor: str) -> Sequence[float]:
+def _cursor_key(cursor: str) -> Sequence[float]:
     try:
-        return _decode_place(cursor)
+        return _decode_key(cursor)
     except msgspec.DecodeError:
         raise InvalidOption(f"{cursor!r:.80} is no cursor: take the one that came with the page before") from None
 
 
-Place = tuple[float, ...]
-"""Where in a listing a row stands: in which of its walks, and there by which keys. What comes after it is greater."""
+CursorKey = tuple[float, ...]
+"""Place of a row in a listing: the number of the scan, then the row's keys in it. Later rows have greater values."""
 
-Walk = Iterator[tuple[Place, Row]]
+Scan = Iterator[tuple[CursorKey, Row]]
 
 
-class _Walk(NamedTuple):
-    """Rows in one order: the conditions of the indexes that hold them, and the keys (a minus: downwards) that order them."""
+class _IndexScan(NamedTuple):
+    """Rows in one order: the conditions of the indexes that contain them, and the sort keys (a minus sign: descending)."""
 
     parts: tuple[str, ...]
     keys: tuple[str, ...]
 
 
 _IN_LINE = "state = 'waiting' AND run_at IS NULL AND queue = ? AND suspect = "
-_WALKS = {
+_SCANS = {
     State.WAITING: (
-        _Walk((_IN_LINE + "0", _IN_LINE + "1"), ("priority", "seq")),
-        _Walk(("state = 'waiting' AND run_at IS NOT NULL AND queue = ?",), ("run_at", "seq")),
+        _IndexScan((_IN_LINE + "0", _IN_LINE + "1"), ("priority", "seq")),
+        _IndexScan(("state = 'waiting' AND run_at IS NOT NULL AND queue = ?",), ("run_at", "seq")),
     ),
-    State.BLOCKED: (_Walk(("state = 'blocked' AND queue = ?",), ("priority", "seq")),),
-    State.RUNNING: (_Walk(("state = 'running' AND queue = ?",), ("started_at", "n")),),
+    State.BLOCKED: (_IndexScan(("state = 'blocked' AND queue = ?",), ("priority", "seq")),),
+    State.RUNNING: (_IndexScan(("state = 'running' AND queue = ?",), ("started_at", "n")),),
 }
 
 
-def _walk(tx: Transaction, search: Search, after: Sequence[float] | None) -> Walk:
+def _scan(tx: Transaction, search: Search, after: Sequence[float] | None) -> Scan:
     if search.state is None:
         yield from _rows(tx, 0, "1", (), ("-n",), after)
     elif search.state is State.FAILED and search.task is not None:
         yield from _rows(tx, 0, "state = 'failed' AND task = ?", (search.task,), ("-ended_at", "-n"), after)
     else:
-        ended = _Walk((f"ended_at IS NOT NULL AND queue = ? AND state = '{search.state.value}'",), ("-ended_at", "-n"))
+        ended = _IndexScan(
+            (f"ended_at IS NOT NULL AND queue = ? AND state = '{search.state.value}'",), ("-ended_at", "-n")
+        )
         queues = [search.queue] if search.queue is not None else [row[0] for row in tx.all("list_queues")]
-        for number, walk in enumerate(_WALKS.get(search.state, (ended,))):
+        for number, scan in enumerate(_SCANS.get(search.state, (ended,))):
             if after is None or number >= after[0]:
                 rest = after if after is not None and number == after[0] else None
-                walks = [_rows(tx, number, part, (queue,), walk.keys, rest) for queue in queues for part in walk.parts]
-                yield from heapq.merge(*walks, key=itemgetter(0))
+                scans = [_rows(tx, number, part, (queue,), scan.keys, rest) for queue in queues for part in scan.parts]
+                yield from heapq.merge(*scans, key=itemgetter(0))
 
 
 def _rows(
     tx: Transaction, number: int, where: str, values: Row, keys: tuple[str, ...], after: Sequence[float] | None
-) -> Walk:
-    """Walk rows in order of their keys, from behind a place on."""
+) -> Scan:
+    """Scan rows in order of their keys, starting after the keys in `after`."""
     sign = -1 if keys[0].startswith("-") else 1
     columns = [key.lstrip("-") for key in keys]
     if after is not None:

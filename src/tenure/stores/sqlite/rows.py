@@ -1,4 +1,4 @@
-"""Between rows and records."""
+"""Converts rows to records and values to columns, and looks up the facts that transitions need."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = [
     "error_of",
     "facts",
     "loads",
-    "meant",
     "payload_of",
     "record",
     "records",
+    "resolve",
     "totals",
-    "whole",
+    "whole_runs",
 ]
 
 _encoder = msgspec.json.Encoder()
@@ -38,26 +38,26 @@ RECORD_COLUMNS = (
     "max_losses, lease, keep, expires_at, tags, unique_key, run_id, started_at, ended_at, worker, lease_until, result, error, "
     "progress, blocked_by, edges, successor, iif(parked_until IS NULL, on_timeout, NULL), reads"
 )
-"""What `record` needs, in its order."""
+"""The columns that `record` needs, in its order."""
 
 
 def dumps(value: object) -> str:
-    """Encode for a parameter that SQL reads with json_each or keeps as text."""
+    """Encode as JSON, for a parameter that SQL reads with json_each or stores as text."""
     return _encoder.encode(value).decode()
 
 
 def payload_of(job: NewJob) -> bytes | str:
-    """The payload as its column has it: JSON as text, raw bytes as they are."""
+    """The payload as its column stores it: JSON as text, raw bytes unchanged."""
     if job.raw:
         return job.payload
     try:
         return job.payload.decode()
     except UnicodeDecodeError:
-        raise PayloadError(f"the payload of job {job.id} is no JSON: mark it raw if it is meant to be bytes") from None
+        raise PayloadError(f"the payload of job {job.id} is not JSON: mark it raw if it is meant to be bytes") from None
 
 
 class Facts(NamedTuple):
-    """What the transitions need to know of a job."""
+    """The columns of a job that transitions need, in the order of the query `facts`."""
 
     id: str
     task: str
@@ -87,40 +87,40 @@ class Facts(NamedTuple):
     on_timeout: str | None
 
     @property
-    def begins(self) -> bool:
-        """Whether it is the first step of a run, whose id is the run's."""
+    def is_first_step(self) -> bool:
+        """Whether the job is the first step of a run; its id is then the run's id."""
         return self.run_id == self.id
 
     @property
     def unique_until(self) -> float | None:
-        """The end of the window for which it holds its unique key; None: until it is final."""
+        """Until when the job owns its unique key, in seconds since the epoch; None: until it is final."""
         return None if self.window is None else self.created_at + self.window
 
     @property
-    def place(self) -> str:
-        """Under which name it is counted."""
+    def counter(self) -> str:
+        """The counter of the queue that includes this job."""
         return "scheduled" if self.state == "waiting" and self.run_at is not None else self.state
 
 
 def facts(tx: Transaction, ids: Iterable[str]) -> dict[str, Facts]:
-    """Look these jobs up; those that do not exist are missing from the answer."""
+    """Look up these jobs, by id. Jobs that do not exist are left out."""
     return {row[0]: Facts(*row) for row in tx.all("facts", dumps(list(ids)))}
 
 
-def meant(tx: Transaction, id_: str) -> Facts | None:
-    """Look up the job that an id means: a run's id, its current step."""
+def resolve(tx: Transaction, id_: str) -> Facts | None:
+    """Look up the job with this id; for the id of a run, its current step."""
     job = facts(tx, [id_]).get(id_)
-    if job is None or job.successor is None or not job.begins:
+    if job is None or job.successor is None or not job.is_first_step:
         return job
-    [(_, last)] = tx.all("last_steps", dumps([id_]))
+    [(_, last)] = tx.all("current_steps", dumps([id_]))
     return facts(tx, [last]).get(last)
 
 
-def whole(tx: Transaction, jobs: Iterable[Facts]) -> dict[str, list[Facts]]:
-    """What goes when each of these jobs goes, by its id: all steps of its run as they came, or itself."""
+def whole_runs(tx: Transaction, jobs: Iterable[Facts]) -> dict[str, list[Facts]]:
+    """For each of these jobs, by id, the jobs that are removed with it: all steps of its run in order, or only itself."""
     steps: dict[str, list[Facts]] = {}
     runs = {job.run_id for job in jobs if job.run_id is not None}
-    for row in tx.all("facts_of_runs", dumps(sorted(runs))) if runs else ():
+    for row in tx.all("facts_of_steps", dumps(sorted(runs))) if runs else ():
         step = Facts(*row)
         steps.setdefault(step.run_id or "", []).append(step)
     return {job.id: [job] if job.run_id is None else steps[job.run_id] for job in jobs}
@@ -132,7 +132,7 @@ def error_of(text: str | None) -> ErrorInfo | None:
 
 
 def record(row: Row, boot: float, results: tuple[str | None, ...] = ()) -> JobRecord:
-    """Make the record of a row with RECORD_COLUMNS."""
+    """Make a record from a row of RECORD_COLUMNS. `boot` is now, in seconds since boot; `results` are those of its blockers."""
     (id_, task, queue, state, payload, raw, priority, seq, run_at, created_at, attempt, losses, fence, misses, max_attempts,
      max_losses, lease, keep, expires_at, tags, unique, run_id, started_at, ended_at, worker, lease_until, result, error,
      progress, blocked_by, _, successor, on_timeout, reads) = row  # fmt: skip
@@ -146,13 +146,13 @@ def record(row: Row, boot: float, results: tuple[str | None, ...] = ()) -> JobRe
 
 
 def records(tx: Transaction, rows: Sequence[Row]) -> list[JobRecord]:
-    """Make the records of rows with RECORD_COLUMNS, with what their blockers gave them."""
+    """Make records from rows of RECORD_COLUMNS, with the results of their blockers."""
     given = edge_results(tx, [row[0] for row in rows if row[30]])
     return [record(row, tx.boot, given.get(row[0], ())) for row in rows]
 
 
 def edge_results(tx: Transaction, ids: Sequence[str]) -> dict[str, tuple[str | None, ...]]:
-    """What the blockers of these jobs have given them so far, by job and in order."""
+    """The results that these jobs have received from their blockers so far, by job id, in the order of the blockers."""
     if not ids:
         return {}
     given: dict[str, list[str | None]] = {}
@@ -162,5 +162,5 @@ def edge_results(tx: Transaction, ids: Sequence[str]) -> dict[str, tuple[str | N
 
 
 def totals(row: Sequence[Any]) -> Totals:
-    """Make the totals of their seven columns."""
+    """Make totals from their seven columns."""
     return Totals(*row)

@@ -1,4 +1,4 @@
-"""Runs of flows: what is written to them, and what everybody reads."""
+"""Writes and reads runs of flows: their attributes, lookups, steps and listings."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from tenure.core.job import JobRecord, NewJob, State, Writes
 from tenure.errors import InvalidOption, MissingAttribute
-from tenure.stores.sqlite.bulk import Bulk
+from tenure.stores.sqlite.bulk_insert import BulkInsert
 from tenure.stores.sqlite.rows import RECORD_COLUMNS, dumps, records
 from tenure.stores.sqlite.transaction import Row, Transaction
 from tenure.stores.values import Page, RunPage, RunRecord, RunSearch
 
-__all__ = ["attributes", "require", "run", "runs", "steps", "write"]
+__all__ = ["attributes", "missing_attribute", "require_attributes", "run", "runs", "steps", "write"]
 
-LOOK_AT = 2000
-"""Runs that one page of a listing looks at, at the most."""
+SCAN_LIMIT = 2000
+"""Runs that one page of a listing scans at most."""
 
-_attributes = Bulk("write_attributes", 3)
+_attributes = BulkInsert("write_attributes", 3)
 
 
 def write(tx: Transaction, writes: Iterable[tuple[str | None, Writes | None]], *, new: bool = False) -> None:
-    """Write attributes and lookups to runs; those of `new` ones have none yet."""
+    """Write attributes and lookups to runs, replacing earlier values. `new` runs have no earlier values."""
     rows: list[Row] = []
     lookups: list[tuple[str, str, tuple[str, ...]]] = []
     for run_id, each in writes:
@@ -31,12 +31,20 @@ def write(tx: Transaction, writes: Iterable[tuple[str | None, Writes | None]], *
     _attributes.insert(tx, rows)
     if lookups:
         if not new:
-            tx.run("forget_lookups", dumps(lookups))
+            tx.run("clear_lookups", dumps(lookups))
         tx.run("write_lookups", dumps([(run_id, name, value) for run_id, name, values in lookups for value in values]))
 
 
-def require(tx: Transaction, jobs: Iterable[NewJob], written: Mapping[str, Collection[str]]) -> None:
-    """Raise `MissingAttribute` if a step needs what its run has not, and what is `written` to the run is not either."""
+def require_attributes(tx: Transaction, jobs: Iterable[NewJob], written: Mapping[str, Collection[str]]) -> None:
+    """Raise `MissingAttribute` if `missing_attribute` finds one."""
+    if (found := missing_attribute(tx, jobs, written)) is not None:
+        raise MissingAttribute(*found)
+
+
+def missing_attribute(
+    tx: Transaction, jobs: Iterable[NewJob], written: Mapping[str, Collection[str]]
+) -> tuple[str, str] | None:
+    """The task of a step and the name of an attribute that it needs, but that neither its run nor `written` has; None if there is none."""
     wanted = [
         (job.step.run_id, name, job.task)
         for job in jobs
@@ -45,19 +53,20 @@ def require(tx: Transaction, jobs: Iterable[NewJob], written: Mapping[str, Colle
         if name not in written.get(job.step.run_id, ())
         and (job.step.writes is None or name not in job.step.writes.attributes)
     ]
-    missing = tx.one("missing_attributes", dumps(wanted)) if wanted else None
-    if missing is not None:
-        _, name, task = wanted[missing[0]]
-        raise MissingAttribute(task, name)
+    row = tx.one("missing_attributes", dumps(wanted)) if wanted else None
+    if row is None:
+        return None
+    _, name, task = wanted[row[0]]
+    return task, name
 
 
 def attributes(tx: Transaction, run_id: str, names: Sequence[str] | None) -> dict[str, str]:
-    """Read attributes of a run."""
-    return dict(tx.all("attributes", run_id, None if names is None else dumps(names)))
+    """Read attributes of a run; all of them if `names` is None."""
+    return dict(tx.all("run_attributes", run_id, None if names is None else dumps(names)))
 
 
 def steps(tx: Transaction, run_id: str, limit: int, cursor: str | None) -> Page:
-    """List the steps of a run as they came."""
+    """List the steps of a run in order."""
     rows = _select(tx, "run_id = ? AND n > ? ORDER BY n", (run_id, _number(cursor, -1)), limit + 1)
     found = rows[:limit]
     page = records(tx, [row[1:] for row in found])
@@ -66,25 +75,25 @@ def steps(tx: Transaction, run_id: str, limit: int, cursor: str | None) -> Page:
 
 def run(tx: Transaction, run_id: str) -> RunRecord | None:
     """Read a run."""
-    row = tx.one("run", run_id)
+    row = tx.one("get_run", run_id)
     return None if row is None else _records(tx, [row])[0]
 
 
 def runs(tx: Transaction, search: RunSearch) -> RunPage:
-    """List runs, the newest first. A listing walks an index, from where the page before it ended."""
+    """List runs, the newest first. A page scans an index, from where the page before it ended."""
     found: list[Row] = []
-    looked_at = 0
+    scanned = 0
     number: int | None = None
-    for row in _walk(tx, search, _number(search.cursor, None)):
-        if len(found) == search.limit or looked_at == LOOK_AT:
+    for row in _scan(tx, search, _number(search.cursor, None)):
+        if len(found) == search.limit or scanned == SCAN_LIMIT:
             break
-        looked_at += 1
+        scanned += 1
         number = row[0]
         if search.state is None or row[5] == search.state:
             found.append(row)
     else:
         number = None
-    return RunPage(_records(tx, found), None if number is None else str(number), looked_at)
+    return RunPage(_records(tx, found), None if number is None else str(number), scanned)
 
 
 def _number(cursor: str | None, begin: int | None) -> int | None:
@@ -102,7 +111,7 @@ _RUN = (
 )
 
 
-def _walk(tx: Transaction, search: RunSearch, before: int | None) -> Iterator[Row]:
+def _scan(tx: Transaction, search: RunSearch, before: int | None) -> Iterator[Row]:
     bound = 1 << 62 if before is None else before
     if search.lookup is not None:
         source = "tenure_lookups AS l JOIN tenure_jobs AS f ON f.id = l.run_id"
@@ -126,7 +135,7 @@ def _records(tx: Transaction, rows: Sequence[Row]) -> list[RunRecord]:
 def _completed_queue(tx: Transaction, run_id: str, last: JobRecord, number: int) -> str | None:
     if last.state is State.SUCCEEDED:
         return last.queue
-    row = tx.one("step_before", run_id, number)
+    row = tx.one("queue_of_previous_step", run_id, number)
     return None if row is None else str(row[0])
 
 

@@ -1,4 +1,4 @@
-"""The layout of the file: numbered migrations, applied in order, each once."""
+"""Brings the file to the newest layout by numbered migrations, each applied once and in order."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _MIGRATIONS = sorted(
     key=lambda file: file.name,
 )
 KNOWN = len(_MIGRATIONS)
-"""The newest layout that this Tenure knows."""
+"""The newest layout that this version of Tenure knows."""
 
 
 def found(connection: Connection) -> int | None:
-    """The layout that the file has; None if it has none yet."""
-    # By a statement: table_exists() answers from a schema that another process may have changed since.
+    """The layout of the file; None if it has none yet."""
+    # Not by apsw's table_exists(), which uses a cached schema that another process may have changed.
     if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'tenure_meta'").fetchone() is None:
         return None
     row = connection.execute("SELECT value FROM tenure_meta WHERE key = 'layout'").fetchone()
@@ -31,12 +31,12 @@ def found(connection: Connection) -> int | None:
 
 
 def migrate(connection: Connection, path: str) -> None:
-    """Bring the file to the newest layout; safe when many processes do so at once."""
+    """Bring the file to the newest layout. Several processes may do this at the same time."""
     if found(connection) == KNOWN:
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        have = found(connection) or 0  # again: another process may have been faster
+        have = found(connection) or 0  # checked again, because another process may have been faster
         if have > KNOWN:
             raise LayoutTooNew(have, KNOWN, repr(path))
         for file in _MIGRATIONS[have:]:
@@ -51,7 +51,7 @@ def migrate(connection: Connection, path: str) -> None:
 
 
 def _statements(text: str) -> Iterator[str]:
-    """The statements of a migration, one by one, for a library that takes no more at once."""
+    """Split a migration into statements, because `sqlite3` runs only one at a time."""
     statement = ""
     for line in text.splitlines(keepends=True):
         statement += line
@@ -61,13 +61,15 @@ def _statements(text: str) -> Iterator[str]:
 
 
 def void_leases_of_other_boots(connection: Connection) -> None:
-    """Let leases and beats from before the last boot have ended long ago: their clock began anew."""
+    """Make all leases and heartbeats from before the last boot expired, because the clock they refer to has started again."""
     boot = _boot_id()
     if _known_boot(connection) == boot:
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if _known_boot(connection) != boot:  # again: another process may have been faster, and hold leases by now
+        if (
+            _known_boot(connection) != boot
+        ):  # checked again: another process may have been faster, and may hold leases by now
             connection.execute("UPDATE tenure_jobs SET lease_until = 0 WHERE state = 'running'")
             connection.execute("UPDATE tenure_workers SET beat = -1e9")
             connection.execute("INSERT OR REPLACE INTO tenure_meta (key, value) VALUES ('boot', ?)", (boot,))

@@ -1,8 +1,8 @@
-"""A single plain job on its way in, by one call of the library.
+"""Enqueues a single plain job with one call of the library.
 
-It is what programs enqueue most, one by one. Statement by statement it takes half as long again. And between the statements Python
-may run whatever else it likes on the same thread, a signal handler above all, which must not find a transaction open that it has
-interrupted itself: in one call there is nothing between.
+This is the most frequent enqueue. Statement by statement it would take half as long again. Also, Python may run a signal handler
+between two statements on the same thread, and the handler must not find a transaction open that it has interrupted. Within one call
+nothing else runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Single"]
 
 
 class Single:
-    """One plain job, and what became of it."""
+    """A plain job to enqueue, and the answer."""
 
     __slots__ = ("_job",)
 
@@ -34,11 +34,11 @@ class Single:
 
     @property
     def answer(self) -> list[Enqueued]:
-        """What the enqueue of it has led to, once it is done."""
+        """The answer to the caller, once the job is stored."""
         return [Enqueued(self._job.id, State.WAITING)]
 
     def store(self, connection: Connection, wall: float) -> bool:
-        """Store the job; whether its queue is paused. Raises anything at all, and leaves nothing, if that does not work."""
+        """Store the job. Returns whether its queue is paused. If that fails it raises any error, and nothing is stored."""
         assert isinstance(connection, apsw.Connection)
         try:
             [[paused]] = connection.execute(sql["enqueue_single"], self._values(wall))

@@ -1,4 +1,4 @@
-"""The embedded store: one SQLite file, as many processes as you like, nothing to install."""
+"""Implements the store contract on one SQLite file, which any number of processes on one machine can share."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tenure.errors import StoreUnavailable
 from tenure.stores.base import BATCH, LOOK_AHEAD, SUSPECTS, Store, busy_queues_of
 from tenure.stores.callers import SqliteWork
 from tenure.stores.sqlite import enqueueing, health, inbox, leasing, operating, reading, runs, schema, settling
-from tenure.stores.sqlite.caller_work import work
+from tenure.stores.sqlite.caller_work import caller_work
 from tenure.stores.sqlite.connection import connect
 from tenure.stores.sqlite.doorbell import Doorbell
 from tenure.stores.sqlite.engine import Engine
 from tenure.stores.sqlite.event_channel import Publisher, Watcher
 from tenure.stores.sqlite.files import refuse_if_log_gone
 from tenure.stores.sqlite.library import Connection, Library
-from tenure.stores.sqlite.own import LiteTransaction, refuse_inside
+from tenure.stores.sqlite.own_transaction import LiteTransaction, refuse_inside
 from tenure.stores.sqlite.queries import sql
 from tenure.stores.sqlite.rows import dumps
 from tenure.stores.sqlite.single import Single
@@ -63,29 +63,32 @@ __all__ = ["SqliteStore"]
 T = TypeVar("T")
 
 LOOK_EVERY = 0.1
-"""Seconds between looks at the change counter of the file, while somebody waits for work."""
+"""Seconds between looks at the change counter of the file, while a worker waits for work."""
 
 
 class SqliteStore(Store):
-    """Jobs in a SQLite file. Objects for the same file in one process share connections and a writer thread."""
+    """Jobs in a SQLite file. All store objects of a process for the same file share connections and a writer thread."""
 
     def __init__(
         self, path: str | os.PathLike[str], *, clock: Clock | None = None, library: Library | None = None
     ) -> None:
         self._engine = Engine.of(os.path.abspath(path), clock)
         if library is not None:
-            self._engine.choose(library)
+            self._engine.use_library(library)
         self._closed = False
         self._bell: Doorbell | None = None
         self._waiting: set[Callable[[], None]] = set()
-        self._signals: deque[Announcement] = deque()
-        self._signalled = asyncio.Event()
+        self._announcements: deque[Announcement] = deque()
+        self._announced = asyncio.Event()
         self._publisher = Publisher(self._engine.path)
         self._watchers: set[Watcher] = set()
 
     @classmethod
     def from_url(cls, url: str) -> SqliteStore:
-        """`sqlite:///relative.db` or `sqlite:////absolute.db`; `?library=sqlite3` if the program uses the file through that too."""
+        """Create a store from `sqlite:///relative.db` or `sqlite:////absolute.db`.
+
+        `?library=sqlite3` is for programs that use the file through `sqlite3` themselves.
+        """
         path, library = parsed(url, _parsed, "file")
         return cls(path, library=library)
 
@@ -99,7 +102,7 @@ class SqliteStore(Store):
         self._closed = True
         for wake in tuple(self._waiting):
             wake()
-        self._signalled.set()
+        self._announced.set()
         self._publisher.close()
         for watcher in self._watchers:
             watcher.close()
@@ -130,10 +133,10 @@ class SqliteStore(Store):
 
     def enqueue_now(self, jobs: Sequence[NewJob]) -> list[Enqueued] | None:
         if self.on_consequences is not None and any(job.after for job in jobs):
-            return None  # what comes of these is told on the event loop
+            return None  # consequences are reported on the event loop
         self._check_outside()
         if not self._engine.is_open:
-            # Opening it here, the main thread would keep a signal handler of its own waiting.
+            # Not opened here: if this is the main thread, a signal handler that interrupts it would wait for the lock for ever.
             return None
         return self._engine.write_now(lambda tx: enqueueing.enqueue(tx, jobs), durable=True, single=self._single(jobs))
 
@@ -141,10 +144,10 @@ class SqliteStore(Store):
     one_writer = True
 
     def enqueueing(self, jobs: Sequence[NewJob]) -> SqliteWork[list[Enqueued]]:
-        return work(self._engine, lambda tx: enqueueing.enqueue(tx, jobs))
+        return caller_work(self._engine, lambda tx: enqueueing.enqueue(tx, jobs))
 
     def settling(self, settlement: Settlement) -> SqliteWork[Verdict]:
-        return work(self._engine, lambda tx: settling.settle_held(tx, settlement))
+        return caller_work(self._engine, lambda tx: settling.settle_held(tx, settlement))
 
     async def begin(self, *, writes: bool = True, timeout: float | None = None) -> LiteTransaction:
         self._check_open()
@@ -152,7 +155,7 @@ class SqliteStore(Store):
 
     async def lease_status(self, lease: Lease) -> LeaseStatus:
         self._check_open()
-        # As a write, though it writes nothing: that waits for whoever is writing.
+        # As a write, though it writes nothing, because it must wait for a transaction that is writing.
         return await self._engine.write(lambda tx: settling.lease_status(tx, lease), durable=False)
 
     async def lease(self, request: LeaseRequest) -> Leased:
@@ -167,15 +170,15 @@ class SqliteStore(Store):
     ) -> tuple[list[Verdict], Leased]:
         def settle_and_lease(tx: Transaction) -> tuple[list[Verdict], Callable[[], Leased]]:
             verdicts = settling.settle(tx, settlements)
-            if tx.work:
-                tx.flush()  # the lease looks at the counters for what is in line
+            if tx.ready:
+                tx.flush()  # the lease finds jobs in line by the counters
             return verdicts, leasing.lease(tx, request)
 
         verdicts, answer = await self._write(settle_and_lease)
         return verdicts, answer()
 
     async def leases_of(self, request: LeaseRequest) -> list[Lease]:
-        return await self._read(lambda tx: leasing.held(tx, request))
+        return await self._read(lambda tx: leasing.leases_of(tx, request))
 
     async def renew(self, renewals: Sequence[Renewal]) -> list[AbortReason | None]:
         return await self._write(lambda tx: leasing.renew(tx, renewals))
@@ -190,7 +193,7 @@ class SqliteStore(Store):
     async def nudge(self, workers: Sequence[str]) -> None:
         def nudge(tx: Transaction) -> None:
             for worker in workers:
-                tx.tell_holder(worker, AnnouncementKind.WORK, "")
+                tx.notify_holder(worker, AnnouncementKind.WORK, "")
 
         await self._write(nudge)
 
@@ -226,10 +229,10 @@ class SqliteStore(Store):
         await self._write(register)
 
     async def beat(self, worker_id: str, pulse: Pulse) -> bool:
-        return bool(await self._write(lambda tx: tx.run("beat_worker", worker_id, dumps(pulse), tx.boot)))
+        return bool(await self._write(lambda tx: tx.run("record_beat", worker_id, dumps(pulse), tx.boot)))
 
     async def leave(self, worker_id: str) -> None:
-        await self._write(lambda tx: tx.run("remove_worker", worker_id))
+        await self._write(lambda tx: tx.run("delete_worker", worker_id))
 
     async def retire(self, worker_id: str, limit: int = BATCH, reason: str | None = None) -> list[Reaped]:
         return await self._write(lambda tx: leasing.retire(tx, worker_id, limit, reason), durable=True)
@@ -246,8 +249,8 @@ class SqliteStore(Store):
     async def cancel(self, ids: Sequence[str]) -> list[Verdict]:
         return await self._write(lambda tx: operating.cancel(tx, ids), durable=True)
 
-    async def complete(self, job_id: str, step: Finish) -> Verdict:
-        return await self._write(lambda tx: operating.complete(tx, job_id, step), durable=True)
+    async def complete(self, job_id: str, transition: Finish) -> Verdict:
+        return await self._write(lambda tx: operating.complete(tx, job_id, transition), durable=True)
 
     async def retry(self, ids: Sequence[str]) -> list[Verdict]:
         return await self._write(lambda tx: operating.retry(tx, ids), durable=True)
@@ -306,24 +309,24 @@ class SqliteStore(Store):
 
     @property
     def announcement_epoch(self) -> int:
-        return int(self._bell is not None and self._bell.works)
+        return int(self._bell is not None and self._bell.is_bound)
 
     async def announcements(self) -> AsyncIterator[Announcement]:
         self._open_bell()
         while not self._closed:
-            if self._signals:
-                yield self._signals.popleft()
+            if self._announcements:
+                yield self._announcements.popleft()
                 continue
-            self._signalled.clear()
-            await self._signalled.wait()
+            self._announced.clear()
+            await self._announced.wait()
 
     async def watched(self) -> bool:
         self._check_open()
         return self._publisher.watched()
 
-    async def publish(self, notes: Sequence[str]) -> None:
+    async def publish(self, messages: Sequence[str]) -> None:
         self._check_open()
-        self._publisher.publish(notes)
+        self._publisher.publish(messages)
 
     @asynccontextmanager
     async def watch(self) -> AsyncIterator[AsyncIterator[str]]:
@@ -331,7 +334,7 @@ class SqliteStore(Store):
         watcher = Watcher(self._engine.bells)
         self._watchers.add(watcher)
         try:
-            yield watcher.notes()
+            yield watcher.messages()
         finally:
             self._watchers.discard(watcher)
             watcher.close()
@@ -348,7 +351,10 @@ class SqliteStore(Store):
                 woken.set_result(None)
 
         def look(seen: object, work: bool = False) -> None:
-            """See whether there is work; a ring is on its way to somebody for what is new, so that is left for the next look."""
+            """Look for work, and wake up if the previous look has found work too.
+
+            Work that is new since the previous look is left for one more look, because another worker was probably woken for it.
+            """
             nonlocal timer
             version = self._version()
             had_work, work = work, (work or version != seen) and self._has_work(patterns, skip_tasks)
@@ -359,7 +365,7 @@ class SqliteStore(Store):
                 timer = loop.call_later(min(LOOK_EVERY, left), look, version, work)
 
         self._waiting.add(wake)
-        # The mark goes up before the first look: a job that comes after the look finds the mark.
+        # The idle mark is created before the first look, so a job that is enqueued after the look finds the mark.
         with bell.waiting(patterns, wake):
             try:
                 look(None, work=True)
@@ -377,9 +383,9 @@ class SqliteStore(Store):
         self._check_outside()
         if self.on_consequences is None:
             return await self._engine.write(action, durable=durable)
-        answer, happened = await self._engine.write(lambda tx: (action(tx), tx.consequences), durable=durable)
-        if happened and self.on_consequences is not None:  # it may have gone meanwhile
-            self.on_consequences(happened)
+        answer, consequences = await self._engine.write(lambda tx: (action(tx), tx.consequences), durable=durable)
+        if consequences and self.on_consequences is not None:  # it may have been reset meanwhile
+            self.on_consequences(consequences)
         return answer
 
     async def _read(self, action: Callable[[Transaction], T]) -> T:
@@ -397,24 +403,26 @@ class SqliteStore(Store):
     def _open_bell(self) -> Doorbell:
         self._check_open()
         if self._bell is None:
-            self._bell = Doorbell(self._engine.bells, self._heard)
+            self._bell = Doorbell(self._engine.bells, self._on_announcements)
         return self._bell
 
-    def _heard(self, signals: Iterable[Announcement]) -> None:
-        self._signals.extend(signals)
-        self._signalled.set()
+    def _on_announcements(self, announcements: Iterable[Announcement]) -> None:
+        self._announcements.extend(announcements)
+        self._announced.set()
 
     def _version(self) -> object:
-        return self._engine.look(_version)
+        return self._engine.read_inline(_version)
 
     def _has_work(self, patterns: Sequence[str], skip_tasks: tuple[str, ...]) -> bool:
-        found = [(queue, inbox) for queue, inbox in self._engine.look(_queues_with_work) if serves(patterns, queue)]
+        found = [
+            (queue, inbox) for queue, inbox in self._engine.read_inline(_queues_with_work) if serves(patterns, queue)
+        ]
         if not found or not skip_tasks or any(inbox for _, inbox in found):
             return bool(found)
         return any(not tasks.issubset(skip_tasks) for queue, _ in found if (tasks := self._tasks_in_line(queue)))
 
     def _tasks_in_line(self, queue: str) -> set[str]:
-        return self._engine.look(
+        return self._engine.read_inline(
             lambda connection: {
                 task for (task,) in connection.execute(sql["tasks_in_line"], (queue, LOOK_AHEAD, SUSPECTS))
             }
@@ -422,7 +430,7 @@ class SqliteStore(Store):
 
 
 def _version(connection: Connection) -> object:
-    """What changes when somebody else has changed the file; another connection would count anew."""
+    """A value that changes when another connection has changed the file. It contains the connection, because each counts by itself."""
     return id(connection), connection.execute("PRAGMA data_version").fetchone()
 
 
@@ -440,6 +448,6 @@ def _parsed(url: str) -> tuple[str, Library | None]:
     option, _, library = parts.query.partition("=")
     refuse_unless(
         not parts.query or (option == "library" and library in list(Library)),
-        "it has an option that is not known: ?library=sqlite3 and ?library=apsw are",
+        "it has an unknown option: the known ones are ?library=sqlite3 and ?library=apsw",
     )
     return path, Library(library) if library else None

@@ -1,11 +1,11 @@
-"""Writing to one SQLite file in one process: calls that are pending together become one transaction.
+"""Writes to one SQLite file in one process: pending calls are joined into one transaction.
 
-A call is a function of a transaction. All that are pending are run under one BEGIN IMMEDIATE, each in a savepoint of its own, and answered after
-the COMMIT. So a process has one connection that writes, and its page cache is never made stale by itself; but for single jobs of
-the main thread, which have one of their own.
+All pending calls run under one BEGIN IMMEDIATE, each in its own savepoint, and are answered after the COMMIT. So a process has one
+connection that writes, and never makes its own page cache stale. Single jobs enqueued by the main thread are the exception: they use
+a second connection.
 
-The transaction is synced to disk before the answer if any call in it is durable (enqueue, what operators do), and left
-to the operating system otherwise: losing a settle in a power cut means that the job runs again.
+If any call of a transaction is durable (an enqueue, or an operation of an operator), the commit is synced to disk before the answer.
+Otherwise syncing is left to the operating system: if a settle is lost in a power cut, the job runs again.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ import apsw
 
 from tenure.core.clock import Clock
 from tenure.errors import OutcomeUnknown, StoreError, StoreUnavailable, TenureError
-from tenure.stores.sqlite.calls import Call, answer, joinable, perform
-from tenure.stores.sqlite.connection import Guarded, translated
+from tenure.stores.sqlite.calls import Call, answer, join_key, perform
+from tenure.stores.sqlite.connection import GuardedConnection, translated
 from tenure.stores.sqlite.doorbell import Doorbells
 from tenure.stores.sqlite.files import Files, LogGone
 from tenure.stores.sqlite.library import BUSY, Connection, code_of
-from tenure.stores.sqlite.transaction import NotPlain, Transaction
+from tenure.stores.sqlite.transaction import Transaction
 from tenure.stores.thread import StoreThread
 
 __all__ = ["Writer"]
@@ -35,18 +35,18 @@ __all__ = ["Writer"]
 T = TypeVar("T")
 
 JOIN_LIMIT = 1000
-"""Calls that join one transaction at most."""
+"""Calls in one transaction at most."""
 
 LOG_PAGES = 1000
-"""Pages (of 4 kB) that the log may have before it is folded into the file. To write over a log that begins anew is half the
-work, for the disk, of making a longer one; to fold it more often costs more than that gains."""
+"""Pages of 4 kB that the log may have before a checkpoint. Overwriting a log from its start is half the work, for the disk, of
+extending it; more frequent checkpoints cost more than that saves."""
 
 
 class Writer:
-    """Runs calls on a thread of its own, or on that of a blocking caller who finds nobody writing.
+    """Runs calls on its own thread, or on the thread of a blocking caller if no other thread is writing.
 
-    `connect` and `connect_main` open its two connections; `reopen` closes all of the engine's, to be opened again, after the log
-    was deleted.
+    `connect` and `connect_main` open its two connections. `reopen` is called after the log was deleted: it closes all connections of
+    the engine, so that each is opened again.
     """
 
     def __init__(
@@ -66,46 +66,47 @@ class Writer:
         self._connect_main = connect_main
         self._files = files
         self._reopen = reopen
-        self.own = Guarded(self._connected)
-        """Held by whoever is writing."""
+        self.own = GuardedConnection(self._connected)
+        """The connection that writes. Its lock is held by the thread that is writing."""
 
-        self.main = Guarded(self._connected_on_main, threading.RLock())
-        """For single jobs of the main thread, and used by no other: a handler that interrupts it finds no transaction open, and no
-        lock that it could not have too."""
+        self.main = GuardedConnection(self._connected_on_main, threading.RLock())
+        """For single jobs of the main thread, which alone uses it. A signal handler that interrupts the main thread finds no transaction
+        open here, and can take the lock, because it is reentrant."""
 
         self._synced = False
         self._log_pages = 0
         self._pending: deque[Call[Any]] = deque()
         self._writes: SimpleQueue[bool] = SimpleQueue()
-        """True: something is pending. False: the end."""
+        """Wakes the thread. True: look for pending calls. False: end."""
 
         self._thread: StoreThread | None = None
 
     def begin(self) -> None:
-        """Start the thread, unless it runs."""
+        """Start the thread, unless it is running."""
         if self._thread is None:
-            self._thread = StoreThread(target=self._serve, name="tenure-sqlite-writer", daemon=True)
+            self._thread = StoreThread(target=self._write_loop, name="tenure-sqlite-writer", daemon=True)
             self._thread.start()
 
     def end(self) -> None:
-        """End the thread, once what is pending is done."""
+        """End the thread after all pending calls."""
         if self._thread is not None:
             self._writes.put(False)
             self._thread.join()
 
     def add(self, call: Call[Any]) -> None:
-        """Have a call run soon; who waits for it is answered."""
+        """Queue a call. The thread runs it soon, and answers its caller."""
         self._pending.append(call)
         self._writes.put(True)
 
     def wake(self) -> None:
-        """Have the thread look what there is to do: the log may be gone."""
+        """Wake the thread, because the log may have been deleted."""
         self._writes.put(True)
 
     def run_now(self, call: Call[T]) -> T:
-        """Run a call of a blocked thread, on that very thread if nobody is writing.
+        """Run a call for a blocking caller; on the calling thread, if no other thread is writing.
 
-        On the main thread only what is `single`: a signal may interrupt that one anywhere, and its handler may want to write as well.
+        On the main thread this is done only for a `single`: a signal may interrupt the main thread anywhere, and its handler may want
+        to write too.
         """
         on_main = threading.current_thread() is threading.main_thread()
         if on_main and not self._pending:
@@ -115,13 +116,14 @@ class Writer:
         self._pending.append(call)
         if not on_main and self.own.lock.acquire(blocking=False):
             try:
-                self._run(self._gather())
+                self._run(self._take_pending())
             finally:
                 self.own.lock.release()
-        # Whoever is writing, or many calls that came before, may have left it: the thread sees to the rest.
+        # The call may still be pending: another thread is writing, or more than JOIN_LIMIT calls came before it. The writer's thread
+        # does the rest.
         if self._pending or self._log_pages >= LOG_PAGES or self._files.lost:
             self._writes.put(True)
-        call.ended.acquire()
+        call.answered.acquire()
         if call.error is not None:
             raise call.error
         return call.result  # type: ignore[return-value]
@@ -131,50 +133,52 @@ class Writer:
     def _connected(self) -> Connection:
         connection = self._connect()
         if isinstance(connection, apsw.Connection):
-            connection.set_wal_hook(self._logged)
+            connection.set_wal_hook(self._on_commit)
         else:
-            connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")  # by itself, within a commit
+            connection.execute(
+                f"PRAGMA wal_autocheckpoint = {LOG_PAGES}"
+            )  # SQLite checkpoints by itself, within a commit
         self._synced = False
         return connection
 
     def _connected_on_main(self) -> Connection:
         connection = self._connect_main()
-        # Nothing of Python's is called by what is done here. One who would have to wait goes the other way.
+        # No Python code must run inside a call of the library here. If the file is locked, the call goes to the writer's thread instead.
         if isinstance(connection, apsw.Connection):
             connection.set_busy_timeout(0)
         for pragma in ("synchronous = FULL", f"wal_autocheckpoint = {LOG_PAGES}"):
             connection.execute(f"PRAGMA {pragma}").fetchall()
         return connection
 
-    def _logged(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+    def _on_commit(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
         self._log_pages = pages
         return apsw.SQLITE_OK
 
-    def _fold_log(self) -> None:
-        """Copy a long log into the file. Between transactions, once their callers are answered: none has to wait for it."""
+    def _checkpoint(self) -> None:
+        """Checkpoint a long log. Runs between transactions, after their callers are answered, so that none has to wait for it."""
         if self._log_pages >= LOG_PAGES:
             self._log_pages = 0
-            # The next transaction meets whatever is wrong, and tells.
+            # If something is wrong, the next transaction fails too and reports it.
             with contextlib.suppress(StoreError), translated(self._path) as errors:
                 self._files.check()
                 errors.connection(self.own).execute("PRAGMA wal_checkpoint")
 
     # Writing.
 
-    def _serve(self) -> None:
+    def _write_loop(self) -> None:
         while self._writes.get():
             while self._pending or self._log_pages >= LOG_PAGES:
                 self._reopen_if_lost()
                 with self.own.lock:
-                    self._run(self._gather())
-                    self._fold_log()
+                    self._run(self._take_pending())
+                    self._checkpoint()
             self._reopen_if_lost()
 
     def _reopen_if_lost(self) -> None:
         if self._files.lost:
             self._reopen()
 
-    def _gather(self) -> list[Call[Any]]:
+    def _take_pending(self) -> list[Call[Any]]:
         calls: list[Call[Any]] = []
         try:
             while len(calls) < JOIN_LIMIT:
@@ -184,9 +188,9 @@ class Writer:
         return calls
 
     def _run(self, calls: list[Call[Any]]) -> None:
-        """Run these calls in one transaction: one that raises is undone and told, the others are committed together."""
+        """Run these calls in one transaction. A call that raises is rolled back and gets its error; the others are committed together."""
         if not calls:
-            return  # another thread was quicker
+            return  # another thread has taken them
         if len(calls) == 1 and self._run_single(self.own, calls[0]):
             answer(calls)
             return
@@ -199,20 +203,21 @@ class Writer:
                 self._sync(connection, any(call.durable for call in calls))
                 connection.execute("BEGIN IMMEDIATE")
                 self._files.check()
-                groups = [list(group) for _, group in groupby(calls, key=joinable)]
+                groups = [list(group) for _, group in groupby(calls, key=join_key)]
                 if len(groups) == 1:
-                    done.append(self._run_alone(connection, groups[0]))
+                    # The only call of a transaction needs no savepoint, which would be two more statements.
+                    done.append(perform(Transaction(connection, self._clock), groups[0]))
                 else:
-                    done += [each for group in groups if (each := self._run_beside(connection, group))]
+                    done += [each for group in groups if (each := self._run_in_savepoint(connection, group))]
                 committing = True
                 connection.execute("COMMIT")
-        except Exception as error:  # noqa: BLE001  (becomes the answer of every call)
+        except Exception as error:  # noqa: BLE001  (becomes the answer to every call)
             if committing and isinstance(error, StoreUnavailable):
                 error = OutcomeUnknown(f"{self._path!r} may or may not have kept the last changes: {error}")
             if connection is not None:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
-                error = self._saved(connection, error)
+                error = self._save_log(connection, error)
             for call in calls:
                 call.error = call.error or error
         else:
@@ -221,8 +226,8 @@ class Writer:
         finally:
             answer(calls)
 
-    def _saved(self, connection: Connection, error: Exception) -> Exception:
-        """What to answer instead of this error. If the log is gone, that is why; what it held is written into the file first."""
+    def _save_log(self, connection: Connection, error: Exception) -> Exception:
+        """The error to answer with. If the log was deleted, that is the cause: save its contents, and answer with `LogGone` instead."""
         if not isinstance(error, StoreError):
             return error
         try:
@@ -231,14 +236,14 @@ class Writer:
             self._files.save(connection)
             return error if isinstance(error, OutcomeUnknown) else gone
         except StoreUnavailable:
-            pass  # the file itself is gone
+            pass  # the file itself was deleted
         return error
 
-    def _run_single(self, guarded: Guarded, call: Call[Any]) -> bool:
-        """Run a call by one call of the library, if it is such a one; False if it is not, or nothing came of it.
+    def _run_single(self, guarded: GuardedConnection, call: Call[Any]) -> bool:
+        """Run a `single` with one call of the library. False if the call is not a `single`, or if that has failed.
 
-        Then it is run the other way, whatever was wrong, which is told there: by its id it is the same job. Only who has waited in
-        vain for others to end their transactions is told so at once.
+        In both cases the caller runs it as an ordinary call, which reports the error if it fails too. The id makes it the same job. Only
+        if the file was locked for all of BUSY_TIMEOUT is that the answer at once.
         """
         if call.single is None:
             return False
@@ -259,30 +264,17 @@ class Writer:
         return True
 
     def _sync(self, connection: Connection, durable: bool) -> None:
-        """Have the next commit on disk before it returns, or leave that to the operating system."""
+        """Choose whether the next commit is synced to disk, or left to the operating system."""
         if durable is not self._synced:
             connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._synced = durable
 
-    def _run_alone(self, connection: Connection, group: list[Call[Any]]) -> Transaction:
-        """Run the only call of a transaction: a savepoint, two statements more, would gain nothing."""
-        try:
-            return perform(Transaction(connection, self._clock), group)
-        except NotPlain:
-            connection.execute("ROLLBACK")
-            connection.execute("BEGIN IMMEDIATE")
-            return perform(Transaction(connection, self._clock, plainly=False), group)
-
-    def _run_beside(self, connection: Connection, group: list[Call[Any]]) -> Transaction | None:
-        """Run one of several calls of a transaction, so that it leaves nothing behind if it raises."""
+    def _run_in_savepoint(self, connection: Connection, group: list[Call[Any]]) -> Transaction | None:
+        """Run one of several calls of a transaction, so that it changes nothing if it raises."""
         transaction = None
         connection.execute("SAVEPOINT call")
         try:
-            try:
-                transaction = perform(Transaction(connection, self._clock), group)
-            except NotPlain:
-                connection.execute("ROLLBACK TO call")
-                transaction = perform(Transaction(connection, self._clock, plainly=False), group)
+            transaction = perform(Transaction(connection, self._clock), group)
         except TenureError as error:
             connection.execute("ROLLBACK TO call")
             for call in group:

@@ -1,9 +1,9 @@
--- Layout 1. Every name starts with tenure_, for the file may be the application's own database.
--- Times ending in _at or _until are wall seconds, except lease_until and beat: those are seconds since boot,
--- void after a reboot (tenure_meta remembers the boot).
+-- Layout 1. Every name starts with tenure_, because the file may be the application's own database.
+-- Columns ending in _at or _until are wall times in seconds since the epoch. Only lease_until, and beat of a worker, are seconds since
+-- boot: they mean nothing after a reboot, which is noticed by the boot id in tenure_meta.
 
 CREATE TABLE tenure_meta (
-    key   TEXT PRIMARY KEY,  -- layout, boot, and of each chore that somebody does for all when it was last begun
+    key   TEXT PRIMARY KEY,  -- layout; boot; and for each chore, when it last began
     value
 ) WITHOUT ROWID;
 
@@ -13,10 +13,10 @@ CREATE TABLE tenure_jobs (
     task TEXT NOT NULL,
     queue TEXT NOT NULL,
     state TEXT NOT NULL,
-    payload NOT NULL,                 -- TEXT: JSON of the arguments; BLOB: raw
+    payload NOT NULL,                 -- TEXT: JSON of the arguments; BLOB: raw bytes
     priority INTEGER NOT NULL,
     seq INTEGER NOT NULL,
-    run_at REAL,                      -- waiting: NULL once in line
+    run_at REAL,                      -- of a waiting job: when it is due; NULL once it is in line
     suspect INTEGER NOT NULL DEFAULT 0,
     created_at REAL NOT NULL,
     attempt INTEGER NOT NULL DEFAULT 0,
@@ -30,24 +30,24 @@ CREATE TABLE tenure_jobs (
     expires_at REAL,
     tags TEXT,                        -- JSON array; NULL for none
     unique_key TEXT,
-    window REAL,                      -- of the unique key
+    window REAL,                      -- seconds that the unique key is held; NULL: until the job is final
     run_id TEXT,
     started_at REAL,
-    ended_at REAL,                    -- set if and only if final
+    ended_at REAL,                    -- set if and only if the job is final
     worker TEXT,
-    nonce INTEGER,                    -- of the lease that holds the job or settled it; NULL once the token is dead
-    lease_until REAL,                 -- set if and only if running
-    solo INTEGER NOT NULL DEFAULT 0,  -- whether that lease was handed out alone
+    nonce INTEGER,                    -- of the lease that holds the job or has settled it; NULL once the token is invalid
+    lease_until REAL,                 -- set if and only if the job is running
+    solo INTEGER NOT NULL DEFAULT 0,  -- whether that lease was handed out alone, as that of a suspect is
     result TEXT,
     error TEXT,                       -- JSON
     progress TEXT,                    -- JSON
-    edges INTEGER NOT NULL DEFAULT 0, -- jobs it was told to wait for
-    blocked_by INTEGER NOT NULL DEFAULT 0,  -- of these, how many are open
+    edges INTEGER NOT NULL DEFAULT 0, -- number of blockers it was enqueued with
+    blocked_by INTEGER NOT NULL DEFAULT 0,  -- number of these edges that are open
     if_blocker_fails TEXT,
-    parked_until REAL,                -- blocked until completed from outside, or until then (Infinity: for ever)
-    waited INTEGER NOT NULL DEFAULT 0,  -- somebody waits (or has waited) for the result
-    blocks INTEGER NOT NULL DEFAULT 0,  -- some job has an edge to this one
-    keep_until REAL                   -- final: pruned from then on, and not by the queue's retention
+    parked_until REAL,                -- blocked until it is completed from outside, or until then (Infinity: without limit)
+    waited INTEGER NOT NULL DEFAULT 0,  -- whether a caller waits, or has waited, for its end
+    blocks INTEGER NOT NULL DEFAULT 0,  -- whether a job has an edge to this one
+    keep_until REAL                   -- of a final job: when it may be pruned, instead of by the queue's retention
 );
 
 CREATE UNIQUE INDEX tenure_jobs_by_id ON tenure_jobs (id);
@@ -67,7 +67,7 @@ CREATE TABLE tenure_edges (
     position INTEGER NOT NULL,
     blocker TEXT NOT NULL,
     open INTEGER NOT NULL DEFAULT 1,
-    result TEXT,                      -- JSON, copied when the edge closes
+    result TEXT,                      -- JSON, copied from the blocker when the edge closes
     PRIMARY KEY (dependent, position)
 ) WITHOUT ROWID;
 CREATE INDEX tenure_edges_open ON tenure_edges (blocker, dependent) WHERE open = 1;
@@ -83,12 +83,12 @@ CREATE INDEX tenure_uniques_ending ON tenure_uniques (until) WHERE until IS NOT 
 
 CREATE TABLE tenure_waiters (
     job_id TEXT NOT NULL,
-    bell TEXT NOT NULL,               -- the doorbell of who waits
+    bell TEXT NOT NULL,               -- doorbell of the waiting process
     PRIMARY KEY (job_id, bell)
 ) WITHOUT ROWID;
 
--- Counts are of jobs as they are now; totals only grow. One row has no name and is no queue: its seq counts the places at the
--- back of all lines. It stands here because every enqueue changes both: a page less to write, and a statement less.
+-- Counters say how many jobs are in a state now; totals only grow. The row with the empty name is not a queue: its seq is the last one
+-- given out, for all queues. It is stored here because every enqueue changes both: one page and one statement less.
 CREATE TABLE tenure_queues (
     name TEXT PRIMARY KEY,
     seq INTEGER NOT NULL DEFAULT 0,
@@ -118,7 +118,7 @@ CREATE TABLE tenure_workers (
     tasks TEXT NOT NULL,              -- JSON array
     concurrency INTEGER NOT NULL,
     lanes TEXT NOT NULL,              -- JSON array
-    pulse TEXT NOT NULL,              -- JSON: what it said with its last beat
+    pulse TEXT NOT NULL,              -- JSON: contents of its last heartbeat
     started_at REAL NOT NULL,
     beat REAL NOT NULL,
     bell TEXT NOT NULL,

@@ -1,5 +1,5 @@
--- Layout 2: the inbox, where any program that can INSERT is a producer. What an entry looks like: tenure/inbox.py.
--- A program of the layout before this one goes on working, and leaves the inbox to the others.
+-- Layout 2: the inbox, into which any program can INSERT jobs. The format of an entry: core/inbox.py.
+-- A program that knows only the layout before this one keeps working. It leaves the inbox to newer programs.
 
 CREATE TABLE tenure_inbox (
     n INTEGER PRIMARY KEY,  -- order of arrival
@@ -10,11 +10,11 @@ CREATE TABLE tenure_inbox (
 );
 CREATE INDEX tenure_inbox_of_queue ON tenure_inbox (queue, n);
 
--- Whether there may be something: a lease looks here, for the row of the queue is read anyway. Only taking in resets it, so
--- that entries which somebody has deleted by hand cost one look in vain.
+-- Whether the inbox may have entries. A lease reads the row of the queue anyway, so this costs it nothing. Only take_in resets the flag:
+-- entries that were deleted by hand cost one needless look.
 ALTER TABLE tenure_queues ADD COLUMN inbox INTEGER NOT NULL DEFAULT 0;
 
--- Not by INSERT OR IGNORE: the conflict clause of the producer's own statement would override it.
+-- Not INSERT OR IGNORE, because a conflict clause in the producer's own statement would override it.
 CREATE TRIGGER tenure_inbox_filled AFTER INSERT ON tenure_inbox BEGIN
     INSERT INTO tenure_queues (name)
         SELECT new.queue WHERE NOT EXISTS (SELECT 1 FROM tenure_queues WHERE name = new.queue);

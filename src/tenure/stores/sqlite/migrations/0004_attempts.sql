@@ -1,6 +1,6 @@
--- Layout 4: what became of attempts that have not succeeded.
--- A program of the layout before this one goes on working: it neither reads nor writes them, so that those which end by its hand
--- are missing, and with a job that it removes they go as well.
+-- Layout 4: a record of each attempt that has not succeeded.
+-- A program that knows only the layout before this one keeps working. It writes no records, so attempts that it settles are missing. When
+-- it deletes a job, the trigger deletes the records.
 
 CREATE TABLE tenure_attempts (
     job INTEGER NOT NULL,             -- tenure_jobs.n
@@ -10,11 +10,11 @@ CREATE TABLE tenure_attempts (
     ended_at REAL NOT NULL,
     worker TEXT,
     outcome TEXT NOT NULL,
-    error TEXT,                       -- JSON, in brief
+    error TEXT,                       -- JSON, shortened
     PRIMARY KEY (job, fence)
 ) WITHOUT ROWID;
 
--- One that was leased once, and succeeded by that lease, has none.
+-- A job that succeeded under its first lease has no records.
 CREATE TRIGGER tenure_attempts_gone AFTER DELETE ON tenure_jobs
 WHEN old.fence > 1 OR old.state <> 'succeeded' OR old.nonce IS NULL BEGIN
     DELETE FROM tenure_attempts WHERE job = old.n;

@@ -1,7 +1,7 @@
--- Layout 5: what became of successful attempts too that have left output. It stands in the place of an error.
--- A program of the layout before this one goes on working: it reads such an entry as that of an error of no type.
+-- Layout 5: a successful attempt that has left output is recorded too. The output is stored in the error column.
+-- A program that knows only the layout before this one keeps working. It reads such a record as an error without a type.
 
--- Any job may have some now. To look for none costs a removal too little to be measured.
+-- Every job may have records now. Looking for them in vain adds no measurable cost to a deletion.
 DROP TRIGGER tenure_attempts_gone;
 CREATE TRIGGER tenure_attempts_gone AFTER DELETE ON tenure_jobs BEGIN
     DELETE FROM tenure_attempts WHERE job = old.n;

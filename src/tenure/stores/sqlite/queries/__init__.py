@@ -1,4 +1,4 @@
-"""The SQL of the SQLite store: one operation a file, opening with what it promises."""
+"""Loads the SQL statements of the SQLite store: one per file, each beginning with a comment that says what it does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def _load() -> dict[str, str]:
     for file in files(__package__).iterdir():
         if file.name.endswith(".sql"):
             lines = file.read_text(encoding="utf-8").splitlines()
-            # The promise is for readers; SQLite would compare it with its cached statements on every call.
+            # Comments are dropped, because SQLite compares the whole text with its cached statements on every call.
             found[file.name.removesuffix(".sql")] = "\n".join(line for line in lines if not line.startswith("--"))
     return found
 
@@ -27,14 +27,14 @@ _FIRST_IN_LINE = """\
     ORDER BY priority, seq
     LIMIT ?3 OFFSET ?5"""
 
-# The same for the jobs whose numbers are in the JSON array ?1: those that unskipped_jobs has found.
+# Variants for the jobs whose numbers are in the JSON array ?1, as found by unskipped_jobs.
 for _name in ("first_in_line", "lease_jobs"):
     assert _FIRST_IN_LINE in sql[_name]
     sql[f"{_name}_numbered"] = sql[_name].replace(
         _FIRST_IN_LINE, "    WHERE n IN (SELECT value FROM json_each(?1)) ORDER BY priority, seq"
     )
 
-# The same, but for payloads of which none is taken for text; 2 stands for text that may not be any.
+# Variants that read every payload as bytes; type 2 marks a payload stored as text that may not be valid text.
 for _name in ("first_in_line", "first_in_line_numbered"):
     sql[f"{_name}_as_bytes"] = sql[_name].replace(
         "iif(typeof(payload) = 'blob', hex(payload), CAST(payload AS TEXT)), typeof(payload) = 'blob'",

@@ -1,5 +1,6 @@
--- busy_queues: queues that have something to do before the times ?1 (wall clock) and ?2 (clock of leases), by their counters and, where
--- those are not enough, by a look at the first job; and whether a lease has expired, or a parking is over, at ?3 and ?4.
+-- busy_queues: queues that will have something to do before the wall time ?1 or the boot time ?2. The counters decide; where
+-- they are not enough, a look at the first job does. The second column says whether a lease has expired by ?4 (boot time) or a
+-- parked job is overdue at ?3 (wall time).
 SELECT q.name, q.running > 0 AND EXISTS (
         SELECT 1 FROM tenure_jobs AS j WHERE j.state = 'running' AND j.queue = q.name AND j.lease_until <= ?4
     ) OR q.blocked > 0 AND (

@@ -1,2 +1,2 @@
--- delete_attributes: the runs in the JSON array ?1 are gone.
+-- delete_attributes: delete all attributes of the runs in the JSON array ?1.
 DELETE FROM tenure_attributes WHERE run_id IN (SELECT value FROM json_each(?1))

@@ -1,5 +1,6 @@
--- end_job: a job becomes final. ?2 state, ?3 now, ?4 result, ?5 error (NULL keeps the last one, unless it succeeded), ?6 its own time of keeping; ?7 whether its token
--- stays known (a settle may be repeated), or is dead; ?8 the step that it hands over to.
+-- end_job: make the job ?1 final. ?2 state; ?3 now; ?4 result; ?5 error (NULL keeps the last one, unless the job succeeded); ?6
+-- time until which the record is kept, NULL for the queue's retention; ?7 whether the token stays valid for a repeated settle;
+-- ?8 the step that the job hands over to, or NULL.
 UPDATE tenure_jobs SET
     state = ?2, ended_at = ?3, result = ?4, error = iif(?2 = 'succeeded', NULL, coalesce(?5, error)), keep_until = ?6,
     nonce = CASE WHEN ?7 THEN nonce END,

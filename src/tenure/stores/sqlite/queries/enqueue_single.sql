@@ -1,5 +1,6 @@
--- enqueue_single: store one plain job, all in one call of the library, and say whether its queue is paused. An id that exists
--- takes everything back, and raises. If somebody has an open edge to the id it has come back, and is marked as one that blocks.
+-- enqueue_single: store one plain job in one call of the library, and return whether its queue is paused. If the id exists,
+-- everything is rolled back and an error is raised. If an open edge points to the id (a job of that id was removed before), the
+-- new job is marked as a blocker.
 BEGIN IMMEDIATE;
 INSERT INTO tenure_queues (name, seq, waiting) VALUES (:queue, 0, 1), ('', 1, 0)
 ON CONFLICT (name) DO UPDATE SET seq = seq + excluded.seq, waiting = waiting + excluded.waiting;

@@ -1,4 +1,4 @@
--- facts: what the transitions need to know of the jobs with the ids in the JSON array ?1.
+-- facts: the columns that transitions need, of the jobs with the ids in the JSON array ?1. rows.py knows their order.
 SELECT j.id, j.task, j.queue, j.state, j.run_at, j.attempt, j.losses, j.max_losses, j.fence, j.nonce, j.unique_key, j.window,
        j.waited, j.blocks, j.keep, j.worker, j.solo, j.blocked_by, j.misses, j.created_at, j.result, j.error, j.n, j.run_id,
        j.successor, j.on_timeout

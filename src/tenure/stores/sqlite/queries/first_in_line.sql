@@ -1,8 +1,8 @@
--- first_in_line: up to ?3 jobs of the queue ?1, suspects or not as ?2 says, behind the first ?5 of them, with what it takes to run
--- them, as one JSON array.
--- A step of a run comes with the attributes that it reads, as text in the text. To look for a name there is cheaper than to take
--- the names apart, and finds one that is made of commas and quotation marks too: the caller knows better. (Some versions would take the
--- object for JSON, others for text: with nothing after it, it is text.)
+-- first_in_line: up to ?3 jobs of the queue ?1 that have not expired at ?4, skipping the first ?5: suspects if ?2 is 1, other
+-- jobs if it is 0. Returns everything that a lease contains, as one JSON array. A step comes with the attributes that it reads,
+-- as JSON text inside the JSON. Searching the text of `reads` for each quoted name is cheaper than parsing it, and may also
+-- match a name that itself contains commas and quotation marks: the caller drops those. The || '' makes the object text in
+-- every version of SQLite; some would embed it as JSON otherwise.
 SELECT json_group_array(json_array(
     n, id, task, queue, iif(typeof(payload) = 'blob', hex(payload), CAST(payload AS TEXT)), typeof(payload) = 'blob',
     priority, seq, created_at, attempt, losses, fence, misses, max_attempts, max_losses, lease, keep, expires_at,

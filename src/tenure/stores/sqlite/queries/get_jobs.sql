@@ -1,4 +1,4 @@
--- get_jobs: the jobs in the JSON array ?1, whole. rows.py knows the order of the columns.
+-- get_jobs: all columns of a job record, of the jobs with the ids in the JSON array ?1. rows.py knows their order.
 SELECT j.id, j.task, j.queue, j.state, CAST(j.payload AS BLOB), typeof(j.payload) = 'blob',
        j.priority, j.seq, j.run_at, j.created_at, j.attempt, j.losses, j.fence,
        j.misses, j.max_attempts, j.max_losses, j.lease, j.keep, j.expires_at, j.tags, j.unique_key, j.run_id, j.started_at,

@@ -1,4 +1,4 @@
--- list_flows: every flow that has runs. A look for each, rather than at every run.
+-- list_flows: every flow that has runs. One index lookup for each flow instead of a scan of all runs.
 WITH RECURSIVE found (flow) AS (
     SELECT min(flow) FROM tenure_jobs WHERE flow IS NOT NULL
     UNION ALL

@@ -1,2 +1,2 @@
--- mark_waited: somebody waits for the job ?1.
+-- mark_waited: record that a caller waits for the job ?1.
 UPDATE tenure_jobs SET waited = 1 WHERE id = ?1

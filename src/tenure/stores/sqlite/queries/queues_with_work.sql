@@ -1,2 +1,3 @@
--- queues_with_work: queues that have jobs in line and are not paused, or something in their inbox; and whether it is the latter.
+-- queues_with_work: queues that are not paused and have jobs in line, or that may have inbox entries; and whether they may have
+-- entries.
 SELECT name, inbox FROM tenure_queues WHERE (paused = 0 AND waiting > 0) OR inbox

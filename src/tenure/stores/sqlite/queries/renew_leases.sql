@@ -1,5 +1,5 @@
--- renew_leases: hold the jobs in the JSON array ?1 for longer from ?2 on, each if the token given with it is current.
--- Each: id, fence, nonce, seconds or null, progress or null.
+-- renew_leases: renew leases and store progress, each if its token is current. ?1 is a JSON array of [id, fence, nonce, seconds
+-- or null, progress or null]; ?2 is now (seconds since boot).
 UPDATE tenure_jobs SET
     lease_until = iif(wanted.value ->> 3 IS NULL, lease_until, ?2 + (wanted.value ->> 3)),
     progress = coalesce(wanted.value ->> 4, progress)

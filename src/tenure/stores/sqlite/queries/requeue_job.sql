@@ -1,5 +1,5 @@
--- requeue_job: a held job waits again. ?2 run_at or NULL, ?3 new seq or NULL to keep the place, ?4 attempts to give back,
--- ?5 misses, ?6 error or NULL to keep the last one.
+-- requeue_job: let a held job wait again. ?2 run_at or NULL; ?3 new seq, or NULL to keep its place; ?4 attempts to subtract; ?5
+-- misses; ?6 error, or NULL to keep the last one.
 UPDATE tenure_jobs SET
     state = 'waiting', run_at = ?2, seq = coalesce(?3, seq), attempt = attempt - ?4, misses = ?5, error = coalesce(?6, error),
     lease_until = NULL, progress = NULL

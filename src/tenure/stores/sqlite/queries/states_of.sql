@@ -1,4 +1,5 @@
--- states_of: state and seq of the jobs with the ids in the JSON array ?1; for the id of a run, the state that the run is in.
+-- states_of: state and seq of the jobs with the ids in the JSON array ?1. For the id of a run, the state is that of its last
+-- step.
 SELECT id, CASE
     WHEN successor IS NULL OR id <> run_id THEN state
     ELSE (SELECT last.state FROM tenure_jobs AS last WHERE last.run_id = tenure_jobs.id ORDER BY last.n DESC LIMIT 1)

@@ -1,4 +1,4 @@
--- tasks_in_line: the tasks of the first ?2 jobs in line of the queue ?1 and of its first ?3 suspects.
+-- tasks_in_line: the tasks of the first ?2 jobs in line of the queue ?1, and of its first ?3 suspects.
 SELECT task FROM (
     SELECT task FROM tenure_jobs
     WHERE state = 'waiting' AND run_at IS NULL AND queue = ?1 AND suspect = 0

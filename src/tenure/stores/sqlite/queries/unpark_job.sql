@@ -1,2 +1,3 @@
--- unpark_job: a parked job comes in line at the back, with the seq ?2, for its holder to hand over to the step that it names.
+-- unpark_job: put a parked job in line with the seq ?2. Its time of waiting is over; the worker that leases it hands over to
+-- the step on_timeout.
 UPDATE tenure_jobs SET state = 'waiting', seq = ?2, blocked_by = 0, parked_until = NULL, timeout_at = NULL WHERE id = ?1

@@ -1,5 +1,5 @@
--- unskipped_jobs: of the first ?2 jobs in line of the queue ?1 up to ?3 that have not expired at ?4 and whose task is not in the JSON
--- array ?5, the first first, as one JSON array of their numbers. Suspects are not among them.
+-- unskipped_jobs: up to ?3 of the first ?2 jobs in line of the queue ?1 that have not expired at ?4 and whose task is not in
+-- the JSON array ?5, as one JSON array of numbers, in order. Suspects are left out.
 SELECT json_group_array(n) FROM (
     SELECT n FROM (
         SELECT n, task, priority, seq, attempt, expires_at FROM tenure_jobs

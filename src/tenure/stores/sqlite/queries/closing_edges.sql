@@ -1,9 +1,0 @@
--- closing_edges: the open edges to the jobs in the JSON array ?1, which have all succeeded, as one JSON array: by which of them each
--- closes, who waits, and where. In the order in which they close.
-SELECT json_group_array(json_array(place, dependent, position)) FROM (
-    SELECT wanted.key AS place, e.dependent, e.position
-    FROM json_each(?1) AS wanted
-    JOIN tenure_edges AS e ON e.blocker = wanted.value AND e.open = 1
-    JOIN tenure_jobs AS j ON j.id = e.dependent
-    ORDER BY wanted.key, j.seq, e.position
-)

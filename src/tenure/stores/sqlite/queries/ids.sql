@@ -1,2 +1,0 @@
--- ids: up to ?3 ids from ?1 on, before ?2.
-SELECT id FROM tenure_jobs WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT ?3

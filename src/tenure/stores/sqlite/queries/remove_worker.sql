@@ -1,2 +1,0 @@
--- remove_worker: the worker ?1 is gone.
-DELETE FROM tenure_workers WHERE id = ?1

@@ -1,5 +1,0 @@
--- revive_job: a final job begins anew: blocked by its ?2 open edges, or in line with the seq ?3. The fence goes on.
-UPDATE tenure_jobs SET
-    state = iif(?2, 'blocked', 'waiting'), blocked_by = ?2, seq = coalesce(?3, seq), suspect = 0, attempt = 0, losses = 0,
-    misses = 0, nonce = NULL, ended_at = NULL, keep_until = NULL, expires_at = NULL, result = NULL, waited = 0, on_timeout = NULL
-WHERE id = ?1

@@ -1,5 +1,0 @@
--- run: the run ?1, by its first step: number, id, flow, beginning, and of its last step id, state and number.
-SELECT f.n, f.id, f.flow, f.created_at, last.id, last.state, last.n
-FROM tenure_jobs AS f
-JOIN tenure_jobs AS last ON last.n = (SELECT n FROM tenure_jobs AS j WHERE j.run_id = ?1 ORDER BY j.n DESC LIMIT 1)
-WHERE f.id = ?1 AND f.flow IS NOT NULL

@@ -1,2 +1,0 @@
--- unique_holder: who holds the key ?2 of the task ?1 at the time ?3.
-SELECT job_id FROM tenure_uniques WHERE task = ?1 AND key = ?2 AND (until IS NULL OR until > ?3)
