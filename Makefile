@@ -6,6 +6,9 @@ STAMPS := $(VENV)/stamps
 # Two test processes more than there are cores: most tests wait for processes and servers.
 JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 2)
 
+# Tests start hundreds of programs. Compiled once, each starts in two thirds of the time, even where the environment forbids bytecode.
+BYTECODE = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(abspath $(VENV))/bytecode
+
 # The first interpreter that runs and is new enough; PYTHON=... overrides it.
 VERSIONS := 3.11 3.12 3.13 3.14
 PYTHON ?= $(shell for python in python3 $(VERSIONS:%=python%); do \
@@ -20,7 +23,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all soak check bench clean
+.PHONY: help demo test test-all soak check map bench clean
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 16
@@ -29,7 +32,7 @@ demo: $(STAMPS)/run ## Watch jobs run, fail, retry and survive a kill -9
 	@$(BIN)/tenure demo
 
 test: $(STAMPS)/dev ## Run the whole test suite
-	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(TESTS)
+	@$(BYTECODE) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(TESTS)
 
 test-all: $(STAMPS)/dev ## Run the suite at full length, and the short one on every other server and every other Python that is here
 	@set -e; found=; for version in 15 18; do \
@@ -64,6 +67,9 @@ check: $(STAMPS)/dev ## Check format, lint, types and import layers
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo --no-cache >$(STAMPS)/layers 2>&1 || { cat $(STAMPS)/layers; exit 1; }
 	@echo 'format, lint, types and layers: ok'
+
+map: ## Print all modules, each with the first line of its docstring
+	@$(PYTHON) -m tests.map
 
 bench: $(STAMPS)/bench ## Measure Tenure beside the bare engine and beside other queues
 	@$(BIN)/python bench/run.py

@@ -1,4 +1,4 @@
-"""PostgreSQL through asyncpg and uvloop, and psycopg where code blocks: one statement for each step, no feature in it."""
+"""Postgres: the bare engine through asyncpg and uvloop (psycopg for blocking code), one statement per operation."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SELECT pg_notify('work', '') FROM stored
 
 
 class Postgres(Engine):
-    """Schemas of a server of our own, with the settings it comes with but for memory: a commit is on disk before it is answered."""
+    """Schemas of a server that the benchmark starts, with default settings except memory: commits are durable."""
 
     name = "PostgreSQL"
     batch = 256
@@ -74,7 +74,7 @@ class Postgres(Engine):
         self.name = f"PostgreSQL {self._client.info.server_version // 10000}"
 
     def fresh(self) -> str:
-        # What earlier stores have left must not be cleaned up, or written out, while the next is measured.
+        # Otherwise the server would vacuum and write out earlier stores while the next one is measured.
         self._client.execute(f"DROP SCHEMA IF EXISTS bench_{self._stores} CASCADE")
         self._client.execute("CHECKPOINT")
         self._stores += 1
@@ -132,14 +132,14 @@ class Postgres(Engine):
         return uvloop.run(work())
 
     def floor(self, number: int) -> list[float]:
-        """An insert that notifies, and a process that listens."""
+        """An insert with a notification, and a process that listens."""
         self._empty()
         spent = []
-        with other_process("floor_postgres.py", self._server.url) as heard:
+        with other_process("floor_postgres.py", self._server.url) as next_line:
             for _ in range(number):
                 begun = time.monotonic()
                 self._client.execute(INSERT_AND_NOTIFY, (new_id(),), prepare=True)
-                spent.append(float(heard()) - begun)
+                spent.append(float(next_line()) - begun)
                 time.sleep(0.01)
         return spent
 
@@ -168,7 +168,7 @@ class Postgres(Engine):
         for _ in range(number):
             await order()
         spent = time.perf_counter() - begun
-        await asyncio.sleep(0)  # what logs is called by the loop
+        await asyncio.sleep(0)  # the loop calls the query logger
         await connection.close()
         return spent / number, trips / number
 
@@ -176,11 +176,11 @@ class Postgres(Engine):
         pid = (self._server.folder / "data" / "postmaster.pid").read_text().split()[0]
         tick = os.sysconf("SC_CLK_TCK")
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        # Of the first process also what those have used that have ended.
+        # For the first process, including its children that have ended.
         return sum(_ticks(pid)) / tick + sum(sum(_ticks(child)[:2]) for child in children) / tick
 
     def calls(self) -> int | None:
-        """Transactions: each step is one."""
+        """Transactions, because each operation is one."""
         row = self._client.execute(
             "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"
         ).fetchone()
@@ -206,7 +206,7 @@ class Postgres(Engine):
 
 
 def _ticks(pid: str) -> tuple[int, int, int, int]:
-    """Processor time of a process, by itself and in the kernel, and of its children that have ended."""
+    """Processor time of a process, user and system, and the same of its children that have ended, in ticks."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):  # it has just ended

@@ -1,4 +1,4 @@
-"""Redis through redis-py, hiredis and uvloop: one script for each step, no feature in it."""
+"""Redis: the bare engine through redis-py, hiredis and uvloop, one script per operation."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ KEYS = ("jobs", "line", "held", "seq", "wake")
 
 
 class Redis(Engine):
-    """Databases of a server of our own, which keeps nothing on disk."""
+    """Databases of a server that the benchmark starts, without persistence."""
 
     name = "Redis"
     bars = {  # noqa: RUF012
@@ -150,15 +150,15 @@ class Redis(Engine):
         return uvloop.run(work())
 
     def floor(self, number: int) -> list[float]:
-        """An enqueue script that fills a list, at which the other process waits."""
+        """An enqueue script that pushes to a list on which the other process blocks."""
         self._client.flushall()
         script = self._client.register_script(ENQUEUE)
         spent = []
-        with other_process("floor_redis.py", str(self._server.port)) as heard:
+        with other_process("floor_redis.py", str(self._server.port)) as next_line:
             for _ in range(number):
                 begun = time.monotonic()
                 script(KEYS, [new_id()])
-                spent.append(float(heard()) - begun)
+                spent.append(float(next_line()) - begun)
                 time.sleep(0.01)
         return spent
 
@@ -167,7 +167,7 @@ class Redis(Engine):
         return float(used["used_cpu_user"]) + float(used["used_cpu_sys"])
 
     def calls(self) -> int | None:
-        # Not the total: that counts what scripts do, too.
+        # Not the total, because that includes the commands that scripts call.
         stats = self._client.info("commandstats")
         return sum(
             int(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"]) for name in ("evalsha", "eval", "blpop", "ping")

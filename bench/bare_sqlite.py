@@ -1,4 +1,4 @@
-"""SQLite through apsw."""
+"""Sqlite: the bare engine through apsw, with no feature on top."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Sqlite(Engine):
         return fill(self._connect("FULL"), number, batch=1000)
 
     def drain(self, number: int) -> float:
-        """On a database thread and a loop."""
+        """One database thread and one event loop."""
         connection = self._connect("NORMAL")
         fill(connection, number, batch=1000)
         calls: SimpleQueue[Any] = SimpleQueue()
@@ -107,18 +107,18 @@ class Sqlite(Engine):
         return rate
 
     def floor(self, number: int) -> list[float]:
-        """A durable insert and a datagram to the other process."""
+        """A durable insert, and a datagram to the other process."""
         connection = self._connect("FULL")
         self._files += 1
         bell = f"{self._folder}/bell-{self._files}"
         sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         spent = []
-        with other_process("floor_sqlite.py", connection.filename, bell) as heard:
+        with other_process("floor_sqlite.py", connection.filename, bell) as next_line:
             for index in range(number):
                 begun = time.monotonic()
                 connection.execute(INSERT, (f"job-{index}", index))
                 sender.sendto(b"work", bell)
-                spent.append(float(heard()) - begun)
+                spent.append(float(next_line()) - begun)
                 time.sleep(0.01)
         return spent
 
@@ -144,7 +144,7 @@ class Sqlite(Engine):
 
 
 def fill(connection: apsw.Connection, number: int, *, batch: int) -> float:
-    """Insert jobs, so many to a transaction; jobs per second."""
+    """Insert `number` jobs, `batch` in each transaction; returns jobs per second."""
     begun = time.perf_counter()
     for start in range(0, number, batch):
         connection.execute("BEGIN IMMEDIATE")

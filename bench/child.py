@@ -1,7 +1,7 @@
 """A worker process under measurement: `child.py drain CONCURRENCY [LIMIT]`, `child.py serve` or `child.py last`.
 
-`drain` waits for a line on standard input, works until nothing waits (or LIMIT jobs have run), and prints what it took. `last`
-serves, and prints its memory for every line, once as many jobs have run as that says.
+`drain` waits for a line on standard input, works until no job waits (or LIMIT jobs have run), and prints the time that it
+took. `last` reads numbers from standard input, and prints its memory each time that many jobs have run.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ async def drain(concurrency: int, limit: int | None) -> None:
     await worker.start()
     quiet = 0
     seen = -1
-    # Looking at the list costs nothing; asking the store whether it is empty would be part of what is measured. For two
-    # seconds: a server may well say nothing for one.
+    # Looking at the list costs nothing; asking the store whether it is empty would change what is measured. For two
+    # seconds, because a server may stall for one.
     while quiet < 20 and (limit is None or len(marks) < limit):
         await asyncio.sleep(0.1)
         quiet = quiet + 1 if len(marks) == seen else 0
@@ -74,7 +74,7 @@ async def last() -> None:
 
 
 def memory() -> int:
-    """Bytes that this process occupies."""
+    """Resident memory of this process, in bytes."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * resource.getpagesize()
 

@@ -1,6 +1,6 @@
-"""What is compared with which peer, and how each is run: every peer in a process of its own, at its best settings.
+"""Comparisons with other queues: each peer runs in a separate process, with its best settings.
 
-They are the extra `bench`; one that is not installed is named and left out.
+The extra `bench` installs the peers. One that is not installed is reported and left out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PROGRAMS = Path(__file__).parent / "peers"
 
 @dataclass(frozen=True)
 class Peer:
-    """A peer doing one thing, so many times."""
+    """One measurement of a peer: what it does, and how many times."""
 
     name: str
     what: str
@@ -34,7 +34,7 @@ class Peer:
         return f"{self.name} {self.variant}".strip()
 
     def measure(self, url: str, quick: bool) -> float:
-        """Jobs per second, or the median of seconds until a job begins, in a store that nobody has used."""
+        """Jobs per second, or the median seconds until a job begins, in an unused store."""
         number = max(self.number // 10, 1000 if self.number >= 1000 else 30) if quick else self.number
         command = [
             sys.executable,
@@ -52,7 +52,7 @@ class Peer:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One figure of ours beside the same of peers, of which the fastest counts."""
+    """One figure of Tenure beside the same figure of the peers; the fastest peer counts."""
 
     what: str
     ours: str
@@ -63,7 +63,7 @@ class Comparison:
 
     @property
     def is_time(self) -> bool:
-        """Whether the least counts."""
+        """Whether the figure is a time, so that lower is better."""
         return self.ours.startswith("latency")
 
 
@@ -108,4 +108,4 @@ COMPARISONS = {
         Comparison("the same, the peer with eight threads that look", "latency 200", (Peer("huey", "latency", 200),), ""),
     ),
 }  # fmt: skip
-"""By the scheme of the store's URL."""
+"""The comparisons by the scheme of the store's URL."""

@@ -1,4 +1,4 @@
-"""What a benchmark needs of a store: a fresh one, and what its bare engine does in a plain Python loop, with no feature on top.
+"""Engine: gives a benchmark fresh stores, and measures the bare engine in a plain Python loop with no feature on top.
 
 The bare engine is the ceiling that Tenure's figures are compared with, in the same run and on the same machine.
 """
@@ -22,70 +22,70 @@ class Engine(ABC):
 
     name: str
     bars: Mapping[str, str]
-    """What each figure is to reach, in words."""
+    """The target of each figure, as text."""
 
     batch = 64
-    """Jobs to a step of the bare drain."""
+    """Jobs per operation of the bare drain."""
 
     @abstractmethod
     def fresh(self) -> str:
-        """The URL of a store that nobody has used."""
+        """The URL of an unused store."""
 
     @abstractmethod
     def enqueue(self, number: int) -> float:
-        """Jobs one by one, acknowledged as Tenure's are, from blocking code."""
+        """Enqueue jobs one by one from blocking code, acknowledged as durably as by Tenure."""
 
     async def aenqueue(self, number: int) -> float:
-        """The same from an event loop, where that is another thing."""
+        """The same from an event loop, if that differs."""
         return self.enqueue(number)
 
     @abstractmethod
     def enqueue_bulk(self, number: int) -> float:
-        """Jobs a thousand at a time."""
+        """Enqueue jobs, a thousand at a time."""
 
     @abstractmethod
     def drain(self, number: int) -> float:
-        """Settle and lease a batch in one step, decode, await a no-op, and so on."""
+        """Settle and lease a batch in one operation, decode each job and await a no-op, until all are done."""
 
     @abstractmethod
     def floor(self, number: int) -> list[float]:
-        """Seconds from storing a job until another process, woken for it, has it."""
+        """Seconds from the storing of a job until another process, which it wakes, has leased it."""
 
     async def orders(
         self,
         number: int,  # noqa: ARG002
         also: Callable[[Any], Awaitable[object]] | None = None,  # noqa: ARG002
     ) -> tuple[float, float] | None:
-        """Seconds and round trips of one of a caller's own transactions: a row is inserted, and what else is done on the connection.
+        """Seconds and round trips of one transaction of the caller that inserts a row and calls `also` on the connection.
 
-        None from a store that has no transactions of others.
+        None if the store has no callers' transactions.
         """
         return None
 
     def cpu(self) -> float:
-        """Seconds of processor time that the server has used so far; an embedded store has none."""
+        """Seconds of processor time that the server has used so far; 0 for an embedded store."""
         return 0.0
 
     def calls(self) -> int | None:
-        """Commands that the server has been sent so far."""
+        """Number of commands that the server has received so far; None if unknown."""
         return None
 
     @contextmanager
     def watched(self) -> Iterator[dict[str, float]]:
-        """Note meanwhile how long another client waits at most, and how long the server is at one step, in seconds."""
+        """Measure, during the block, the longest wait of another client and the longest operation of the server, in seconds."""
         yield {}
 
     @abstractmethod
     def bytes_used(self, url: str) -> int:
-        """Memory or disk that the store of this URL takes."""
+        """Bytes of memory or disk that the store of this URL uses."""
 
-    def close(self) -> None:  # noqa: B027  (an embedded store has nothing to let go of)
-        """Let go of the server."""
+    def close(self) -> None:  # noqa: B027  (an embedded store has no server)
+        """Stop the server."""
 
 
 @contextmanager
 def other_process(program: str, *arguments: str) -> Iterator[Callable[[], str]]:
-    """Run a program of this folder that says `ready` and then a line whenever it has something; gives what reads a line."""
+    """Run a program of this folder, which prints `ready` and then lines; yields a function that reads the next line."""
     process = subprocess.Popen(
         [sys.executable, str(HERE / program), *arguments],
         env=os.environ | {"PYTHONPATH": str(HERE.parent)},  # for the servers of the tests

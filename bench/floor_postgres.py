@@ -1,4 +1,4 @@
-"""The floor of latency: listen for the notification of an insert, then lease by a statement. `floor_postgres.py URL`."""
+"""The lowest possible latency: listen for the notification of an insert, then lease with one statement. Argument: URL."""
 
 from __future__ import annotations
 

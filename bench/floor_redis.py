@@ -1,4 +1,4 @@
-"""The floor of latency: wait at a list for the mark of an enqueue script, then lease by another. `floor_redis.py PORT`."""
+"""The lowest possible latency: block on a list that an enqueue script pushes to, then lease with a script. Argument: PORT."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The floor of latency: a durable insert and a Unix datagram to another process, which leases. `floor_sqlite.py FILE SOCKET`."""
+"""The lowest possible latency: wait for a Unix datagram that follows an insert, then lease. Arguments: FILE SOCKET."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What flows cost, under measurement: `flows.py KIND NUMBER` begins so much work of a kind, works it off, and prints the seconds of both.
+"""Measures flows: `flows.py KIND NUMBER` enqueues NUMBER of a kind, works them off, and prints the seconds of both together.
 
-jobs     so many no-op jobs
-five     so many runs of five steps that do nothing
-rich     so many runs of five steps that each read an attribute and write one
-join     so many runs of a step that waits for 1,000 no-op jobs
+jobs     no-op jobs
+five     runs of five steps that do nothing
+rich     runs of five steps that each read an attribute and write one
+join     runs of a step that waits for 1,000 no-op jobs
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tenure import App, Next
 app = App(os.environ["TENURE_URL"])
 five, rich, join = app.flow("five"), app.flow("rich"), app.flow("join")
 ended = 0
-"""How much work has come to its end."""
+"""How many jobs or runs have ended."""
 
 
 @app.task
@@ -108,5 +108,5 @@ async def main(kind: str, number: int) -> None:
 
 
 if __name__ == "__main__":
-    logging.disable()  # what it thinks of the servers under measurement
+    logging.disable()  # its advice about the measured servers
     uvloop.run(main(sys.argv[1], int(sys.argv[2])))

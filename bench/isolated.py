@@ -1,7 +1,7 @@
-"""A worker of isolated jobs under measurement, and what it is measured by.
+"""Measures a worker of isolated jobs, and the bare forks that it is compared with.
 
-isolated.py drain CONCURRENCY    waits for a line on standard input, works until nothing waits, prints what it took
-isolated.py bare NUMBER          forks so many processes that end at once, one after the other; prints how many a second
+isolated.py drain CONCURRENCY    waits for a line on standard input, works until no job waits, prints the figures
+isolated.py bare NUMBER          forks NUMBER processes one after the other, which end at once; prints processes per second
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import time
 
 from tenure import App
 from tenure.stores import open_store
-from tenure.worker.isolation import lane  # noqa: F401  (both are to have the same libraries loaded)
+from tenure.worker.isolation import runner  # noqa: F401  (both processes load the same libraries)
 
 app = App(os.environ["TENURE_URL"])
 
 seen, marks = os.pipe()
-"""When each call of a no-op ran, on the clock that all processes share; room for 8,000 of them."""
+"""A pipe for the times of each no-op, on the clock that all processes share; it holds 8,000 of them."""
 
 STAMP = struct.Struct("d")
 

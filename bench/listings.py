@@ -1,4 +1,4 @@
-"""What people look at while a store is full: pages of jobs, counts, one job and why it does not run."""
+"""Listings to measure on a full store: pages of jobs, counts, one job and why it does not run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["fail", "fill", "listings"]
 
 
 async def fail(url: str, number: int) -> None:
-    """Let the first jobs in line fail, so many thousands of them."""
+    """Fail the first `number` jobs in the queue, a thousand at a time."""
     store = open_store(url)
     for _ in range(number // 1000):
         request = LeaseRequest(queues=("default",), limit=1000, worker="bench", ttl=60, nonce=new_nonce())
@@ -25,7 +25,7 @@ async def fail(url: str, number: int) -> None:
 
 
 async def fill(url: str, number: int) -> None:
-    """A job in each of so many queues."""
+    """Enqueue one job in each of `number` queues."""
     store = open_store(url)
     for first in range(0, number, 1000):
         jobs = [NewJob(id=new_id(), task="noop", queue=f"q{at}") for at in range(first, min(first + 1000, number))]
@@ -34,7 +34,7 @@ async def fill(url: str, number: int) -> None:
 
 
 def listings(app: App) -> dict[str, Callable[[], object]]:
-    """The looks, by name."""
+    """The listings by name."""
     [last] = app.jobs(limit=1)
     return {
         "counts": app.queues,
@@ -43,8 +43,8 @@ def listings(app: App) -> dict[str, Callable[[], object]]:
         "of a task": lambda: app.jobs(task="noop"),
         "failed": lambda: app.jobs(state="failed"),
         "failed of a task": lambda: app.jobs(state="failed", task="noop"),
-        "by a tag that none has": lambda: app.jobs(tag="nobody"),
-        "failed by a tag that none has": lambda: app.jobs(state="failed", tag="nobody"),
+        "by a tag that none has": lambda: app.jobs(tag="unused"),
+        "failed by a tag that none has": lambda: app.jobs(state="failed", tag="unused"),
         "runs": app.flows,
         "totals": app.stats,
         "one job, whole": lambda: app.job(last.id),

@@ -1,6 +1,6 @@
-"""A store that stores nothing: hands out made-up jobs and agrees to whatever is settled.
+"""NoStore: a store that leases made-up jobs and accepts every settlement, to measure a worker without a store.
 
-What a worker costs without a store: decode, call, encode, settle, in microseconds a job.
+The figure is the time of decode, call, encode and settle, in microseconds per job.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOCK = threading.Lock()
 
 
 class NoStore(MemoryStore):
-    """Has `left` jobs to give."""
+    """Leases out `left` jobs."""
 
     left = 0
 
@@ -42,8 +42,8 @@ class NoStore(MemoryStore):
         )
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
-        # Those that were leased ahead and not started in time: the keeper gives them back, from its thread.
-        if given_back := sum(isinstance(step, Requeue) for _, step in settlements):
+        # The worker releases jobs that it leased ahead and did not start in time, from another thread.
+        if given_back := sum(isinstance(transition, Requeue) for _, transition in settlements):
             with LOCK:
                 NoStore.left += given_back
         return [OK] * len(settlements)
@@ -59,7 +59,7 @@ class NoStore(MemoryStore):
 
 
 async def overhead(number: int, concurrency: int, *, bare: bool = False) -> float:
-    """Seconds that a worker spends on one awaited no-op job; `bare`: without a look at who wants to be told of it."""
+    """Seconds of a worker for one awaited no-op job; `bare`: without the wrapper that sends events."""
     app = App(NoStore, log=False)
     if bare:
         app.internals.new_store = NoStore  # type: ignore[method-assign]

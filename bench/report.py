@@ -1,4 +1,4 @@
-"""Figures as they are shown: printed as they come, and in one table at the end."""
+"""Report: prints each figure as it comes, and all of them in a table at the end."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ console = Console()
 
 
 class Report:
-    """The figures of one store so far, printed as they come and kept for the end."""
+    """The figures of one store."""
 
     def __init__(self, engine: Engine) -> None:
         self.rows: list[dict[str, Any]] = []
         self._engine = engine
 
     def add(self, what: str, tenure: str, bare: str = "", found: str = "", bar: str = "") -> None:
-        """One figure: Tenure's, the bare engine's, what comes of it, and which bar of the engine it is to reach."""
+        """Add a figure: Tenure's, the bare engine's, the ratio found, and the name of its target in `Engine.bars`."""
         row = {"store": self._engine.name, "what": what, "tenure": tenure, "bare": bare, "found": found}
         row["bar"] = self._engine.bars.get(bar, bar)
         self.rows.append(row)
         console.print(f"[bold]{what}[/]  {tenure}  [dim]{bare}[/]  {found}  [dim]{row['bar']}[/]", highlight=False)
 
     def say(self, line: str) -> None:
-        """Tell something that is no figure."""
+        """Print a line that is not a figure."""
         console.print(line, style="dim")
 
     def show(self) -> None:
-        """Everything, as a table."""
+        """Print all figures as a table."""
         table = Table("figure", "tenure", "bare engine", "found", "bar", title=f"Tenure on {self._engine.name}")
         for row in self.rows:
             table.add_row(row["what"], row["tenure"], row["bare"], row["found"], row["bar"])

@@ -1,10 +1,11 @@
-"""Measure Tenure, each figure beside the bare engine of the same store in the same run.
+"""Bench: measures Tenure, each figure beside the bare engine of the same store in the same run.
 
     make bench                                 everything on every store, about an hour
     python bench/run.py redis drain latency    some of it
     python bench/run.py --quick                shorter runs, for a first look
 
-Machines are noisy: compare within one run. Event loops are uvloop's, as of the extra `fast`, on both sides. Every pair is measured in turns, and the median of the turns is shown.
+Machines are noisy: compare only within one run. Both sides use uvloop, as the extra `fast` does. Every pair is measured in
+turns, and the median of the turns is shown.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ TURNS = 5
 
 
 class Bench:
-    """One run on one store: its lengths, its report."""
+    """The measurements on one store."""
 
     def __init__(self, engine: Engine, quick: bool) -> None:
         self.engine = engine
@@ -72,7 +73,7 @@ class Bench:
             process.wait()
 
     def turns(self, ours: Callable[[], float], theirs: Callable[[], float]) -> tuple[float, float]:
-        """Run both in turns; the median of each."""
+        """Run both in turns; returns the median of each."""
         pairs = [(ours(), theirs()) for _ in range(self.of(1, TURNS))]
         return statistics.median(pair[0] for pair in pairs), statistics.median(pair[1] for pair in pairs)
 
@@ -82,7 +83,7 @@ class Bench:
     def overhead(self) -> None:
         number = self.of(20_000, 100_000)
         spent = self.median(lambda: uvloop.run(overhead(number, 100)))
-        self.report.add("a worker's own time, each job, no store", f"{spent * 1e6:.1f} µs", bar="< 25 µs")
+        self.report.add("a worker's time for each job, no store", f"{spent * 1e6:.1f} µs", bar="< 25 µs")
 
     # Enqueueing.
 
@@ -143,7 +144,7 @@ class Bench:
             return number / (time.perf_counter() - begun)
 
     def transactional(self) -> None:
-        """What an enqueue adds to a transaction of the caller's own."""
+        """What an enqueue adds to a transaction of the caller."""
         found = uvloop.run(self._orders(self.of(300, 1000)))
         if not found:
             return
@@ -185,7 +186,7 @@ class Bench:
     def _drain(
         self, number: int, task: str, concurrency: int, processes: int = 1, busy: list[str] | None = None
     ) -> float:
-        """Jobs per second from the first run to the last; also notes how busy workers and server were, in cores."""
+        """Jobs per second between the first and the last job; also records the load of workers and server, in cores."""
         url = self.engine.fresh()
         self._enqueue_many(number, url, task)
         cpu = self.engine.cpu()
@@ -207,21 +208,21 @@ class Bench:
                 go(child)
             return [answer(child) for child in children]
 
-    # Those who want to know.
+    # Events.
 
     def events(self) -> None:
-        """Draining while a log or a listener is told of every job, beside draining while nobody is, in turns."""
+        """Drain with a log or a listener that gets the events of every job, beside draining without either, in turns."""
         number = self.of(20_000, 200_000)
-        whom = ("nobody", "log", "listener")
+        whom = ("none", "log", "listener")
         turns = [[self._drain_told(number, to) for to in whom] for _ in range(self.of(3, TURNS))]
-        nobody, *others = (statistics.median(column) for column in zip(*turns, strict=True))
+        without, *others = (statistics.median(column) for column in zip(*turns, strict=True))
         for to, found, bar in zip(whom[1:], others, ("≥ 85 %", ""), strict=True):
-            told = f"drain, every job told to a {to}"
-            self.report.add(told, rate(found), f"{rate(nobody)} told to nobody", share(found, nobody), bar)
+            what = f"drain, every job sent to a {to}"
+            self.report.add(what, rate(found), f"{rate(without)} without events", share(found, without), bar)
         times = [(uvloop.run(overhead(number, 100, bare=bare))) for _ in range(TURNS) for bare in (True, False)]
         bare, observed = statistics.median(times[::2]), statistics.median(times[1::2])
         self.report.add(
-            "a worker's own time, each job, nobody told",
+            "a worker's time for each job, without events",
             f"{observed * 1e6:.2f} µs",
             f"{bare * 1e6:.2f} µs unobserved",
             f"{(observed - bare) * 1e6:+.2f} µs",
@@ -243,7 +244,7 @@ class Bench:
     # A process for each job.
 
     def isolated(self) -> None:
-        """Beside a bare loop that forks and waits, in a process with the same libraries loaded."""
+        """Isolated jobs beside a bare loop that forks and waits, in a process with the same libraries loaded."""
         number = self.of(200, 2000)
         for concurrency in (1, 2, 4):
             ours, bare = self.turns(
@@ -262,7 +263,7 @@ class Bench:
     # Flows.
 
     def flows(self) -> None:
-        """Runs beside as many plain jobs as they have steps, enqueued and worked off."""
+        """Runs of flows beside as many plain jobs as the runs have steps, enqueued and drained."""
         number = self.of(2000, 20_000)
         for what, kind, bar in (("of nothing", "five", "≤ 1.3×"), ("that read and write", "rich", "")):
             ours, plain = self.turns(
@@ -289,10 +290,10 @@ class Bench:
     # Beside other queues.
 
     def peers(self) -> None:
-        """The same beside the fastest of other queues, each at its best, in turns."""
+        """Tenure beside the fastest of other queues, each with its best settings, in turns."""
         for comparison in COMPARISONS[self.engine.fresh().partition(":")[0].removesuffix("ql")]:
             for peer in [peer for peer in comparison.peers if not peer.installed]:
-                self.report.say(f"{peer.name} is not installed (make bench does that), and left out")
+                self.report.say(f"{peer.name} is not installed, and left out: make bench installs it")
             peers = [peer for peer in comparison.peers if peer.installed]
             if not peers:
                 continue
@@ -349,7 +350,7 @@ class Bench:
                 self.report.add(f"{name}, {deep:,} waiting", f"{statistics.median(spent) * 1000:.1f} ms", bar="< 50 ms")
 
     def churn(self) -> None:
-        """Whether the store is as fast when many jobs have gone through it as it was at the start."""
+        """Whether the store is still as fast after many jobs as it was at the start."""
         url = self.engine.fresh()
         step, number = self.of(10_000, 50_000), self.of(100_000, 1_000_000)
         rates = [self._pass_through(url, step) for _ in range(number // step)]
@@ -368,11 +369,11 @@ class Bench:
         return float(found["jobs"] / (found["last"] - found["first"]))
 
     def size(self) -> None:
-        """Bytes of the store for each job: of a no-op, with an argument of 100 bytes, and finished but kept."""
+        """Bytes per job in the store: a waiting no-op, one with an argument of 100 bytes, and a finished one that is kept."""
         number = 10_000  # as many finished ones as a queue keeps
         for what, arguments in (("a waiting no-op job", ()), ("a waiting job, 100-byte argument", ("x" * 98,))):
             url = self.engine.fresh()
-            self._enqueue_many(1000, url, "noop", *arguments)  # whatever is there only once
+            self._enqueue_many(1000, url, "noop", *arguments)  # so that fixed costs are not counted
             empty = self.engine.bytes_used(url)
             self._enqueue_many(number * 5, url, "noop", *arguments)
             used = (self.engine.bytes_used(url) - empty) / (number * 5)
@@ -404,24 +405,24 @@ class Bench:
             )
 
     def _latency(self, number: int) -> list[float]:
-        """Seconds from the call of enqueue to the first line of the function, in another process."""
+        """Seconds from the call of enqueue to the first line of the function in another process."""
         url = self.engine.fresh()
         with App(url) as app:
             stamp = app.remote("stamp")
             stamp.enqueue()
             with self.child(url, "serve"):
-                for _ in range(5):  # as the floor has done its step before
+                for _ in range(5):  # to warm up, as the floor does
                     stamp.enqueue().result(timeout=10)
                 sent = []
                 for _ in range(number):
                     begun = time.monotonic()
                     sent.append((begun, stamp.enqueue()))
                     time.sleep(0.01)
-                # Asked for at the end: to wait for a result writes to the store too.
+                # Read at the end, because waiting for a result writes to the store too.
                 return [float(job.result(timeout=10)) - begun for begun, job in sent]
 
     def queues(self) -> None:
-        """What it costs that there are many queues, nearly all of them empty, to a worker that serves all of them."""
+        """The cost of many queues, nearly all of them empty, to a worker that serves all of them."""
         alone = self.median(lambda: self._drain(20_000, "noop", 100))
         for number in (5_000, 50_000) if self.quick else (5_000, 50_000, 100_000):
             url = self.engine.fresh()
@@ -457,7 +458,7 @@ class Bench:
 
     def _latency_in(self, url: str, queues: list[str]) -> list[float]:
         with App(url) as app, self.child(url, "serve"):
-            time.sleep(2)  # until it has settled in
+            time.sleep(2)  # until it is idle
             sent = []
             for queue in queues:
                 stamp = app.remote("stamp", queue=queue)
@@ -470,7 +471,7 @@ class Bench:
         url = self.engine.fresh()
         seconds = self.of(5, 60)
         with self.child(url, "serve") as child:
-            time.sleep(2)  # until it has settled in
+            time.sleep(2)  # until it is idle
             calls = self.engine.calls()
             time.sleep(seconds)
             after = self.engine.calls()
@@ -482,7 +483,7 @@ class Bench:
             self.report.add("idle worker, calls to the store a second", f"{(after - calls) / seconds:.1f}", bar="calls")
 
     def memory(self) -> None:
-        """Whether a worker's memory grows with the jobs that it has run, once it has run the first tenth of them."""
+        """Whether the memory of a worker still grows after the first tenth of its jobs."""
         url = self.engine.fresh()
         number = self.of(100_000, 1_000_000)
         step = number // 20
@@ -503,21 +504,21 @@ class Bench:
 
 
 def go(child: subprocess.Popen[str], line: str = "go") -> None:
-    """Let a child begin, or end, or answer to this."""
+    """Send a line to a child, which makes it begin, end or answer."""
     assert child.stdin is not None
     child.stdin.write(f"{line}\n")
     child.stdin.flush()
 
 
 def answer(child: subprocess.Popen[str]) -> dict[str, Any]:
-    """What a child has measured."""
+    """The figures that a child prints."""
     assert child.stdout is not None
     figures: dict[str, Any] = json.loads(child.stdout.readline())
     return figures
 
 
 async def noop() -> None:
-    """Nothing."""
+    """Do nothing."""
 
 
 STORES: dict[str, Callable[[Path], Engine]] = {"sqlite": Sqlite, "redis": Redis, "postgres": Postgres}

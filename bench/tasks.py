@@ -1,6 +1,6 @@
-"""The app that the benchmarks run: tasks that do nothing, and say when they did it.
+"""The app and the tasks of the benchmarks: no-ops that record when they ran.
 
-BENCH_EVENTS says who wants to know: `nobody`, `log` (a line for each job, in the file BENCH_LOG) or `listener`.
+BENCH_EVENTS says where events go: `none`, `log` (a line for each job, in the file BENCH_LOG) or `listener`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pathlib import Path
 from tenure import App
 from tenure.observe.logs import Lines
 
-told: Counter[type] = Counter()
-"""How many events of each kind a listener was called with."""
+received: Counter[type] = Counter()
+"""How many events of each kind the listener got."""
 
 
 def listen(event: object) -> None:
-    told[type(event)] += 1
+    received[type(event)] += 1
 
 
 wanted = os.environ.get("BENCH_EVENTS", "")
@@ -33,7 +33,7 @@ app = App(
 )
 
 marks: list[float] = []
-"""When each call of a no-op ran, on the clock that all processes share."""
+"""When each no-op ran, on the clock that all processes share."""
 
 
 @app.task
@@ -47,7 +47,7 @@ def noop_in_thread() -> None:
 
 
 ran: Counter[str] = Counter()
-"""How many calls there were of `count`: a list of them would be memory that no worker uses."""
+"""How many calls of `count` ran. A counter, because a list would distort the measured memory."""
 
 
 @app.task

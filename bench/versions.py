@@ -1,4 +1,4 @@
-"""Measure this checkout beside another one: enqueue, drain and latency of both, in turns, on one server in one run.
+"""Measures this checkout beside another one: enqueue, drain and latency of both, in turns, on one server in one run.
 
     git worktree add ../before HEAD~1
     python bench/versions.py ../before                    on every store
@@ -32,7 +32,7 @@ LATENCIES = 300
 
 
 async def measured(url: str) -> dict[str, float]:
-    """The figures of the Tenure that is imported here, on a store that nobody has used."""
+    """The figures of the imported Tenure on an unused store."""
     from tenure import App
 
     logging.disable(logging.WARNING)  # a worker's advice about the server
@@ -88,7 +88,7 @@ def compare(engine: Any, other: Path, turns: int) -> None:
     checkouts = (HERE.parent, other.resolve())
     found: list[list[dict[str, float]]] = [[], []]
     for turn in range(turns):
-        # In another order each time: the second of two processes is often the slower one.
+        # In alternating order, because the second of two processes is often slower.
         for which in (0, 1) if turn % 2 else (1, 0):
             found[which].append(in_a_process(checkouts[which], engine.fresh()))
     print(f"\n{engine.name}, medians of {turns} turns")
@@ -110,7 +110,7 @@ def main() -> None:
     engines: dict[str, Any] = {"sqlite": Sqlite, "redis": Redis, "postgres": Postgres}
     parser = argparse.ArgumentParser(description="Measure this checkout beside another one.")
     parser.add_argument("other", type=Path, help="folder of the other checkout")
-    parser.add_argument("stores", nargs="*", choices=[*engines, []], help="which stores; all of them if none is named")
+    parser.add_argument("stores", nargs="*", choices=[*engines, []], help="the stores to measure; default: all")
     parser.add_argument("--turns", type=int, default=5)
     arguments = parser.parse_args()
     for name in arguments.stores or engines:

@@ -12,7 +12,7 @@ async def ask(employee: str, amount: int) -> None:
 
 @expense.step(then="pay")
 async def decide() -> Wait:
-    return Wait(timeout=3 * 24 * 3600, on_timeout="remind")  # no worker is held: somebody completes it, or time does
+    return Wait(timeout=3 * 24 * 3600, on_timeout="remind")  # holds no worker until it is completed or times out
 
 
 @expense.step(then="decide")

@@ -5,10 +5,10 @@ import apsw
 
 from tenure import App, Context, Fail, Retention, Retry
 
-app = App("sqlite:///mail.db", retry=None, keep=Retention(count=1000), log=False)  # exceptions fail; so many are kept
+app = App("sqlite:///mail.db", retry=None, keep=Retention(count=1000), log=False)  # exceptions fail; 1,000 are kept
 
 
-@app.task(queue="mail", lease=120, renew=None, max_losses=None)  # who takes longer than that is taken for dead
+@app.task(queue="mail", lease=120, renew=None, max_losses=None)  # a worker that takes longer counts as dead
 def send(ctx: Context, to: str) -> str:
     if "@" not in to:
         raise Fail(f"{to!r} is no address")  # not run again
@@ -20,7 +20,7 @@ def send(ctx: Context, to: str) -> str:
 if __name__ == "__main__":
     ann, bob = send.enqueue_many([("ann@example.org",), ("bob",)])
     with apsw.Connection("mail.db") as database:  # a producer in any language: it needs no client
-        database.set_busy_timeout(10_000)  # else it does not wait for whoever is writing
+        database.set_busy_timeout(10_000)  # without it, a busy database raises at once
         for entry in (json.dumps({"task": "send", "args": ["eve@example.org"]}), "<mail to='joe'/>"):
             database.execute("INSERT INTO tenure_inbox (queue, entry) VALUES ('mail', ?)", [entry])
     app.worker(["mail"]).run(until_empty=True)  # a worker is a monitor too

@@ -28,7 +28,7 @@ class Archive:
 
     @staticmethod
     def before_enqueue(call: Enqueueing) -> bool:
-        return call.args != ("/",)  # False refuses, and nothing is stored
+        return call.args != ("/",)  # False refuses the job: nothing is stored
 
     @staticmethod
     def around_perform(ctx: Context, call_next: Callable[[], str]) -> str:
@@ -67,10 +67,10 @@ def main() -> None:
         endless = archive.enqueue("endless")
         while not Path("begun").exists():
             time.sleep(0.05)
-        worker.send_signal(signal.SIGUSR1)  # kills the child, and the worker goes on
+        worker.send_signal(signal.SIGUSR1)  # kills the child; the worker continues
         while not endless.refresh().done:
             time.sleep(0.05)
-        worker.send_signal(signal.SIGQUIT)  # finishes what it runs, then ends
+        worker.send_signal(signal.SIGQUIT)  # the worker finishes its jobs, then stops
     say(f"exit status {worker.returncode};", endless.error and endless.error.message.partition(":")[0])
 
 

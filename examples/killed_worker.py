@@ -5,16 +5,16 @@ import time
 
 from tenure import App
 
-app = App("sqlite:///letters.db", lease=1, log=False)  # who falls silent keeps its jobs for a second and no longer
+app = App("sqlite:///letters.db", lease=1, log=False)  # a silent worker keeps its jobs for a second
 
 
-@app.task(queue="letters", raw=True, keep=0)  # bytes as they were enqueued, and no record of what has ended
+@app.task(queue="letters", raw=True, keep=0)  # bytes as they were enqueued; no record after the end
 def deliver(letter: bytes) -> None:
     print("delivered", letter)
 
 
 def peer() -> None:
-    """Take two letters by hand, and never come back with them."""
+    """Lease two letters by hand, and never finish them."""
     held = app.lease("letters", limit=2, wait=10)
     print("a peer holds", [each.job.payload for each in held], flush=True)
     time.sleep(3600)
@@ -30,7 +30,7 @@ def main() -> None:
     print("and was killed; cancelled:", app.cancel(deliver.bind(b"third")))  # every job with equal bytes
     [dead] = app.workers()
     app.retire(dead.id, "it was killed")  # or wait for the second to pass
-    app.worker(["letters"]).run(until_empty=True)  # what the peer held is at the front again, in its order
+    app.worker(["letters"]).run(until_empty=True)  # the peer's jobs are at the front again, in their order
     print("left:", len(app.jobs(queue="letters", state="succeeded")))
 
 

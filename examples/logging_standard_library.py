@@ -6,7 +6,7 @@ from tenure import App
 from tenure.observe.logs import bind
 
 app = App("sqlite:///logged.db")
-log = logging.getLogger("shop")  # any logger: of your program, or of a library that knows nothing of jobs
+log = logging.getLogger("shop")  # any logger, also that of a library that does not know Tenure
 
 
 @app.task
@@ -27,8 +27,8 @@ def in_a_process() -> None:
 if __name__ == "__main__":
     form = "%(levelname)s %(name)s: %(message)s (job=%(job_id)s task=%(task)s attempt=%(attempt)s)"
     logging.basicConfig(stream=sys.stdout, level=logging.INFO, format=form)
-    bind()  # every record that goes through the handlers of the root logger says for which job it was made
-    logging.getLogger("tenure").setLevel(logging.ERROR)  # else Tenure's own lines are among them
+    bind()  # adds the job to every record that goes through the handlers of the root logger
+    logging.getLogger("tenure").setLevel(logging.ERROR)  # hides Tenure's own lines
     log.info("nothing runs yet")
     app.enqueue(on_the_loop.bind(), in_a_thread.bind(), in_a_process.bind())
     app.worker().run(until_empty=True)

@@ -10,13 +10,13 @@ try:
 except ImportError:
     sys.exit("this example needs structlog: pip install structlog")
 
-app = App("sqlite:///structured.db", retry=None, log=False)  # the middleware says it all
+app = App("sqlite:///structured.db", retry=None, log=False)  # the middleware logs instead
 log = structlog.get_logger()
 
 
 @app.middleware
 async def bound(ctx: Context, call_next: Callable[[], Awaitable[Any]]) -> Any:
-    """Every line of an attempt says which job it is of, and one line how it ended."""
+    """Bind the job to every log line of an attempt, and log how the attempt ended."""
     with structlog.contextvars.bound_contextvars(task=ctx.job.task, job=ctx.job.id, attempt=ctx.attempt):
         try:
             value = await call_next()
@@ -35,7 +35,7 @@ async def count(words: str) -> int:
 
 @app.task
 def divide(a: int, b: int) -> float:
-    log.info("dividing", a=a, b=b)  # in a thread: what is bound goes with it
+    log.info("dividing", a=a, b=b)  # in a thread: the bound values go with it
     return a / b
 
 

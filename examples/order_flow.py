@@ -12,14 +12,14 @@ async def reserve(sku: str, quantity: int) -> dict[str, str]:
 
 @order.step(queue="billing", max_attempts=5)
 def charge(customer: str, quantity: int) -> Next:
-    if customer == "nobody":
-        raise Fail("there is nobody to charge")
+    if customer == "unknown":
+        raise Fail("there is no customer to charge")
     return Next(receipt, amount=quantity * 12)  # or by its name: the step decides what comes next
 
 
 @order.step(queue="mail")
 async def receipt(customer: str, reservation: str, amount: int) -> str:
-    return f"{customer} has paid {amount} for {reservation}"  # what the last step gives is the run's result
+    return f"{customer} has paid {amount} for {reservation}"  # the value of the last step is the run's result
 
 
 if __name__ == "__main__":

@@ -4,13 +4,13 @@ import asyncio
 from tenure import App, Next
 from tenure.errors import JobFailed
 
-app = App("sqlite:///access.db", retry=None, log=False)  # an exception fails the run at once, and no log tells of it
+app = App("sqlite:///access.db", retry=None, log=False)  # an exception fails the run at once; nothing is logged
 access = app.flow("access", lookup=["user", "roles"])
 
 
 @access.step(then="grant", queue="checking")
-async def check(roles: list[str]) -> dict[str, list[str]]:  # reads this attribute of the run, and no other
-    return {"allowed": [role for role in roles if role != "admin"]}  # merged into them
+async def check(roles: list[str]) -> dict[str, list[str]]:  # reads this attribute of the run only
+    return {"allowed": [role for role in roles if role != "admin"]}  # merged into the attributes of the run
 
 
 @access.step(queue="granting")

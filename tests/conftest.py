@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import secrets
+import signal
 from collections.abc import Iterator
 
 import asyncpg  # type: ignore[import-untyped]
@@ -24,6 +25,16 @@ pytest.register_assert_rewrite(
 
 KINDS = ("memory", "sqlite", "redis", "postgres")
 """The stores, by name."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def hup_is_not_ignored() -> None:
+    """Under nohup SIGHUP is ignored, and programs inherit that; they do not inherit a handler, so tests can send them HUP.
+
+    The test process itself still survives a hang-up.
+    """
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 def a_url(request: pytest.FixtureRequest) -> str:

@@ -1,4 +1,4 @@
-"""The documentation, as those read it who check it: its pages, their blocks of code, and the commands in both."""
+"""Reads the documentation for the tests that check it: pages, blocks of code, commands, variables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,19 @@ import click
 
 from tenure.cli import COMMANDS, main
 
-__all__ = ["PAGES", "ROOT", "Block", "blocks", "command_errors", "name", "option_errors", "prose", "spans", "variables"]
+__all__ = [
+    "PAGES",
+    "ROOT",
+    "Block",
+    "blocks",
+    "command_errors",
+    "headings",
+    "name",
+    "option_errors",
+    "prose",
+    "spans",
+    "variables",
+]
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -33,7 +45,7 @@ class Block(NamedTuple):
     language: str
     code: str
     excuse: str | None
-    """Why it cannot be run, which a comment before it says; None: it can."""
+    """Why the block cannot be run, from the comment before it; None if it can."""
 
     def __str__(self) -> str:
         return f"{name(self.page)}, line {self.line}"
@@ -55,13 +67,19 @@ def prose(page: Path) -> str:
     return _BLOCK.sub("", page.read_text())
 
 
+def headings(page: Path) -> set[str]:
+    """The anchors of a page's headings, as hosting sites make them."""
+    found = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
 def spans(text: str) -> list[str]:
-    """What a text sets as code, in the line."""
+    """The inline code of a text."""
     return re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text)
 
 
 def command_errors(line: Sequence[str]) -> list[str]:
-    """What the parser of the command line has against the words after `tenure`; nothing is run."""
+    """Errors that the parser of the command line finds in the words after `tenure`. Runs nothing."""
     if not line:
         return []
     try:
@@ -74,7 +92,7 @@ def command_errors(line: Sequence[str]) -> list[str]:
 
 
 def option_errors(span: str) -> list[str]:
-    """The same for a command as prose has it, with names in place of values: its command and its options must exist."""
+    """Errors in a command as prose writes it, with names in place of values: the command and its options must exist."""
     command, *words = span.removeprefix("tenure").replace("...", "").split() or [""]
     if not command or command.startswith("-"):
         return [] if command in ("", "--help", "--version") else [f"tenure has no option {command}"]
@@ -93,7 +111,7 @@ def option_errors(span: str) -> list[str]:
 
 @functools.cache
 def variables() -> frozenset[str]:
-    """The variables of the environment that the command line and the app read."""
+    """The environment variables that the command line and the app read."""
     found = {"TENURE_URL", "TENURE_APP"}
     for command in COMMANDS:
         known = main.get_command(click.Context(main), command)

@@ -1,4 +1,4 @@
-"""docs/coming-from.md says how things are called here: every name in the middle of its tables is there."""
+"""Every name in the middle column of docs/coming-from.md exists."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tenure.cli.work import work
 from tenure.jobs.by_hand import Held
 from tenure.tasks.flow import FlowWorkers, Starter
 from tenure.tasks.task import Caller
-from tenure.worker.signals import CAUGHT
+from tenure.worker.signals import HANDLED_SIGNALS
 from tenure.worker.worker import Worker
 
 from .documentation import ROOT, option_errors, prose, spans, variables
@@ -28,12 +28,14 @@ PAGE = ROOT / "docs" / "coming-from.md"
 SYSTEMS = ("Guild queues", "Worqr", "Queuert", "Resque", "hworker")
 
 REASONS = frozenset(reason.value for reason in AbortReason)
-SIGNALS = frozenset({signum.name.removeprefix("SIG") for signum in CAUGHT} | {"HUP"})  # that one is the supervisor's
+SIGNALS = frozenset(
+    {signum.name.removeprefix("SIG") for signum in HANDLED_SIGNALS} | {"HUP"}
+)  # that one is the supervisor's
 OPTIONS = frozenset(name for each in work.params for name in (*each.opts, *each.secondary_opts))
 PLACEHOLDERS = frozenset(
     {"name", "url", "queue", "payload", "value", "step", "run_id", "job_id", "worker_id", "results"}
 )
-"""Names of what the reader has; a step's parameter `results` among them."""
+"""Names that stand for values of the reader, and `results`, a parameter of steps."""
 
 
 KINDS = {kind.__name__: kind for kind in (Caller, Flow, FlowRun, FlowWorkers, Held, Job, Next, Starter, Worker)}
@@ -56,7 +58,7 @@ def rows() -> Iterator[Row]:
 
 @pytest.fixture(scope="module")
 def things(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, object]]:
-    """What the page speaks of, by the names that it has there: real ones, for an attribute may be an instance's."""
+    """The objects that the page names. They are real, because some attributes exist only on instances."""
     app = App(f"sqlite:///{tmp_path_factory.mktemp('coming')}/jobs.db", retry=None)
     found: dict[str, object] = {"app": app, "events": tenure.events}
     flow = app.flow("flow", lookup=["customer"])
@@ -89,7 +91,7 @@ def things(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, ob
 
 
 def missing(span: str, things: Mapping[str, object]) -> str | None:
-    """What of a piece of code there is not; None if all of it is there."""
+    """What is missing of a piece of code; None if all of it exists."""
     if re.match(r"tenure( |$)", span):
         return ", ".join(option_errors(span)) or None
     if span.startswith("-"):
@@ -107,7 +109,7 @@ def missing(span: str, things: Mapping[str, object]) -> str | None:
 
 
 def _resolved(node: ast.expr, things: Mapping[str, object]) -> object:
-    """What this stands for, as far as that is known: a thing, or the type of what a call would give."""
+    """The object that a node stands for, or the type that a call returns; None if it is not known."""
     match node:
         case ast.Name(name):
             for where in (things, vars(tenure.errors), {each: getattr(tenure, each) for each in tenure.__all__}):
@@ -119,7 +121,7 @@ def _resolved(node: ast.expr, things: Mapping[str, object]) -> object:
         case ast.Attribute(value, name):
             thing = _resolved(value, things)
             if thing is None:
-                raise LookupError(f"it is not known what {ast.unparse(value)} is")
+                raise LookupError(f"unknown object {ast.unparse(value)}")
             if not hasattr(thing, name) and name not in getattr(thing, "__annotations__", {}):
                 raise LookupError(f"{ast.unparse(value)} has no {name}")
             return getattr(thing, name, None)
@@ -139,11 +141,11 @@ def _resolved(node: ast.expr, things: Mapping[str, object]) -> object:
         case ast.Constant():
             return None
         case _:
-            raise LookupError("this cannot be looked for: write it as an attribute or a call")
+            raise LookupError("cannot be resolved: write it as an attribute or a call")
 
 
 def _keywords(called: Any) -> frozenset[str] | None:
-    """The arguments that something takes by name; None if any will do."""
+    """The names of the keyword arguments that a callable takes; None if it takes any."""
     overloads = typing.get_overloads(getattr(called, "__func__", called)) if inspect.isroutine(called) else ()
     forms = [inspect.signature(called), *map(inspect.signature, overloads)]
     parameters = [each for form in forms for each in form.parameters.values()]
@@ -156,7 +158,7 @@ def _keywords(called: Any) -> frozenset[str] | None:
 
 
 def _given_by(called: Any) -> object:
-    """The type of what a call gives, if it is one of ours."""
+    """The type that a call returns, if it is one of `KINDS`."""
     if inspect.isclass(called):
         return called
     hint = re.match(r"\w+", str(getattr(called, "__annotations__", {}).get("return", "")))
@@ -210,7 +212,7 @@ def test_every_system_has_rows_that_are_whole() -> None:
 
 
 NOTHING = ("`keys`", "ActiveJob", "`Plugin.lint`")
-"""What there is no need to say anything about."""
+"""Rows that need no explanation."""
 
 
 def test_every_section_ends_with_a_program() -> None:

@@ -20,7 +20,7 @@ PRINTED: dict[str, str | re.Pattern[str]] = {
     "at_least_once.py": "succeeded sent to ann@example.org\n"
     "failed    'bob' is no address\n"
     "succeeded sent to eve@example.org\n"
-    "broken    the entry is no call of a task: JSON is malformed: invalid character (byte 0)\n"
+    "broken    the entry is not a call of a task: JSON is malformed: invalid character (byte 0)\n"
     "attempts: 1 retried, 2 succeeded\n"
     "kept as it came: b\"<mail to='joe'/>\"\n"
     "bob failed again; in all 2 failed\n",
@@ -32,7 +32,7 @@ PRINTED: dict[str, str | re.Pattern[str]] = {
     "  archive begins\n"
     "  archive failed with ChildDied, final=True\n"
     "  the worker leaves\n"
-    "exit status 0; its process was killed, as its worker was asked to\n",
+    "exit status 0; its process was killed, because its worker was asked to kill it\n",
     "image_fanout.py": "cat.png@100, cat.png@800, dog.png@100, dog.png@800\n",
     "killed_worker.py": "a peer holds [b'first', b'']\n"
     "and was killed; cancelled: 2\n"

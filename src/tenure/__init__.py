@@ -1,4 +1,4 @@
-"""A job queue and worker system: jobs held on leases, never lost once acknowledged, never finished by a stale worker."""
+"""Tenure, a job queue: jobs held on leases, never lost once acknowledged, never finished by a stale worker."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ _HOMES = {
     "add_type": "core.annotations",
     "current": "tasks.context",
 }
-"""Which module has which name. Each is imported when it is asked for: the command line needs none of them to show its help."""
+"""The module of each public name. It is imported at the first use of the name, so that `tenure --help` stays fast."""
 
-if not TYPE_CHECKING:  # a type checker that saw this would believe in any name
+if not TYPE_CHECKING:  # a type checker that saw this would accept any name
 
     def __getattr__(name: str) -> object:
         if name in {"errors", "events"}:

@@ -18,14 +18,22 @@ from tenure.core.options import AppOptions, Retention, WorkerOptions, build_opti
 from tenure.errors import InvalidName, InvalidOption, JobNotFound
 from tenure.events import Event, Kind, kind_of
 from tenure.explain import Explanation, explain
-from tenure.hooks.calling import awaiting, waiting
+from tenure.hooks.calling import acall_hooks, call_hooks
 from tenure.hooks.registry import JobHooks, WorkerHooks
 from tenure.inline import Inline
 from tenure.internals import Internals
 from tenure.jobs.bulk import JobPage, Stats, cancel, cancel_equal, cancel_found, delete, retry, search_of, state_of
 from tenure.jobs.by_hand import Held
-from tenure.jobs.enqueue import Batch, abring, asubmit, bring, caller_connection_of, pending_of, submit
-from tenure.jobs.enqueue_hooks import cancelled, may_cancel
+from tenure.jobs.enqueue import (
+    Batch,
+    aenqueue,
+    aenqueue_in_transaction,
+    caller_connection_of,
+    enqueue,
+    enqueue_in_transaction,
+    prepare_calls,
+)
+from tenure.jobs.enqueue_hooks import after_dequeue, before_dequeue
 from tenure.jobs.handle import Job
 from tenure.jobs.run import FlowRun, RunPage
 from tenure.observe.listeners import Listener
@@ -185,7 +193,7 @@ class App(JobHooks, WorkerHooks):
         """
         return Watch(
             lambda: self.internals.session.store,
-            lambda: self.internals.audience.answered(watched=True),
+            lambda: self.internals.audience.set_watched(watched=True),
             queue=None if queue is None else checked_name("queue", queue),
             task=task if isinstance(task, str) or task is None else task.name,
             job=job if isinstance(job, str) or job is None else job.id,
@@ -243,14 +251,14 @@ class App(JobHooks, WorkerHooks):
 
         Raises `EnqueueRefused`, and stores nothing, if a `before_enqueue` hook refuses one of them.
         """
-        handles, pending, coming = pending_of(calls)
+        handles, pending, coming = prepare_calls(calls)
         caller = (
             None if self.internals.inlines or self.internals.in_memory else caller_connection_of(coming, connection)
         )
         if caller is None:
-            submit(self, pending)
+            enqueue(self, pending)
         elif pending:
-            bring(self, pending, caller)
+            enqueue_in_transaction(self, pending, caller)
         return handles
 
     @overload
@@ -261,14 +269,14 @@ class App(JobHooks, WorkerHooks):
     async def aenqueue(self, *calls: Call[Any] | Start, connection: object = None) -> list[Job[Any] | FlowRun]: ...
     async def aenqueue(self, *calls: Call[Any] | Start, connection: object = None) -> Sequence[Job[Any] | FlowRun]:
         """The async twin of `enqueue`. A blocking `connection` blocks the event loop, as its own calls do."""
-        handles, pending, coming = pending_of(calls)
+        handles, pending, coming = prepare_calls(calls)
         caller = (
             None if self.internals.inlines or self.internals.in_memory else caller_connection_of(coming, connection)
         )
         if caller is None:
-            await asubmit(self, pending)
+            await aenqueue(self, pending)
         elif pending:
-            await abring(self, pending, caller)
+            await aenqueue_in_transaction(self, pending, caller)
         return handles
 
     def batch(self) -> Batch:
@@ -377,10 +385,10 @@ class App(JobHooks, WorkerHooks):
         """
         search = search_of(state, queue, task, tag)
         calls = _calls_of(targets, search)
-        if calls and not await awaiting(may_cancel(self, calls)):
+        if calls and not await acall_hooks(before_dequeue(self, calls)):
             return 0
         count, counts = await self._cancel(targets, calls, search)
-        await awaiting(cancelled(self, counts))
+        await acall_hooks(after_dequeue(self, counts))
         return count
 
     def cancel(
@@ -395,10 +403,10 @@ class App(JobHooks, WorkerHooks):
         refuse_on_loop("cancel")
         search = search_of(state, queue, task, tag)
         calls = _calls_of(targets, search)
-        if calls and not waiting(may_cancel(self, calls)):
+        if calls and not call_hooks(before_dequeue(self, calls)):
             return 0
         count, counts = run_blocking(self._cancel(targets, calls, search))
-        waiting(cancelled(self, counts))
+        call_hooks(after_dequeue(self, counts))
         return count
 
     async def _cancel(
@@ -505,10 +513,10 @@ class App(JobHooks, WorkerHooks):
         leases = await holder.lease(names, limit, ttl, timeout, wakeup=self.options.wakeup)
         held = [Held(self, holder, lease, names) for lease in leases]
         try:
-            await holder.entered()
+            await holder.wait_registered()
         except BaseException:
             for each in held:
-                each.let_go()
+                each._stop_renewing()
             raise
         return held
 

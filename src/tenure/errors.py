@@ -1,4 +1,4 @@
-"""What can go wrong, as a short tree. Each error carries its facts and tells the reader what to do next.
+"""The tree of errors that Tenure raises. Each error carries its facts, and its message says what to do next.
 
     TenureError
     ├── InvalidName            a queue, task, worker or tag name that no store accepts        (also ValueError)
@@ -6,39 +6,40 @@
     ├── PayloadError           arguments or a result that cannot be stored exactly            (also ValueError)
     │   ├── PayloadTooLarge
     │   └── InvalidResult      a result that does not fit the return annotation, or has no JSON form
-    ├── EnqueueRefused         a `before_enqueue` hook has said no: nothing was stored
+    ├── EnqueueRefused         a `before_enqueue` hook returned False: nothing was stored
     ├── UseAsync               a blocking call on a thread whose event loop is running        (also RuntimeError)
     ├── JobError
     │   ├── JobNotFound        no job has this id                                             (also LookupError)
-    │   ├── JobFailed          the job whose result was asked for ended without one
+    │   ├── JobFailed          the job has no result, because it did not succeed
     │   │   ├── JobCancelled
     │   │   └── JobBroken
-    │   ├── ResultGone         the job finished, and retention has removed its record
+    │   ├── ResultGone         the job has finished, and retention has removed its record
     │   ├── ResultTimeout      the job was not final in time                                  (also TimeoutError)
     │   ├── WrongState         the job is not in a state that allows this
-    │   ├── UniqueConflict     another job holds the unique key
+    │   ├── UniqueConflict     another job owns the unique key
     │   ├── MissingAttribute   a step needs an attribute that its run does not have
-    │   ├── BlockerNotFound    a job to wait for does not exist
-    │   ├── HasDependents      a job that others wait for is not deleted without cascade
+    │   ├── BlockerNotFound    a job in `after=` does not exist
+    │   ├── HasDependents      other jobs wait for the job that was to be deleted
     │   ├── UnknownTask        no function of this name is registered here
-    │   ├── ChildDied          the process that an isolated job ran in has ended before the job
+    │   ├── ChildDied          the child process of an isolated job ended before the job
     │   ├── LeaseLost          the job is no longer held under this token
-    │   └── Aborted            a running job stops because it was told to
+    │   └── Aborted            a running job stops because its signal was set
     └── StoreError
         ├── InvalidUrl         a store URL that names no store                                (also ValueError)
         ├── MissingExtra       the store's driver is not installed
-        ├── StoreUnavailable   the store cannot be reached, or does not let us in            (also ConnectionError)
+        ├── StoreUnavailable   the store cannot be reached, or refuses access                (also ConnectionError)
         ├── StoreFull          the store has no room for more jobs
-        ├── OutcomeUnknown     the store may or may not have done what was asked
+        ├── OutcomeUnknown     the connection broke: the operation may or may not be done
         └── LayoutTooNew       the store was written by a newer Tenure
 
-`Retry`, `Fail`, `Reschedule` and `Wait` are answers of a task, not errors: they live in `core/outcome.py`.
+`Retry`, `Fail`, `Reschedule` and `Wait` are answers of a task, not errors: they are in `core/outcome.py`.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterable
+from typing import Final
 
 __all__ = [
     "Aborted",
@@ -87,21 +88,21 @@ class InvalidName(TenureError, ValueError):
         self.name = name
         prefix = f"{whose}: " if whose else ""
         super().__init__(
-            f"{prefix}{name!r:.200} is no valid {kind} name: start with a letter or digit, "
+            f"{prefix}{name!r:.200} is not a valid {kind} name: start with a letter or digit, "
             "then up to 126 letters, digits or any of _ . : -"
         )
 
 
 class InvalidOption(TenureError, ValueError):
-    """An option out of its range, or one that excludes another that was given."""
+    """An option out of range, or two options that exclude each other."""
 
 
 class PayloadError(TenureError, ValueError):
-    """Arguments or a result that no store could give back exactly as they were."""
+    """Arguments or a result that would not come back from the store exactly as they were."""
 
 
 class PayloadTooLarge(PayloadError):
-    """An encoded payload over the limit."""
+    """A payload that is longer than the limit once it is encoded."""
 
     def __init__(self, size: int, limit: int) -> None:
         self.size = size
@@ -112,22 +113,22 @@ class PayloadTooLarge(PayloadError):
 
 
 class InvalidResult(PayloadError):
-    """A result that does not fit the return annotation of its function, or has no JSON form; the job fails, and is not retried."""
+    """A result that does not fit the return annotation, or has no JSON form. The job fails and is not retried."""
 
 
 class EnqueueRefused(TenureError):
-    """A `before_enqueue` hook has returned False: nothing was stored, nobody was woken."""
+    """A `before_enqueue` hook returned False: nothing was stored and no worker was woken."""
 
     def __init__(self, task: str, hook: str) -> None:
         self.task = task
         self.hook = hook
         super().__init__(
-            f"the before_enqueue hook {hook} has refused a job of task {task!r}: nothing of this call was enqueued"
+            f"the before_enqueue hook {hook} refused a job of task {task!r}: no job of this call was enqueued"
         )
 
 
 class UseAsync(TenureError, RuntimeError):
-    """A blocking call on a thread whose event loop is running: it would stop that loop."""
+    """A blocking call on a thread whose event loop is running: it would block that loop."""
 
     def __init__(self, method: str, instead: str | None = None) -> None:
         self.method = method
@@ -139,17 +140,17 @@ class JobError(TenureError):
 
 
 class JobNotFound(JobError, LookupError):
-    """No job has this id: it never existed, was deleted, or retention has removed it."""
+    """No job has this id: it never existed, was deleted, or was removed by retention."""
 
     def __init__(self, job_id: str, kind: str = "job") -> None:
         self.job_id = job_id
         super().__init__(
-            f"there is no {kind} {job_id!r:.80}: it never existed, was deleted, or retention has removed it"
+            f"there is no {kind} {job_id!r:.80}: it never existed, was deleted, or was removed by retention"
         )
 
 
 class JobFailed(JobError):
-    """The job whose result was asked for ended without one; `error_type`, `message` and `traceback` tell why."""
+    """The job has no result, because it did not succeed; `error_type`, `message` and `traceback` say why."""
 
     def __init__(self, job_id: str, error_type: str, message: str, traceback: str | None = None) -> None:
         self.job_id = job_id
@@ -164,26 +165,28 @@ class JobCancelled(JobFailed):
 
 
 class JobBroken(JobFailed):
-    """The job could not be read or no worker knew its task; its payload is kept as it was."""
+    """The job's payload could not be decoded, or no worker knew its task. Its payload is kept unchanged."""
 
 
 class ResultGone(JobError):
-    """The job finished, and retention has removed its record."""
+    """The job has finished, and retention has removed its record."""
 
     def __init__(self, job_id: str) -> None:
         self.job_id = job_id
         super().__init__(
-            f"the record of job {job_id} is gone: wait for results while they are kept, or enqueue with a longer keep="
+            f"retention has removed the record of job {job_id}: fetch results earlier, or enqueue with a longer keep="
         )
 
 
 class ResultTimeout(JobError, TimeoutError):
-    """The job was not final in time; it goes on."""
+    """The job was not final within `timeout` seconds; it continues."""
 
     def __init__(self, job_id: str, timeout: float) -> None:
         self.job_id = job_id
         self.timeout = timeout
-        super().__init__(f"job {job_id} was not final after {timeout:g} s: it goes on, ask again or wait longer")
+        super().__init__(
+            f"job {job_id} was not final after {timeout:g} s: it continues; ask again, or give a longer timeout"
+        )
 
 
 class WrongState(JobError):
@@ -196,33 +199,37 @@ class WrongState(JobError):
 
 
 class UniqueConflict(JobError):
-    """Another job holds the unique key."""
+    """Another job owns the unique key."""
 
     def __init__(self, task: str, key: str, holder: str) -> None:
         self.task = task
         self.key = key
         self.holder = holder
-        super().__init__(f"job {holder} of task {task!r} holds the unique key {key!r:.200}: wait for it or cancel it")
+        super().__init__(
+            f"job {holder} of task {task!r} owns the unique key {key!r:.200}: wait for that job or cancel it"
+        )
 
 
 class MissingAttribute(JobError):
-    """A step cannot come to exist, because its function takes an attribute that the run does not have."""
+    """A step cannot be created, because its function takes an attribute that the run does not have."""
 
     def __init__(self, task: str, attribute: str) -> None:
         self.task = task
         self.attribute = attribute
         super().__init__(
             f"step {task!r} needs the attribute {attribute!r}, which its run does not have: "
-            "give it to start(), return it from a step before, or give the parameter a default"
+            "pass it to start(), return it from an earlier step, or give the parameter a default"
         )
 
 
 class BlockerNotFound(JobError, LookupError):
-    """A job to wait for does not exist."""
+    """A job in `after=` does not exist."""
 
     def __init__(self, blocker: str) -> None:
         self.blocker = blocker
-        super().__init__(f"there is no job {blocker!r:.80} to wait for: its record is gone or it never existed")
+        super().__init__(
+            f"there is no job {blocker!r:.80} to wait for: it never existed, was deleted, or was removed by retention"
+        )
 
 
 class HasDependents(JobError):
@@ -233,7 +240,7 @@ class HasDependents(JobError):
         self.dependents = tuple(dependents)
         super().__init__(
             f"{len(self.dependents)} job(s) wait for job {job_id}, the first is {self.dependents[0]}: "
-            "delete those too, or delete with cascade=True"
+            "delete them first, or delete with cascade=True"
         )
 
 
@@ -254,7 +261,7 @@ class UnknownTask(JobError):
 
 
 class ChildDied(JobError):
-    """The process that an isolated job ran in has ended before the job: by itself, by a signal, or because it was killed."""
+    """The child process of an isolated job ended before the job: it exited, or a signal ended it."""
 
     def __init__(
         self, why: str, *, exit_code: int | None = None, signal: int | None = None, peak: int | None = None
@@ -262,13 +269,13 @@ class ChildDied(JobError):
         self.exit_code = exit_code
         self.signal = signal
         self.peak = peak
-        """The most memory that it occupied, in bytes."""
+        """The most memory that the process used, in bytes; None if unknown."""
 
         super().__init__(why)
 
 
 class LeaseLost(JobError):
-    """The job is no longer held under this token: what its holder wrote was refused."""
+    """The job is no longer held under this token, so the store refused the holder's operation."""
 
     def __init__(self, job_id: str, reason: str = "taken_by_another_worker") -> None:
         self.job_id = job_id
@@ -277,11 +284,11 @@ class LeaseLost(JobError):
 
 
 class Aborted(JobError):
-    """A running job stops because its signal told it to; raised by `ctx.signal.raise_if_aborted()`."""
+    """A running job stops because its abort signal was set; raised by `ctx.signal.raise_if_aborted()`."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
-        super().__init__(f"the job was told to stop: {reason}")
+        super().__init__(f"the job must stop: {reason}")
 
 
 class StoreError(TenureError):
@@ -301,17 +308,18 @@ class MissingExtra(StoreError, ImportError):
 
 
 class StoreUnavailable(StoreError, ConnectionError):
-    """The store cannot be reached, did not answer in time, or refuses whatever is asked: rights, a password, tables that are
-    missing. Surely nothing was done.
+    """The store cannot be reached, did not answer in time, or refuses access (password, rights, missing tables).
+
+    Nothing was done.
     """
 
 
 class StoreFull(StoreError):
-    """The store has no room for more jobs; those it has can still be worked off."""
+    """The store has no room for more jobs. Workers can still run the jobs that it has."""
 
 
 class OutcomeUnknown(StoreError):
-    """The connection went away before the answer came: the store may or may not have done it."""
+    """The connection broke before the answer came: the store may or may not have done the operation."""
 
 
 class LayoutTooNew(StoreError):
@@ -320,4 +328,10 @@ class LayoutTooNew(StoreError):
     def __init__(self, found: int, known: int, where: str) -> None:
         self.found = found
         self.known = known
-        super().__init__(f"{where} has layout {found} and this Tenure knows up to {known}: upgrade tenure here")
+        super().__init__(
+            f"{where} has layout {found}, and this Tenure knows layouts up to {known}: upgrade tenure here"
+        )
+
+
+STORE_OUTAGE: Final = (StoreUnavailable, OutcomeUnknown, StoreFull)
+"""The errors of a store that is down or full; an operation that raises one is tried again. Internal, so not in `__all__`."""

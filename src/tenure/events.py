@@ -1,7 +1,7 @@
-"""What happens to jobs, queues, workers and runs, one type for each thing that can: what listeners are called with, and watchers see.
+"""Events about jobs, queues, workers and runs, one type for each kind; listeners and watchers get them.
 
-An event says what has happened, and to what; it never has arguments or results in it. Events are hints: of what a process did that has
-died since nobody may have been told, and what was asked of the store twice may be told twice. The truth is in the store.
+An event says what happened, and to what. It never holds arguments or results. Events are hints: those of a process that
+dies may be lost, and an operation that is tried again may send its events twice. The truth is in the store.
 """
 
 from __future__ import annotations
@@ -66,205 +66,207 @@ __all__ = [
 ]
 
 MESSAGE = 500
-"""Characters of an error's message that an event has at most."""
+"""The longest message of an error in an event, in characters."""
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag_field="event"):
-    """Something has happened. Events with more in common have a base in common: `JobEvent`, `QueueEvent`, `WorkerEvent`, `RunEvent`."""
+    """The base of all events. `JobEvent`, `QueueEvent`, `WorkerEvent` and `RunEvent` are the bases of each group."""
 
     bit: ClassVar[int] = 0
-    """Which of all kinds it is; for Tenure itself."""
+    """The bit of this kind in a mask of kinds; internal."""
 
     at: float
-    """When, in seconds since the epoch, by the clock of the process that did it."""
+    """When it happened, in seconds since the epoch, by the clock of the process that did it."""
 
     @property
     def kind(self) -> str:
-        """The name of what has happened, such as `succeeded` or `worker_started`."""
+        """The name of the kind, such as `succeeded` or `worker_started`."""
         return str(self.__struct_config__.tag)
 
     def fields(self) -> dict[str, Any]:
-        """What it says, by name, as far as it says anything; without the time, and with the kind as `event`."""
-        said: dict[str, Any] = {"event": self.kind}
+        """The fields that are set, by name, without `at`, and with the kind as `event`."""
+        fields: dict[str, Any] = {"event": self.kind}
         for name in self.__struct_fields__:
             if name != "at" and (value := getattr(self, name)) not in (None, ""):
-                said[name] = {"type": value.type, "message": value.message} if isinstance(value, ErrorInfo) else value
-        return said
+                fields[name] = {"type": value.type, "message": value.message} if isinstance(value, ErrorInfo) else value
+        return fields
 
 
 # Jobs.
 
 
 class JobEvent(Event, frozen=True):
-    """Something has happened to a job."""
+    """The base of events about a job."""
 
     job_id: str
     task: str = ""
-    """Empty if it was not known any more, because the record had gone."""
+    """Empty if it is not known, because the record is gone."""
 
     queue: str = ""
     run_id: str | None = None
-    """The run that it is a step of; None also where whoever did this has not learnt of it."""
+    """The run that the job is a step of; None if it is not a step, or if the process that sent the event did not know it."""
 
 
 class AttemptEvent(JobEvent, frozen=True):
-    """It has happened to an attempt of a job, in somebody's hands."""
+    """The base of events about an attempt of a job."""
 
     attempt: int | None = None
-    """The first is 1; None where it is not known."""
+    """Attempt number, from 1; None if it is not known."""
 
     worker: str | None = None
 
 
 class EndEvent(AttemptEvent, frozen=True):
-    """An attempt has ended."""
+    """The base of events about the end of an attempt."""
 
     duration: float | None = None
-    """Seconds that it ran; None if it did not, or not in the process that tells."""
+    """Seconds that the attempt ran; None if it did not run, or not in the process that sent the event."""
 
     error: ErrorInfo | None = None
-    """What it ended with, without the traceback, and of a long message the beginning."""
+    """The error that it ended with, without the traceback, the message cut to 500 characters."""
 
 
 class Enqueued(JobEvent, frozen=True, tag="enqueued"):
-    """A job has come to exist: by a producer, from an inbox, with the success of another, or as the next step of a run."""
+    """A job was created: by a producer, from an inbox, with the success of another job, or as the next step of a run."""
 
     state: State = State.WAITING
 
 
 class Leased(AttemptEvent, frozen=True, tag="leased"):
-    """A worker has it. Its function starts soon; if not, it is `Released`."""
+    """A worker has leased the job. Its function starts soon; otherwise `Released` follows."""
 
 
 class Renewed(AttemptEvent, frozen=True, tag="renewed"):
-    """Its worker holds it for longer."""
+    """Its worker has renewed the lease."""
 
 
 class LeaseLost(AttemptEvent, frozen=True, tag="lease_lost"):
-    """Whoever runs it has learnt that it is no longer theirs, and lets it go."""
+    """The worker has found out that it no longer holds the job, and stops the attempt."""
 
     reason: AbortReason = AbortReason.ERROR
 
 
 class Fenced(AttemptEvent, frozen=True, tag="fenced"):
-    """Somebody whose token is no longer current has wanted to say how it ended, and was refused."""
+    """A worker with an outdated token tried to settle the job; the store refused it."""
 
 
 class Succeeded(EndEvent, frozen=True, tag="succeeded"):
-    """It has succeeded: final."""
+    """The job has succeeded. Final."""
 
 
 class Retried(EndEvent, frozen=True, tag="retried"):
-    """The attempt has failed, or has asked for another one; that comes after the delay."""
+    """The attempt failed or asked for a retry; the next attempt comes after the delay."""
 
     delay: float = 0.0
-    """Seconds until it is due."""
+    """Seconds until the job is due."""
 
 
 class Rescheduled(EndEvent, frozen=True, tag="rescheduled"):
-    """It has put itself off; the attempt does not count."""
+    """The job has rescheduled itself. The attempt does not count."""
 
     delay: float = 0.0
     run_at: float | None = None
-    """Due at this time, in seconds since the epoch, instead of after the delay."""
+    """When it is due instead of after the delay, in seconds since the epoch."""
 
 
 class Parked(EndEvent, frozen=True, tag="parked"):
-    """It waits to be completed from outside."""
+    """The job waits to be completed from outside, without a worker."""
 
     timeout: float | None = None
+    """Seconds until it times out; None: never."""
 
 
 class Failed(EndEvent, frozen=True, tag="failed"):
-    """It has failed: final. By its last attempt, by losses, by what it waited for, or because nobody completed it in time."""
+    """The job has failed. Final. By its last attempt, by losses, by a failed blocker, or by the timeout of a parked job."""
 
 
 class Reoffered(EndEvent, frozen=True, tag="reoffered"):
-    """The worker does not know the task; it is offered again, for others."""
+    """The worker does not know the task; the job goes back for other workers, after the delay."""
 
     delay: float = 0.0
 
 
 class Broken(EndEvent, frozen=True, tag="broken"):
-    """It cannot be read, or nobody knows its task: final, its bytes are kept."""
+    """The payload cannot be decoded, or no worker knows the task. Final; the payload is kept."""
 
 
 class Released(EndEvent, frozen=True, tag="released"):
-    """It is given back to the front, as if it had not been leased."""
+    """The job is back at the front of its queue, as if it had not been leased."""
 
 
 class Lost(AttemptEvent, frozen=True, tag="lost"):
-    """It was taken from a worker that is gone. Back to the front, or, as `Failed` tells next, failed."""
+    """The job was taken from a worker that is gone. It is back at the front of its queue, or `Failed` follows."""
 
     losses: int = 0
 
 
 class Unblocked(JobEvent, frozen=True, tag="unblocked"):
-    """All that it waited for has ended; it is in line, or scheduled."""
+    """All blockers of the job have ended; it is waiting or scheduled."""
 
 
 class Overdue(JobEvent, frozen=True, tag="overdue"):
-    """Nobody has completed the step in time; the step for that case follows."""
+    """The parked step was not completed in time; the step that `on_timeout` names follows."""
 
 
 class Triggered(JobEvent, frozen=True, tag="triggered"):
-    """It was scheduled, and is in line now, because somebody said so."""
+    """The job was scheduled, and an operator has made it due now."""
 
 
 class Cancelled(JobEvent, frozen=True, tag="cancelled"):
-    """Somebody has cancelled it: final."""
+    """The job was cancelled. Final."""
 
 
 class Expired(JobEvent, frozen=True, tag="expired"):
-    """Its time to start was over before it had: it is cancelled, and final."""
+    """The job had not started when it expired; it is cancelled. Final."""
 
 
 class Completed(JobEvent, frozen=True, tag="completed"):
-    """Somebody has completed it from outside: succeeded, final."""
+    """The job was completed from outside; it has succeeded. Final."""
 
 
 class Deleted(JobEvent, frozen=True, tag="deleted"):
-    """Somebody has removed it. (What retention removes is not told, and of a purge only `QueuePurged`.)"""
+    """The job was deleted. Retention sends no event, and a purge only `QueuePurged`."""
 
 
 class Revived(JobEvent, frozen=True, tag="revived"):
-    """It was final, and somebody has put it in line again: retried by an operator."""
+    """The job was final, and an operator has retried it: it waits again."""
 
 
 # Queues.
 
 
 class QueueEvent(Event, frozen=True):
-    """Something has happened to a queue."""
+    """The base of events about a queue."""
 
     queue: str
 
 
 class QueuePaused(QueueEvent, frozen=True, tag="queue_paused"):
-    """No more jobs of it are handed out."""
+    """The queue is paused: workers get no more jobs of it."""
 
 
 class QueueResumed(QueueEvent, frozen=True, tag="queue_resumed"):
-    """They are again."""
+    """The queue is resumed: workers get its jobs again."""
 
 
 class QueuePurged(QueueEvent, frozen=True, tag="queue_purged"):
-    """Jobs of it that had not started were deleted; a large purge comes in several steps."""
+    """Jobs of the queue that had not started were deleted; a large purge sends several events, one a batch."""
 
     jobs: int
+    """How many were deleted."""
 
 
 # Workers.
 
 
 class WorkerEvent(Event, frozen=True):
-    """Something has happened to a worker, or to somebody who holds jobs by hand."""
+    """The base of events about a worker, or about a program that holds jobs by hand."""
 
     worker: str
 
 
 class WorkerStarted(WorkerEvent, frozen=True, tag="worker_started"):
-    """It is in the registry, and takes jobs."""
+    """The worker has registered, and leases jobs."""
 
     host: str = ""
     pid: int = 0
@@ -272,45 +274,46 @@ class WorkerStarted(WorkerEvent, frozen=True, tag="worker_started"):
 
 
 class WorkerStopping(WorkerEvent, frozen=True, tag="worker_stopping"):
-    """It takes no more jobs, and ends those in hand."""
+    """The worker leases no more jobs, and finishes those that it runs."""
 
 
 class WorkerStopped(WorkerEvent, frozen=True, tag="worker_stopped"):
-    """It has left the registry."""
+    """The worker has left the registry."""
 
 
 class WorkerMissing(WorkerEvent, frozen=True, tag="worker_missing"):
-    """It has been silent for so long that it may be gone; told once by each process that sees it in the registry."""
+    """The worker has been silent so long that it may be gone. Each process that sees this in the registry sends it once."""
 
     silent_for: float = 0.0
+    """Seconds since its last sign of life."""
 
 
 class WorkerRetired(WorkerEvent, frozen=True, tag="worker_retired"):
-    """It was known to be dead, and struck off; each of its jobs is told as `Lost`."""
+    """The worker was known to be dead, and was removed from the registry; `Lost` follows for each of its jobs."""
 
     reason: str = ""
 
 
 class WorkerPruned(WorkerEvent, frozen=True, tag="worker_pruned"):
-    """It was missing and held nothing, and was struck off."""
+    """The worker was missing and held no jobs, and was removed from the registry."""
 
 
 # Runs.
 
 
 class RunEvent(Event, frozen=True):
-    """Something has happened to a run of a flow."""
+    """The base of events about a run of a flow."""
 
     run_id: str
     flow: str
 
 
 class RunStarted(RunEvent, frozen=True, tag="run_started"):
-    """It has begun: its first step has come to exist."""
+    """The run has begun: its first step was created."""
 
 
 class RunAdvanced(RunEvent, frozen=True, tag="run_advanced"):
-    """A step has succeeded and handed over to the next."""
+    """A step has succeeded, and the next one was created."""
 
     job_id: str
     """The step that has succeeded."""
@@ -321,17 +324,17 @@ class RunAdvanced(RunEvent, frozen=True, tag="run_advanced"):
 
 
 class RunEnded(RunEvent, frozen=True, tag="run_ended"):
-    """Its last step has ended, and it with it."""
+    """The last step of the run has ended, and the run with it."""
 
     job_id: str
-    """That step."""
+    """The last step."""
 
     task: str
     state: State
 
 
 Kind: TypeAlias = type[Event] | str
-"""A type of events, a base of several, or the name of one (`Event.kind`)."""
+"""A type of event, a base of several, or the name of a kind (`Event.kind`)."""
 
 
 def _leaves(of: type[Event]) -> list[type[Event]]:
@@ -350,21 +353,21 @@ for _number, _leaf in enumerate(KINDS.values()):
 
 
 def kind_of(kind: Kind) -> type[Event]:
-    """The type that is meant; `InvalidOption` if there is none."""
+    """The type of this kind; `InvalidOption` if there is none."""
     if isinstance(kind, str):
         if kind not in KINDS:
-            raise InvalidOption(f"there is no kind of event named {kind!r:.80}: there are {', '.join(KINDS)}")
+            raise InvalidOption(f"there is no kind of event named {kind!r:.80}: the kinds are {', '.join(KINDS)}")
         return KINDS[kind]
     if not (isinstance(kind, type) and issubclass(kind, Event)):
-        raise InvalidOption(f"a kind of event is a type of tenure.events, or its name, got {kind!r:.80}")
+        raise InvalidOption(f"a kind of event is a type of tenure.events or the name of one, got {kind!r:.80}")
     return kind
 
 
 def bits_of(kinds: Iterable[Kind]) -> int:
-    """The bits of these kinds, and of all below them."""
+    """The bits of these kinds; a base stands for all its kinds."""
     return sum({leaf.bit for kind in kinds for leaf in _leaves(kind_of(kind))})
 
 
 def brief(error: ErrorInfo | None) -> ErrorInfo | None:
-    """An error as an event tells it."""
+    """An error as an event carries it: no traceback, the message cut to `MESSAGE`."""
     return None if error is None else ErrorInfo(error.type, error.message[:MESSAGE])

@@ -18,8 +18,8 @@ from tenure.core.lifecycle import Finish, Requeue, Transition, next_transition
 from tenure.core.outcome import Next, Outcome, Reschedule, Unknown
 from tenure.core.running import running
 from tenure.errors import JobError, UnknownTask
-from tenure.hooks.calling import awaiting
-from tenure.jobs.enqueue_hooks import come_to_exist
+from tenure.hooks.calling import acall_hooks
+from tenure.jobs.enqueue_hooks import after_enqueue_of_children
 from tenure.jobs.handle import Handle
 from tenure.jobs.run import FlowRun
 from tenure.jobs.session import Session
@@ -137,15 +137,15 @@ class Inline:
                 if settings.failing:
                     await self._call_failure_hooks(settings, lease, failure, transition, threads)
             elif isinstance(transition, Finish) and transition.children and self._app.internals.hooks.enqueues:
-                await awaiting(come_to_exist(self._app, transition.children))
+                await acall_hooks(after_enqueue_of_children(self._app, transition.children))
             if failure is not None and isinstance(transition, Finish):
                 self._failures.append(failure)
         for handle, record in zip(handles, await store.get([handle.id for handle in handles]), strict=True):
             if isinstance(handle, FlowRun):
                 if (found := await store.run(handle.id)) is not None:
-                    handle._read(found)
+                    handle._update_run(found)
             elif record is not None:
-                handle._note(record)
+                handle._update(record)
 
     async def _next(self, store: Store) -> Lease | None:
         waiting = (await store.search(Search(state=State.WAITING, limit=BATCH))).jobs
@@ -157,21 +157,21 @@ class Inline:
     async def _call_failure_hooks(
         self, settings: Settings, lease: Lease, error: BaseException, transition: Transition, threads: Blocking
     ) -> None:
-        from tenure.hooks.around import tell_failure
+        from tenure.hooks.around import call_failure_hooks
 
         assert settings.task is not None
         context = Context(lease, WORKER, AbortSignal())
-        await tell_failure(settings.task, settings.failing, context, error, transition, threads)
+        await call_failure_hooks(settings.task, settings.failing, context, error, transition, threads)
 
     async def _outcome(self, lease: Lease, threads: Blocking) -> Outcome:
-        from tenure.worker.executor import answered, perform
+        from tenure.worker.executor import outcome_of_answer, perform
 
         task = self._app.tasks.get(lease.job.task)
         if task is None:
             unknown = UnknownTask(lease.job.task, self._app.tasks)
             return Unknown(ErrorInfo("UnknownTask", str(unknown)), known_elsewhere=False)
         if lease.job.on_timeout is not None:
-            return answered(Next(lease.job.on_timeout), task, lease.job)
+            return outcome_of_answer(Next(lease.job.on_timeout), task, lease.job)
         context = Context(lease, WORKER, AbortSignal())
         hooks = self._app.internals.settings(task.name).performing
         outcome = await perform(task, context, self._app.internals.middlewares, threads, hooks)

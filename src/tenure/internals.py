@@ -132,13 +132,13 @@ class Internals:
     def job_of(self, record: JobRecord) -> Job[Any]:
         """The handle of this job."""
         job: Job[Any] = Job(self._app, record.id, record.task, record.queue, self.caller_of(record)._results)
-        job._note(record)
+        job._update(record)
         return job
 
     def run_of(self, record: RunRecord) -> FlowRun:
         """The handle of this run."""
         run = FlowRun(self._app, record.id, record.flow)
-        run._read(record)
+        run._update_run(record)
         return run
 
     def handle_of(self, job: NewJob, answer: Enqueued) -> Job[Any] | FlowRun:
@@ -148,7 +148,7 @@ class Internals:
             handle = Job(self._app, answer.id, job.task, job.queue, self.caller_of(job)._results)
         else:
             handle = FlowRun(self._app, answer.id, job.step.flow)
-        handle._enqueued(answer)
+        handle._update_enqueued(answer)
         return handle
 
     async def runs_found(self, search: RunSearch) -> RunPage:

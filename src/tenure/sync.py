@@ -1,11 +1,11 @@
-"""Blocking calls, and what belongs to one event loop.
+"""Runs async code for blocking callers, and keeps one object per event loop.
 
-Tenure is asynchronous inside. Blocking code reaches it through one private event loop, on a thread of its own that the
-first such call starts; each blocking method is its async twin, run there. A store object belongs to one loop, so an app
-has one for the private loop and one for every other loop that its async methods are called on.
+Tenure is asynchronous inside. Blocking code reaches it through one private event loop, on a thread that the first such call
+starts; each blocking method runs its async twin there. A store belongs to one loop, so an app has one store for the private
+loop and one for every other loop that its async methods are called on.
 
-After a fork the child has neither the thread nor a right to the connections: it forgets both without closing them, for
-the parent uses them still, and makes its own when it needs them.
+After a fork the child has neither the thread nor a right to the connections. It forgets both without closing them, because
+the parent still uses them, and creates its own when it needs them.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import asyncio
 import atexit
 import contextlib
 import functools
-import os
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
+from tenure.core.after_fork import abandon, call_after_fork, forget_after_fork
 from tenure.errors import StoreError, TenureError, UseAsync
 from tenure.stores.thread import StoreThread
 
@@ -53,9 +53,9 @@ def blocking(method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Cal
 
 
 def refuse_on_loop(method: str, instead: str | None = None) -> None:
-    """Raise `UseAsync` on a thread whose event loop is running: waiting here would stop that loop.
+    """Raise `UseAsync` on a thread whose event loop is running, because waiting here would stop that loop.
 
-    `StoreError` on one that a store works on, where a finalizer would wait for itself.
+    `StoreError` on a thread of a store, where a finalizer would wait for itself.
     """
     try:
         asyncio.get_running_loop()
@@ -69,7 +69,7 @@ def refuse_on_loop(method: str, instead: str | None = None) -> None:
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on the private loop, with the context variables that are set here, and wait for it."""
+    """Run a coroutine on the private loop, with the context variables of this thread, and wait for it."""
     try:
         loop = private_loop()
     except BaseException:
@@ -91,14 +91,14 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     loop.call_soon_threadsafe(start)
     try:
         ended.acquire()
-    except BaseException:  # KeyboardInterrupt, most likely: nobody waits for the answer any more
+    except BaseException:  # KeyboardInterrupt, most likely: the answer is no longer needed
         loop.call_soon_threadsafe(cancel)
         raise
     return task.result()
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Makes the faster event loop, if it is installed (the extra `fast`)."""
+    """The factory of uvloop's event loop if it is installed (the extra `fast`), else None."""
     try:
         import uvloop
     except ImportError:
@@ -106,77 +106,77 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-Found = dict[asyncio.AbstractEventLoop, tuple[C, AsyncGenerator[None, None]]]
-"""What there is on each loop, with the generator whose end closes it."""
+_Entries = dict[asyncio.AbstractEventLoop, tuple[C, AsyncGenerator[None, None]]]
+"""The object of each loop, with the generator whose end closes it."""
 
 
 class PerLoop(Generic[C]):
-    """One object for each event loop, made on first use, and closed with its loop or once nobody has this any more."""
+    """One object per event loop, created on first use. It is closed with its loop, or when this `PerLoop` is collected."""
 
     def __init__(self, make: Callable[[], C]) -> None:
         self._make = make
         self._begin()
-        _all_of_them.add(self)
+        forget_after_fork(self)
 
     def _begin(self) -> None:
-        self._found: Found[C] = {}
-        # Also what keeps them from the collector: it comes on any thread, and finalizers of open connections would reach into a
-        # loop that runs on another, which uvloop does not survive.
-        self._leaving = weakref.finalize(self, _leave, self._found)
-        self._leaving.atexit = False
+        self._entries: _Entries[C] = {}
+        # The finalizer also keeps the objects from the garbage collector. That runs on any thread, where the finalizers of open
+        # connections would reach into a loop of another thread, which uvloop does not survive.
+        self._finalizer = weakref.finalize(self, _close_all, self._entries)
+        self._finalizer.atexit = False
 
     def here(self) -> C:
-        """The object of the loop that is running."""
+        """The object of the running loop."""
         loop = asyncio.get_running_loop()
-        entry = self._found.get(loop)
+        entry = self._entries.get(loop)
         return entry[0] if entry is not None else self._open(loop)
 
     @property
     def private(self) -> C | None:
-        """The object of the private loop, if there is one yet."""
-        entry = None if _private is None else self._found.get(_private.loop)
+        """The object of the private loop; None if there is none yet."""
+        entry = None if _private is None else self._entries.get(_private.loop)
         return None if entry is None else entry[0]
 
     async def close(self) -> None:
-        """Close the object of the running loop and that of the private loop, if there are any; `here` makes others."""
-        if _private is not None and _private.loop in self._found and _private.loop is not asyncio.get_running_loop():
+        """Close the objects of the running loop and of the private loop, if there are any. `here` creates new ones."""
+        if _private is not None and _private.loop in self._entries and _private.loop is not asyncio.get_running_loop():
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.close(), _private.loop))
-        entry = self._found.get(asyncio.get_running_loop())
+        entry = self._entries.get(asyncio.get_running_loop())
         if entry is not None:
             await entry[1].aclose()
 
     def forget(self) -> None:
-        """Let go of everything without closing it, or letting it be closed when it is collected."""
-        _abandoned.append(self._found)
-        self._leaving.detach()
+        """Drop all objects without closing them, and keep them from being closed when they are collected."""
+        abandon(self._entries)
+        self._finalizer.detach()
         self._begin()
 
     def _open(self, loop: asyncio.AbstractEventLoop) -> C:
-        for other in [other for other in self._found if other.is_closed()]:
-            del self._found[other]
+        for other in [other for other in self._entries if other.is_closed()]:
+            del self._entries[other]
         made = self._make()
-        lifetime = _lifetime(self._found, loop, made)
-        self._found[loop] = made, lifetime
-        # An event loop tells nobody that it ends, but asyncio.run and its like close the async generators that were
-        # started on it while it still runs. This one is started, by hand, for the sake of its end.
+        lifetime = _lifetime(self._entries, loop, made)
+        self._entries[loop] = made, lifetime
+        # An event loop has no callback for its end, but asyncio.run closes the async generators that were started on it while
+        # it still runs. This generator is started, by hand, for the sake of its end.
         with contextlib.suppress(StopIteration):
             lifetime.__anext__().__await__().__next__()
         return made
 
 
-async def _lifetime(found: Found[C], loop: asyncio.AbstractEventLoop, made: C) -> AsyncGenerator[None, None]:
+async def _lifetime(entries: _Entries[C], loop: asyncio.AbstractEventLoop, made: C) -> AsyncGenerator[None, None]:
     try:
         yield
     finally:
-        found.pop(loop, None)
-        # At the exit of the process no executor and no new thread helps to close: what is left open goes with it.
+        entries.pop(loop, None)
+        # At the exit of the process there is no executor and no new thread to close with: the process ends with it open.
         with contextlib.suppress(RuntimeError) if _exiting else contextlib.nullcontext():
             await made.close()
 
 
-def _leave(found: Found[Any]) -> None:
-    """Have all of these closed, and let go of, each on its own loop; on any thread."""
-    for loop, (_, lifetime) in found.copy().items():
+def _close_all(entries: _Entries[Any]) -> None:
+    """Close all of these objects, each on its own loop; may be called on any thread."""
+    for loop, (_, lifetime) in entries.copy().items():
         with contextlib.suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(_close_soon, loop, lifetime)
 
@@ -188,15 +188,16 @@ def _close_soon(loop: asyncio.AbstractEventLoop, lifetime: AsyncGenerator[None, 
 
 
 async def _closed(lifetime: AsyncGenerator[None, None]) -> None:
-    # Nobody is there to be told that a connection was gone already.
+    # An error says only that the connection was gone already.
     with contextlib.suppress(TenureError):
         await lifetime.aclose()
 
 
 class _Threads(ThreadPoolExecutor):
-    """Runs each call on a daemon thread of its own. Unlike a pool, it works after the main thread has ended.
+    """Runs each call on a new daemon thread. Unlike a pool, it works after the main thread has ended.
 
-    Its base class must be imported before then, or Python refuses: that is why it stands at the top, though uvloop imports it too.
+    Its base class must be imported before then, or Python refuses: hence the import at the top, though uvloop imports it
+    too.
     """
 
     def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -222,7 +223,7 @@ class _LoopThread:
         started.result()
 
     def stop(self) -> None:
-        """End the loop, closing what belongs to it."""
+        """Close what belongs to the loop, and end it."""
         self.loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join(5)
 
@@ -233,7 +234,7 @@ class _LoopThread:
         except BaseException as error:  # noqa: BLE001 - the caller that waits for the start raises it
             started.set_exception(error)
             return
-        # No asyncio.run: it would end the executor, which takes a new thread, which the exit of the process forbids.
+        # Not asyncio.run: it would end the executor with a new thread, which Python refuses at the exit of the process.
         loop.run_until_complete(self._serve(started))
 
     async def _serve(self, started: Future[None]) -> None:
@@ -241,7 +242,7 @@ class _LoopThread:
         self._stopping = asyncio.Event()
         started.set_result(None)
         await self._stopping.wait()
-        # As asyncio.run does: an async generator can only be closed once nobody is inside of it.
+        # As asyncio.run does: an async generator can only be closed once no task is inside of it.
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:
             task.cancel()
@@ -252,22 +253,19 @@ class _LoopThread:
 _private: _LoopThread | None = None
 _exiting = False
 _start_lock = threading.RLock()
-_all_of_them: weakref.WeakSet[PerLoop[Any]] = weakref.WeakSet()
 _closing: set[asyncio.Task[None]] = set()
-_abandoned: list[object] = []
-"""What a fork has left in this process: kept, because collecting it could close what the parent uses."""
 
 
 def private_loop() -> asyncio.AbstractEventLoop:
-    """The loop that blocking calls use, started by the first who asks."""
+    """The event loop of blocking calls. The first call starts it."""
     if _private is None:
         with _start_lock:
-            return (_private or _kept(_LoopThread())).loop
+            return (_private or _adopted(_LoopThread())).loop
     return _private.loop
 
 
-def _kept(made: _LoopThread) -> _LoopThread:
-    """The one that is used from now on: this, unless a signal handler that interrupted its start has made another meanwhile."""
+def _adopted(made: _LoopThread) -> _LoopThread:
+    """The loop to use from now on: this one, unless a signal handler that interrupted its start has created another meanwhile."""
     global _private  # noqa: PLW0603 - one per process
     if _private is None:
         _private = made
@@ -278,21 +276,19 @@ def _kept(made: _LoopThread) -> _LoopThread:
 
 @atexit.register
 def stop() -> None:
-    """End the private loop, if there is one, closing what belongs to it; only at the end of the process."""
+    """Close what belongs to the private loop, and end it, if there is one. Only at the end of the process."""
     global _exiting, _private  # noqa: PLW0603 - one per process
     _exiting = True
-    private, _private = _private, None  # whoever still calls at the exit gets another loop, not one that has ended
+    private, _private = _private, None  # a later call gets a new loop, not one that has ended
     if private is not None:
         private.stop()
 
 
-def _forget_all() -> None:
+def _forget_private_loop() -> None:
     global _private, _start_lock  # noqa: PLW0603 - one per process
-    _abandoned.append(_private)
+    abandon(_private)
     _private = None
     _start_lock = threading.RLock()  # another thread of the parent may have held it
-    for each in _all_of_them:
-        each.forget()
 
 
-os.register_at_fork(after_in_child=_forget_all)
+call_after_fork(_forget_private_loop)

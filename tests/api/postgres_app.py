@@ -17,6 +17,9 @@ __all__ = ["Add", "add", "app", "exists", "postgres_url", "server", "sql", "wait
 
 Add = Task[[int, int], int]
 
+FILLED = ("jobs", "live", "ended", "edges", "uniques", "waiters", "tallies", "counters", "idle")
+"""The tables that these tests leave rows in."""
+
 
 @pytest.fixture(scope="module")
 def postgres_url(postgres_server_url: str) -> Iterator[str]:
@@ -31,9 +34,9 @@ async def app(postgres_url: str, sql: Any) -> AsyncIterator[App]:
     yield app
     await app.aclose()
     if await sql.fetchval("SELECT to_regclass('jobs')"):
-        await sql.execute(
-            "TRUNCATE jobs, live, ended, edges, uniques, waiters, tallies, counters, idle; DROP TABLE IF EXISTS orders"
-        )
+        # Not TRUNCATE: for a few rows it takes fifty times as long, because it makes new files for every index.
+        await sql.execute("; ".join(f"DELETE FROM {table}" for table in FILLED))
+        await sql.execute("DROP TABLE IF EXISTS orders")
 
 
 @pytest.fixture

@@ -121,7 +121,7 @@ def test_two_tasks_cannot_run_the_jobs_of_one_name(no_store: App) -> None:
 
 
 def test_an_alias_is_a_name(no_store: App) -> None:
-    with pytest.raises(InvalidOption, match=r"aliases must be several.*write \['old'\]"):
+    with pytest.raises(InvalidOption, match=r"aliases must be a list.*write \['old'\]"):
         no_store.task(name="new", aliases="old")(lambda: None)
     with pytest.raises(InvalidName):
         no_store.task(name="new", aliases=["no name"])(lambda: None)

@@ -73,7 +73,7 @@ async def test_a_refusal_stores_nothing_however_it_is_enqueued(shop: Shop, one_w
 
     for name, (enqueue, jobs) in WAYS.items():
         asked.clear()
-        with pytest.raises(EnqueueRefused, match="nothing of this call was enqueued") as refused:
+        with pytest.raises(EnqueueRefused, match="no job of this call was enqueued") as refused:
             await enqueue(shop, one_way)
         assert len(asked) == jobs, f"{name}: all are asked, whatever the first has said"
         assert refused.value.hook.endswith("refuse")

@@ -277,7 +277,7 @@ def subject(event: Event) -> str:
 
 def test_every_kind_of_event_is_shown_to_happen() -> None:
     """The walk below leaves out nothing, and neither does what stores tell of jobs that nobody named."""
-    from tenure.observe.deriving import BY_CHANGE
+    from tenure.observe.derived_events import BY_CHANGE
 
     assert SCENES.keys() == set(events.KINDS.values())
     assert BY_CHANGE.keys() == set(Change)

@@ -63,9 +63,9 @@ def test_a_step_is_no_job_of_its_own(flow: Flow) -> None:
         ({}, lambda **kwargs: None, r"takes \*\*kwargs"),
         ({}, lambda a, /: None, "takes a: its parameters name attributes"),
         ({"raw": True}, lambda a: None, "raw=True"),
-        ({"name": "a b"}, lambda: None, "no valid step name"),
+        ({"name": "a b"}, lambda: None, "not a valid step name"),
         ({"name": "taken"}, lambda: None, "a task named 'f.taken' already"),
-        ({"queue": "a b"}, lambda: None, "no valid queue name"),
+        ({"queue": "a b"}, lambda: None, "not a valid queue name"),
         ({"memory_limit": 1 << 30}, lambda: None, "memory_limit"),
     ],
 )

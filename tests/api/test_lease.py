@@ -111,10 +111,10 @@ async def test_a_holder_that_was_held_up_renews_its_own_jobs_before_it_looks_for
     app = App(lambda: MemoryStore(space), lease=30)
     job = await make_add(app).aenqueue(1)
     [held] = await app.alease("default")
-    kept = held._kept
+    lease = held._held_lease
 
     clock.advance(31)  # by the store's clock, and by that of the holder, which has not come round meanwhile
-    kept.renewed_at -= 31
+    lease.renewed_at -= 31
     app.internals.session.holder._reaped_at.clear()
     assert await app.alease("default") == []
 
@@ -148,7 +148,7 @@ async def test_no_job_is_an_empty_list(app: App, do: Do) -> None:
 
 
 async def test_a_job_that_comes_while_one_waits_is_leased_at_once(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    for looks in ("holder.LOOK", "stores.postgres.wakeup.LOOK_EVERY"):
+    for looks in ("jobs.by_hand.INTERVAL", "stores.postgres.wakeup.LOOK_EVERY"):
         monkeypatch.setattr(f"tenure.{looks}", 30.0)  # so that it is woken, or comes too late
     add = make_add(app)
     waiting = asyncio.create_task(app.alease("default", wait=30))
@@ -410,7 +410,7 @@ async def test_a_lease_that_could_not_be_renewed_in_time_counts_as_lost(caplog: 
 
     await eventually(lost)
     assert [record.message.partition(":")[0] for record in caplog.records] == [
-        "the store is gone while jobs are held, their leases may be lost"
+        "the store is gone while jobs are held; their leases may be lost"
     ]
     await held.afinish()  # nobody has taken it yet: the token decides
     await app.aclose()

@@ -51,15 +51,15 @@ async def test_a_listener_that_raises_is_logged_once_and_goes_on(caplog: pytest.
         await task.aenqueue()
     await app.aclose()
     assert len(calls) == len(heard.all) == 4
-    said = [message for message in caplog.messages if "bad has failed" in message]
-    assert [message.partition(" of ")[0].rpartition(" ")[2] for message in said] == ["'ValueError'", "'SystemExit'"]
+    logged = [message for message in caplog.messages if "bad failed" in message]
+    assert [message.partition(" on ")[0].rpartition(" ")[2] for message in logged] == ["'ValueError'", "'SystemExit'"]
 
 
 async def test_a_listener_that_hangs_slows_nobody_and_loses_only_events(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(listeners, "BACKLOG", 100)
-    monkeypatch.setattr(listeners, "PATIENCE", 0.1)
+    monkeypatch.setattr(listeners, "FLUSH_TIMEOUT", 0.1)
     app = App(f"memory://{new_id()}")
     hanging = threading.Event()
     heard: list[Event] = []
@@ -79,7 +79,7 @@ async def test_a_listener_that_hangs_slows_nobody_and_loses_only_events(
     hanging.set()
     await app.internals.audience.listeners.aflush(10)
     assert 0 < len(heard) <= 100
-    assert len([message for message in caplog.messages if "some are dropped" in message]) == 1
+    assert len([message for message in caplog.messages if "some events are dropped" in message]) == 1
 
 
 async def test_an_async_listener_is_refused() -> None:
@@ -98,17 +98,18 @@ async def test_events_are_derived_only_while_somebody_wants_them(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With nothing registered, and the store having said that nobody watches, no event is made."""
-    monkeypatch.setattr(audience, "ASK", 60.0)  # so that it is not time to ask again, however long this takes
+    # So that it is not time to ask again, however long this takes.
+    monkeypatch.setattr(audience, "CHECK_INTERVAL", 60.0)
     caplog.set_level(logging.WARNING)
     app = App(f"memory://{new_id()}", log=False)
     await app.remote("t").aenqueue()
     async with asyncio.timeout(10):
         while app.internals.audience.wants:
             await asyncio.sleep(0.005)
-    assert app.internals.audience.ask_at > 0
-    before = app.internals.audience.ask_at
+    assert app.internals.audience.check_at > 0
+    before = app.internals.audience.check_at
     store = app.internals.session.store
     assert await lease(store, "default")
-    assert app.internals.audience.ask_at == before
+    assert app.internals.audience.check_at == before
     assert store.on_consequences is None
     await app.aclose()

@@ -95,7 +95,7 @@ async def test_a_run_is_completed_without_the_code_and_goes_on_where_that_is(
 
     assert (run.state, run.step) == (State.WAITING, "approve")
     with pytest.raises(
-        WrongState, match="it was completed before, and a worker that has its code is to say what follows"
+        WrongState, match="it was completed before, and waits for a worker that has its code to decide what follows"
     ):
         await do(run.complete, {"approved_on": "2026-11-16"})
     await work(office)
@@ -192,9 +192,9 @@ async def test_what_is_wrong_is_said_before_anything_is_stored(app: App, office:
         App("memory://", default_queue=None).remote_flow("trip", first="book")
 
     run = await waiting(trip, office)
-    with pytest.raises(InvalidOption, match=r"needs the code of flow 'trip', which is not here"):
+    with pytest.raises(InvalidOption, match=r"needs the code of flow 'trip', which this program lacks"):
         await run.acomplete(Next("refuse", why="").using(delay=5))
-    with pytest.raises(TypeError, match="not completed with Retry"):
+    with pytest.raises(TypeError, match="cannot be completed with Retry"):
         await run.acomplete(Retry())
     with pytest.raises(PayloadError):
         await run.acomplete(object())

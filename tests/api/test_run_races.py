@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tenure import App, State
-from tenure.core.after import Bound
+from tenure.core.after import BoundCall
 from tenure.core.outcome import Next
 from tenure.tasks.flow import Flow
 from tests.faults.scale import LONGEST, lengths
@@ -35,7 +35,7 @@ async def arrange(app: App, rounds: int) -> None:
     """In each round a plain job, or the join step of a run, waits for one job in each of the two queues."""
     flow = make_flow(app)
 
-    def blockers() -> list[Bound]:
+    def blockers() -> list[BoundCall]:
         return [app.remote("b", queue=queue).bind() for queue in ("first", "second")]
 
     for run in await flow.astart_many([{}] * (rounds // 4)):

@@ -70,7 +70,7 @@ def test_what_a_step_gives_says_what_follows(  # G22, G23, G26, Q43
         ),
         ("charge", TypeError, "gave a str"),
         ([("a", 1)], TypeError, "gave a list"),
-        ({1: 2}, TypeError, r"attributes have names .* got 1: .* give Done\(value\)"),
+        ({1: 2}, TypeError, r"attributes have names .* got 1: .* return Done\(value\)"),
         ({"a\n": 2}, TypeError, "attributes have names"),
         ({"": 2}, TypeError, "attributes have names"),
         ({"quantity": "x"}, PayloadError, "attribute 'quantity': it does not fit its annotation"),
@@ -145,7 +145,7 @@ def test_options_of_next_that_cannot_be_are_refused(options: dict[str, Any]) -> 
 def test_a_wait_names_the_step_that_follows_when_its_time_is_over(flow: Flow) -> None:
     assert Wait(timeout=3, on_timeout=flow.steps["receipt"]).on_timeout == "receipt"
     assert Wait(timeout=3).on_timeout is None
-    with pytest.raises(InvalidOption, match="needs the timeout"):
+    with pytest.raises(InvalidOption, match="needs a timeout"):
         Wait(on_timeout="receipt")
     with pytest.raises(InvalidOption, match="takes a step"):
         Next(5)  # type: ignore[arg-type]

@@ -171,7 +171,7 @@ def test_a_loop_that_ended_without_a_word_is_forgotten(counted_app: App, counted
     loop.close()
 
     assert asyncio.run(counted_app.ajobs()) == []
-    assert len(counted_app.internals.sessions._found) == 0
+    assert len(counted_app.internals.sessions._entries) == 0
     assert counted.made == 2
 
 

@@ -107,7 +107,7 @@ async def registered(app: App, count: int) -> None:
     """Wait until so many wait, and the store has been asked about all of them."""
     those = app.internals.session.waiting
     async with asyncio.timeout(60):
-        while len(those._waiters) < count or those._to_ask:
+        while len(those._waiters) < count or those._to_look_up:
             await asyncio.sleep(0.01)
         for _ in range(2):  # the last question is under way
             await app.internals.session.store.queues()
@@ -186,7 +186,7 @@ async def test_an_outage_is_ridden_out_and_told_once_each_way(caplog: pytest.Log
         assert await waiter == 1
 
     assert [record.message.split(":")[0] for record in caplog.records] == [
-        "the store is gone while results are waited for, asking again every second",
+        "the store is gone while callers wait for results; asking again every second",
         "the store is back",
     ]
     await app.aclose()

@@ -16,7 +16,7 @@ from tenure.core.job import ErrorInfo, State, new_id
 from tenure.errors import InvalidOption, UseAsync
 from tenure.events import Event, Kind
 from tenure.observe import audience
-from tenure.observe.encoding import event_of, notes_of
+from tenure.observe.encoding import decode, encode
 from tenure.observe.watching import Watch
 from tenure.stores.base import MESSAGE_BYTES
 from tests.conftest import KINDS
@@ -116,7 +116,7 @@ async def test_a_run_is_watched(app: App, other: App) -> None:
 
 
 async def test_a_busy_process_notices_a_new_watcher(app: App, other: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audience, "ASK", 0.2)
+    monkeypatch.setattr(audience, "CHECK_INTERVAL", 0.2)
     task = app.remote("t")
 
     async def produce() -> None:
@@ -152,33 +152,33 @@ async def test_blocking_ways_are_refused_on_a_loop_and_what_cannot_be_is_too() -
 
 
 async def test_an_idle_worker_does_not_ask_who_watches(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audience, "ASK", 0.05)
+    monkeypatch.setattr(audience, "CHECK_INTERVAL", 0.05)
     offered = threading.Event()
     app.listen(events.Reoffered)(lambda _: offered.set())
     async with app.worker(poll=0.05):
         await app.remote("nobody").aenqueue()
         assert await asyncio.to_thread(offered.wait, WITHIN)
         await asyncio.sleep(0.3)  # what has happened so far is told
-        before = app.internals.audience.ask_at
+        before = app.internals.audience.check_at
         await asyncio.sleep(0.5)  # ten times as long as it would take to ask
-        assert app.internals.audience.ask_at == before
+        assert app.internals.audience.check_at == before
 
 
 def test_a_note_is_never_too_long() -> None:
     long = events.Failed(1.0, "id", "t" * 600, "q" * 600, error=ErrorInfo("E", "ü" * 500))
-    [note] = notes_of([long])
+    [note] = encode([long])
     assert len(note.encode()) <= MESSAGE_BYTES
-    told = event_of(note)
+    told = decode(note)
     assert isinstance(told, events.Failed)
     assert (told.task, told.error) == ("t" * 600, None)
-    assert notes_of([events.Succeeded(1.0, "id", "t" * MESSAGE_BYTES)]) == []
+    assert encode([events.Succeeded(1.0, "id", "t" * MESSAGE_BYTES)]) == []
 
 
 @pytest.mark.parametrize(
     "note", ["", "{}", "no JSON", '{"event": "of a later version", "at": 1}', '{"event": "failed"}']
 )
 def test_a_note_that_says_nothing_is_passed_over(note: str) -> None:
-    assert event_of(note) is None
+    assert decode(note) is None
 
 
 SAID: dict[str, Any] = {
@@ -191,8 +191,8 @@ SAID: dict[str, Any] = {
 def test_every_event_comes_through_as_it_was(kind: type[Event]) -> None:
     fields = {name: SAID.get(name, f"some {name}") for name in kind.__struct_fields__ if name not in ("at", "reason")}
     event = kind(at=1.5, **fields)
-    [note] = notes_of([event])
-    assert event_of(note) == event
+    [note] = encode([event])
+    assert decode(note) == event
 
 
 WATCHER = """

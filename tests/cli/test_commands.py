@@ -167,7 +167,7 @@ def test_a_queue_is_paused_and_resumed(tenure: Tenure, program: str) -> None:
     enqueued(tenure, "send", "42", "--app", program)
 
     assert tenure("pause", "mail").stdout == "paused mail\n"
-    assert tenure("pause", "mail").stdout == "mail is paused already\n"
+    assert tenure("pause", "mail").stdout == "mail is already paused\n"
     assert "paused" in tenure("queues").stdout
     tenure("work", program, "--until-empty")
     assert document(tenure("queues", "--json"))["queues"][0]["waiting"] == 1
@@ -180,7 +180,7 @@ def test_a_queue_is_paused_and_resumed(tenure: Tenure, program: str) -> None:
 def test_a_queue_that_has_never_been_may_be_a_slip(tenure: Tenure) -> None:
     enqueued(tenure, "send", "-q", "mail")
 
-    assert "no job has been in queue mial" in tenure("pause", "mial").stderr
+    assert "queue mial has never had a job" in tenure("pause", "mial").stderr
 
 
 def test_purge_asks_first(tenure: Tenure) -> None:

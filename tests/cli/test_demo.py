@@ -13,12 +13,12 @@ import click
 import pytest
 
 from tenure.cli.demo import conclude
-from tenure.cli.demo.kinds import JOBS, KINDS, Kind, summarize
+from tenure.cli.demo.kinds import JOBS, KINDS, JobKind, summarize
 from tenure.core.job import JobRecord, State
 
 from .conftest import run_process
 
-KIND = Kind(task="task", about="", jobs=2, delay=3.0, attempts=2, losses=1)
+KIND = JobKind(task="task", about="", jobs=2, delay=3.0, attempts=2, losses=1)
 
 
 def a_job(
@@ -75,7 +75,7 @@ def test_the_demo_ends_well_by_itself(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert time.monotonic() - began < 30
     assert shown.stderr == ""
     assert "kill -9" in shown.stdout
-    assert f"All {JOBS} jobs ended as they should have; nothing was lost." in shown.stdout
+    assert f"All {JOBS} jobs ended as expected; nothing was lost." in shown.stdout
     assert [line.split()[-1] for line in shown.stdout.splitlines() if line.split()[:1] in [[kind.task] for kind in KINDS]] == ["ok"] * len(KINDS)  # fmt: skip
     assert list(tmp_path.iterdir()) == []
 
@@ -87,7 +87,7 @@ def test_a_demo_that_does_not_finish_ends_badly() -> None:
 
     assert shown.returncode == 1, shown.stdout
     assert "not finished after 0.2 s" in shown.stdout
-    assert "jobs did not end as they should have" in shown.stdout
+    assert "jobs did not end as expected" in shown.stdout
 
 
 def test_a_demo_that_is_ended_takes_its_workers_along(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -75,14 +75,14 @@ def test_a_job_in_no_line_is_told_and_mended_when_asked(tenure: Tenure, redis_ur
 
     told = tenure("doctor", TENURE_URL=redis_url)
     assert told.exit_code == 1
-    assert "1 jobs and entries of indexes are half done" in " ".join(told.stdout.split())
+    assert "1 jobs and index entries are half done" in " ".join(told.stdout.split())
     assert "tenure doctor --mend" in told.stdout
 
     mended = tenure("doctor", "--mend", "--json", TENURE_URL=redis_url)
     [records] = [fact for fact in document(mended)["facts"] if fact["name"] == "records"]
-    assert records["value"] == "1 jobs and entries of indexes were half done, and are mended"
+    assert records["value"] == "1 jobs and index entries were half done, and are repaired"
 
-    assert "every job stands where its record says" in tenure("doctor", TENURE_URL=redis_url).stdout
+    assert "every job is where its record says" in tenure("doctor", TENURE_URL=redis_url).stdout
     listed = document(tenure("jobs", "--state", "waiting", "--json", TENURE_URL=redis_url))
     assert [job["id"] for job in listed["jobs"]] == [enqueued["id"]], listed
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tenure.core.escape import escaped
-from tenure.observe.lines import Human
+from tenure.observe.log_lines import Human
 
 
 @pytest.mark.parametrize(

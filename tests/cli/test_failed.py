@@ -135,13 +135,13 @@ def test_all_that_fit_are_counted_before_they_are_put_back(
 ) -> None:
     asked = tenure("failed", "retry", "--all", "-q", "mail")
     assert (asked.exit_code, asked.stdout) == (1, "")
-    assert "Put 2 failed jobs back in line? [y/N]" in asked.stderr
+    assert "Retry 2 failed jobs? [y/N]" in asked.stderr
     assert document(tenure("queues", "--json"))["queues"][0]["failed"] == 2
 
     assert tenure("failed", "retry", "--error", "ValueError", "--yes").stdout == "put back: 1 job\n"
     assert document(tenure("failed", "retry", "--all", "--tag", "red", "--yes", "--json")) == {"retried": 1}
     none = tenure("failed", "retry", "--all")
-    assert (none.exit_code, none.stdout, "no such failed job" in none.stderr) == (0, "put back: 0 jobs\n", True)
+    assert (none.exit_code, none.stdout, "no failed job matches" in none.stderr) == (0, "put back: 0 jobs\n", True)
     confirmed = CliRunner().invoke(
         main, ["broken", "retry", "--all"], input="y\n", env={"TENURE_URL": url}, prog_name="tenure"
     )
@@ -161,9 +161,9 @@ def test_they_are_deleted(tenure: Tenure, gone_wrong: dict[str, str]) -> None:
 def test_what_is_meant_must_be_clear(tenure: Tenure, gone_wrong: dict[str, str], action: str) -> None:
     for arguments in ([], ["--yes"], [gone_wrong["send"], "--all"], [gone_wrong["send"], "-q", "mail"]):
         result = tenure("failed", action, *arguments)
-        assert (result.exit_code, result.stdout, "say which failed jobs" in result.stderr) == (2, "", True)
+        assert (result.exit_code, result.stdout, "name the failed jobs" in result.stderr) == (2, "", True)
     before = tenure("failed", "-q", "mail", action, "--all", "--yes")
-    assert (before.exit_code, f"put the options behind {action}" in before.stderr) == (2, True)
+    assert (before.exit_code, f"put the options after {action}" in before.stderr) == (2, True)
     unknown = tenure("failed", action, gone_wrong["send"], "nobody")
     assert (unknown.exit_code, "no job 'nobody'" in unknown.stderr) == (2, True)
     assert len(document(tenure("failed", "--json"))["jobs"]) == 2

@@ -176,8 +176,8 @@ def test_queues_and_stats_say_why_they_differ(app: App, url: str, tenure: Tenure
 
     for command in ("queues", "stats"):
         said = tenure(command)
-        assert "tenure queues counts the jobs that are in the store now, 0 finished ones" in said.stderr
-        assert "tenure stats counts every end since the store was made, 1 of them" in said.stderr
+        assert "tenure queues counts the finished jobs that are in the store now (0)" in said.stderr
+        assert "tenure stats counts every job that has ended since the store was created (1)" in said.stderr
         assert tenure(command, "--json").stderr == ""
 
 

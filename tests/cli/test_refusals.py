@@ -84,7 +84,7 @@ def test_a_module_that_cannot_be_imported_says_where(tenure: Tenure, tmp_path: P
 
 @pytest.mark.parametrize("target", [":app", "", "a b:app", "..x:app", "path/to/file:app"])
 def test_what_can_be_no_module_is_refused(tenure: Tenure, target: str) -> None:
-    assert "is no module name: say module:app or path/to/file.py:app" in sentence(tenure, "work", target)
+    assert "is not a module name: write module:app or path/to/file.py:app" in sentence(tenure, "work", target)
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,9 @@ def test_what_can_be_no_module_is_refused(tenure: Tenure, target: str) -> None:
         (["jobs", "--url", "mysql://somewhere"], "names no store"),
         (["jobs", "--url", "mysql://me:secret@somewhere"], "•••"),
         (["jobs", "--url", "no url at all"], "names no store"),
-        (["jobs"], "holds no jobs yet"),
-        (["enqueue", "not a name"], "no valid task name"),
-        (["enqueue", "send", "-q", "über"], "no valid queue name"),
+        (["jobs"], "has never been used"),
+        (["enqueue", "not a name"], "not a valid task name"),
+        (["enqueue", "send", "-q", "über"], "not a valid queue name"),
         (["enqueue", "send", "--delay", "-1"], "delay must be at least 0"),
         (["enqueue", "send", "--kwargs", "[1]"], "--kwargs must be a JSON object"),
         (["enqueue", "send", "[" * 100 + "]" * 100], "nest"),
@@ -113,7 +113,7 @@ def test_an_argument_that_is_no_json_is_refused(tenure: Tenure, argument: str) -
     result = tenure("enqueue", "send", argument)
 
     assert result.exit_code == 2
-    assert "is no JSON" in result.stderr
+    assert "is not JSON" in result.stderr
 
 
 def test_a_newer_layout_is_refused_in_one_sentence(tenure: Tenure, tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_a_worker_that_knows_no_task_says_so_once(tmp_path: Path, url: str, many
     worked = run_process("work", f"{tmp_path}/program.py:app", "--until-empty", *many)
 
     assert worked.returncode == 0
-    assert worked.stderr.count("no task is known, so no job can run") == 1
+    assert worked.stderr.count("no task is registered, so no job can run") == 1
     assert "app.include()" in worked.stderr
     assert "tasks none" in worked.stderr
 

@@ -6,6 +6,7 @@ import asyncio
 import http.client
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -230,7 +231,7 @@ def test_code_that_does_not_start_replaces_nothing(service: Service) -> None:
     program.path.write_text("raise ValueError('not yet')")
     supervisor.send(signal.SIGHUP)
 
-    eventually(lambda: supervisor.log.read_text().count("not yet") == 2, "both refused")
+    eventually(lambda: supervisor.log.read_text().count("the new code does not start") == 2, "both refused")
     assert program.version() == 1
     assert {worker.id for worker in service.workers(2)} == {worker.id for worker in old}
     program.write(2)
@@ -248,6 +249,38 @@ def test_without_a_supervisor_hup_stops(service: Service) -> None:
 
     assert worker.wait() == 0
     assert job.refresh().state == "waiting"
+
+
+@pytest.mark.parametrize("options", [(), ("-p", "2")], ids=["alone", "supervised"])
+def test_under_nohup_hup_does_nothing(service: Service, options: tuple[str, ...]) -> None:
+    command = ("nohup", sys.executable, "-m", "tenure", "work", "tests.cli.service:app", *options)
+    process = service.started.run(*command, SERVICE_URL=service.url, SERVICE_MADE="")
+    before = {worker.pid for worker in service.workers(2 if options else 1)}
+
+    process.send(signal.SIGHUP)
+    [job] = service.enqueue("nap", 0)
+    eventually(lambda: job.refresh().done, "the end of the job")
+
+    assert job.result() in before
+    [ignored] = re.findall(r"SigIgn:\s+(\w+)", Path(f"/proc/{process.pid}/status").read_text())
+    assert int(ignored, 16) & 1 << signal.SIGHUP - 1
+
+
+def test_programs_of_tests_heed_hup_though_the_suite_runs_under_nohup() -> None:
+    this = f"{__file__}::test_hup_ends_a_program_that_a_test_starts"
+    done = subprocess.run(
+        ["nohup", sys.executable, "-m", "pytest", "-p", "no:cacheprovider", this],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert "1 passed" in done.stdout
+
+
+def test_hup_ends_a_program_that_a_test_starts() -> None:
+    done = subprocess.run(["sh", "-c", "kill -HUP $$"], check=False)
+    assert done.returncode == -signal.SIGHUP
 
 
 def test_term_while_they_start_stops_them(service: Service) -> None:  # F23
@@ -272,7 +305,7 @@ def test_a_process_that_cannot_stop_is_killed_and_retired(service: Service) -> N
 
     assert supervisor.wait() == 1
     assert job.refresh().state == "waiting"
-    assert "is killed" in supervisor.log.read_text()
+    assert "has not stopped in time: killed" in supervisor.log.read_text()
 
 
 # Restarting, recycling, reloading.

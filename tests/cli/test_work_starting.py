@@ -129,7 +129,7 @@ def test_it_goes_on_in_the_background_until_told(tenure: Tenure, background: Bac
     assert background.start("-p", "2") == 0
 
     pid = background.pid
-    assert f"process {pid} goes on in the background" in background.log.read_text()
+    assert f"process {pid} continues in the background" in background.log.read_text()
     assert os.getsid(pid) != os.getsid(0)
     assert len(children(pid)) == 2
     assert os.readlink(f"/proc/{pid}/fd/0") == os.devnull
@@ -153,7 +153,10 @@ def test_a_pidfile_stands_for_one_process_while_it_lives(background: Background)
     refused = background.start()
 
     assert (refused, background.pid) == (2, first)
-    assert f"process {first} runs already, says the pidfile {background.pidfile}" in background.log.read_text()
+    assert (
+        f"process {first} is already running, according to the pidfile {background.pidfile}"
+        in background.log.read_text()
+    )
 
     os.kill(first, signal.SIGKILL)
     eventually(lambda: not any(map(alive, {first, *workers})), "the end of the first one")

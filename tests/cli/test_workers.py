@@ -186,7 +186,7 @@ def test_what_to_cancel_must_be_said_clearly(tenure: Tenure, arguments: tuple[st
 def test_without_a_worker_nothing_works(tenure: Tenure) -> None:
     answer = tenure("health")
 
-    assert (answer.exit_code, answer.stdout, answer.stderr) == (1, "", "tenure: no worker is there\n")
+    assert (answer.exit_code, answer.stdout, answer.stderr) == (1, "", "tenure: there is no worker\n")
 
 
 def test_workers_that_get_on_are_well(tenure: Tenure, url: str) -> None:

@@ -39,7 +39,7 @@ async def ridden_out(
     await asyncio.to_thread(stop)
     async with asyncio.timeout(30):
         # Their first tries come soon, and are not what is counted.
-        while _said(caplog, "is gone") < 50:
+        while _said(caplog, "is down") < 50:
             await asyncio.sleep(0.1)
     await asyncio.sleep(seconds / 2)
     tries = proxy.tries
@@ -50,7 +50,7 @@ async def ridden_out(
 
     assert await job.aresult(timeout=30) == 7
     await _all_back(caplog)
-    assert 50 <= _said(caplog, "is gone") <= 75, "one line each, and a few whose call was under way when it came back"
+    assert 50 <= _said(caplog, "is down") <= 75, "one line each, and a few whose call was under way when it came back"
     assert rate < 50 * 8, "tries to connect in a second; a worker is several who need the store"
     await asyncio.gather(*(worker.stop() for worker in workers))
     await app.aclose()
@@ -59,7 +59,7 @@ async def ridden_out(
 async def _all_back(caplog: pytest.LogCaptureFixture) -> None:
     """Wait until everybody for whom the store was gone has said that it is back."""
     async with asyncio.timeout(30):
-        while _said(caplog, "is back") < _said(caplog, "is gone"):
+        while _said(caplog, "is back") < _said(caplog, "is down"):
             await asyncio.sleep(0.1)
 
 

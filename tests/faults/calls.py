@@ -89,7 +89,7 @@ CALLS = {
     "held": Call(lambda scene: scene.store.leases_of(a_request()), lambda leases: leases == []),
     "renew": Call(lambda scene: scene.store.renew([Renewal(scene.held, ttl=60)]), lambda reasons: reasons == [None]),
     "reap": Call(lambda scene: scene.store.reap(["q"]), lambda reaped: reaped == []),
-    "tend": Call(lambda scene: scene.store.tend(["*"]), lambda told: told.queues == ("q",)),
+    "busy_queues": Call(lambda scene: scene.store.busy_queues(["*"]), lambda told: told.queues == ("q",)),
     "retire": Call(lambda scene: scene.store.retire("w"), lambda reaped: reaped == [], {"held": State.WAITING}),
     "register": Call(lambda scene: scene.store.register(a_worker("x")), lambda nothing: nothing is None),
     "beat": Call(lambda scene: scene.store.beat("w", Pulse(held=1)), lambda known: known is True),

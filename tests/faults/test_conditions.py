@@ -220,7 +220,7 @@ async def test_every_good_job_succeeds_though_the_store_refuses_again_and_again(
 async def test_a_store_that_refuses_is_said_once_and_shown_by_the_health(
     app: App, condition: Condition, warnings: Warnings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "MORE", 0.3)
+    monkeypatch.setattr(health, "STUCK_SECONDS", 0.3)
     started, finish = asyncio.Event(), asyncio.Event()
 
     @app.task
@@ -243,8 +243,8 @@ async def test_a_store_that_refuses_is_said_once_and_shown_by_the_health(
 
     assert (await app.ajob(job.id)).state is State.SUCCEEDED
     assert not [each for each in warnings() if each.exc_info]
-    assert sum("the store is gone, what was asked of it is asked again" in line for line in said) == 1, said
-    assert sum("the store is gone while results are waited for" in line for line in said) <= 1, said
+    assert sum("the store is down, retrying" in line for line in said) == 1, said
+    assert sum("the store is gone while callers wait for results" in line for line in said) <= 1, said
 
 
 def is_shown(worker: Worker, advice: str) -> bool:
@@ -253,7 +253,7 @@ def is_shown(worker: Worker, advice: str) -> bool:
     answer = asked.getresponse()
     trouble = json.loads(answer.read())["trouble"]
     asked.close()
-    return answer.status == 503 and trouble.startswith("the store has been gone for") and advice in trouble
+    return answer.status == 503 and trouble.startswith("the store has been down for") and advice in trouble
 
 
 async def test_an_enqueue_rides_it_out(app: App, condition: Condition) -> None:

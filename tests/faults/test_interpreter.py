@@ -42,8 +42,8 @@ def test_a_job_that_holds_the_interpreter_past_its_lease_loses_it_but_not_in_a_p
     }
     for lane in ("async", "thread"):
         # Another thread looks, and tells; the worker may take jobs before it does.
-        eventually(lambda log=workers[lane].log: "has stood still" in log.read_text(), lane)  # type: ignore[misc]
-        [warning] = [line for line in workers[lane].log.read_text().splitlines() if "has stood still" in line]
+        eventually(lambda log=workers[lane].log: "stood still" in log.read_text(), lane)  # type: ignore[misc]
+        [warning] = [line for line in workers[lane].log.read_text().splitlines() if "stood still" in line]
         assert f"job {jobs[lane].id} of task deaf.{lane}" in warning
         assert 'isolation="process"' in warning
     assert cluster.violations() == []

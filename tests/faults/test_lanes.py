@@ -88,4 +88,4 @@ def forking_workers(cluster: Cluster) -> dict[str, Process]:
 
 
 def told(worker: Process) -> int:
-    return worker.log.read_text().count("has come back from its function, and is ended")
+    return worker.log.read_text().count("returned from its function and was ended")

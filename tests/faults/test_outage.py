@@ -84,7 +84,7 @@ def test_workers_ride_out_the_absence_of_the_store(cluster: Cluster, absence: Ab
 
     absence.go()
     eventually(effects.exists, "the end of the job that could not be held")
-    wait_for_word(workers, "the store is gone")
+    wait_for_word(workers, "the store is down")
     absence.come_back()
     wait_for_word(workers, "the store is back")
     again = cluster.wait_for_start(held, times=2)
@@ -99,9 +99,9 @@ def test_workers_ride_out_the_absence_of_the_store(cluster: Cluster, absence: Ab
     assert cluster.violations() == []
     # Calls that were under way when the store came back may tell of its absence once more.
     eventually(
-        lambda: all(told(each, "is gone") == told(each, "is back") for each in workers), "as many ends as beginnings"
+        lambda: all(told(each, "is down") == told(each, "is back") for each in workers), "as many ends as beginnings"
     )
-    assert max(told(each, "is gone") for each in workers) <= 3
+    assert max(told(each, "is down") for each in workers) <= 3
 
 
 def told(worker: Process, what: str) -> int:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tenure.worker.supervision.process import cause
+from tenure.worker.supervision.process import describe_exit
 from tests.cli.service import children
 
 from .cluster import Cluster
@@ -63,12 +63,12 @@ def test_poison_in_the_worker_ends_as_lost_and_its_neighbours_do_not(
     lost = records[poison.id]
     assert (lost.state, lost.losses, lost.error and lost.error.type) == ("failed", 3, "Lost")
     assert lost.error is not None
-    assert cause(DEADLY[kind]) in lost.error.message
+    assert describe_exit(DEADLY[kind]) in lost.error.message
     assert len(cluster.starts(poison)) == 3
 
     def said() -> int:
         lines = [line for line in supervisor.log.read_text().splitlines() if "tenure.jobs" not in line]
-        return sum(f"({cause(DEADLY[kind])})" in line for line in lines)
+        return sum(f"({describe_exit(DEADLY[kind])})" in line for line in lines)
 
     # The supervisor has the jobs of a dead process taken from it first, and tells of its death then.
     eventually(lambda: said() >= 3, "a line for each death")

@@ -8,7 +8,6 @@ import struct
 import time
 from collections.abc import AsyncIterator, Iterator
 
-import asyncpg  # type: ignore[import-untyped]
 import pytest
 
 from tenure import App
@@ -21,6 +20,7 @@ from tenure.testing.conformance.run_scene import a_start, hand_over
 from tenure.testing.conformance.scene import a_job, assert_counters_equal_a_recount, enqueue, lease_one, record
 from tests.servers.postgres import SHARED, Postgres
 from tests.servers.proxy import Proxy, proxied
+from tests.servers.schema import Schema
 
 from .calls import CALLS, Scene, a_request, a_scene, after, states
 from .cluster import Cluster
@@ -44,33 +44,30 @@ def proxy(server: Postgres) -> Iterator[Proxy]:
         yield proxy
 
 
+@pytest.fixture(scope="module")
+def schema(server: Postgres) -> Schema:
+    return Schema(server.url)
+
+
 @pytest.fixture
-def near(server: Postgres) -> Iterator[str]:
+def near(schema: Schema) -> Iterator[str]:
     """The store, past the network."""
-    yield server.url
-
-    async def drop() -> None:
-        connection = await asyncpg.connect(server.url)
-        await connection.execute("DROP SCHEMA IF EXISTS tenure CASCADE")
-        await connection.close()
-
-    asyncio.run(drop())
+    yield schema.url
+    schema.empty()
 
 
 @pytest.fixture
 def url(near: str, server: Postgres, proxy: Proxy) -> str:
     """The store behind the network, which is not waited for long."""
-    return f"{near.replace(str(server.port), str(proxy.port))}?timeout=1&connect_timeout=1"
+    return f"{near.replace(str(server.port), str(proxy.port))}&timeout=1&connect_timeout=1"
 
 
 @pytest.fixture(params=[False, True], ids=["direct", "pooled"])
-async def scene(url: str, near: str, request: pytest.FixtureRequest) -> AsyncIterator[Scene]:
+async def scene(url: str, schema: Schema, request: pytest.FixtureRequest) -> AsyncIterator[Scene]:
     store = open_store(f"{url}&pooled=true" if request.param else url)
 
     async def put_in(queue: str, entry: bytes) -> None:
-        connection = await asyncpg.connect(near)
-        await connection.execute("INSERT INTO tenure.inbox (queue, entry) VALUES ($1, $2)", queue, entry.decode())
-        await connection.close()
+        schema.do(f"INSERT INTO {schema.name}.inbox (queue, entry) VALUES (%s, %s)", queue, entry.decode())
 
     yield await a_scene(store, put_in)
     await store.close()

@@ -68,6 +68,7 @@ def test_a_second_interrupt_does_not_wait(cluster: Cluster) -> None:  # F23, I18
     assert deaf.refresh().state == "waiting"
 
 
+@on_one
 def test_a_worker_told_twice_and_killed_loses_nothing(cluster: Cluster) -> None:  # F23, I1
     deaf = cluster.enqueue("sleep", 2, number=2)
     cluster.enqueue("nap", 0.05, number=20)
@@ -94,6 +95,7 @@ def test_a_worker_told_to_stop_while_it_starts_stops(cluster: Cluster) -> None: 
         assert worker.wait(GRACE + 6) in {0, -signal.SIGTERM}
 
 
+@on_one
 @pytest.mark.parametrize("restarts", lengths(4, 50))
 def test_a_rolling_restart_under_load_loses_nothing(cluster: Cluster, restarts: int) -> None:  # F12, I1, I18
     workers = [cluster.worker("-c", "3", lease=20) for _ in range(2)]

@@ -84,7 +84,7 @@ async def test_a_newer_layout_is_refused_and_left_alone(path: Path) -> None:
     with pytest.raises(LayoutTooNew) as told:
         await store.enqueue([a_job()])
 
-    assert str(told.value).startswith(f"{str(path)!r} has layout 999 and this Tenure knows up to ")
+    assert str(told.value).startswith(f"{str(path)!r} has layout 999, and this Tenure knows layouts up to ")
     assert str(told.value).endswith(": upgrade tenure here")
     assert (await store.layout()).found == 999
     await store.close()

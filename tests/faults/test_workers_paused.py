@@ -65,7 +65,7 @@ async def test_a_token_is_dead_however_often_the_job_was_leased_since(
 
 
 @on_one
-@pytest.mark.parametrize("leases", lengths(3, 10))
+@pytest.mark.parametrize("leases", lengths(2, 10))
 def test_jobs_that_outlast_their_lease_on_a_healthy_worker_run_once(
     cluster: Cluster, leases: int
 ) -> None:  # F4, F5, H9

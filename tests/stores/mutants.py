@@ -83,7 +83,7 @@ def a_repeated_settle_is_refused(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(settling, "settle", settle)
 
 
-@mutant("test_tokens_of_a_job_grow_over_its_whole_life")
+@mutant("test_tokens_of_a_job_grow_over_its_whole_life", machine="long")
 def release_gives_the_fence_back(patch: pytest.MonkeyPatch) -> None:
     original = settling.requeue
 
@@ -150,7 +150,7 @@ def the_attempt_is_not_counted_at_the_lease(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(leasing, "_lease", lease)
 
 
-@mutant("test_two_blockers_that_complete_at_once_free_the_dependent_once")
+@mutant("test_two_blockers_that_complete_at_once_free_the_dependent_once", machine="long")
 def the_second_blocker_loses_the_dependent(patch: pytest.MonkeyPatch) -> None:
     original = ending._close
 
@@ -201,7 +201,7 @@ def isolated_suspects_wait_for_a_worker_that_holds_nothing(patch: pytest.MonkeyP
     patch.setattr(leasing, "_may_have", lambda request, suspect: request.solo)
 
 
-@mutant("test_an_old_token_has_no_say_after_an_operators_retry")
+@mutant("test_an_old_token_has_no_say_after_an_operators_retry", machine="long")
 def a_retry_by_an_operator_begins_a_new_fence(patch: pytest.MonkeyPatch) -> None:
     original = operating._retry
 
@@ -270,7 +270,29 @@ def totals_forget_what_is_removed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ending, "remove", remove)
 
 
-@mutant("test_an_id_makes_a_push_that_is_repeated_one_job")
+@mutant("test_a_queue_that_stays_empty_is_forgotten", machine="long")
+def queues_are_never_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(operating, "_forget_quiet", lambda *_: None)
+
+
+@mutant("test_totals_survive_retention", machine="long")
+def queues_are_forgotten_with_their_last_job(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(operating, "_forget_quiet", lambda data, queue: data.queues.pop(queue.name))
+
+
+@mutant("test_a_queue_is_not_forgotten_if_a_job_came_and_went", machine="never")
+def queues_are_forgotten_although_jobs_came_and_went(patch: pytest.MonkeyPatch) -> None:
+    original = operating._forget_quiet
+
+    def forget_quiet(data: Data, queue: Queue) -> None:
+        if queue.quiet is not None:
+            queue.quiet = queue.quiet[0], queue.totals.total()
+        original(data, queue)
+
+    patch.setattr(operating, "_forget_quiet", forget_quiet)
+
+
+@mutant("test_an_id_makes_a_push_that_is_repeated_one_job", machine="long")
 def an_entry_is_a_new_job_whatever_its_id(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(inbox, "read", lambda *entry: (replace(read(*entry)[0], id=new_id()), read(*entry)[1]))
 
@@ -297,7 +319,7 @@ def a_suspect_waits_for_the_queues_before_its_own(patch: pytest.MonkeyPatch) -> 
     patch.setattr(leasing, "_hand_out", hand_out)
 
 
-@mutant("test_what_has_ended_or_was_taken_is_held_no_more")
+@mutant("test_what_has_ended_or_was_taken_is_held_no_more", machine="long")
 def every_job_of_the_worker_is_told_as_held_by_its_request(patch: pytest.MonkeyPatch) -> None:
     def held(space: Data, request: LeaseRequest) -> list[Lease]:
         running = [job for job in space.jobs.values() if job.state is State.RUNNING and job.worker == request.worker]
@@ -306,7 +328,7 @@ def every_job_of_the_worker_is_told_as_held_by_its_request(patch: pytest.MonkeyP
     patch.setattr(leasing, "held", held)
 
 
-@mutant("test_jobs_of_skipped_tasks_are_passed_over_and_keep_their_places")
+@mutant("test_jobs_of_skipped_tasks_are_passed_over_and_keep_their_places", machine="long")
 def what_is_passed_over_goes_to_the_back(patch: pytest.MonkeyPatch) -> None:
     original = leasing._hand_out
 
@@ -319,7 +341,7 @@ def what_is_passed_over_goes_to_the_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(leasing, "_hand_out", hand_out)
 
 
-@mutant("test_what_is_passed_over_does_not_count_for_the_limit")
+@mutant("test_what_is_passed_over_does_not_count_for_the_limit", machine="long")
 def what_is_passed_over_counts_for_the_limit(patch: pytest.MonkeyPatch) -> None:
     original = leasing._hand_out
 
@@ -339,7 +361,7 @@ def suspects_are_handed_out_whatever_is_skipped(patch: pytest.MonkeyPatch) -> No
     )
 
 
-@mutant("test_who_gets_nothing_hears_which_tasks_were_passed_over")
+@mutant("test_who_gets_nothing_hears_which_tasks_were_passed_over", machine="long")
 def nothing_is_told_of_what_was_passed_over(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(leasing, "_passed_over", lambda space, queues, request: ())
 

@@ -127,7 +127,7 @@ def a_success_leaves_an_entry_too(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(settling, "_finish", finish)
 
 
-@mutant("test_a_success_that_leaves_output_leaves_an_entry")
+@mutant("test_a_success_that_leaves_output_leaves_an_entry", machine="long")
 def the_output_of_a_success_is_lost(patch: pytest.MonkeyPatch) -> None:
     original = settling._finish
     patch.setattr(settling, "_finish", lambda space, job, step: original(space, job, replace(step, output=None)))
@@ -195,7 +195,7 @@ def _tell(patch: pytest.MonkeyPatch, told: Callable[[Change], bool]) -> None:
     patch.setattr(Data, "note", note)
 
 
-@mutant("test_who_is_unblocked_is_told")
+@mutant("test_who_is_unblocked_is_told", machine="long")
 def nobody_is_told_who_is_unblocked(patch: pytest.MonkeyPatch) -> None:
     _tell(patch, lambda change: change is not Change.UNBLOCKED)
 

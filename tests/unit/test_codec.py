@@ -247,7 +247,7 @@ def test_a_value_that_holds_itself_is_refused() -> None:
     value: list[Any] = []
     value.append(value)
 
-    with pytest.raises(PayloadError, match=r"'value'.*nested too deep, or holds itself"):
+    with pytest.raises(PayloadError, match=r"'value'.*nested too deep, or contains itself"):
         arguments_of(takes_anything).encode((value,), {})
 
 
@@ -390,7 +390,7 @@ def test_an_annotation_that_cannot_be_followed_means_any_and_the_refusal_says_so
 
     assert both.decode(both.encode(([1],), {})) == (([1],), {})
     with pytest.raises(
-        PayloadError, match="would come back as str, because its annotation cannot be followed: Type unions"
+        PayloadError, match="would come back as str, because Tenure cannot use its annotation: Type unions"
     ):
         both.encode((datetime(2026, 1, 1),), {})
 

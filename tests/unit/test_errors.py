@@ -65,7 +65,7 @@ def test_errors_are_also_what_python_calls_them(also: tuple[type, type]) -> None
         (errors.MissingExtra("redis", "redis"), 'pip install "tenure[redis]"'),
         (errors.ResultTimeout("j", 5), "not final after 5 s"),
         (errors.WrongState("j", "running", "final"), "is running: this needs a job that is final"),
-        (errors.UniqueConflict("t", "k", "j1"), "job j1 of task 't' holds the unique key 'k'"),
+        (errors.UniqueConflict("t", "k", "j1"), "job j1 of task 't' owns the unique key 'k'"),
         (errors.LayoutTooNew(9, 1, "jobs.db"), "upgrade tenure"),
         (errors.HasDependents("j", ["a", "b"]), "cascade=True"),
     ],

@@ -52,7 +52,7 @@ def test_an_error_is_one_line_that_every_store_can_hold() -> None:
     _, error = read("q", b'{"task":"t","x\\n\\u0000y":1}')
 
     assert error is not None
-    assert error.message == "the entry is no call of a task: Object contains unknown field `x \\0y`"
+    assert error.message == "the entry is not a call of a task: Object contains unknown field `x \\0y`"
 
 
 def test_no_task_can_have_the_name_of_what_could_not_be_read() -> None:

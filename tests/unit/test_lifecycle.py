@@ -21,15 +21,15 @@ from tenure.core.lifecycle import (
     next_transition,
 )
 from tenure.core.outcome import (
+    Abandoned,
     Collided,
     Fail,
     Interrupted,
     Outcome,
     Raised,
-    Released,
     Reschedule,
     Retry,
-    Succeeded,
+    Success,
     Undecodable,
     Unknown,
     Wait,
@@ -59,12 +59,12 @@ def raised(error: BaseException | None = None) -> Raised:
     ("job", "outcome", "policy", "step"),
     [
         # success
-        (a_job(), Succeeded("1"), POLICY, Finish(State.SUCCEEDED, "1")),
-        (a_job(), Succeeded("1", (CHILD,)), POLICY, Finish(State.SUCCEEDED, "1", None, (CHILD,))),
-        (a_job(attempt=99), Succeeded("null"), POLICY, Finish(State.SUCCEEDED, "null")),
+        (a_job(), Success("1"), POLICY, Finish(State.SUCCEEDED, "1")),
+        (a_job(), Success("1", (CHILD,)), POLICY, Finish(State.SUCCEEDED, "1", None, (CHILD,))),
+        (a_job(attempt=99), Success("null"), POLICY, Finish(State.SUCCEEDED, "null")),
         (
             a_job(),
-            Succeeded("null", (), CHILD, Writes({"a": "1"})),
+            Success("null", (), CHILD, Writes({"a": "1"})),
             POLICY,
             Finish(State.SUCCEEDED, "null", None, (), CHILD, Writes({"a": "1"})),
         ),
@@ -136,11 +136,11 @@ def raised(error: BaseException | None = None) -> Raised:
         # undecodable
         (a_job(), Undecodable(BOOM), POLICY, Finish(State.BROKEN, error=BOOM)),  # H14
         # released: the front, as if it had not been leased (W3)
-        (a_job(), Released(), POLICY, Requeue(counts=False, front=True)),
-        (a_job(attempt=3), Released(), POLICY, Requeue(counts=False, front=True)),
+        (a_job(), Abandoned(), POLICY, Requeue(counts=False, front=True)),
+        (a_job(attempt=3), Abandoned(), POLICY, Requeue(counts=False, front=True)),
         (a_job(), Interrupted(), POLICY, Requeue(counts=False, front=True)),
         (a_job(), Interrupted(), Policy(fail_interrupted=True), Finish(State.FAILED, error=INTERRUPTED)),
-        (a_job(), Released(), Policy(fail_interrupted=True), Requeue(counts=False, front=True)),
+        (a_job(), Abandoned(), Policy(fail_interrupted=True), Requeue(counts=False, front=True)),
     ],
 )
 def test_next_step(job: JobRecord, outcome: Outcome, policy: Policy, step: Transition) -> None:

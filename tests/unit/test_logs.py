@@ -14,8 +14,8 @@ import pytest
 from tenure import App, current, events
 from tenure.core.job import ErrorInfo, new_id
 from tenure.events import Event
-from tenure.observe.lines import BOUND, FORMATS, Bound, Human, Json, Lines, bind
-from tenure.observe.logs import LEVELS, Logs, told
+from tenure.observe.log_lines import BOUND, FORMATS, Bound, Human, Json, Lines, bind
+from tenure.observe.logs import LEVELS, Logs, line_of
 
 AT = 1_700_000_000.25
 HOSTILE = "two\nlines \x1b[2J \x9b \u202e \u2028 \ud800 \U000e0001"
@@ -100,7 +100,7 @@ def test_a_job_that_has_ended_is_one_line_and_everything_else_is_for_those_who_l
     ],
 )
 def test_what_a_line_says(event: Event, line: str) -> None:
-    assert told(event)[2] == line
+    assert line_of(event)[2] == line
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -116,7 +116,7 @@ def test_one_event_is_one_line_whatever_is_in_it(logger: logging.Logger, form: s
 
 def test_lines_for_people_have_time_level_and_logger(logger: logging.Logger) -> None:
     [line] = written(logger, "human", succeeded())
-    record = logger.makeRecord(logger.name, logging.INFO, "", 0, told(succeeded())[2], (), None)
+    record = logger.makeRecord(logger.name, logging.INFO, "", 0, line_of(succeeded())[2], (), None)
     record.created = AT
     assert line == Human().format(record)
     assert line.endswith(f" INFO    {logger.name}  job j1 of task send succeeded, attempt 2, in 250 ms")
@@ -145,7 +145,7 @@ def test_handlers_of_the_users_get_records_with_the_events_time_and_fields(logge
     logger.addHandler(kept)
     tell(Logs(logger), [succeeded()])
     [record] = kept.records
-    assert (record.getMessage(), record.levelno, record.created) == (told(succeeded())[2], logging.INFO, AT)
+    assert (record.getMessage(), record.levelno, record.created) == (line_of(succeeded())[2], logging.INFO, AT)
     fields = vars(record)
     assert {name: fields[name] for name in ("event", "job_id", "task", "queue", "attempt", "worker", "duration")} == {
         "event": "succeeded", "job_id": "j1", "task": "send", "queue": "mail", "attempt": 2, "worker": "w", "duration": 0.25,

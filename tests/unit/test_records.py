@@ -18,10 +18,10 @@ def factory(*args, **kwargs):
 
 logging.setLogRecordFactory(factory)
 
-from tenure.worker.isolation.records import SendRecords, log_here
+from tenure.worker.isolation.records import ForwardingHandler, log_here
 
 sent = []
-SendRecords(sent.append).handle(logging.getLogger("shop").makeRecord("shop", 20, "", 0, "hello", (), None))
+ForwardingHandler(sent.append).handle(logging.getLogger("shop").makeRecord("shop", 20, "", 0, "hello", (), None))
 here = "worker"
 logging.basicConfig(stream=sys.stdout, level=20, format="%(message)s from the %(made_in)s")
 log_here(sent[0])

@@ -56,7 +56,7 @@ def test_a_url_says_where_and_how(url: str, expected: dict[str, Any]) -> None:
         ("redis://host/1/2", "'1/2' is no database"),
         ("redis://host:port", "Port could not be cast"),
         ("redis://host?namespce=mail", "it has no option 'namespce'"),
-        ("redis://host?namespace={mail}", "is no valid namespace name"),
+        ("redis://host?namespace={mail}", "is not a valid namespace name"),
         ("redis://host?namespace=a&namespace=b", "namespace is given twice"),
         ("redis://:p@host?password=q", "password is given twice"),
         ("redis://host?timeout=0", "timeout must be a number of seconds, got '0'"),

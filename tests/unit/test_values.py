@@ -50,7 +50,7 @@ def test_a_name_of_letters_digits_and_four_marks_is_accepted(text: str) -> None:
     ],
 )
 def test_any_other_name_is_refused(text: object) -> None:
-    with pytest.raises(InvalidName, match="no valid queue name") as refusal:
+    with pytest.raises(InvalidName, match="not a valid queue name") as refusal:
         name("queue", text)
 
     assert "\n" not in str(refusal.value)

@@ -170,7 +170,7 @@ class _End:
             self._wire.calls[name].append(())
             return method()
 
-        return listen if name == "signals" else call
+        return listen if name == "announcements" else call
 
 
 @pytest.fixture

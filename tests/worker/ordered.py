@@ -15,7 +15,7 @@ from tests.faults.processes import say
 
 __all__ = ["read", "work"]
 
-NOTED = ("beat", "turn", "register", "leave")
+NOTED = ("beat", "claim_chore", "register", "leave")
 """Calls of the store that are noted; and `settle`, if it settles something."""
 
 

@@ -93,15 +93,15 @@ async def test_jobs_that_are_enqueued_in_the_transaction_exist_with_it(
     found = await kept.aresult(timeout=10)
     assert [job.id for job in await app.ajobs(queue="nobody")] == [found]
     assert await became(lost, "failed", attempt=1)
-    assert lines("all the same") == [], "to return the very result is nothing new"
+    assert lines("so the rest is ignored") == [], "to return the very result is nothing new"
 
 
 @pytest.mark.parametrize(
     ("after", "said"),
     [
-        (lambda _: "late", "what it returned afterwards is dropped"),
-        (raising(ValueError("late")), "afterwards it raised ValueError: late"),
-        (raising(Retry("late")), "its answer Retry came afterwards"),
+        (lambda _: "late", "its return value is dropped"),
+        (raising(ValueError("late")), "it raised ValueError: late"),
+        (raising(Retry("late")), "it answered Retry"),
     ],
     ids=["returned", "raised", "answered"],
 )
@@ -358,7 +358,7 @@ async def test_children_that_are_refused_roll_the_block_back(
 
     await eventually(lambda: became(job, "failed", attempt=1))
     assert job.error is not None
-    assert "holds the unique key" in job.error.message
+    assert "owns the unique key" in job.error.message
     assert await effects.rows() == []
 
 

@@ -31,7 +31,7 @@ on_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 @pytest.fixture
 def unaware(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a worker without signals not ask whether its jobs are still held: it would tell them before they find out themselves."""
-    monkeypatch.setattr("tenure.worker.keeper.ASK", 60.0)
+    monkeypatch.setattr("tenure.worker.keeper.CHECK_INTERVAL", 60.0)
 
 
 async def test_a_lost_lease_is_noticed_by_the_commit_and_nothing_is_settled(

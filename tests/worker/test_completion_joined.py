@@ -97,7 +97,7 @@ async def test_a_function_that_returns_without_a_commit_has_failed(
     assert await effects.rows() == [2]
     await eventually(lambda: lines("runs again"))
     [said] = lines("runs again")
-    assert "was not committed: commit it before" in said
+    assert "was committed: commit it first" in said
 
 
 async def test_a_function_that_raises_before_its_commit_fails_as_usual(
@@ -142,7 +142,7 @@ async def test_what_is_raised_after_the_callers_commit_changes_nothing(
 
     await job.aresult(timeout=10)
     await eventually(lambda: lines("succeeded, attempt 1"))
-    assert len(lines("afterwards it raised ValueError: late")) == 1
+    assert len(lines("the rest is ignored: it raised ValueError: late")) == 1
     assert await effects.rows() == [1]
 
 
@@ -212,7 +212,7 @@ async def test_a_transaction_that_nobody_ends_costs_the_worker_one_job_only(
     monkeypatch: pytest.MonkeyPatch,
     lines: Lines,
 ) -> None:
-    monkeypatch.setattr("tenure.tasks.completion.completion.PATIENCE", 0.1)
+    monkeypatch.setattr("tenure.tasks.completion.completion.ASK_TIMEOUT", 0.1)
     forgotten: list[Any] = []
 
     @app.task(lease=1, timeout=timeout)

@@ -12,7 +12,8 @@ import pytest
 from tenure import App, Context, Fail
 from tenure.core.job import new_id
 from tenure.errors import JobFailed
-from tenure.observe.lines import Lines
+from tenure.observe.log_lines import Lines
+from tests.faults.scale import on
 from tests.worker.conftest import MakeApp, Start, whatever_the_store
 from tests.worker.hooked import a_task, lanes
 
@@ -50,6 +51,7 @@ def of_jobs(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     return [record for record in caplog.records if record.name == "tenure.jobs"]
 
 
+@on("memory")
 @lanes
 async def test_the_last_failed_attempt_is_logged_with_its_traceback(
     single_try_app: App, start: Start, lane: str, caplog: pytest.LogCaptureFixture

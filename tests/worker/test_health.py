@@ -14,7 +14,7 @@ import pytest
 
 from tenure.app import App
 from tenure.errors import InvalidOption, StoreUnavailable
-from tenure.worker.health import MORE, Health
+from tenure.worker.health import STUCK_SECONDS, WorkerHealth
 from tenure.worker.outage import Outage
 from tenure.worker.worker import Worker
 from tests.conftest import KINDS
@@ -52,7 +52,7 @@ async def test_a_worker_that_works_is_well(app: App, start: Start) -> None:
 async def test_a_job_that_blocks_the_loop_is_named(app: App, start: Start) -> None:
     @app.task
     async def blocks() -> None:
-        time.sleep(MORE + 2.0)
+        time.sleep(STUCK_SECONDS + 2.0)
 
     worker = await start(app, health_port=0, poll=0.01, beat=0.05)
     port = worker.health_port
@@ -113,7 +113,7 @@ async def test_a_store_that_is_gone_is_named(make_app: MakeApp, wire: Wire, star
         return (await asked(worker))[1]["trouble"]
 
     await eventually(told)
-    assert (await told()).startswith("the store has been gone for")
+    assert (await told()).startswith("the store has been down for")
     wire.hooks.clear()
     done.set()
     await eventually(lambda: _is_well(worker))
@@ -150,7 +150,7 @@ async def test_it_is_told_to_this_machine_alone_and_to_nobody_who_says_nothing(a
 
 def test_what_is_said_of_a_worker() -> None:
     outage = Outage("w")
-    health = Health(outage, poll=1.0)
+    health = WorkerHealth(outage, poll=1.0)
 
     def said(*, registered: bool = True, blocked_by: str | None = None) -> str:
         return health.trouble(registered=registered, blocked_by=blocked_by)
@@ -163,10 +163,10 @@ def test_what_is_said_of_a_worker() -> None:
     health.stopping = True
     assert said() == "it is stopping"
     health.paused = health.stopping = False
-    health = Health(outage, poll=-1.0)  # a loop that should have come round a second ago
-    assert said() == "its loop has not come round for 0 s"
-    outage.gone("beat", StoreUnavailable("gone"))
-    assert said() == "the store has been gone for 0 s: gone"
+    health = WorkerHealth(outage, poll=-1.0)  # a loop that should have come round a second ago
+    assert said() == "its loop has made no progress for 0 s"
+    outage.failed("beat", StoreUnavailable("gone"))
+    assert said() == "the store has been down for 0 s: gone"
     assert said(blocked_by="job 1") == "job 1 has blocked the event loop for 0 s"
     outage.answered("beat")
-    assert said() == "its loop has not come round for 0 s"
+    assert said() == "its loop has made no progress for 0 s"

@@ -176,7 +176,7 @@ async def test_a_store_without_room_for_new_jobs_works_off_those_it_has(
     await eventually(lambda: len(ran) == 100)
     full = False
     await eventually(lambda: len(ran) == 101)
-    assert lines("the store is gone") == []
+    assert lines("the store is down") == []
 
 
 async def test_an_outage_while_taking_in_loses_nothing(
@@ -247,7 +247,7 @@ async def test_a_worker_that_starts_says_what_is_not_well_with_its_store(
             Fact("journal", "delete", Health.BAD, "leave it alone"),
         ]
 
-    wire.hooks["facts"] = facts
+    wire.hooks["examine"] = facts
     await start(app, id="w")
 
     await eventually(lambda: len(lines("the store's")) == 2)

@@ -22,7 +22,8 @@ from tenure.stores.base import Store
 from tenure.sync import private_loop
 from tenure.tasks.context import AbortSignal
 from tenure.worker.isolation.child import MainThread
-from tenure.worker.isolation.link import Link
+from tenure.worker.isolation.link import WorkerLink
+from tests.faults.scale import on
 
 from .conftest import Lines, MakeApp, Start, eventually, record_of, single_try_app, whatever_the_store
 
@@ -32,6 +33,7 @@ app = single_try_app
 # What passes through.
 
 
+@on("memory", "postgres")
 async def test_arguments_results_progress_log_lines_and_children_pass_between_worker_and_child(
     app: App, store: Store, start: Start, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
@@ -170,7 +172,7 @@ async def test_middleware_wraps_isolated_tasks_in_the_child(app: App, start: Sta
 
 def test_what_middleware_calls_before_the_main_thread_listens_is_called() -> None:  # F20
     """In a child that lost the processor in between, the function of a good job was never called, and its attempt failed."""
-    main = MainThread(AbortSignal(), cast("Context", None), cast("Link", None))
+    main = MainThread(AbortSignal(), cast("Context", None), cast("WorkerLink", None))
     asked = asyncio.run_coroutine_threadsafe(main.run(threading.get_ident, (), {}), private_loop())
     asyncio.run_coroutine_threadsafe(asyncio.sleep(0), private_loop()).result(10)  # it has asked by now
 

@@ -16,8 +16,8 @@ from tenure import App, Backoff, Context
 from tenure.core.job import State
 from tenure.errors import Aborted, JobFailed, LeaseLost
 from tenure.stores.base import Store
-from tenure.tasks.completion.completion import Stage
-from tenure.worker.isolation import parent
+from tenure.tasks.completion.stage import Stage
+from tenure.worker.isolation import process as child_process
 
 from .completing import effects, url
 from .conftest import Lines, MakeApp, Start, eventually, record_of, single_try_app
@@ -63,7 +63,7 @@ async def test_a_child_completes_its_job_with_its_writes_and_its_children(
     await eventually(lambda: lines(f"job {job.id} of task awaited succeeded"))
     assert await effects.rows() == [1, 2]
     assert len(await app.ajobs(queue="nobody")) == 2
-    assert lines("is complete all the same: what it returned afterwards is dropped")
+    assert lines("was completed in its transaction, so the rest is ignored: its return value is dropped")
     assert not lines("ended as failed")
     assert not lines("lost its lease")
 
@@ -170,7 +170,7 @@ async def test_whatever_instant_a_child_dies_at_its_effects_happen_once(
 async def test_a_child_whose_job_is_cancelled_commits_nothing(
     app: App, effects: Effects, store: Store, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # F8
-    monkeypatch.setattr(parent, "SHORT", 10.0)
+    monkeypatch.setattr(child_process, "LOST_GRACE", 10.0)
     insert = effects.insert
 
     @app.task(isolation="process")

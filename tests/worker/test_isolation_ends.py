@@ -24,8 +24,9 @@ from tenure.core.lease import AbortReason
 from tenure.errors import Aborted, ChildDied, JobFailed
 from tenure.stores.base import Store
 from tenure.worker import executor
-from tenure.worker.isolation import lane as process_lane
-from tenure.worker.isolation import parent
+from tenure.worker.isolation import process as child_process
+from tenure.worker.isolation import runner as process_runner
+from tests.faults.scale import on
 
 from .conftest import Start, eventually, record_of, single_try_app, whatever_the_store
 
@@ -68,7 +69,7 @@ DEATHS: dict[str, tuple[Callable[[], object], str]] = {
     "abort": (os.abort, "ChildDied: its process was killed by SIGABRT;"),
     "kill": (
         lambda: os.kill(os.getpid(), signal.SIGKILL),
-        r"ChildDied: its process was killed by SIGKILL \(which is what",
+        r"ChildDied: its process was killed by SIGKILL \(which the kernel sends",
     ),
     "SystemExit": (lambda: sys.exit("enough"), "SystemExit: enough"),
     "memory": (exhaust, "MemoryError: the attempt has reached its memory_limit of 67,108,864 bytes"),
@@ -147,7 +148,7 @@ async def test_a_death_leaves_a_traceback_in_the_output(app: App, store: Store, 
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Be less patient with what does not stop."""
     monkeypatch.setattr(executor, "STRAY", 1.0)
-    monkeypatch.setattr(parent, "GRACE", 1.0)
+    monkeypatch.setattr(child_process, "TIMEOUT_GRACE", 1.0)
 
 
 @whatever_the_store
@@ -215,7 +216,7 @@ async def test_a_timeout_ends_an_attempt_in_every_lane(app: App, start: Start, s
 async def test_what_has_taken_too_long_fails_on_every_store(
     app: App, store: Store, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # F21
-    monkeypatch.setattr(parent, "GRACE", 0.1)
+    monkeypatch.setattr(child_process, "TIMEOUT_GRACE", 0.1)
 
     @app.task(isolation="process", timeout=0.2)
     def deaf() -> None:
@@ -256,6 +257,7 @@ async def test_a_stray_thread_does_not_cost_its_slot(app: App, start: Start, soo
 # Being told to stop.
 
 
+@on("memory", "postgres")
 async def test_a_cancelled_child_is_gone_within_a_second_with_all_that_it_has_started(
     app: App, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,8 +287,10 @@ async def test_a_cancelled_child_is_gone_within_a_second_with_all_that_it_has_st
     both = tmp_path / "obedient", tmp_path / "stubborn"
     await eventually(lambda: all(path.exists() for path in both))
     pids = [int(pid) for path in both for pid in path.read_text().split()]
-    for job, gone, killed_after in ((jobs[0], pids[:1], 10.0), (jobs[1], pids[2:], parent.SHORT)):
-        monkeypatch.setattr(parent, "SHORT", killed_after)  # who obeys may be slow to do so, and is not to be killed
+    for job, gone, killed_after in ((jobs[0], pids[:1], 10.0), (jobs[1], pids[2:], child_process.LOST_GRACE)):
+        monkeypatch.setattr(
+            child_process, "LOST_GRACE", killed_after
+        )  # who obeys may be slow to do so, and is not to be killed
         began = time.monotonic()
         await job.acancel()
         await eventually(lambda gone=gone: not any(map(alive, gone)))  # type: ignore[misc]
@@ -371,9 +375,9 @@ async def test_children_killed_by_command_are_failed_attempts_and_the_worker_goe
     worker = await start(app)
     job = await runs.aenqueue()
     await eventually((tmp_path / "here").exists)
-    lane = worker._isolation
+    lane = worker._process_runner
     lane.kill(lane.running)
-    with pytest.raises(JobFailed, match="ChildDied: its process was killed, as its worker was asked to"):
+    with pytest.raises(JobFailed, match="ChildDied: its process was killed, because its worker was asked to kill it"):
         await job.aresult(timeout=30)
     assert await (await next_one.aenqueue()).aresult(timeout=30) == 1
 
@@ -395,19 +399,19 @@ async def test_another_template_is_forked_when_the_first_is_killed(
     job = await runs.aenqueue()
     child, template = map(int, (await eventually(lambda: _read(tmp_path / "pid"))).split())
     os.kill(template, signal.SIGKILL)
-    with pytest.raises(JobFailed, match="ChildDied: the process that had forked its process has died"):
+    with pytest.raises(JobFailed, match="ChildDied: its process died, because the process that forked it died"):
         await job.aresult(timeout=30)
     assert await (await next_one.aenqueue()).aresult(timeout=30) != template
     if sys.platform == "linux":
         await eventually(lambda: not alive(child))
-    assert lines("has ended, and they with it")
+    assert lines("has exited, and so have they")
 
 
 @whatever_the_store
 async def test_a_job_for_which_no_process_can_be_had_is_given_back(
     app: App, start: Start, monkeypatch: pytest.MonkeyPatch, lines: Lines
 ) -> None:
-    monkeypatch.setattr(process_lane, "NO_PROCESS", 0.05)
+    monkeypatch.setattr(process_runner, "NO_PROCESS_PAUSE", 0.05)
 
     @app.task(isolation="process")
     def runs(ctx: Context) -> int:
@@ -418,7 +422,7 @@ async def test_a_job_for_which_no_process_can_be_had_is_given_back(
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, usual[1]))
     try:
         job = await runs.aenqueue()
-        await eventually(lambda: len(lines("no process can be had")) > 2)
+        await eventually(lambda: len(lines("cannot start a child process")) > 2)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, usual)
     assert await job.aresult(timeout=30) == 1

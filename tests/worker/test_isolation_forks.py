@@ -83,7 +83,7 @@ async def test_a_worker_does_not_begin_if_before_first_fork_fails(
     def hook() -> None:
         raise LookupError("no cache to share")
 
-    with pytest.raises(RuntimeError, match="before_first_fork has failed: LookupError: no cache to share"):
+    with pytest.raises(RuntimeError, match="before_first_fork failed: LookupError: no cache to share"):
         await asyncio.to_thread(app.worker().run)
 
 

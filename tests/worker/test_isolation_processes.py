@@ -58,7 +58,7 @@ async def test_nothing_is_left_of_a_worker_that_is_killed(app: App, launch: Laun
 
     worker.kill()
     await eventually(lambda: not (alive(child) or alive(template)))
-    assert b"beside other threads" not in (tmp_path / "log").read_bytes()
+    assert b"while other threads run" not in (tmp_path / "log").read_bytes()
 
 
 async def test_a_signal_to_the_whole_group_means_what_it_means_to_the_worker(

@@ -20,7 +20,7 @@ from tenure.stores import open_store
 from tenure.stores.base import Store
 from tenure.stores.values import LeaseRequest, Reaped, Renewal
 from tenure.tasks.context import Context
-from tests.faults.scale import on
+from tests.faults.scale import lengths, on
 
 from .conftest import MakeApp, Start, Wire, eventually, record_of
 
@@ -62,8 +62,9 @@ def compute(seconds: float) -> None:
     "lane",
     ["waits", "blocks the loop", pytest.param("computes on the loop", marks=pytest.mark.long), "computes in a thread"],
 )
+@pytest.mark.parametrize("seconds", lengths(2.2, 3.2))
 async def test_a_job_longer_than_its_lease_runs_once(
-    app: App, url: str, store: Store, start: Start, lane: str
+    app: App, url: str, store: Store, start: Start, lane: str, seconds: float
 ) -> None:  # F4, F5
     ran = []
 
@@ -71,16 +72,16 @@ async def test_a_job_longer_than_its_lease_runs_once(
     async def on_the_loop() -> None:
         ran.append(1)
         if lane == "waits":
-            await asyncio.sleep(3.2)
+            await asyncio.sleep(seconds)
         elif lane == "blocks the loop":
-            block(3.2)
+            block(seconds)
         else:
-            compute(3.2)
+            compute(seconds)
 
     @app.task(lease=1)
     def in_a_thread() -> None:
         ran.append(1)
-        compute(3.2)
+        compute(seconds)
 
     job = await (in_a_thread if lane == "computes in a thread" else on_the_loop).aenqueue()
     with somebody_reaps(url) as reaped:

@@ -126,7 +126,7 @@ async def test_a_job_that_is_never_renewed_may_settle_until_it_is_reaped(
 async def test_a_job_whose_lease_is_over_and_of_which_the_store_says_nothing_is_given_up(
     make_app: MakeApp, wire: Wire, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempt, "UNHEARD", 0.2)
+    monkeypatch.setattr(attempt, "UNCONFIRMED_LIMIT", 0.2)
     app = make_app(store=wire.open)
     reasons: list[AbortReason | None] = []
 

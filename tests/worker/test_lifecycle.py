@@ -46,7 +46,7 @@ async def test_a_worker_is_ready_then_running_then_stopping_then_stopped(app: Ap
 
 async def test_a_worker_starts_only_once(app: App, start: Start) -> None:
     worker = await start(app)
-    with pytest.raises(RuntimeError, match="starts once"):
+    with pytest.raises(RuntimeError, match="can be started once"):
         await worker.start()
 
 

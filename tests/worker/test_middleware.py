@@ -158,6 +158,6 @@ async def test_middleware_that_is_no_coroutine_says_so(app: App, start: Start) -
 
     await start(app)
     with pytest.raises(
-        JobFailed, match=r"middleware .*forgetful has given what cannot be awaited: write it as async def"
+        JobFailed, match=r"middleware .*forgetful returned something that cannot be awaited: write it as async def"
     ):
         await (await job.aenqueue()).aresult(timeout=10)

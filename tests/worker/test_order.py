@@ -18,7 +18,7 @@ from .hosting import CallerConnection, Host, host
 
 __all__ = ["host"]
 
-BEGINNING = ["handlers", "beat", "turn", "before_first_fork", "register"]
+BEGINNING = ["handlers", "beat", "claim_chore", "before_first_fork", "register"]
 END = ["settle", "leave", "worker_exit"]
 
 Start = Callable[..., CallerConnection]
@@ -85,7 +85,7 @@ def test_a_hook_that_fails_ends_the_beginning(start: Start, url: str, notes: Pat
     assert worker.wait() == 1
 
     assert once(ordered.read(notes)) == [*BEGINNING[:-1], "leave", "worker_exit"]
-    assert "before_first_fork has failed: ValueError: no model here" in worker.log
+    assert "before_first_fork failed: ValueError: no model here" in worker.log
     assert released(url)
 
 
@@ -117,7 +117,7 @@ def test_jobs_are_ended_when_the_keeper_dies(start: Start, url: str, notes: Path
     assert worker.wait() == 1
 
     assert once(ordered.read(notes)) == [*BEGINNING, "job", *END]
-    assert "has died" in worker.log
+    assert " died" in worker.log
     assert released(url)
 
 

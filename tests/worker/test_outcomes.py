@@ -21,6 +21,7 @@ from tenure.errors import JobFailed
 from tenure.stores.base import Store
 from tenure.tasks.context import Context
 from tenure.worker import executor
+from tests.faults.scale import lengths
 
 from .conftest import MakeApp, Start, eventually, record_of
 
@@ -423,7 +424,8 @@ async def test_a_coroutine_that_catches_its_cancellation_is_cancelled_again(
     assert (record.state, record.error and record.error.type) == (State.FAILED, "TimeoutError")
 
 
-async def test_memory_does_not_grow_with_the_jobs_that_ran(app: App, start: Start) -> None:  # I16
+@pytest.mark.parametrize("number", lengths(400, 1000))
+async def test_memory_does_not_grow_with_the_jobs_that_ran(app: App, start: Start, number: int) -> None:  # I16
     @app.task(keep=0)
     async def task() -> None: ...
 
@@ -442,8 +444,8 @@ async def test_memory_does_not_grow_with_the_jobs_that_ran(app: App, start: Star
             1 for each in gc.get_objects() if type(each).__name__ in {"Attempt", "Context", "Lease", "AbortSignal"}
         )
 
-    await run(1000)
-    await run(200)
+    await run(number)
+    await run(number // 5)
     before = alive()
-    await run(1000)
+    await run(number)
     await eventually(lambda: alive() <= before + 50)

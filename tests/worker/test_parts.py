@@ -15,7 +15,7 @@ import pytest
 from tenure.app import App
 from tenure.core.backoff import Backoff
 from tenure.core.checks import name as checked_name
-from tenure.core.failure import MESSAGE, TRACEBACK, error_info
+from tenure.core.failure import MESSAGE, TRACEBACK, describe_exception
 from tenure.core.identity import Identity
 from tenure.core.job import JobRecord, Progress, State
 from tenure.core.lease import AbortReason, Lease, Token
@@ -66,12 +66,12 @@ def test_a_list_of_queues_keeps_its_order_and_serves_none_twice(
 # Look-ahead.
 
 
-def pace_of(run_time: float, slots: int = 1, *, look_ahead: bool = True) -> LookAhead:
+def look_ahead_after(run_time: float, slots: int = 1, *, enabled: bool = True) -> LookAhead:
     """What a worker with so many slots has measured after many jobs of this length."""
-    pace = LookAhead(slots, 0.0, look_ahead=look_ahead)
+    look_ahead = LookAhead(slots, 0.0, enabled=enabled)
     for _ in range(500):
-        pace.ran(run_time)
-    return pace
+        look_ahead.ran(run_time)
+    return look_ahead
 
 
 @pytest.mark.parametrize(
@@ -90,71 +90,71 @@ def pace_of(run_time: float, slots: int = 1, *, look_ahead: bool = True) -> Look
 def test_about_twenty_milliseconds_of_work_are_leased_ahead_while_jobs_are_shorter(
     run_time: float, slots: int, ahead: int
 ) -> None:
-    assert pace_of(run_time, slots).wanted(0, 1.0) == ahead
-    assert pace_of(run_time, slots).wanted(7, 1.0) == ahead + 7
-    assert pace_of(run_time, slots, look_ahead=False).wanted(7, 1.0) == 7
+    assert look_ahead_after(run_time, slots).wanted(0, 1.0) == ahead
+    assert look_ahead_after(run_time, slots).wanted(7, 1.0) == ahead + 7
+    assert look_ahead_after(run_time, slots, enabled=False).wanted(7, 1.0) == 7
 
 
 def test_nothing_is_leased_ahead_before_anything_was_measured() -> None:
-    assert LookAhead(3, 0.0, look_ahead=True).wanted(3, 0.0) == 3
+    assert LookAhead(3, 0.0, enabled=True).wanted(3, 0.0) == 3
 
 
 def test_what_had_to_be_given_back_is_leased_again_with_care() -> None:
-    pace = LookAhead(30, 0.0, look_ahead=True)
-    assert pace.wanted(30, 0.0) == 30
-    pace.stalled(given_back=25)
-    assert [pace.wanted(30, now) for now in (0.01, 0.05, 0.15, 0.2, 0.3, 0.6)] == [10, 10, 20, 20, 30, 30]
-    pace.stalled(given_back=30)
-    assert pace.wanted(30, 0.61) == 1
+    look_ahead = LookAhead(30, 0.0, enabled=True)
+    assert look_ahead.wanted(30, 0.0) == 30
+    look_ahead.stalled(given_back=25)
+    assert [look_ahead.wanted(30, now) for now in (0.01, 0.05, 0.15, 0.2, 0.3, 0.6)] == [10, 10, 20, 20, 30, 30]
+    look_ahead.stalled(given_back=30)
+    assert look_ahead.wanted(30, 0.61) == 1
 
 
 def test_a_worker_that_stalled_once_is_soon_as_fast_as_before() -> None:
-    pace = pace_of(0.00001)
-    assert pace.wanted(1, 1.0) == LIMIT + 1
-    pace.stalled(given_back=LIMIT + 1)
-    pace.wanted(1, 1.0)
+    look_ahead = look_ahead_after(0.00001)
+    assert look_ahead.wanted(1, 1.0) == LIMIT + 1
+    look_ahead.stalled(given_back=LIMIT + 1)
+    look_ahead.wanted(1, 1.0)
     for _ in range(30):
-        pace.ran(0.00001)
-    assert pace.wanted(1, 1.01) > 50
+        look_ahead.ran(0.00001)
+    assert look_ahead.wanted(1, 1.01) > 50
 
 
 def test_one_long_job_among_short_ones_stops_the_look_ahead_for_a_short_while() -> None:
-    pace = pace_of(0.0001)
+    look_ahead = look_ahead_after(0.0001)
     for _ in range(5):
-        pace.ran(30.0)
-    assert pace.wanted(0, 1.0) == 0
+        look_ahead.ran(30.0)
+    assert look_ahead.wanted(0, 1.0) == 0
     for _ in range(100):
-        pace.ran(0.0001)
-    assert pace.wanted(0, 1.0) > 0
+        look_ahead.ran(0.0001)
+    assert look_ahead.wanted(0, 1.0) > 0
 
 
 # Suspects.
 
 
 def test_the_time_given_to_suspects_is_bounded() -> None:
-    clearing, now, cleared = Draining(), 0.0, 0
+    draining, now, cleared = Draining(), 0.0, 0
     for _ in range(200_000):
-        clearing.suspect_waits(now)
-        cleared += clearing.left(now) > 0
+        draining.begin(now)
+        cleared += draining.remaining(now) > 0
         now += 0.01
     assert 0.05 < cleared / 200_000 < 0.45
 
 
 def test_a_clearing_lasts_longer_each_time_until_even_long_jobs_end_in_it() -> None:
-    clearing, now, longest = Draining(), 0.0, 0.0
+    draining, now, longest = Draining(), 0.0, 0.0
     for _ in range(40_000):
-        clearing.suspect_waits(now)
-        longest = max(longest, clearing.left(now))
+        draining.begin(now)
+        longest = max(longest, draining.remaining(now))
         now += 1.0
     assert longest > 3600
 
 
 def test_a_worker_that_holds_nothing_need_not_wait_for_the_clearing_to_end() -> None:
-    clearing = Draining()
-    clearing.suspect_waits(0.0)
-    assert clearing.left(0.5) > 0
-    clearing.reached()
-    assert clearing.left(0.5) <= 0
+    draining = Draining()
+    draining.begin(0.0)
+    assert draining.remaining(0.5) > 0
+    draining.done()
+    assert draining.remaining(0.5) <= 0
 
 
 # Leases.
@@ -230,10 +230,10 @@ def test_the_first_renewal_gives_a_lease_the_length_that_it_should_have(
 
 def test_what_is_never_renewed_is_asked_about_once_its_lease_is_over() -> None:
     attempt = an_attempt(renew=None)
-    assert an_attempt().ask_at is None
-    assert (attempt.ask_at, attempt.give_up_at) == (130.0, 132.0)
+    assert an_attempt().check_at is None
+    assert (attempt.check_at, attempt.give_up_at) == (130.0, 132.0)
     attempt.renewed(131.0, None)
-    assert (attempt.ask_at, attempt.give_up_at) == (131.5, 133.0)
+    assert (attempt.check_at, attempt.give_up_at) == (131.5, 133.0)
 
 
 def test_the_buffer_gives_back_what_has_waited_too_long_and_keeps_the_rest_in_order() -> None:
@@ -256,7 +256,7 @@ async def test_jobs_that_wait_are_all_started_within_a_few_passes_of_the_loop() 
         await finish.wait()
 
     buffer = Buffer()
-    slots = Slots(50, buffer, execute, LookAhead(1, 0.0, look_ahead=True), rest=0.0, freed=lambda: None)
+    slots = Slots(50, buffer, execute, LookAhead(1, 0.0, enabled=True), rest=0.0, freed=lambda: None)
     buffer.put([an_attempt() for _ in range(60)])
     slots.wake()
     for _ in range(10):
@@ -274,7 +274,7 @@ async def test_jobs_that_never_wait_are_run_one_after_the_other_by_one_slot() ->
         ran_by.add(asyncio.current_task())
 
     buffer = Buffer()
-    slots = Slots(50, buffer, execute, LookAhead(1, 0.0, look_ahead=True), rest=0.0, freed=lambda: None)
+    slots = Slots(50, buffer, execute, LookAhead(1, 0.0, enabled=True), rest=0.0, freed=lambda: None)
     buffer.put([an_attempt() for _ in range(1000)])
     slots.wake()
     await eventually(lambda: not buffer)
@@ -295,7 +295,7 @@ async def test_a_slot_whose_jobs_never_wait_lets_the_loop_move() -> None:
             await asyncio.sleep(0)
 
     buffer = Buffer()
-    slots = Slots(1, buffer, execute, LookAhead(1, 0.0, look_ahead=True), rest=0.0, freed=lambda: None)
+    slots = Slots(1, buffer, execute, LookAhead(1, 0.0, enabled=True), rest=0.0, freed=lambda: None)
     buffer.put([an_attempt() for _ in range(20)])
     counting = asyncio.create_task(count())
     slots.wake()
@@ -333,10 +333,10 @@ def test_each_setting_is_found_at_the_first_place_that_has_it() -> None:  # Q13
 
 def test_the_pause_of_an_outage_is_jittered_from_nothing_to_a_bound_that_grows() -> None:  # F17
     outage = Outage("w")
-    first = [outage.gone(str(n), ConnectionError()) for n in range(200)]
+    first = [outage.failed(str(n), ConnectionError()) for n in range(200)]
     for _ in range(20):
-        outage.gone("part", ConnectionError())
-    later = [outage.gone("part", ConnectionError()) for _ in range(200)]
+        outage.failed("part", ConnectionError())
+    later = [outage.failed("part", ConnectionError()) for _ in range(200)]
     assert max(first) <= 2 * FIRST
     assert min(first) < FIRST / 4
     assert max(later) <= LONGEST
@@ -356,7 +356,7 @@ def test_a_long_message_keeps_its_beginning_and_a_long_traceback_its_end() -> No
     try:
         raise_at_depth(30)
     except ValueError as error:
-        info = error_info(error)
+        info = describe_exception(error)
     assert info.message.startswith("first")
     assert "100,011 characters" in info.message
     assert len(info.message) < MESSAGE + 100
@@ -369,7 +369,7 @@ def test_of_a_text_that_no_store_could_hold_only_what_is_kept_is_made_fit() -> N
     error = ValueError("\0\ud800" * 1_000_000)
 
     began = time.thread_time()
-    info = error_info(error)
+    info = describe_exception(error)
     took = time.thread_time() - began
 
     assert info.message.startswith("\\x00\\ud800" * (MESSAGE // 2))
@@ -460,7 +460,7 @@ def test_the_context_tells_what_it_knows(caplog: pytest.LogCaptureFixture) -> No
     assert (ctx.attempt, ctx.token, ctx.worker_id) == (2, Token(3, 4), "me")
     assert ctx.results == [1, None, {"a": [2]}]
     ctx.progress(1, 2, "half")
-    assert ctx._said == Progress(1, 2, "half")
+    assert ctx._progress == Progress(1, 2, "half")
     ctx.log.warning("watch %s", "out")
     [record] = caplog.records
     assert (record.name, record.getMessage()) == ("tenure.job", "task id-1 #2: watch out")

@@ -114,7 +114,7 @@ async def test_a_worker_does_not_ask_again_and_again_for_what_it_leaves_to_other
 async def test_a_task_that_no_live_worker_knows_any_more_is_unknown(
     make_app: MakeApp, store: Store, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(peers, "FRESH", 0.1)
+    monkeypatch.setattr(peers, "REGISTRY_MAX_AGE", 0.1)
     await store.register(a_worker("pdf"))
     mail = an_app(make_app, "mail")
     worker = await start(mail, poll=0.1)

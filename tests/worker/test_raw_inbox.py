@@ -91,7 +91,7 @@ async def test_json_that_names_a_raw_task_is_broken_and_so_are_bytes_in_an_inbox
     await eventually(lambda: _number(store, 2), within=20)
     errors = sorted(job.error.message for job in await broken(store) if job.error is not None)
     assert "task 'resize' is raw and takes bytes" in errors[0]
-    assert "the entry is no call of a task" in errors[1]
+    assert "the entry is not a call of a task" in errors[1]
     assert ran == []
 
 

@@ -15,7 +15,7 @@ from tenure.core.options import WorkerOptions
 from tenure.errors import InvalidOption
 from tenure.stores.base import Store
 from tenure.worker.recycling import Recycling
-from tenure.worker.stopping import Exit
+from tenure.worker.stopping import ExitStatus
 from tenure.worker.worker import Status
 from tests.faults.processes import eventually as wait_until
 
@@ -103,7 +103,7 @@ def test_the_status_asks_for_another(url: str, work: Any) -> None:
 def test_a_worker_stops_when_it_occupies_too_much(url: str, work: Any) -> None:
     worker = work(url, "hoards", max_memory=200 << 20)
     [status, jobs] = worker.hear("ended")
-    assert status == Exit.RECYCLED
+    assert status == ExitStatus.RECYCLED
     assert {state for state, *_ in jobs} == {"succeeded"}
     assert "bytes of memory" in worker.log
 
@@ -111,27 +111,27 @@ def test_a_worker_stops_when_it_occupies_too_much(url: str, work: Any) -> None:
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_a_signal_still_stops_a_worker_that_waits_for_its_last_jobs(url: str, work: Any) -> None:
     worker = work(url, "coroutine", "hoards", max_memory=200 << 20, concurrency=2)
-    wait_until(lambda: "another to take its place" in worker.log, "the limit")
+    wait_until(lambda: "to be replaced" in worker.log, "the limit")
     worker.send(signal.SIGTERM)
     [status, [job, _]] = worker.hear("ended")
     assert job == ["waiting", 0, 0, None]
-    assert status == Exit.STOPPED, "somebody wants it to stop, and no other in its place"
+    assert status == ExitStatus.STOPPED, "somebody wants it to stop, and no other in its place"
 
 
 def test_limits() -> None:
     none = Recycling(WorkerOptions(), 0.0, lambda: 10**12)
-    assert (none.reached(10**9, 10.0**9), none.looks) == (None, False)
+    assert (none.limit_reached(10**9, 10.0**9), none.needs_polling) == (None, False)
     jobs = Recycling(WorkerOptions(max_jobs=3), 0.0, lambda: 0)
-    assert [jobs.left(ran) for ran in (0, 2, 3, 4)] == [3, 1, 0, 0]
-    assert [jobs.reached(ran, 0.0) for ran in (2, 3)] == [None, "it has run 3 jobs"]
+    assert [jobs.jobs_left(ran) for ran in (0, 2, 3, 4)] == [3, 1, 0, 0]
+    assert [jobs.limit_reached(ran, 0.0) for ran in (2, 3)] == [None, "it has run 3 jobs"]
     memory = Recycling(WorkerOptions(max_memory=1000), 0.0, iter([999, 1000]).__next__)
-    assert memory.looks
-    assert [memory.reached(0, 0.0) for _ in range(2)] == [None, "it occupies 1,000 bytes of memory"]
+    assert memory.needs_polling
+    assert [memory.limit_reached(0, 0.0) for _ in range(2)] == [None, "it occupies 1,000 bytes of memory"]
 
 
 def test_workers_of_one_age_do_not_end_together() -> None:
     ages = [Recycling(WorkerOptions(max_age=100), 0.0, lambda: 0) for _ in range(50)]
-    ends = {next(now for now in range(200) if age.reached(0, float(now))) for age in ages}
+    ends = {next(now for now in range(200) if age.limit_reached(0, float(now))) for age in ages}
     assert min(ends) >= 90
     assert max(ends) <= 110
     assert len(ends) > 5

@@ -22,7 +22,7 @@ from tenure.stores.sqlite.store import SqliteStore
 from tenure.stores.values import JOBS_SHOWN, LeaseRequest, WorkerInfo
 from tenure.tasks.context import Context
 from tenure.testing.clock import ManualClock
-from tenure.worker.registry_pruner import silences
+from tenure.worker.registry_pruner import required_silence
 
 from .conftest import MakeApp, Start, Wire, a_job, eventually, whatever_the_store
 
@@ -139,7 +139,7 @@ async def test_a_store_that_goes_while_a_worker_starts_is_told_in_two_lines(
     await eventually(lambda: any("is back" in message for message in caplog.messages))
 
     told = [record for record in caplog.records if "the store" in record.getMessage()]
-    assert ["the store is gone" in record.getMessage() for record in told] == [True, False]
+    assert ["the store is down" in record.getMessage() for record in told] == [True, False]
     assert [record.exc_info for record in told] == [None, None]
 
 
@@ -214,7 +214,7 @@ async def test_a_forgotten_worker_that_comes_back_takes_another_name(
 )
 def test_who_may_be_forgotten_and_when(workers: list[WorkerInfo], interval: float, expected: dict[str, float]) -> None:
     # T15, R19, R20
-    assert silences(workers, ["q", "r*"], interval) == expected
+    assert required_silence(workers, ["q", "r*"], interval) == expected
 
 
 @pytest.mark.parametrize(

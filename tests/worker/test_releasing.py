@@ -17,9 +17,14 @@ from tenure.core.job import State
 from tenure.core.lease import AbortReason
 from tenure.errors import Aborted, WrongState
 from tenure.tasks.context import Context
+from tests.conftest import KINDS
 from tests.worker.test_isolation_ends import alive
 
 from .conftest import Start, eventually
+
+LANES = ("loop", "thread", "process")
+SHORT = [*((kind, "loop") for kind in KINDS), ("memory", "thread"), ("memory", "process")]
+"""Each store and each lane in every run: a store does not know in which lane a job runs."""
 
 
 class Lanes:
@@ -79,7 +84,15 @@ class Lanes:
         return lambda: bool(self.began) or (self.folder / "pid").exists()
 
 
-@pytest.mark.parametrize("lane", ["loop", "thread", "process"])
+@pytest.mark.parametrize(
+    ("url", "lane"),
+    [
+        pytest.param(kind, lane, marks=() if (kind, lane) in SHORT else pytest.mark.long)
+        for kind in KINDS
+        for lane in LANES
+    ],
+    indirect=["url"],
+)
 async def test_a_job_that_is_released_while_it_runs_stops_and_runs_again_as_its_first_attempt(
     app: App, start: Start, tmp_path: Path, lane: str
 ) -> None:  # W14

@@ -111,4 +111,4 @@ async def test_what_a_step_gives_after_its_transaction_is_dropped_with_a_warning
 
     for late in (False, True):
         assert await (await flow.astart(late=late)).aresult(PATIENCE) == 1
-        assert len(lines("what it returned afterwards is dropped")) == late
+        assert len(lines("its return value is dropped")) == late

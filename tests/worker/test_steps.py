@@ -350,7 +350,7 @@ async def test_workers_of_a_flow_that_cannot_all_start_are_all_stopped(app: App)
     serving = flow.workers()
     await serving.workers[1].stop()
 
-    with pytest.raises(RuntimeError, match="a worker starts once"):
+    with pytest.raises(RuntimeError, match="a worker can be started once"):
         await serving.start()
 
     assert [worker.status for worker in serving.workers] == [Status.STOPPED] * 2

@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 
 import tenure
-from tenure.worker.stopping import Exit
-from tenure.worker.supervision.place import HEALTHY, RESTART, restart_in
-from tenure.worker.supervision.process import cause
-from tenure.worker.supervision.sources import Sources, loaded, stamp
-from tenure.worker.supervision.tether import Lines, Tether
+from tenure.worker.stopping import ExitStatus
+from tenure.worker.supervision.process import describe_exit
+from tenure.worker.supervision.process_slot import HEALTHY, RESTART, restart_delay
+from tenure.worker.supervision.sources import SourceWatcher, imported_files, stamp
+from tenure.worker.supervision.tether import JsonLines, Tether
 
 
 @pytest.mark.parametrize(
     ("exit_code", "age", "deaths", "registered", "pause", "deaths_after"),
     [
-        (Exit.RECYCLED, 0.1, 5, True, 0.0, 0),
-        (Exit.RECYCLED, 0.1, 5, False, 0.0, 0),
+        (ExitStatus.RECYCLED, 0.1, 5, True, 0.0, 0),
+        (ExitStatus.RECYCLED, 0.1, 5, False, 0.0, 0),
         (-signal.SIGKILL, HEALTHY, 5, True, 0.0, 0),
         (-signal.SIGKILL, 1.0, 0, True, 0.0, 1),
         (-signal.SIGKILL, 1.0, 1, True, 0.5, 2),
@@ -37,7 +37,7 @@ from tenure.worker.supervision.tether import Lines, Tether
 def test_a_process_that_keeps_dying_is_replaced_later_and_later(
     exit_code: int, age: float, deaths: int, registered: bool, pause: float, deaths_after: int
 ) -> None:
-    found, counted = restart_in(exit_code, age, deaths, registered=registered)
+    found, counted = restart_delay(exit_code, age, deaths, registered=registered)
 
     assert counted == deaths_after
     assert found == pytest.approx(pause, rel=RESTART.jitter)
@@ -48,12 +48,12 @@ def test_a_process_that_keeps_dying_is_replaced_later_and_later(
     [(0, "exit code 0"), (13, "exit code 13"), (-9, "killed by SIGKILL"), (-40, "killed by signal 40")],
 )
 def test_what_ended_a_process_is_told_in_words(exit_code: int, words: str) -> None:
-    assert cause(exit_code) == words
+    assert describe_exit(exit_code) == words
 
 
 def test_facts_come_whole_however_they_are_cut() -> None:
-    sent = Lines.line(id="a", url="sqlite:///x\ny") + Lines.line(registered=True)
-    lines = Lines()
+    sent = JsonLines.line(id="a", url="sqlite:///x\ny") + JsonLines.line(registered=True)
+    lines = JsonLines()
 
     heard = [fact for byte in sent for fact in lines.feed(bytes([byte]))]
 
@@ -64,14 +64,14 @@ def test_a_supervisor_that_does_not_listen_holds_nobody_up_and_hears_no_half_lin
     ours, theirs = socket.socketpair()
     tether = Tether(theirs.detach())
     with ours:
-        tether.tell(id="a")
-        tether.tell(files=["x" * 1_000_000])  # more than fits
+        tether.send(id="a")
+        tether.send(files=["x" * 1_000_000])  # more than fits
         for _ in range(1000):
-            tether.tell(id="b")
+            tether.send(id="b")
         ours.setblocking(False)
         heard = ours.recv(10_000_000)
 
-    assert Lines().feed(heard) == [{"id": "a"}]
+    assert JsonLines().feed(heard) == [{"id": "a"}]
 
 
 class TestSources:
@@ -82,7 +82,7 @@ class TestSources:
         return file
 
     def test_a_file_that_was_written_is_told_once_when_it_is_left_alone(self, file: Path) -> None:
-        sources = Sources()
+        sources = SourceWatcher()
         sources.add({name: stamp(name) for name in (str(file), __file__)})
         looks = [sources.changed()]
         file.write_text("22")
@@ -93,14 +93,14 @@ class TestSources:
         assert looks == [None, None, None, str(file), None]
 
     def test_the_same_length_and_another_time_is_a_change(self, file: Path) -> None:
-        sources = Sources()
+        sources = SourceWatcher()
         sources.add({str(file): stamp(str(file))})
         os.utime(file, ns=(1, 1))
 
         assert [sources.changed(), sources.changed()] == [None, str(file)]
 
     def test_a_file_that_an_editor_replaces_may_be_gone_for_a_while(self, file: Path) -> None:
-        sources = Sources()
+        sources = SourceWatcher()
         sources.add({str(file): stamp(str(file))})
         file.unlink()
         gone = sources.changed()
@@ -109,7 +109,7 @@ class TestSources:
         assert [gone, sources.changed(), sources.changed()] == [None, None, str(file)]
 
     def test_what_is_known_is_not_looked_at_anew(self, file: Path) -> None:
-        sources = Sources()
+        sources = SourceWatcher()
         sources.add({str(file): stamp(str(file))})
         file.write_text("22")
         sources.add({str(file): stamp(str(file))})
@@ -123,7 +123,7 @@ class TestSources:
         monkeypatch.syspath_prepend(tmp_path)
         import lonely  # type: ignore[import-not-found]
 
-        files = loaded()
+        files = imported_files()
 
         assert os.path.realpath(lonely.__file__) in files
         assert __file__ in files

@@ -1,15 +1,15 @@
-"""The command line: one file a noun, each imported when its command is used."""
+"""The command line (cli): one module for each noun, imported when one of its commands is used."""
 
 from __future__ import annotations
 
-import tenure.cli.early  # noqa: F401  # isort: skip  (before all that takes time)
+import tenure.cli.early  # noqa: F401  # isort: skip  (first, because other imports take time)
 
 import difflib
 import importlib
 
 import click
 
-from tenure.cli.refusal import Refusal
+from tenure.cli.messages import CommandError
 from tenure.errors import TenureError
 
 __all__ = ["main"]
@@ -17,38 +17,38 @@ __all__ = ["main"]
 COMMANDS = {
     "work": ("work", "Run the jobs of an app."),
     "demo": ("demo", "Watch jobs run, fail, retry and survive a kill -9."),
-    "enqueue": ("enqueue", "Put a job of a task in its queue and print its id."),
-    "jobs": ("jobs", "List jobs: the newest first, or in line."),
+    "enqueue": ("enqueue", "Enqueue a job of a task and print its id."),
+    "jobs": ("jobs", "List jobs, the newest first or in queue order."),
     "job": ("jobs", "Show everything about one job, and its timeline."),
     "explain": ("explain", "Say why a job does not run, and what to do about it."),
     "failed": ("failed", "List, show, retry and delete jobs that have failed."),
-    "broken": ("failed", "The same for jobs that nobody could read."),
+    "broken": ("failed", "The same for jobs that no worker could read."),
     "flows": ("flows", "List runs of flows, the newest first."),
-    "start": ("flows", "Begin a run of a flow and print its id."),
+    "start": ("flows", "Start a run of a flow and print its id."),
     "run": ("flows", "Show everything about one run, and its steps so far."),
-    "cancel": ("actions", "End jobs as cancelled: some, or all that fit."),
-    "retry": ("actions", "Put finished jobs back in line, as if never tried."),
-    "trigger": ("actions", "Put scheduled jobs in line now."),
+    "cancel": ("actions", "Cancel jobs by id, or all that match a filter."),
+    "retry": ("actions", "Run finished jobs again, as if never tried."),
+    "trigger": ("actions", "Make scheduled jobs due now."),
     "release": ("actions", "Take running jobs from their workers, back to the front."),
-    "delete": ("actions", "Remove jobs, and runs with all their steps."),
-    "complete": ("actions", "End a job, or a step, as if its function had returned."),
+    "delete": ("actions", "Delete jobs, and runs with all their steps."),
+    "complete": ("actions", "Complete a job, or a step, as if its function had returned."),
     "queues": ("queues", "List the queues and how many jobs each has."),
-    "pause": ("queues", "Hand out no more jobs of a queue; those that run go on."),
-    "resume": ("queues", "Hand out the jobs of a queue again."),
+    "pause": ("queues", "Pause a queue: workers get no more jobs; running ones continue."),
+    "resume": ("queues", "Resume a queue: workers get its jobs again."),
     "purge": ("queues", "Delete all jobs of a queue that have not started."),
     "workers": ("workers", "List the workers, what they serve and what they run."),
     "retire": ("workers", "Give the jobs of dead workers to others at once."),
-    "health": ("health", "Tell whether the workers work, and what is stuck."),
-    "stats": ("stats", "Show what has happened, in all, by queue and by worker."),
-    "watch": ("watch", "Show what happens, as it happens."),
-    "schema": ("schema", "Show the layout of the store, or bring it up to date."),
-    "doctor": ("doctor", "Examine the store, and say what to do about it."),
+    "health": ("health", "Check whether the workers work, and what is stuck."),
+    "stats": ("stats", "Show totals since the store was created, by queue and worker."),
+    "watch": ("watch", "Show events as they happen."),
+    "schema": ("schema", "Show the layout of the store, or migrate it."),
+    "doctor": ("doctor", "Examine the store, and say what to improve."),
 }
-"""Which module of this package has which command, and what it does, in the order of the help: that imports none of them."""
+"""The module of each command and its line in the help, in the order of the help, which imports none of them."""
 
 
 class Commands(click.Group):
-    """A group that imports a command when it is named, and turns what Tenure refuses into one sentence."""
+    """A group that imports a command when it is named, and prints a `TenureError` as one sentence."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
@@ -57,7 +57,7 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             close = difflib.get_close_matches(cmd_name, COMMANDS, n=1)
             hint = f"did you mean {close[0]!r}?" if close else "tenure --help lists them all."
-            raise Refusal(f"there is no command {cmd_name!r}: {hint}")
+            raise CommandError(f"there is no command {cmd_name!r}: {hint}")
         module = importlib.import_module(f"tenure.cli.{COMMANDS[cmd_name][0]}")
         command: click.Command = getattr(module, cmd_name)
         return command
@@ -70,13 +70,13 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except TenureError as error:
-            raise Refusal(str(error)) from error
+            raise CommandError(str(error)) from error
 
 
 @click.group(
     cls=Commands,
     context_settings={"auto_envvar_prefix": "TENURE", "help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Every option can also come from the environment: --limit of jobs is TENURE_JOBS_LIMIT; those of work are shorter, --concurrency is TENURE_CONCURRENCY.",
+    epilog="Every option can also come from the environment: --limit of tenure jobs is TENURE_JOBS_LIMIT. Options of tenure work have no command in the name: --concurrency is TENURE_CONCURRENCY.",
 )
 @click.version_option(package_name="tenure")
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What an operator does to jobs."""
+"""The commands that act on jobs: cancel, retry, trigger, release, delete, complete."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import click
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, json_option
 from tenure.cli.enqueue import Json
-from tenure.cli.ids import meant, meant_by
-from tenure.cli.refusal import Refusal, note
+from tenure.cli.ids import resolve_id, resolve_ids
+from tenure.cli.messages import CommandError, print_message
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tenure.stores.values import Verdict
     from tenure.tasks.task import Call
 
-__all__ = ["cancel", "complete", "delete", "each", "release", "report", "retry", "trigger"]
+__all__ = ["apply_to_each", "cancel", "complete", "delete", "release", "report", "retry", "trigger"]
 
 _ids = click.argument("ids", metavar="ID...", nargs=-1, required=True)
 
@@ -34,56 +34,56 @@ _ids = click.argument("ids", metavar="ID...", nargs=-1, required=True)
     "--arguments",
     type=Json(),
     metavar="JSON",
-    help="Of --task, all with equal ones: an array, or an object by name.",
+    help="All of --task with these arguments: an array, or an object by name.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @with_app()
 async def cancel(
     app: App, ids: tuple[str, ...], arguments: Any, yes: bool, as_json: bool, **filters: str | None
 ) -> None:
-    """End jobs as cancelled: those with these ids, or all unfinished ones that every option fits.
+    """Cancel jobs: those with these ids, or all unfinished ones that match every option.
 
-    How many jobs the options fit is told, and asked, before anything happens. A worker that runs one is told to stop. The id of a run
-    means its current step.
+    With options, the command first shows how many jobs match and asks for confirmation. A worker that runs one of the jobs
+    stops the attempt. The id of a run means its current step.
     """
     from tenure.jobs.bulk import count_equal, count_found, search_of
 
     store = app.internals.session.store
     given = {name: value for name, value in filters.items() if value is not None}
     if bool(ids) == bool(given):
-        raise Refusal("say which jobs to cancel: by their ids, or by --queue, --task, --tag and --state")
-    ids = await meant(app, ids)
+        raise CommandError("name the jobs to cancel, either by their ids or by --queue, --task, --tag and --state")
+    ids = await resolve_ids(app, ids)
     if ids and not as_json:
-        return await each(store.cancel, ids, "cancelled")
+        return await apply_to_each(store.cancel, ids, "cancelled")
     if arguments is not None:
         if given.keys() - {"queue"} != {"task"}:
-            raise Refusal("--arguments goes with --task, and besides with --queue alone")
+            raise CommandError("--arguments needs --task, and can only be combined with --queue")
         call, queue = _call(app, given["task"], arguments), given.get("queue")
-        sure = _sure(await count_equal(store, call, queue), yes)
-        cancelled = await app.acancel(call, queue=queue) if sure else 0
+        confirmed = _confirmed(await count_equal(store, call, queue), yes)
+        cancelled = await app.acancel(call, queue=queue) if confirmed else 0
     elif ids:
         cancelled = await app.acancel(*ids)
     else:
         search = search_of(**{"state": None, "queue": None, "task": None, "tag": None, **given})
-        cancelled = await app.acancel(**given) if _sure(await count_found(store, search), yes) else 0
+        cancelled = await app.acancel(**given) if _confirmed(await count_found(store, search), yes) else 0
     return emit({"cancelled": cancelled}) if as_json else report("cancelled", cancelled, ())
 
 
-def _sure(count: int, yes: bool) -> bool:
-    """Whether so many jobs are to be cancelled; ends the command if the user says no."""
+def _confirmed(count: int, yes: bool) -> bool:
+    """Ask whether to cancel `count` jobs; False if there are none. Ends the command if the user says no."""
     if not count:
-        note("no such unfinished job found")
+        print_message("no unfinished job matches")
     elif not yes:
         click.confirm(f"Cancel {count:,} unfinished {'job' if count == 1 else 'jobs'}?", abort=True, err=True)
     return count > 0
 
 
 def _call(app: App, task: str, arguments: Any) -> Call[Any]:
-    """A call of the task, by its own code if that is here: then what is given by position equals what is given by name."""
+    """A call of the task. With the task's code, arguments by position equal the same arguments by name."""
     args, kwargs = ((), arguments) if isinstance(arguments, dict) else (arguments, {})
     if not isinstance(args, list | tuple):
-        raise Refusal('--arguments must be a JSON array, such as [42], or an object, such as {"user": 42}')
+        raise CommandError('--arguments must be a JSON array, such as [42], or an object, such as {"user": 42}')
     caller = app.tasks.get(task) or app.remote(task)
     return caller.bind(*args, **kwargs)
 
@@ -92,16 +92,16 @@ def _call(app: App, task: str, arguments: Any) -> Call[Any]:
 @_ids
 @with_app()
 async def retry(app: App, ids: tuple[str, ...]) -> None:
-    """Put finished jobs back in line, as if never tried; a run from the step that it ended with."""
-    await each(app.internals.session.store.retry, await meant(app, ids), "put back")
+    """Run finished jobs again, as if never tried; a run continues with the step that it ended with."""
+    await apply_to_each(app.internals.session.store.retry, await resolve_ids(app, ids), "put back")
 
 
 @click.command()
 @_ids
 @with_app()
 async def trigger(app: App, ids: tuple[str, ...]) -> None:
-    """Put scheduled jobs in line now."""
-    await each(app.internals.session.store.trigger, await meant(app, ids), "put in line")
+    """Make scheduled jobs due now."""
+    await apply_to_each(app.internals.session.store.trigger, await resolve_ids(app, ids), "put in line")
 
 
 @click.command()
@@ -109,23 +109,23 @@ async def trigger(app: App, ids: tuple[str, ...]) -> None:
 @json_option
 @with_app()
 async def release(app: App, ids: tuple[str, ...], as_json: bool) -> None:
-    """Take running jobs from their workers and put them back at the front, as if they had not been leased.
+    """Take running jobs from their workers and put them back at the front of their queues, as if never leased.
 
     The worker stops the attempt, which does not count. The id of a run means its current step.
     """
-    await each(app.internals.session.store.release, await meant(app, ids), "released", as_json=as_json)
+    await apply_to_each(app.internals.session.store.release, await resolve_ids(app, ids), "released", as_json=as_json)
 
 
 @click.command()
 @_ids
-@click.option("--cascade", is_flag=True, help="Also delete the jobs that wait for these, and those that wait for them.")
+@click.option("--cascade", is_flag=True, help="Also delete the jobs that wait for these, directly or not.")
 @with_app()
 async def delete(app: App, ids: tuple[str, ...], cascade: bool) -> None:
-    """Remove jobs, and runs with all their steps: all or none.
+    """Delete jobs, and runs with all their steps: all or none.
 
-    A worker that runs one is told to stop.
+    A worker that runs one of them stops the attempt.
     """
-    ids = await meant(app, ids)
+    ids = await resolve_ids(app, ids)
     gone = await app.internals.session.store.delete(ids, cascade=cascade)
     report("deleted", len(gone), [f"there is no job {job}" for job in ids if job not in gone])
 
@@ -136,29 +136,29 @@ async def delete(app: App, ids: tuple[str, ...], cascade: bool) -> None:
 @click.option("--step", metavar="NAME", help="Only if this is the current step of the run.")
 @with_app()
 async def complete(app: App, job_id: str, value: Any, step: str | None) -> None:
-    """End a job, or the current step of a run, as if its function had returned JSON; null if none is given.
+    """Complete a job, or the current step of a run, as if its function had returned JSON. Default: null.
 
-    A worker that runs it stops the attempt. What follows a step is in the code of its flow: with --app it follows at once, without it as
-    soon as a worker that has the code takes the value.
+    A worker that runs it stops the attempt. The code of a flow decides which step follows: with --app the next step is
+    created at once; without it, a worker that has the code creates it.
     """
-    job_id = await meant_by(app, job_id)
+    job_id = await resolve_id(app, job_id)
     job = await app.ajob(job_id)
     record = job.record
     assert record is not None
     if step is not None and record.run_id != job_id:
-        raise Refusal(f"--step goes with the id of a run, and {job_id} is none")
+        raise CommandError(f"--step needs the id of a run, and {job_id} is not one")
     if record.run_id != job_id:
         await job.acomplete(_converted(app, record, value))
         return click.echo("completed: 1 job")
     run = await app.arun(job_id)
     assert run.record is not None
-    # By its name, for the value is converted by what this step and no other takes and gives.
+    # With the name of the step, because the value was converted for this step and no other.
     await run.acomplete(_converted(app, run.record, value), step=step or run.step)
     return click.echo(f"completed: 1 step, run {run.id} is {run.state} in step {run.step}")
 
 
 def _converted(app: App, job: JobRecord, value: Any) -> Any:
-    """What this JSON is by the annotations of the job's task, or of the steps of its flow."""
+    """Convert JSON by the annotations of the job's task, or of the steps of its flow."""
     import json
 
     from tenure.tasks.step import Step
@@ -171,18 +171,18 @@ def _converted(app: App, job: JobRecord, value: Any) -> Any:
     return app.internals.caller_of(job)._results.decode(json.dumps(value))
 
 
-async def each(
+async def apply_to_each(
     act: Callable[[Sequence[str]], Awaitable[list[Verdict]]], ids: Sequence[str], done: str, *, as_json: bool = False
 ) -> None:
-    """Do this to each of these jobs, and say how many it was done to."""
+    """Call `act` on these jobs, a batch at a time, and print how many it succeeded for."""
     from tenure.errors import JobNotFound
     from tenure.stores.base import BATCH
     from tenure.stores.values import VerdictKind
 
     refused: list[str] = []
     for start in range(0, len(ids), BATCH):
-        step = ids[start : start + BATCH]
-        for job, verdict in zip(step, await act(step), strict=True):
+        batch = ids[start : start + BATCH]
+        for job, verdict in zip(batch, await act(batch), strict=True):
             match verdict.kind:
                 case VerdictKind.OK:
                     pass
@@ -194,12 +194,12 @@ async def each(
 
 
 def report(done: str, count: int, refused: Sequence[str], *, as_json: bool = False) -> None:
-    """Say how many jobs it was done to, and why not to the others; exit code 2 if there are any."""
+    """Print how many jobs were `done`, and the reason for each that was refused; exit code 2 if there are any."""
     if as_json:
         emit({done: count})
     elif count or not refused:
         click.echo(f"{done}: {count:,} {'job' if count == 1 else 'jobs'}")
     for reason in refused:
-        note(reason)
+        print_message(reason)
     if refused:
         raise click.exceptions.Exit(2)

@@ -1,4 +1,4 @@
-"""Going on in the background, once it is clear that there is something to go on with."""
+"""Background: detaches a process from its terminal; its parent waits until it has started or failed."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import NoReturn, Self
 
 import click
 
-from tenure.cli.refusal import Refusal, note
+from tenure.cli.messages import CommandError, print_message
 from tenure.errors import TenureError
 
 __all__ = ["Background"]
 
 
 class Background:
-    """The process from here on, detached from its terminal; the one that was started stays until it has `begun`, and tells how that went.
+    """Forks. The child continues without its terminal; the parent waits until it has started or ended, and exits.
 
-    stdin is empty from here on; stdout and stderr go nowhere if they were a terminal, and stay where they went otherwise. What
-    this process itself writes to stderr before it has begun still reaches the terminal.
+    stdin becomes empty. stdout and stderr are discarded if they were a terminal, and unchanged otherwise. What this process
+    writes to `sys.stderr` before `report_started` still reaches the terminal.
     """
 
     def __init__(self) -> None:
-        heard, self._told = os.pipe()
+        reader, self._pipe = os.pipe()
         if os.fork():
-            os.close(self._told)
-            _report(heard)
+            os.close(self._pipe)
+            _report(reader)
         os.setsid()
-        if os.fork():  # no leader of a session, no terminal ever again
+        if os.fork():  # only the leader of a session can get a terminal again, and the child is none
             os._exit(0)
-        os.close(heard)
+        os.close(reader)
         self._stderr = os.dup(2)
         sys.stderr = os.fdopen(self._stderr, "w", buffering=1)
         nowhere = os.open(os.devnull, os.O_RDWR)
@@ -49,29 +49,29 @@ class Background:
             case click.ClickException() | click.exceptions.Exit():
                 code = error.exit_code
             case TenureError():
-                code = Refusal.exit_code
+                code = CommandError.exit_code
             case SystemExit():
                 code = error.code if isinstance(error.code, int) else 1
             case _:
                 code = 0 if error is None else 1
-        self._tell(str(code))
+        self._send(str(code))
 
-    def begun(self) -> None:
-        """Let the one who waits go."""
-        self._tell(f"0 {os.getpid()}")
+    def report_started(self) -> None:
+        """Let the parent exit with code 0."""
+        self._send(f"0 {os.getpid()}")
         os.dup2(2, self._stderr)
-        os.close(self._told)
-        self._told = -1
+        os.close(self._pipe)
+        self._pipe = -1
 
-    def _tell(self, word: str) -> None:
-        if self._told >= 0:
-            os.write(self._told, word.encode())
+    def _send(self, message: str) -> None:
+        if self._pipe >= 0:
+            os.write(self._pipe, message.encode())
 
 
-def _report(heard: int) -> NoReturn:
-    """Wait until the process in the background has begun or ended, and end as it did."""
-    with os.fdopen(heard) as words:
-        code, *pid = words.read().split() or ["1"]
+def _report(reader: int) -> NoReturn:
+    """Wait until the process in the background has started or ended, and exit with its code."""
+    with os.fdopen(reader) as stream:
+        code, *pid = stream.read().split() or ["1"]
     if pid:
-        note(f"process {pid[0]} goes on in the background")
+        print_message(f"process {pid[0]} continues in the background")
     sys.exit(int(code))

@@ -1,4 +1,4 @@
-"""How a command names its store: `--url`, `--app`, or the environment."""
+"""with_app: gives a command the app or store that `--url`, `--app` or the environment names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tenure.cli.refusal import Refusal
+from tenure.cli.messages import CommandError
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -19,7 +19,7 @@ Command = Callable[..., None]
 AsyncCommand = Callable[..., Awaitable[None]]
 
 _url = click.option(
-    "--url", metavar="URL", help="The store, such as sqlite:///jobs.db. Otherwise TENURE_URL, or sqlite:///tenure.db."
+    "--url", metavar="URL", help="The store, such as sqlite:///jobs.db. Default: TENURE_URL, else sqlite:///tenure.db."
 )
 _app = click.option(
     "--app",
@@ -27,21 +27,21 @@ _app = click.option(
     envvar="TENURE_APP",
     show_envvar=True,
     metavar="TARGET",
-    help="The store of this app: module:app or file.py:app.",
+    help="Use the store of this app: module:app or file.py:app.",
 )
 
 
 def with_app(*, empty: bool = False) -> Callable[[AsyncCommand], Command]:
-    """Let a command be an async function that is given the chosen app first.
+    """Make a command of an async function whose first argument is the app.
 
-    A store that nobody has used yet is refused, unless `empty`: it is a wrong name far more often than a new store.
+    A store that has never been used is refused unless `empty`, because it is a wrong name far more often than a new store.
     """
 
     def decorate(function: AsyncCommand) -> Command:
         async def run(app: App, arguments: dict[str, Any]) -> None:
             try:
                 if not empty and (await app.internals.session.store.layout()).found is None:
-                    raise _nothing_there(app.url)
+                    raise _empty_store(app.url)
                 await function(app, **arguments)
             finally:
                 await app.aclose()
@@ -50,28 +50,28 @@ def with_app(*, empty: bool = False) -> Callable[[AsyncCommand], Command]:
         @_app
         @functools.wraps(function)
         def command(url: str | None, target: str | None, **arguments: Any) -> None:
-            import asyncio  # not before it is needed: help has none of it
+            import asyncio  # here, because `--help` does not need it and should be fast
             import logging
 
-            # What a command does it says itself; without a handler, warnings would be written beside that.
+            # A command prints its own messages. Without a handler, Python would print the warnings of the log too.
             logging.getLogger("tenure.jobs").addHandler(logging.NullHandler())
-            asyncio.run(run(_chosen(url, target), arguments))
+            asyncio.run(run(_choose_app(url, target), arguments))
 
         return command
 
     return decorate
 
 
-def _chosen(url: str | None, target: str | None) -> App:
+def _choose_app(url: str | None, target: str | None) -> App:
     from tenure.app import App
     from tenure.cli.target import load_app
 
     return load_app(target) if target is not None and url is None else App(url)
 
 
-def _nothing_there(url: str) -> Refusal:
+def _empty_store(url: str) -> CommandError:
     from tenure.stores import masked
 
-    return Refusal(
-        f"{masked(url)} holds no jobs yet: enqueue one, or name another store with --url, --app or TENURE_URL"
+    return CommandError(
+        f"{masked(url)} has never been used: enqueue a job, or name another store with --url, --app or TENURE_URL"
     )

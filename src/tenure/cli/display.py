@@ -1,4 +1,4 @@
-"""What listings look like to people: plain tables, short times, and nothing from the store interpreted."""
+"""Tables, times and text for people. Nothing from the store is interpreted as markup or control codes."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ __all__ = [
 ]
 
 PIPE_WIDTH = 1000
-"""Columns of a table that goes into a pipe or a file, where nothing should be cut."""
+"""Width of a table that goes into a pipe or a file, in columns, so that nothing is cut."""
 
 ROOM = 120
-"""Columns of a terminal from which on there is room for whole ids, and for all of a timeline's line."""
+"""Width of a terminal, in columns, from which there is room for whole ids and for all columns of a timeline."""
 
 READABLE = 20_000
 """Characters of a payload, result or traceback that are shown."""
@@ -61,7 +61,7 @@ STATE_STYLES = {
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that interprets no markup, and no emoji codes, in what it is given."""
+    """A console that interprets no markup and no emoji codes."""
     from rich.console import Console
 
     made = Console(stderr=stderr, markup=False, emoji=False, highlight=False)
@@ -71,7 +71,7 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def table(*columns: str | tuple[str, Literal["right", "gives"]]) -> Table:
-    """A table without lines. A column may stand to the right, or give way first when there is no room for all."""
+    """A table without lines. A column may be aligned to the "right"; one that "gives" is narrowed if there is no room."""
     from rich.table import Table
 
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
@@ -87,7 +87,7 @@ def table(*columns: str | tuple[str, Literal["right", "gives"]]) -> Table:
 
 
 def show(listing: Table) -> None:
-    """Print a table: on a terminal in columns; elsewhere with a tab between cells, and nothing cut or padded."""
+    """Print a table: in columns on a terminal; elsewhere with tabs between cells, nothing cut and nothing padded."""
     out = console()
     if out.is_terminal:
         return out.print(listing)
@@ -98,7 +98,7 @@ def show(listing: Table) -> None:
 
 
 def short_ids(ids: Sequence[str]) -> list[str]:
-    """So much of each id that no two of these begin alike, on a terminal that has no room for whole ones: commands take either."""
+    """The ids, on a narrow terminal cut to a length at which they still differ; commands accept both."""
     out = console()
     if out.is_terminal and out.width < ROOM:
         for length in (18, 23):
@@ -109,7 +109,7 @@ def short_ids(ids: Sequence[str]) -> list[str]:
 
 
 def show_facts(facts: Iterable[tuple[str, Text]]) -> None:
-    """Print names and values: on a terminal side by side, a value that is long or has several lines below its name."""
+    """Print names and values, on a terminal side by side; a value that is long or has several lines goes below its name."""
     from rich.padding import Padding
 
     out, facts = console(), list(facts)
@@ -125,21 +125,21 @@ def show_facts(facts: Iterable[tuple[str, Text]]) -> None:
 
 
 def text(value: object, style: str = "") -> Text:
-    """Anything from the store, to be read and not to be obeyed; broken over lines when there is no room."""
+    """Any value from the store, escaped; wrapped if there is no room."""
     from rich.text import Text
 
     return Text(escaped(str(value)), style=style, overflow="fold", no_wrap=False)
 
 
 def remark(value: object) -> Text:
-    """Something worth knowing, cut when there is no room."""
+    """A remark, escaped and dim; cut if there is no room."""
     from rich.text import Text
 
     return Text(escaped(str(value)), style="dim", overflow="ellipsis", no_wrap=True)
 
 
 def lines(value: str) -> Text:
-    """Text of several lines, each made harmless; what is too long for anybody to read is cut."""
+    """Text of several lines, each escaped; cut after `READABLE` characters."""
     from rich.text import Text
 
     cut = f"{value[:READABLE]}... ({len(value):,} characters, --json shows all)" if len(value) > READABLE else value

@@ -1,4 +1,4 @@
-"""How the store is."""
+"""The command doctor: examines the store and mends jobs that an operation left half done."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ STYLES = {"ok": "green", "warn": "yellow", "bad": "bold red"}
 
 
 @click.command()
-@click.option("--mend", is_flag=True, help="Mend jobs that an operation has left half done, while programs go on.")
+@click.option("--mend", is_flag=True, help="Repair jobs that an operation left half done; programs may keep running.")
 @json_option
 @with_app(empty=True)
 async def doctor(app: App, as_json: bool, mend: bool) -> None:
-    """Examine the store: what is behind it, what a crash may cost, what to do about it.
+    """Examine the store: its server, what a crash may cost, and what to improve.
 
-    On Redis it also goes over all jobs, a thousand at a time, for those that no line knows. A store that is not there yet is made. The
-    exit code is 1 if something is bad.
+    On Redis it also checks all jobs, a thousand at a time, for those that no queue or index refers to. A store that does not
+    exist yet is created. The exit code is 1 if something is bad.
     """
     import msgspec
 
@@ -52,16 +52,16 @@ async def doctor(app: App, as_json: bool, mend: bool) -> None:
 
 
 def _records(half_done: int, *, mended: bool) -> Fact:
-    """The fact about jobs that an operation has left half done."""
+    """The fact about jobs that an operation left half done."""
     from tenure.stores.values import Fact, Health
 
     if not half_done:
-        return Fact("records", "every job stands where its record says")
+        return Fact("records", "every job is where its record says")
     if mended:
-        return Fact("records", f"{half_done:,} jobs and entries of indexes were half done, and are mended")
+        return Fact("records", f"{half_done:,} jobs and index entries were half done, and are repaired")
     return Fact(
         "records",
-        f"{half_done:,} jobs and entries of indexes are half done: the server refused a script a command in its middle",
+        f"{half_done:,} jobs and index entries are half done, because the server refused a command in the middle of a script",
         Health.BAD,
         "Run tenure doctor --mend.",
     )

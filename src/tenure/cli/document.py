@@ -1,4 +1,4 @@
-"""What listings look like to programs: JSON with keys that stay, in ASCII, times in ISO 8601."""
+"""JSON documents for programs: stable keys, ASCII, times in ISO 8601."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 
 def emit(document: object) -> None:
-    """Print one JSON document; what a terminal could obey is escaped, as is all that is not ASCII."""
+    """Print one JSON document; control characters and non-ASCII characters are escaped."""
     click.echo(json.dumps(document, indent=2).replace("\x7f", "\\u007f"))
 
 
 def job_document(job: JobRecord) -> dict[str, Any]:
-    """Everything that the store knows of a job."""
+    """All fields of a job."""
     readable, payload = (False, None) if job.raw else json_value(job.payload)
     return {
         "id": job.id,
@@ -96,14 +96,14 @@ def explanation_document(explanation: Explanation) -> dict[str, Any]:
     import msgspec
 
     document: dict[str, Any] = msgspec.to_builtins(explanation)
-    for reason, told in zip(explanation.reasons, document["reasons"], strict=True):
-        told |= {instant: _instant(told[instant]) for instant in ("at", "started_at") if instant in told}
-        told |= {"sentence": reason.sentence, "advice": reason.advice}
+    for reason, entry in zip(explanation.reasons, document["reasons"], strict=True):
+        entry |= {instant: _instant(entry[instant]) for instant in ("at", "started_at") if instant in entry}
+        entry |= {"sentence": reason.sentence, "advice": reason.advice}
     return document
 
 
 def run_document(run: FlowRun) -> dict[str, Any]:
-    """A run of a flow, as it is where its current step is."""
+    """A run of a flow and its current step."""
     step = run.record
     assert step is not None
     return {
@@ -150,14 +150,14 @@ def _error(error: ErrorInfo | None) -> dict[str, Any] | None:
 
 
 def worker_document(worker: WorkerInfo) -> dict[str, Any]:
-    """A worker as the registry knows it."""
+    """A worker in the registry."""
     import msgspec
 
     return {**msgspec.to_builtins(worker), "started_at": _instant(worker.started_at), "missing": worker.missing}
 
 
 def json_value(encoded: str | bytes) -> tuple[bool, Any]:
-    """Whether these bytes, which anybody may have stored, are JSON, and their value if so."""
+    """Whether these bytes are JSON, and their value if so."""
     try:
         return True, json.loads(encoded, parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError):
@@ -165,7 +165,7 @@ def json_value(encoded: str | bytes) -> tuple[bool, Any]:
 
 
 def _finite(number: str) -> float:
-    """Read a number; NaN, Infinity and 1e999 are none that JSON could give back."""
+    """Parse a number; `ValueError` for NaN, Infinity and 1e999, which JSON cannot hold."""
     value = float(number)
     if not math.isfinite(value):
         raise ValueError(f"{number} is not JSON")

@@ -1,8 +1,8 @@
-"""Keeps USR1 and USR2 from ending `tenure work` before it has handlers of its own. Imported before anything that takes time.
+"""Keeps USR1 and USR2, received early, from ending `tenure work` before its handlers are set. Imported first.
 
-What comes meanwhile is remembered in `told`, and sent again once there are handlers. It is not ignored by the system, because that
-would be inherited by the processes that are started. Signals that come while the interpreter itself starts still end the process,
-unless a supervisor has started it: then they wait (`tenure.worker.supervision.process`), and are let in here.
+Early signals are remembered in `received`, and sent again once the handlers are set. They are not ignored with SIG_IGN,
+because child processes would inherit that. Signals that come while the interpreter itself starts still end the process,
+unless a supervisor has started it: then they are blocked (`tenure.worker.supervision.process`) and unblocked here.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 import signal
 import sys
 
-__all__ = ["told"]
+__all__ = ["received"]
 
-told: list[int] = []
-"""The signals that came before there were handlers, in their order."""
+received: list[int] = []
+"""The numbers of the signals that came before the handlers were set, in order."""
 
 
 def _remember(signum: int, frame: object) -> None:  # noqa: ARG001
-    told.append(signum)
+    received.append(signum)
 
 
 if sys.argv[1:2] == ["work"]:

@@ -1,4 +1,4 @@
-"""The command that puts a job in a queue, with or without the code of its task."""
+"""The command enqueue: enqueues a job, with or without the code of its task."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, json_option, json_value
-from tenure.cli.refusal import Refusal, note
+from tenure.cli.messages import CommandError, print_message
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -25,7 +25,7 @@ class Json(click.ParamType[Any]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         readable, parsed = json_value(value)
         if not readable:
-            self.fail(f"{value!r:.200} is no JSON (a text is written with quotes: '\"text\"')", param, ctx)
+            self.fail(f"{value!r:.200} is not JSON (a string needs quotes: '\"text\"')", param, ctx)
         return parsed
 
 
@@ -33,23 +33,23 @@ class Json(click.ParamType[Any]):
 @click.argument("task")
 @click.argument("args", nargs=-1, type=Json(), metavar="[JSON]...")
 @click.option("--kwargs", type=Json(), default="{}", metavar="JSON", help="Arguments by name, as a JSON object.")
-@click.option("-q", "--queue", help="Where the job waits. Default: as the task says, or the queue 'default'.")
-@click.option("--delay", type=float, metavar="SECONDS", help="Run it after so many seconds, not before.")
-@click.option("--priority", type=int, metavar="N", help="Lower comes first. Default: as the task says, or 0.")
-@click.option("--unique", metavar="KEY", help="Only if no other unfinished job of the task has this key.")
-@click.option("--tag", "tags", multiple=True, help="To find it by; may be given several times.")
+@click.option("-q", "--queue", help="The queue of the job. Default: the task's queue, or 'default'.")
+@click.option("--delay", type=float, metavar="SECONDS", help="Seconds to wait before it runs.")
+@click.option("--priority", type=int, metavar="N", help="Lower runs first. Default: the task's priority, or 0.")
+@click.option("--unique", metavar="KEY", help="Enqueue only if no other unfinished job of the task has this key.")
+@click.option("--tag", "tags", multiple=True, help="A tag to find the job by; may be given several times.")
 @json_option
 @with_app(empty=True)
 async def enqueue(app: App, task: str, args: tuple[Any, ...], kwargs: Any, as_json: bool, **options: Any) -> None:
-    """Put a job of TASK in its queue and print its id.
+    """Enqueue a job of TASK and print its id.
 
-    Its arguments are written as JSON. With --app, the task must be one of the app's and the arguments must fit it. With --url or TENURE_URL alone, the
-    job is taken as it is: the code of the task may be elsewhere.
+    Its arguments are JSON. With --app, the task must be one of the app's and the arguments must fit it. With --url or
+    TENURE_URL alone, nothing is checked, because the code of the task may be elsewhere.
     """
     from tenure.tasks.task import Call
 
     if not isinstance(kwargs, dict):
-        raise Refusal('--kwargs must be a JSON object, such as {"copies": 2}')
+        raise CommandError('--kwargs must be a JSON object, such as {"copies": 2}')
     given = {name: value for name, value in options.items() if value not in (None, ())}
     payload = app.remote(task).bind(*args, **kwargs).payload
     caller = _known(app, task, payload) if app.tasks else app.remote(task)
@@ -57,18 +57,18 @@ async def enqueue(app: App, task: str, args: tuple[Any, ...], kwargs: Any, as_js
     if as_json:
         return emit({"id": job.id, "state": job.state, "duplicate": job.duplicate})
     if job.duplicate:
-        note(f"job {job.id} has this unique key already")
+        print_message(f"job {job.id} already has this unique key: nothing was enqueued")
     return click.echo(job.id)
 
 
 def _known(app: App, name: str, payload: bytes) -> Caller[..., Any]:
-    """The task of this name, if the payload is a call of it."""
+    """The task of this name; refused unless the payload is a valid call of it."""
     from tenure.errors import UnknownTask
 
     task = app.tasks.get(name)
     if task is None:
         raise UnknownTask(name, app.tasks)
     if task.options.raw:
-        raise Refusal(f"task {name} takes bytes as they are, not JSON: enqueue it from a program")
+        raise CommandError(f"task {name} takes raw bytes, not JSON: enqueue it from a program")
     task._call_arguments(payload, None)
     return task

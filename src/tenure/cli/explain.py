@@ -1,4 +1,4 @@
-"""Why a job does not run."""
+"""The command explain: says why a job does not run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, explanation_document, json_option
-from tenure.cli.ids import meant_by
+from tenure.cli.ids import resolve_id
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -21,13 +21,13 @@ __all__ = ["explain"]
 @json_option
 @with_app()
 async def explain(app: App, job_id: str, as_json: bool) -> None:
-    """Say why a job does not run, and what to do about it; of a run, its current step.
+    """Say why a job does not run, and what to do about it. For a run: why its current step does not.
 
     Exit code 2 if there is no such job.
     """
     from tenure.cli.display import console, text
 
-    found = await app.aexplain(await meant_by(app, job_id))
+    found = await app.aexplain(await resolve_id(app, job_id))
     if as_json:
         emit(explanation_document(found))
     else:

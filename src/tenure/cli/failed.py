@@ -1,4 +1,4 @@
-"""Jobs that have failed, and those that are broken: looking at them, putting them back in line, or away."""
+"""The commands failed and broken: list, show, retry and delete jobs that ended in that state."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from tenure.cli.actions import each, report
+from tenure.cli.actions import apply_to_each, report
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, json_option
-from tenure.cli.ids import meant, meant_by
+from tenure.cli.ids import resolve_id, resolve_ids
 from tenure.cli.jobs import filters, list_jobs, paging, show_job
-from tenure.cli.refusal import Refusal, note
+from tenure.cli.messages import CommandError, print_message
 from tenure.core.job import State
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Ended(click.Group):
-    """Commands about the jobs that have ended in one state, which are listed if none is named."""
+    """A group of commands about the jobs that ended in one state; lists them if no command is named."""
 
     def __init__(self, state: State, about: str) -> None:
         commands = {each.name or "": each for each in (show, retry, delete)}
@@ -43,13 +43,13 @@ class Ended(click.Group):
 
 
 def choosing(command: Command) -> Command:
-    """Let a command be told which of these jobs are meant: some by their ids, or all that fit."""
+    """Add the options that select jobs: by their ids, or all that match a filter."""
     for option in (
         json_option,
-        click.option("--yes", is_flag=True, help="Do not ask."),
+        click.option("--yes", is_flag=True, help="Do not ask for confirmation."),
         click.option("--error", metavar="TYPE", help="Only jobs that ended with this type of error."),
         filters,
-        click.option("--all", "everything", is_flag=True, help="All of them, unless other options say which."),
+        click.option("--all", "everything", is_flag=True, help="All of them, or all that match the other options."),
         click.argument("ids", metavar="[ID]...", nargs=-1),
     ):
         command = option(command)
@@ -65,12 +65,12 @@ async def list_(app: App, as_json: bool, **search: Any) -> None:
 
 
 def listing(**given: Any) -> None:
-    """List jobs, unless that is left to another command."""
+    """List the jobs, unless a subcommand is named."""
     ctx = click.get_current_context()
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_, **given)
     elif any(ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in given):
-        raise Refusal(f"put the options behind {ctx.invoked_subcommand}: here they are of the listing")
+        raise CommandError(f"put the options after {ctx.invoked_subcommand}: before it they belong to the listing")
 
 
 listing_options = list_.params
@@ -81,12 +81,12 @@ listing_options = list_.params
 @json_option
 @with_app()
 async def show(app: App, job_id: str, as_json: bool) -> None:
-    """Show one of them, and its timeline."""
-    job_id = await meant_by(app, job_id)
+    """Show one of the jobs, and its timeline."""
+    job_id = await resolve_id(app, job_id)
     found = (await app.ajob(job_id)).record
     assert found is not None
     if found.state is not _state():
-        raise Refusal(f"job {job_id} is {found.state}, not {_state()}: tenure job {job_id} shows it")
+        raise CommandError(f"job {job_id} is {found.state}, not {_state()}: tenure job {job_id} shows it")
     show_job(found, as_json)
 
 
@@ -94,83 +94,88 @@ async def show(app: App, job_id: str, as_json: bool) -> None:
 @choosing
 @with_app()
 async def retry(app: App, ids: tuple[str, ...], as_json: bool, **given: Any) -> None:
-    """Put them back in line, as if never tried.
+    """Run the jobs again, as if never tried.
 
-    Their arguments are byte for byte what they were. How many jobs are meant is told before anything happens; those that cannot be
-    retried are left.
+    Their arguments stay byte for byte the same. The command first shows how many jobs it selects and asks for
+    confirmation. Jobs that cannot be retried are left unchanged.
     """
-    ids = await meant(app, ids)
-    if not await _meant(app, ids, "put {} back in line", **given):
-        return _told("retried", "put back", 0, as_json)
+    ids = await resolve_ids(app, ids)
+    if not await _confirmed_count(app, ids, "retry {}", **given):
+        return _print_count("retried", "put back", 0, as_json)
     if ids and not as_json:
-        return await each(app.internals.session.store.retry, ids, "put back")
-    return _told("retried", "put back", await app.aretry(*ids, **_search(ids, given)), as_json)
+        return await apply_to_each(app.internals.session.store.retry, ids, "put back")
+    return _print_count("retried", "put back", await app.aretry(*ids, **_search(ids, given)), as_json)
 
 
 @click.command()
 @choosing
 @click.option(
-    "--cascade", is_flag=True, help="Also delete the jobs that wait for these; without it, --all leaves such."
+    "--cascade",
+    is_flag=True,
+    help="Also delete the jobs that wait for these; otherwise --all skips jobs that others wait for.",
 )
 @with_app()
 async def delete(app: App, ids: tuple[str, ...], cascade: bool, as_json: bool, **given: Any) -> None:
-    """Remove them, runs with all their steps.
+    """Delete the jobs, and runs with all their steps.
 
-    How many jobs are meant is told before anything happens.
+    The command first shows how many jobs it selects and asks for confirmation.
     """
-    ids = await meant(app, ids)
-    if not await _meant(app, ids, "delete {}", **given):
-        return _told("deleted", "deleted", 0, as_json)
-    return _told("deleted", "deleted", await app.adelete(*ids, cascade=cascade, **_search(ids, given)), as_json)
+    ids = await resolve_ids(app, ids)
+    if not await _confirmed_count(app, ids, "delete {}", **given):
+        return _print_count("deleted", "deleted", 0, as_json)
+    return _print_count("deleted", "deleted", await app.adelete(*ids, cascade=cascade, **_search(ids, given)), as_json)
 
 
-async def _meant(app: App, ids: tuple[str, ...], what: str, everything: bool, yes: bool, **filters: Any) -> int:
-    """How many jobs are meant, once whoever asks has said yes to that number; refuses ids of jobs in another state."""
-    from tenure.jobs.bulk import count, search_of
+async def _confirmed_count(
+    app: App, ids: tuple[str, ...], what: str, everything: bool, yes: bool, **filters: Any
+) -> int:
+    """The number of selected jobs, once the user has confirmed it; refuses ids of jobs in another state."""
+    from tenure.jobs.bulk import count_finished, search_of
 
     error, state = filters.pop("error"), _state()
     if bool(ids) == bool(everything or error or any(filters.values())):
-        raise Refusal(f"say which {state} jobs are meant: by their ids, or by --queue, --task, --tag, --error or --all")
+        raise CommandError(f"name the {state} jobs, either by their ids or by --queue, --task, --tag, --error or --all")
     if ids:
         for job in [await app.ajob(job_id) for job_id in ids]:
             if job.state is not state:
-                raise Refusal(f"job {job.id} is {job.state}, not {state}: nothing was done")
+                raise CommandError(f"job {job.id} is {job.state}, not {state}: nothing was done")
         return len(ids)
-    found = await count(app.internals.session.store, search_of(state, **filters), error)
+    found = await count_finished(app.internals.session.store, search_of(state, **filters), error)
     question = what.format(f"{found:,} {state} {'job' if found == 1 else 'jobs'}")
     if not found:
-        note(f"no such {state} job found")
+        print_message(f"no {state} job matches")
     elif not yes:
         click.confirm(f"{question[0].upper()}{question[1:]}?", abort=True, err=True)
     return found
 
 
 def _search(ids: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any]:
-    """Which jobs are meant, as the app is told."""
+    """The filter of the selected jobs, as arguments of the app; empty if they were named by id."""
     if ids:
         return {}
     return {"state": _state(), **{name: given[name] for name in ("queue", "task", "tag", "error")}}
 
 
-def _told(key: str, done: str, count: int, as_json: bool) -> None:
+def _print_count(key: str, done: str, count: int, as_json: bool) -> None:
     return emit({key: count}) if as_json else report(done, count, ())
 
 
 def _state() -> State:
-    """The one that the group of this command is about."""
+    """The state that the group of this command is about."""
     state: State = click.get_current_context().obj
     return state
 
 
 failed = Ended(
     State.FAILED,
-    """List jobs that have failed, the latest first; or show one, put them back in line, delete them.
+    """List failed jobs, the latest first; or show, retry and delete them.
 
-    They are kept with their error and the history of their attempts, for as long and as many as retention says.""",
+    They are kept with their error and the history of their attempts, as long and as many as the retention allows.""",
 )
 broken = Ended(
     State.BROKEN,
-    """List jobs that are broken, the latest first; or show one, put them back in line, delete them.
+    """List broken jobs, the latest first; or show, retry and delete them.
 
-    Nobody could read their arguments, or knew their task for too long. Once that is mended they can be retried: their bytes are kept.""",
+    No worker could read their arguments, or no worker knew their task for too long. Once that is fixed they can be retried,
+    because their bytes are kept.""",
 )

@@ -1,4 +1,4 @@
-"""Runs of flows: finding them, and looking at one."""
+"""The commands flows, start and run: list runs of flows, start one, and show one."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import click
 
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, json_option, json_value, run_document, step_document
-from tenure.cli.ids import meant_by
+from tenure.cli.ids import resolve_id
 from tenure.cli.jobs import awaited
-from tenure.cli.refusal import Refusal, note
+from tenure.cli.messages import CommandError, print_message
 from tenure.core.job import State
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ __all__ = ["flows", "run", "start"]
 @click.option(
     "--find",
     metavar="NAME=VALUE",
-    help="Of --flow, only runs with this value of one of its lookup attributes; what is no JSON is a text.",
+    help="Only runs of --flow with this value of a lookup attribute; a value that is not JSON is a string.",
 )
-@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many.")
-@click.option("--cursor", help="Go on where an earlier listing ended.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="The most runs to list.")
+@click.option("--cursor", help="Continue where an earlier listing ended.")
 @json_option
 @with_app()
 async def flows(app: App, find: str | None, as_json: bool, **search: Any) -> None:
@@ -62,28 +62,28 @@ async def flows(app: App, find: str | None, as_json: bool, **search: Any) -> Non
             )
         display.show(listing)
     else:
-        note("no such run found")
+        print_message("no run matches")
     if page.cursor is not None:
-        note(f"there are more: --cursor {page.cursor}")
+        print_message(f"there are more: --cursor {page.cursor}")
     return None
 
 
 async def _found(
     app: App, find: str | None, flow: str | None, state: str | None, limit: int, cursor: str | None
 ) -> Any:
-    from tenure.core.attributes import sought
+    from tenure.core.attributes import lookup_for
     from tenure.core.checks import name as checked_name
     from tenure.stores.values import RunSearch
 
     if find is None:
         return await app.aflows(flow=flow, state=state, limit=limit, cursor=cursor)
     if flow is None:
-        raise Refusal("--find goes with --flow: each flow has lookup attributes of its own")
+        raise CommandError("--find needs --flow, because each flow has different lookup attributes")
     name, value = _named_value(find, "--find needs")
     return await app.internals.runs_found(
         RunSearch(
             flow=checked_name("flow", flow),
-            lookup=(name, sought(value)),
+            lookup=(name, lookup_for(value)),
             state=None if state is None else State(state),
             limit=limit,
             cursor=cursor,
@@ -92,10 +92,10 @@ async def _found(
 
 
 def _named_value(given: str, who: str) -> tuple[str, Any]:
-    """A name and a value, as in customer=c1; what is no JSON is a text."""
+    """Parse NAME=VALUE, such as customer=c1; a value that is not JSON is a string."""
     name, equals, text = given.partition("=")
     if not equals or not name:
-        raise Refusal(f"{who} a name and a value, such as customer=c1, got {given!r:.80}")
+        raise CommandError(f"{who} a name and a value, such as customer=c1, got {given!r:.80}")
     readable, value = json_value(text)
     return name, value if readable else text
 
@@ -103,41 +103,41 @@ def _named_value(given: str, who: str) -> tuple[str, Any]:
 @click.command()
 @click.argument("flow")
 @click.argument("attributes", metavar="[NAME=VALUE]...", nargs=-1)
-@click.option("--first", metavar="BATCH", help="Its first step; needed without --app.")
-@click.option("-q", "--queue", help="Where that step waits. Default: as the step says, or the queue 'default'.")
+@click.option("--first", metavar="STEP", help="The first step of the flow; required without --app.")
+@click.option("-q", "--queue", help="The queue of the first step. Default: the step's queue, or 'default'.")
 @click.option(
     "--lookup",
     multiple=True,
     metavar="NAME",
-    help="Find the run by this attribute; without --app, may be given several times.",
+    help="An attribute to find the run by; only without --app; may be given several times.",
 )
-@click.option("--delay", type=float, metavar="SECONDS", help="Seconds to wait before it begins.")
-@click.option("--unique", metavar="KEY", help="Only if no other unfinished run of the flow has this key.")
-@click.option("--tag", "tags", multiple=True, help="To find its jobs by; may be given several times.")
+@click.option("--delay", type=float, metavar="SECONDS", help="Seconds to wait before the run begins.")
+@click.option("--unique", metavar="KEY", help="Start only if no other unfinished run of the flow has this key.")
+@click.option("--tag", "tags", multiple=True, help="A tag to find its jobs by; may be given several times.")
 @json_option
 @with_app(empty=True)
 async def start(app: App, flow: str, attributes: tuple[str, ...], as_json: bool, **given: Any) -> None:
-    """Begin a run of FLOW with these attributes and print its id; a value that is no JSON is a text.
+    """Start a run of FLOW with these attributes and print its id. A value that is not JSON is a string.
 
-    With --app, the flow must be one of the app's and the attributes must fit it. With --url or TENURE_URL alone, the run is taken as it is: the worker
-    that runs its first step checks the attributes.
+    With --app, the flow must be one of the app's and the attributes must fit it. With --url or TENURE_URL alone, nothing is
+    checked until a worker runs the first step.
     """
-    values = dict(_named_value(each, "an attribute is given as") for each in attributes)
+    values = dict(_named_value(each, "an attribute needs") for each in attributes)
     first, lookup = given.pop("first"), given.pop("lookup")
     options = {name: value for name, value in given.items() if value not in (None, ())}
     if app.tasks:
         if first is not None or lookup:
-            raise Refusal("--first and --lookup are in the code that --app names")
+            raise CommandError("leave out --first and --lookup: with --app the code of the flow has them")
         known = _flow_of(app, flow)
         begun = await known.using(**options).astart(**known._converted(values))
     elif first is None:
-        raise Refusal(f"say which step flow {flow} begins with, by --first, or name its app with --app")
+        raise CommandError(f"name the first step of flow {flow} with --first, or its app with --app")
     else:
         begun = await app.remote_flow(flow, first=first, lookup=lookup).using(**options).astart(**values)
     if as_json:
         return emit({"id": begun.id, "state": begun.state, "duplicate": begun.duplicate})
     if begun.duplicate:
-        note(f"run {begun.id} has this unique key already")
+        print_message(f"run {begun.id} already has this unique key: nothing was started")
     return click.echo(begun.id)
 
 
@@ -146,7 +146,7 @@ def _flow_of(app: App, name: str) -> Flow:
 
     flows = {task.flow.name: task.flow for task in app.tasks.values() if isinstance(task, Step)}
     if name not in flows:
-        raise Refusal(f"the app has no flow {name!r:.80}: it has {', '.join(sorted(flows)) or 'none'}")
+        raise CommandError(f"the app has no flow {name!r:.80}: it has {', '.join(sorted(flows)) or 'none'}")
     return flows[name]
 
 
@@ -158,14 +158,14 @@ def _json(value: Any) -> str:
 
 @click.command()
 @click.argument("run_id", metavar="ID")
-@click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="At most so many steps.")
-@click.option("--cursor", help="Go on with the steps where an earlier listing ended.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True, help="The most steps to list.")
+@click.option("--cursor", help="Continue the steps where an earlier listing ended.")
 @json_option
 @with_app()
 async def run(app: App, run_id: str, limit: int, cursor: str | None, as_json: bool) -> None:
-    """Show everything about one run: what it knows, and its steps so far.
+    """Show everything about one run: its attributes, and its steps so far.
 
-    ID is that of the run, or of any of its steps.
+    ID is the id of the run, or of one of its steps.
     """
     from tenure.cli import display
 
@@ -190,21 +190,21 @@ async def run(app: App, run_id: str, limit: int, cursor: str | None, as_json: bo
     click.echo()
     display.show(_history(steps))
     if steps.cursor is not None:
-        note(f"there are more steps: --cursor {steps.cursor}")
+        print_message(f"there are more steps: --cursor {steps.cursor}")
     return None
 
 
 async def _run_with(app: App, id_: str) -> FlowRun:
-    """The run that has this id, or one of whose steps has."""
-    id_ = await meant_by(app, id_)
+    """The run with this id, or with a step that has this id."""
+    id_ = await resolve_id(app, id_)
     [step] = await app.internals.session.store.get([id_])
     if step is not None and step.run_id is None:
-        raise Refusal(f"job {id_} is no run of a flow: tenure job {id_} shows it")
+        raise CommandError(f"job {id_} is not a run of a flow: tenure job {id_} shows it")
     return await app.arun((step and step.run_id) or id_)
 
 
 def _remark(run: FlowRun) -> str:
-    """What one would ask next about a run in this state."""
+    """The remark about a run in a listing: its error, or what it waits for."""
     if run.error is not None:
         return f"{run.error.type}: {run.error.message}"
     return f"waits for {awaited(run.record)}" if run.record is not None and run.record.state is State.BLOCKED else ""

@@ -1,4 +1,4 @@
-"""Whether the workers work, as an exit code."""
+"""The command health: says with its exit code whether the workers work."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, json_option
-from tenure.cli.refusal import note
+from tenure.cli.messages import print_message
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -18,15 +18,17 @@ __all__ = ["health"]
 
 
 @click.command()
-@click.option("-q", "--queue", "queues", multiple=True, help="Some worker must serve this; may be given several times.")
-@click.option("--here", is_flag=True, help="Only workers on this host, as for a check inside of a container.")
+@click.option(
+    "-q", "--queue", "queues", multiple=True, help="A queue that some worker must serve; may be given several times."
+)
+@click.option("--here", is_flag=True, help="Only workers on this host, for a check inside a container.")
 @json_option
 @with_app(empty=True)
 async def health(app: App, queues: tuple[str, ...], here: bool, as_json: bool) -> None:
-    """Tell whether the workers work, and what is stuck otherwise.
+    """Check whether the workers work, and what is stuck.
 
-    The exit code is 0 if there are workers that get on, and none that is stuck; else 1. One that is missing counts as not
-    there: a worker that was killed must not make those that took its place look ill.
+    The exit code is 0 if there is a worker and none is stuck; else 1. A missing worker is ignored, because a killed worker
+    must not make its replacements look unhealthy.
     """
     import socket
 
@@ -48,9 +50,9 @@ async def health(app: App, queues: tuple[str, ...], here: bool, as_json: bool) -
         emit({"status": "stuck" if troubles else "ok", "troubles": troubles, "missing": missing, "workers": workers})
     else:
         for worker_id in missing:
-            note(f"worker {worker_id} is missing")
+            print_message(f"worker {worker_id} is missing")
         for trouble in troubles:
-            note(trouble)
+            print_message(trouble)
         if not troubles:
             click.echo(f"ok: {len(found) - len(missing):,} at work")
     if troubles:
@@ -63,7 +65,7 @@ def _troubles(found: list[WorkerInfo], queues: tuple[str, ...]) -> list[str]:
     there = [worker for worker in found if not worker.missing]
     troubles = [f"worker {worker.id}: {worker.trouble}" for worker in there if worker.trouble]
     if not there:
-        troubles.append("no worker is there")
+        troubles.append("there is no worker")
     served = [worker.queues for worker in there if not worker.trouble]
     troubles += [
         f"no worker serves queue {queue}" for queue in queues if not any(serves(each, queue) for each in served)

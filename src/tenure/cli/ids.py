@@ -1,4 +1,4 @@
-"""Ids as people type them: whole, or so much of the beginning that no other job begins like it."""
+"""Resolves ids as users type them: whole, or a beginning that only one job has."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tenure.cli.refusal import Refusal
+from tenure.cli.messages import CommandError
 
 if TYPE_CHECKING:
     from tenure.app import App
 
-__all__ = ["meant", "meant_by"]
+__all__ = ["resolve_id", "resolve_ids"]
 
 LEAST = 6
-"""Characters of an id that must be given."""
+"""The shortest beginning of an id that is accepted, in characters."""
 
 WHOLE = 36
-"""Characters of an id that Tenure makes."""
+"""The length of an id that Tenure makes, in characters."""
 
 SHOWN = 10
-"""Candidates that are named at most."""
+"""The most candidates that an error names."""
 
 _BEGINNING = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]*")
 
 
-async def meant(app: App, ids: Sequence[str]) -> tuple[str, ...]:
-    """The whole ids of these; what begins no id stays as it is. `Refusal` if one of them begins several."""
-    return tuple([await meant_by(app, given) for given in ids])
+async def resolve_ids(app: App, ids: Sequence[str]) -> tuple[str, ...]:
+    """The whole ids of these; one that no id begins with is returned unchanged. `CommandError` if one is ambiguous."""
+    return tuple([await resolve_id(app, given) for given in ids])
 
 
-async def meant_by(app: App, given: str) -> str:
-    """The whole id of this one."""
+async def resolve_id(app: App, given: str) -> str:
+    """The whole id that begins with `given`; rules as for `resolve_ids`."""
     if not LEAST <= len(given) < WHOLE or not _BEGINNING.fullmatch(given):
         return given
     store = app.internals.session.store
@@ -40,5 +40,5 @@ async def meant_by(app: App, given: str) -> str:
     found = await store.ids(given, SHOWN + 1)
     if len(found) > 1:
         more = " and others" if len(found) > SHOWN else ""
-        raise Refusal(f"several ids begin with {given}: {', '.join(sorted(found)[:SHOWN])}{more}; type more of it")
+        raise CommandError(f"several ids begin with {given}: {', '.join(sorted(found)[:SHOWN])}{more}; type more of it")
     return found[0] if found else given

@@ -1,4 +1,4 @@
-"""Jobs: finding them, and looking at one and what has become of it so far."""
+"""The commands jobs and job: list jobs, and show one with its timeline."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import click
 
 from tenure.cli.connection import with_app
 from tenure.cli.document import attempt_document, emit, job_document, json_option
-from tenure.cli.ids import meant_by
-from tenure.cli.refusal import note
+from tenure.cli.ids import resolve_id
+from tenure.cli.messages import print_message
 from tenure.core.job import State, attempts_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def filters(command: Command) -> Command:
-    """Let a command be told which jobs are meant."""
+    """Add the options that filter jobs."""
     for option in (
         click.option("--tag", help="Only jobs with this tag."),
         click.option("--task", help="Only jobs of this task."),
@@ -36,11 +36,13 @@ def filters(command: Command) -> Command:
 
 
 def paging(command: Command) -> Command:
-    """Let a command be told which part of a listing is wanted, and how to print it."""
+    """Add the options that choose the page of a listing, and its format."""
     for option in (
         json_option,
-        click.option("--cursor", help="Go on where an earlier listing ended."),
-        click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="At most so many."),
+        click.option("--cursor", help="Continue where an earlier listing ended."),
+        click.option(
+            "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="The most jobs to list."
+        ),
     ):
         command = option(command)
     return command
@@ -52,12 +54,12 @@ def paging(command: Command) -> Command:
 @paging
 @with_app()
 async def jobs(app: App, as_json: bool, **search: Any) -> None:
-    """List jobs: the newest first, or in line with --state waiting."""
+    """List jobs, the newest first; with --state waiting, in queue order."""
     await list_jobs(app, as_json, **search)
 
 
 async def list_jobs(app: App, as_json: bool, **search: Any) -> None:
-    """Print a page of what this search finds."""
+    """Print a page of the jobs that this search finds."""
     from tenure.cli import display
 
     page = await app.ajobs(**search)
@@ -80,9 +82,9 @@ async def list_jobs(app: App, as_json: bool, **search: Any) -> None:
             )
         display.show(listing)
     else:
-        note(_none(**search))
+        print_message(_none(**search))
     if page.cursor is not None:
-        note(f"there are more: --cursor {page.cursor}")
+        print_message(f"there are more: --cursor {page.cursor}")
     return None
 
 
@@ -91,14 +93,14 @@ async def list_jobs(app: App, as_json: bool, **search: Any) -> None:
 @json_option
 @with_app()
 async def job(app: App, job_id: str, as_json: bool) -> None:
-    """Show everything about one job: what is known of it, and its timeline."""
-    found = (await app.ajob(await meant_by(app, job_id))).record
+    """Show everything about one job, and its timeline."""
+    found = (await app.ajob(await resolve_id(app, job_id))).record
     assert found is not None
     show_job(found, as_json)
 
 
 def show_job(found: JobRecord, as_json: bool) -> None:
-    """Print everything about a job that was read whole."""
+    """Print everything about a job that `get` returned."""
     from tenure.cli import display
 
     if as_json:
@@ -110,7 +112,7 @@ def show_job(found: JobRecord, as_json: bool) -> None:
 
 
 def _timeline(job: JobRecord, *, narrow: bool) -> Table:
-    """What has happened to a job, and is to happen, in the order of time; with room for few columns, worker and error below their attempt."""
+    """Past and coming events of a job, in order of time. If `narrow`, worker and error go below their attempt."""
     from tenure.cli import display
 
     if narrow:
@@ -118,21 +120,23 @@ def _timeline(job: JobRecord, *, narrow: bool) -> Table:
     else:
         listing = display.table("when", ("", "right"), "", ("took", "right"), ("worker", "gives"), ("", "gives"))
 
-    def add(at: float, what: str, took: float | None = None, worker: str = "", said: str = "") -> None:
+    def add(at: float, what: str, took: float | None = None, worker: str = "", remark: str = "") -> None:
         spent = "" if took is None else display.duration(max(took, 0.0))
         when = display.text(display.instant(at)), display.text(display.distance(at))
         if narrow:
             listing.add_row(*when, display.text(what + (f" after {spent}" if spent else "")))
-            for below in filter(None, (f"on {worker}" if worker else "", said)):
+            for below in filter(None, (f"on {worker}" if worker else "", remark)):
                 listing.add_row("", "", display.remark(below))
         else:
-            listing.add_row(*when, display.text(what), display.text(spent), display.text(worker), display.remark(said))
+            listing.add_row(
+                *when, display.text(what), display.text(spent), display.text(worker), display.remark(remark)
+            )
 
     add(job.created_at, "enqueued")
     for each in attempts_of(job):
         took = None if each.ended_at is None else each.ended_at - each.started_at
         outcome = "running" if each.outcome is None else each.outcome.value
-        add(each.started_at, f"attempt {each.number}: {outcome}", took, each.worker or "", _said(each))
+        add(each.started_at, f"attempt {each.number}: {outcome}", took, each.worker or "", _attempt_remark(each))
     if job.run_at is not None:
         add(job.run_at, "due")
     if job.expires_at is not None and not job.state.final and job.attempt == 0:
@@ -142,15 +146,15 @@ def _timeline(job: JobRecord, *, narrow: bool) -> Table:
     return listing
 
 
-def _said(attempt: AttemptRecord) -> str:
-    """What an attempt failed of, or the last line that it wrote."""
+def _attempt_remark(attempt: AttemptRecord) -> str:
+    """The error of an attempt, or the last line of its output."""
     if attempt.error is not None:
         return f"{attempt.error.type}: {attempt.error.message}"
     return "wrote: " + attempt.output.strip().rpartition("\n")[2] if attempt.output else ""
 
 
 def _facts(job: JobRecord) -> Iterator[tuple[str, str]]:
-    """What there is to say about a job, most wanted first; nothing about what it does not have."""
+    """Names and values of the facts about a job, the most important first; facts that it lacks are left out."""
     from tenure.cli.display import duration
 
     yield "task", job.task
@@ -184,20 +188,20 @@ def _facts(job: JobRecord) -> Iterator[tuple[str, str]]:
 
 
 def awaited(job: JobRecord) -> str:
-    """What a blocked job waits for."""
+    """What a blocked job waits for, as a phrase."""
     if job.parked:
         return "its completion"
     return f"{job.blocked_by:,} {'job' if job.blocked_by == 1 else 'jobs'}"
 
 
 def _none(state: str | None, queue: str | None, task: str | None, tag: str | None, **_: object) -> str:
-    """What to say if there are no such jobs."""
+    """The message if no job matches."""
     of = [f"{kind} {name}" for kind, name in (("queue", queue), ("task", task), ("tag", tag)) if name is not None]
     return f"there are no {f'{state} ' if state else ''}jobs" + (f" of {', '.join(of)}" if of else "")
 
 
 def _output(job: JobRecord) -> str | None:
-    """What the attempt wrote that the error is of, or that has succeeded."""
+    """The output of the attempt that failed last, or that succeeded; None if there is none."""
     if job.error is not None:
         return job.error.output
     attempts = attempts_of(job)
@@ -205,7 +209,7 @@ def _output(job: JobRecord) -> str | None:
 
 
 def _remark(job: JobRecord) -> str:
-    """What one would ask next about a job in this state."""
+    """The remark about a job in a listing: what matters most in its state."""
     from tenure.cli.display import distance
 
     parts = []

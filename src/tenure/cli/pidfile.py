@@ -1,4 +1,4 @@
-"""A file that says under which process id something runs, and that it does run."""
+"""pidfile: a file that holds the id of a running process, and a lock that shows that it runs."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import os
 import stat
 from collections.abc import Iterator
 
-from tenure.cli.refusal import Refusal
+from tenure.cli.messages import CommandError
 
 __all__ = ["pidfile"]
 
 
 @contextlib.contextmanager
 def pidfile(path: str | None) -> Iterator[None]:
-    """In this block the file holds the id of this process; refused if that of another one that still runs is in it.
+    """Write the id of this process to the file during the block; refused if another running process holds the file.
 
-    What counts is a lock on the file, which ends with its process however that ends: a file left behind by one that was
-    killed is taken over, although the system may have given the number in it to somebody else.
+    A lock on the file decides, because the system releases it when its process ends, in any way. So a file that a killed
+    process left behind is taken over, even if another process now has the id in it.
     """
     if path is None:
         yield
@@ -30,7 +30,7 @@ def pidfile(path: str | None) -> Iterator[None]:
         os.write(file, f"{os.getpid()}\n".encode())
         yield
     finally:
-        # Before the lock goes: whoever gets it must find that the file is no longer the one of this name.
+        # Before the lock is released: the next process that gets the lock must see that the file was unlinked.
         with contextlib.suppress(OSError):
             os.unlink(path)
         os.close(file)
@@ -39,28 +39,30 @@ def pidfile(path: str | None) -> Iterator[None]:
 def _locked(path: str) -> int:
     while True:
         try:
-            # Not through a link: who may write to the folder could have this process overwrite any file that it may write.
+            # No symbolic links: otherwise a user who can write to the folder could make this process overwrite any file.
             file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
         except OSError as error:
             if error.errno == errno.ELOOP:
-                raise Refusal(f"the pidfile {path} is a symbolic link: remove it, or name the file itself") from None
-            raise Refusal(f"the pidfile {path} cannot be written: {error.strerror}") from None
+                raise CommandError(
+                    f"the pidfile {path} is a symbolic link: remove it, or name the file itself"
+                ) from None
+            raise CommandError(f"the pidfile {path} cannot be written: {error.strerror}") from None
         _refuse_others(file, path)
         try:
-            # Not flock: a process that jobs have forked would keep that.
+            # Not flock: a process that a job has forked would inherit the lock.
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.lexists(path) and os.path.samestat(os.fstat(file), os.lstat(path)):
                 return file
         except OSError:
             running = os.read(file, 20).decode(errors="replace").strip()
             os.close(file)
-            raise Refusal(f"process {running} runs already, says the pidfile {path}") from None
+            raise CommandError(f"process {running} is already running, according to the pidfile {path}") from None
         os.close(file)
 
 
 def _refuse_others(file: int, path: str) -> None:
-    """Refuse what is no file of its own: a device or a pipe, or a file that has another name too, and is overwritten under both."""
+    """Refuse a device or a pipe, and a file with a second name (hard link), which would be overwritten under both names."""
     found = os.fstat(file)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
         os.close(file)
-        raise Refusal(f"the pidfile {path} is no plain file of that name alone: remove it, or name another")
+        raise CommandError(f"the pidfile {path} is not a regular file with one name: remove it, or name another")

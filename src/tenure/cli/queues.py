@@ -1,4 +1,4 @@
-"""Queues: what is in them, and holding back or throwing away what waits there."""
+"""The commands queues, pause, resume and purge: list queues, and stop or empty one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, json_option
-from tenure.cli.refusal import note
+from tenure.cli.messages import print_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tenure.app import App
     from tenure.stores.values import QueueInfo
 
-__all__ = ["pause", "purge", "queues", "resume", "say_what_differs"]
+__all__ = ["explain_counts", "pause", "purge", "queues", "resume"]
 
 STATES = ("waiting", "scheduled", "blocked", "running", "succeeded", "failed", "cancelled", "broken")
 ALWAYS = {"waiting", "running", "succeeded", "failed"}
@@ -26,7 +26,7 @@ ALWAYS = {"waiting", "running", "succeeded", "failed"}
 @json_option
 @with_app()
 async def queues(app: App, as_json: bool) -> None:
-    """List the queues and how many jobs each has in which state now; what retention has removed is not counted."""
+    """List the queues and how many jobs each has now, by state. Jobs that retention has removed are not counted."""
     import msgspec
 
     from tenure.cli.display import STATE_STYLES, number, show, table, text
@@ -34,9 +34,9 @@ async def queues(app: App, as_json: bool) -> None:
     found = await app.aqueues()
     if as_json:
         return emit({"queues": msgspec.to_builtins(found)})
-    # Eight counts fill a terminal: those that are nought everywhere give their place to the others, most of the time.
+    # Eight counts fill a terminal, so rare states are left out if no queue has a job in them.
     shown = [state for state in STATES if state in ALWAYS or any(getattr(queue, state) for queue in found)]
-    say_what_differs(found)
+    explain_counts(found)
     listing = table("queue", *((state, "right") for state in shown), "")
     for queue in found:
         counts = (number(getattr(queue, state), STATE_STYLES[state]) for state in shown)
@@ -44,16 +44,16 @@ async def queues(app: App, as_json: bool) -> None:
     return show(listing)
 
 
-def say_what_differs(queues: Sequence[QueueInfo]) -> None:
-    """Say what `queues` and `stats` count, if they do not show the same number of finished jobs."""
+def explain_counts(queues: Sequence[QueueInfo]) -> None:
+    """Print what `queues` and `stats` count, if their numbers of finished jobs differ."""
     ended = sum(
         queue.totals.succeeded + queue.totals.failed + queue.totals.cancelled + queue.totals.broken for queue in queues
     )
     there = sum(queue.succeeded + queue.failed + queue.cancelled + queue.broken for queue in queues)
     if ended != there:
-        note(
-            f"tenure queues counts the jobs that are in the store now, {there:,} finished ones; tenure stats counts every end since "
-            f"the store was made, {ended:,} of them: also of jobs that retention or somebody has removed, or that were retried"
+        print_message(
+            f"tenure queues counts the finished jobs that are in the store now ({there:,}); tenure stats counts every job that has "
+            f"ended since the store was created ({ended:,}), also jobs that were deleted, removed by retention or retried since"
         )
 
 
@@ -61,23 +61,23 @@ def say_what_differs(queues: Sequence[QueueInfo]) -> None:
 @click.argument("queue")
 @with_app()
 async def pause(app: App, queue: str) -> None:
-    """Hand out no more jobs of QUEUE; those that run go on."""
+    """Pause QUEUE: workers get no more jobs of it. Running jobs continue."""
     await _expect(app, queue)
-    click.echo(f"paused {queue}" if await app.apause(queue) else f"{queue} is paused already")
+    click.echo(f"paused {queue}" if await app.apause(queue) else f"{queue} is already paused")
 
 
 @click.command()
 @click.argument("queue")
 @with_app()
 async def resume(app: App, queue: str) -> None:
-    """Hand out the jobs of QUEUE again."""
+    """Resume QUEUE: workers get its jobs again."""
     await _expect(app, queue)
     click.echo(f"resumed {queue}" if await app.aresume(queue) else f"{queue} is not paused")
 
 
 @click.command()
 @click.argument("queue")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @with_app()
 async def purge(app: App, queue: str, yes: bool) -> None:
     """Delete all jobs of QUEUE that have not started."""
@@ -88,9 +88,9 @@ async def purge(app: App, queue: str, yes: bool) -> None:
 
 
 async def _expect(app: App, queue: str) -> None:
-    """Raise `InvalidName` for what can be no queue; tell of one that has never been, which may well be a slip."""
+    """Raise `InvalidName` for an invalid name; print a message if the queue never had a job, which may be a typing error."""
     from tenure.core.checks import name
 
     name("queue", queue)
     if queue not in {known.name for known in await app.aqueues()}:
-        note(f"no job has been in queue {queue} yet")
+        print_message(f"queue {queue} has never had a job")

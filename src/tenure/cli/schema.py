@@ -1,4 +1,4 @@
-"""The layout of a store, and bringing it up to date."""
+"""The command schema: shows the layout of a store, or migrates it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, json_option
-from tenure.cli.refusal import Refusal
+from tenure.cli.messages import CommandError
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -19,14 +19,14 @@ __all__ = ["schema"]
 
 @click.command()
 @click.argument("action", type=click.Choice(["show", "apply"]), default="show")
-@click.option("--sql", is_flag=True, help="Print what `apply` would run, and change nothing (PostgreSQL).")
+@click.option("--sql", is_flag=True, help="Print the SQL that `apply` would run, and change nothing (PostgreSQL only).")
 @json_option
 @with_app(empty=True)
 async def schema(app: App, action: str, sql: bool, as_json: bool) -> None:
-    """Show the layout of the store, or bring it up to date.
+    """Show the layout of the store, or migrate it to the layout of this Tenure.
 
-    Whatever uses a store brings it up to date, unless its URL forbids it (auto_schema=false, PostgreSQL); `apply` is for choosing
-    the moment and the role.
+    Every program that opens a store migrates it, unless its URL forbids that (auto_schema=false, PostgreSQL only). Use
+    `apply` to choose the moment and the database role.
     """
     store = app.internals.session.store
     if sql:
@@ -43,5 +43,5 @@ async def schema(app: App, action: str, sql: bool, as_json: bool) -> None:
 async def _print(store: Store) -> None:
     statements = await store.migration()
     if statements is None:
-        raise Refusal("this store has no SQL to print: leave out --sql")
+        raise CommandError("this store has no SQL to print: leave out --sql")
     click.echo(statements or "-- Nothing to do: the layout is up to date.")

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tenure.cli import early
 from tenure.cli.background import Background
 from tenure.cli.logs import log_to_stderr
+from tenure.cli.messages import CommandError, print_message
 from tenure.cli.pidfile import pidfile
-from tenure.cli.refusal import Refusal, note
 from tenure.core.options import WorkerOptions
 from tenure.errors import TenureError, UnknownTask
 from tenure.worker.health import listener
-from tenure.worker.stopping import Exit, now
-from tenure.worker.supervision.sources import own
+from tenure.worker.stopping import ExitStatus, term_stop
+from tenure.worker.supervision.sources import app_files
 from tenure.worker.supervision.supervisor import Supervisor
 from tenure.worker.supervision.tether import Tether
 
@@ -58,9 +58,9 @@ def serve(given: Given, arguments: Sequence[str], supervised: int | None) -> NoR
 def _work_alone(given: Given, options: WorkerOptions) -> NoReturn:
     with pidfile(given["pidfile"]), _hup_as_term():
         app = _app(given)
-        note(_summary(app.url, _tasks(app, options), given))
+        print_message(_summary(app.url, _tasks(app, options), given))
         worker = _worker(app, options)
-        worker.told_early = early.told
+        worker.early_signals = early.received
         sys.exit(worker.run(until_empty=given["until_empty"]))
 
 
@@ -72,22 +72,22 @@ def _supervise(given: Given, options: WorkerOptions, arguments: Sequence[str]) -
         log_to_stderr(_level(given), given["log_format"])
 
         def begun(url: str, tasks: str) -> None:
-            note(_summary(url, tasks, given))
+            print_message(_summary(url, tasks, given))
             if background is not None:
-                background.begun()
+                background.report_started()
 
         # -B: if a module is written twice within a second, its cache may be of the first version.
         flags = ["-B"] if given["reload"] else []
         supervisor = Supervisor(
             lambda fd: [sys.executable, *flags, "-m", "tenure", "work", "--supervised", str(fd), *arguments],
             processes=given["processes"],
-            patience=_stop_timeouts(options),
+            kill_after=_stop_timeouts(options),
             until_empty=given["until_empty"],
             watches=given["reload"],
             health=None if options.health_port is None else listener(options.health_host, options.health_port),
-            say=note,
-            begun=begun,
-            told_early=early.told,
+            say=print_message,
+            on_ready=begun,
+            early_signals=early.received,
         )
         sys.exit(supervisor.run())
 
@@ -95,11 +95,11 @@ def _supervise(given: Given, options: WorkerOptions, arguments: Sequence[str]) -
 def _work_supervised(given: Given, options: WorkerOptions, fd: int) -> NoReturn:
     """Run jobs as a process of a supervisor, and report to it."""
     tether = Tether(fd, files=given["reload"], health=options.health_port is not None)
-    tether.hello(early.told)
+    tether.hello(early.received)
     try:
         app = _app(given)
         if given["processes"] > 1 and app.url.startswith("memory:"):
-            raise Refusal(
+            raise CommandError(
                 "memory:// works in one process only, and -p asks for several: use sqlite:///, redis:// or postgresql://"
             )
         # The id that was given is the prefix of a new id for each process. The health check has one port, on which the supervisor
@@ -107,13 +107,13 @@ def _work_supervised(given: Given, options: WorkerOptions, fd: int) -> NoReturn:
         worker_id = None if options.id is None else f"{options.id}:{secrets.token_hex(4)}"
         worker = _worker(app, replace(options, id=worker_id, health_port=None))
         worker.tether = tether
-        tether.tell_files()
-        tether.tell(ready=True, url=app.url, tasks=_tasks(app, options))
+        tether.send_files()
+        tether.send(ready=True, url=app.url, tasks=_tasks(app, options))
         sys.exit(worker.run(until_empty=given["until_empty"]))
-    except (Refusal, TenureError) as error:
-        tether.tell_files(*_files_of(error, given["target"]))
-        tether.tell(refused=str(error))
-        sys.exit(Exit.REFUSED)
+    except (CommandError, TenureError) as error:
+        tether.send_files(*_files_of(error, given["target"]))
+        tether.send(refused=str(error))
+        sys.exit(ExitStatus.REFUSED)
 
 
 @contextlib.contextmanager
@@ -140,7 +140,7 @@ def _worker_options(given: Given) -> WorkerOptions:
 
 def _stop_timeouts(options: WorkerOptions) -> dict[signal.Signals, float | None]:
     """Seconds that a worker with these options has to stop after each signal; None: no limit, because it finishes its jobs."""
-    stop = now(options)
+    stop = term_stop(options)
     soon = (stop.finish or 0.0) + stop.clean_up + GRACE
     return {
         signal.SIGTERM: None if options.graceful_term else soon,
@@ -157,10 +157,10 @@ def _app(given: Given) -> App:
 
     try:
         app = load_app(given["target"])
-    except Refusal as refusal:
+    except CommandError as refusal:
         if refusal.__cause__ is not None:
             if not given["verbose"]:
-                raise Refusal(f"{refusal.message}; -v shows the traceback") from refusal.__cause__
+                raise CommandError(f"{refusal.message}; -v shows the traceback") from refusal.__cause__
             show_traceback(refusal.__cause__)
         raise
     for task in given["tasks"]:
@@ -179,9 +179,9 @@ def _worker(app: App, options: WorkerOptions) -> Worker:
 
 def _tasks(app: App, options: WorkerOptions) -> str:
     """Names of the tasks that the workers run, as a phrase."""
-    from tenure.worker.settings import SettingsOf, shortened
+    from tenure.worker.settings import SettingsByTask, shortened
 
-    return shortened(SettingsOf(app.tasks, options, app.options).known) or "none"
+    return shortened(SettingsByTask(app.tasks, options, app.options).known) or "none"
 
 
 def _level(given: Given) -> str:
@@ -205,4 +205,4 @@ def _files_of(error: BaseException, target: str) -> list[str]:
         if isinstance(cause, SyntaxError) and cause.filename is not None:
             files.add(cause.filename)
         cause = cause.__cause__ or cause.__context__
-    return own(files)
+    return app_files(files)

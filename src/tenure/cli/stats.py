@@ -1,4 +1,4 @@
-"""What has happened since the store was made."""
+"""The command stats: shows totals since the store was created."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["stats"]
 @json_option
 @with_app()
 async def stats(app: App, as_json: bool) -> None:
-    """Show what has happened since the store was made: by queue, in all, and by each worker that is registered now."""
+    """Show totals since the store was created: by queue, of all queues, and by each worker that is registered now."""
     import msgspec
 
     from tenure.cli.display import number, show, table, text
-    from tenure.cli.queues import say_what_differs
+    from tenure.cli.queues import explain_counts
     from tenure.jobs.bulk import Stats
     from tenure.stores.values import Totals
 
@@ -31,7 +31,7 @@ async def stats(app: App, as_json: bool) -> None:
     found = Stats.of(queues, await app.aworkers())
     if as_json:
         return emit(msgspec.to_builtins(found))
-    say_what_differs(queues)
+    explain_counts(queues)
     counts = Totals.__struct_fields__
     for title, rows in (("queue", {**found.queues, "": found.totals}), ("worker", found.workers)):
         listing = table(title, *((count, "right") for count in counts))

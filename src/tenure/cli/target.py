@@ -1,4 +1,4 @@
-"""The one place where a string from outside names code: `module:app` or `path/to/file.py:app`."""
+"""load_app: imports the app that `module:app` or `path/to/file.py:app` names. The only place that does so."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from types import ModuleType
 import click
 
 from tenure.app import App
-from tenure.cli.refusal import Refusal
+from tenure.cli.messages import CommandError
 from tenure.core.escape import escaped
-from tenure.worker.supervision.sources import own
+from tenure.worker.supervision.sources import app_files
 
 __all__ = ["load_app", "show_traceback"]
 
 
 def load_app(target: str) -> App:
-    """Import the module or file and give the App that the target names; `app` if it names none. Modules that it includes are imported.
+    """Import the module or file and return the App that the target names, by default `app`, with its included modules.
 
-    Raises `Refusal` with one sentence, and with the closest name there is.
+    Raises `CommandError` with one sentence, which suggests the closest existing name.
     """
     where, colon, attribute = target.rpartition(":")
     if not colon:
@@ -35,36 +35,38 @@ def load_app(target: str) -> App:
         found = getattr(module, attribute)
     except AttributeError:
         apps = [name for name, value in vars(module).items() if isinstance(value, App)]
-        raise Refusal(f"{where} has no attribute {attribute!r}{_hint(attribute, apps or vars(module))}") from None
+        raise CommandError(f"{where} has no attribute {attribute!r}{_hint(attribute, apps or vars(module))}") from None
     if not isinstance(found, App):
-        raise Refusal(f"{target} is of type {type(found).__name__}, not an App")
-    for name in found.internals.included:  # which may grow meanwhile
+        raise CommandError(f"{target} is of type {type(found).__name__}, not an App")
+    for name in found.internals.included:  # importing one may add others
         _module(name)
     return found
 
 
 def _module(name: str) -> ModuleType:
-    # A console script does not have the working directory on its path, `python -m` does.
+    # A console script does not have the working directory on its path; `python -m` does.
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     if not all(part.isidentifier() for part in name.split(".")):
-        raise Refusal(f"{name!r} is no module name: say module:app or path/to/file.py:app")
+        raise CommandError(f"{name!r} is not a module name: write module:app or path/to/file.py:app")
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
-            raise Refusal(f"there is no module {error.name!r}{_hint(error.name, _siblings(error.name))}") from None
-        raise _failed(name, error) from error
-    except (Exception, SystemExit) as error:  # whatever the user's module does when it is imported
-        raise _failed(name, error) from error
+            raise CommandError(f"there is no module {error.name!r}{_hint(error.name, _siblings(error.name))}") from None
+        raise _import_error(name, error) from error
+    except (Exception, SystemExit) as error:  # a user's module may raise anything when it is imported
+        raise _import_error(name, error) from error
 
 
 def _file(where: str) -> ModuleType:
     path = Path(where).resolve()
     if not path.is_file():
-        raise Refusal(f"there is no file {where}{_hint(path.name, (other.name for other in path.parent.glob('*.py')))}")
-    # A file may be called like a module that is already there (queue.py), which must stay what it is.
+        raise CommandError(
+            f"there is no file {where}{_hint(path.name, (other.name for other in path.parent.glob('*.py')))}"
+        )
+    # A file may have the name of a module that is already imported (queue.py), which must not be replaced.
     name = path.stem if path.stem not in sys.modules else f"{path.stem}_py"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
@@ -74,13 +76,13 @@ def _file(where: str) -> ModuleType:
     sys.path.insert(0, str(path.parent))
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # whatever the user's module does when it is imported
-        raise _failed(where, error) from error
+    except (Exception, SystemExit) as error:  # a user's module may raise anything when it is imported
+        raise _import_error(where, error) from error
     return module
 
 
 def _siblings(name: str) -> list[str]:
-    """The modules that `name` could have meant, with their package."""
+    """The full names of the modules beside `name`, to suggest the closest."""
     package, dot, _ = name.rpartition(".")
     paths = getattr(sys.modules[package], "__path__", []) if dot else None
     return [f"{package}{dot}{module.name}" for module in pkgutil.iter_modules(paths)]
@@ -91,26 +93,26 @@ def _hint(name: str, known: Iterable[str]) -> str:
     return f": did you mean {close[0]!r}?" if close else ""
 
 
-def _failed(where: str, error: BaseException) -> Refusal:
-    """Say where in the user's code an import went wrong: its last line there, which may have called into a library."""
+def _import_error(where: str, error: BaseException) -> CommandError:
+    """The error of an import that failed, with the last line of the user's code in its traceback."""
     place, line = "", None
     if isinstance(error, SyntaxError):
         place, line = f" in {error.filename}, line {error.lineno}", error.text
     elif frames := _frames(error):
-        theirs = own(frame.filename for frame in frames)
+        theirs = app_files(frame.filename for frame in frames)
         last = next((frame for frame in reversed(frames) if str(Path(frame.filename).resolve()) in theirs), frames[-1])
         place, line = f" in {last.filename}, line {last.lineno}", last.line
     says = f" (the line is: {line.strip():.200})" if line and line.strip() else ""
-    return Refusal(f"importing {where} failed{place}: {type(error).__name__}: {error!s:.500}{says}")
+    return CommandError(f"importing {where} failed{place}: {type(error).__name__}: {error!s:.500}{says}")
 
 
 def _frames(error: BaseException) -> list[traceback.FrameSummary]:
-    """The traceback of an import, without what does the importing."""
+    """The frames of the traceback of an import, without those of the import machinery and of this module."""
     return [f for f in traceback.extract_tb(error.__traceback__) if f.filename[0] != "<" and f.filename != __file__]
 
 
 def show_traceback(error: BaseException) -> None:
-    """Write the traceback of an import that has failed to stderr, whatever is in it."""
+    """Print the traceback of a failed import on stderr, escaped."""
     whole = traceback.TracebackException.from_exception(error)
     whole.stack = traceback.StackSummary.from_list(_frames(error))
     for line in "".join(whole.format()).splitlines():

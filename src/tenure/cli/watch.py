@@ -1,4 +1,4 @@
-"""What happens, as it happens."""
+"""The command watch: shows events as they happen."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tenure.cli.connection import with_app
-from tenure.cli.refusal import note
+from tenure.cli.messages import print_message
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -43,17 +43,17 @@ STYLES = {
 }
 
 SHOWN = ("event", "task", "queue", "flow", "job_id", "run_id")
-"""Fields that have a place of their own in a line."""
+"""Fields that are not repeated among the details at the end of a line."""
 
 
 @click.command()
-@click.option("-q", "--queue", metavar="QUEUE", help="Only what happens to this queue and its jobs.")
-@click.option("-t", "--task", metavar="TASK", help="Only what happens to jobs of this task.")
-@click.option("--job", metavar="ID", help="Only what happens to this job.")
-@click.option("--run", metavar="ID", help="Only what happens to this run of a flow.")
+@click.option("-q", "--queue", metavar="QUEUE", help="Only events of this queue and its jobs.")
+@click.option("-t", "--task", metavar="TASK", help="Only events of jobs of this task.")
+@click.option("--job", metavar="ID", help="Only events of this job.")
+@click.option("--run", metavar="ID", help="Only events of this run of a flow.")
 @click.option("-k", "--kind", "kinds", metavar="KIND", multiple=True, help="Only events of this kind, such as failed; may be given several times.")  # fmt: skip
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="End after so many events.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Stop after this many events.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @with_app()
 async def watch(
     app: App,
@@ -65,23 +65,21 @@ async def watch(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """Show what happens, as it happens.
+    """Show events as they happen, of all processes that use the store. Ctrl-C stops it.
 
-    It sees all processes that use the store.
-
-    Events are hints: a process that is busy notices a new watcher within two seconds, and what is lost on the way is not sent again.
-    Ends with Ctrl-C.
+    Events are hints: a busy process notices a new watcher within two seconds, and an event that is lost on the way is not
+    sent again.
     """
-    from tenure.cli.ids import meant_by
+    from tenure.cli.ids import resolve_id
     from tenure.stores import masked
 
-    job, run = [given and await meant_by(app, given) for given in (job, run)]
+    job, run = [given and await resolve_id(app, given) for given in (job, run)]
     here = asyncio.current_task()
     assert here is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, here.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         async with app.watch(queue=queue, task=task, job=job, run=run, kinds=kinds) as events:
-            note(f"watching {masked(app.url)}, Ctrl-C ends it")
+            print_message(f"watching {masked(app.url)}, Ctrl-C stops it")
             shown = 0
             async for event in events:
                 _show(event, as_json)
@@ -101,30 +99,32 @@ def _show(event: Event, as_json: bool) -> None:
 
 
 def _line(event: Event) -> Text:
-    """One line: when, what, to what, and what more there is to say."""
+    """One line for an event: time, kind, subject and details."""
     from rich.text import Text
 
     from tenure.cli.display import text
     from tenure.events import WorkerEvent
 
-    said = event.fields()
-    subject = said.get("task") or said.get("flow") or said.get("queue", "")
-    place = said.get("queue", "") if said.get("task") else ""
+    fields = event.fields()
+    subject = fields.get("task") or fields.get("flow") or fields.get("queue", "")
+    place = fields.get("queue", "") if fields.get("task") else ""
     line = Text(f"{datetime.fromtimestamp(event.at).astimezone():%H:%M:%S.%f}"[:-3], style="dim", overflow="fold")
     line.append("  ")
     line.append(text(f"{event.kind.replace('_', ' '):<15}", STYLES.get(event.kind, "")))
-    for part in (subject, place, said.get("job_id") or said.get("run_id") or said.get("worker", "")):
+    for part in (subject, place, fields.get("job_id") or fields.get("run_id") or fields.get("worker", "")):
         if part:
             line.append(" ")
             line.append(text(part))
     own = (*SHOWN, "worker") if isinstance(event, WorkerEvent) else SHOWN
-    if rest := ", ".join(_said(name, value) for name, value in said.items() if name not in own and value != "waiting"):
+    if rest := ", ".join(
+        _field_text(name, value) for name, value in fields.items() if name not in own and value != "waiting"
+    ):
         line.append("  ")
         line.append(text(rest, "dim"))
     return line
 
 
-def _said(name: str, value: Any) -> str:
+def _field_text(name: str, value: Any) -> str:
     from tenure.cli.display import duration
 
     match name, value:

@@ -1,4 +1,4 @@
-"""Workers, as the registry knows them."""
+"""The commands workers and retire: list the registered workers, and retire dead ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, json_option, worker_document
-from tenure.cli.refusal import Refusal, note
+from tenure.cli.messages import CommandError, print_message
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -25,11 +25,11 @@ async def workers(app: App, as_json: bool) -> None:
     """List the workers, what they serve and what they run."""
     from tenure.cli.display import console, duration, number, remark, show, size, table, text
 
-    found = await _as_they_are(app)
+    found = await _current_workers(app)
     if as_json:
         return emit({"workers": [worker_document(worker) for worker in found]})
     if not found:
-        return note("no worker is registered")
+        return print_message("no worker is registered")
     listing = table(
         "worker", ("queues", "gives"), ("busy", "right"), ("memory", "right"), ("up", "right"), ("heard", "right"),
         ("done", "right"), ("failed", "right"),
@@ -50,8 +50,8 @@ async def workers(app: App, as_json: bool) -> None:
     for worker in found:
         out.print()
         out.print(text(f"{worker.id} on {worker.host}, pid {worker.pid}, lanes: {', '.join(worker.lanes) or 'none'}"))
-        if said := _said(worker):
-            out.print(text(f"  {said}", "bold red"))
+        if trouble := _trouble(worker):
+            out.print(text(f"  {trouble}", "bold red"))
         if worker.jobs:
             out.print(remark(f"  at {' '.join(worker.jobs)}"))
     return None
@@ -59,13 +59,13 @@ async def workers(app: App, as_json: bool) -> None:
 
 @click.command()
 @click.argument("worker_ids", metavar="WORKER...", nargs=-1, required=True)
-@click.option("--reason", metavar="TEXT", help="Why, to be told in the error of each job.")
+@click.option("--reason", metavar="TEXT", help="The reason, which goes into the error of each job.")
 @json_option
 @with_app()
 async def retire(app: App, worker_ids: tuple[str, ...], reason: str | None, as_json: bool) -> None:
     """Give the jobs of dead workers to others at once.
 
-    Nobody waits for their leases to run out. A worker that lives after all drops its jobs and goes on under another name.
+    Their leases need not expire first. A worker that is alive after all stops its attempts and continues under another name.
     """
     import msgspec
 
@@ -78,15 +78,15 @@ async def retire(app: App, worker_ids: tuple[str, ...], reason: str | None, as_j
         for worker_id, jobs in taken.items():
             if worker_id not in unknown:
                 failed = sum(job.failed for job in jobs)
-                note(
+                print_message(
                     f"retired {worker_id}: {len(jobs) - failed:,} of its jobs went back to the front, {failed:,} failed as lost"
                 )
     if unknown:
-        raise Refusal(f"there is no worker {', '.join(unknown)}: tenure workers lists them")
+        raise CommandError(f"there is no worker {', '.join(unknown)}: tenure workers lists them")
 
 
-async def _as_they_are(app: App) -> list[WorkerInfo]:
-    """The workers of the registry. What a missing one said it holds may have gone to others since: only what it still does is shown."""
+async def _current_workers(app: App) -> list[WorkerInfo]:
+    """The registered workers. A missing worker is shown only with the jobs that it still holds; others may have the rest."""
     from msgspec.structs import replace
 
     from tenure.core.job import State
@@ -108,8 +108,8 @@ async def _as_they_are(app: App) -> list[WorkerInfo]:
     ]
 
 
-def _said(worker: WorkerInfo) -> str:
-    """What is wrong with a worker."""
+def _trouble(worker: WorkerInfo) -> str:
+    """What is wrong with a worker, as a phrase; empty if nothing is."""
     if worker.missing:
         return f"missing: silent for {worker.silent_for:.0f} s"
     strays = f"{worker.strays} stray thread(s)" if worker.strays else ""

@@ -1,1 +1,1 @@
-"""Values and pure decisions: jobs, leases, outcomes, and what follows from them. No I/O and no clock."""
+"""The core: values (jobs, leases, outcomes) and pure decisions about them. No I/O, and no clock is read."""

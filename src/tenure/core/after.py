@@ -1,4 +1,4 @@
-"""What a job is to wait for: jobs and runs that there are, and such as come to exist with it."""
+"""The blockers of a job: turns `after=` into ids, and creates the jobs among them that do not exist yet."""
 
 from __future__ import annotations
 
@@ -10,71 +10,71 @@ from msgspec.structs import replace
 from tenure.core.job import BlockerPolicy, NewJob
 from tenure.errors import InvalidOption
 
-__all__ = ["Bound", "Coming", "blocker_policy", "blockers", "checked_after"]
+__all__ = ["BoundCall", "NewJobs", "blocker_policy", "blockers", "checked_after"]
 
 
-class Bound:
-    """What becomes a job when it is enqueued, a new one each time: the call of a task, the start of a flow."""
+class BoundCall:
+    """A call of a task, or a start of a flow, with its arguments. Each time it is enqueued it becomes a new job."""
 
     __slots__ = ()
 
     @property
     def after(self) -> Sequence[Any]:
-        """What it waits for, as `checked_after` has it."""
+        """The blockers of the new job, as `checked_after` returns them."""
         return ()
 
     @property
     def connection(self) -> object:
-        """The caller's own, in whose transaction it is to be enqueued; None: in one of the store's."""
+        """The caller's database connection, in whose transaction the job is enqueued; None: on the store's connection."""
         return None
 
     def new_job(self) -> NewJob:
-        """The job alone, which does not know yet what it waits for."""
+        """Make the job alone, without its blockers."""
         raise NotImplementedError
 
     def new_jobs(self) -> list[NewJob]:
-        """The job, which comes last, and before it those that come to exist because it waits for them."""
-        coming = Coming()
-        coming.add(self)
-        return coming.jobs
+        """Make the job and the new jobs that it waits for: blockers before their dependents, the job itself last."""
+        new = NewJobs()
+        new.add(self)
+        return new.jobs
 
 
-class Coming:
-    """Jobs on their way into one step of the store, those that are waited for before those that wait for them.
+class NewJobs:
+    """Collects the new jobs of one enqueue operation, in `jobs`: every blocker before its dependents.
 
-    In it one bound call is one job, however many wait for it, and also if it was added itself, before or after.
+    One bound call becomes one job here, no matter how many jobs wait for it, and also if it was added by itself.
     """
 
     def __init__(self) -> None:
         self.jobs: list[NewJob] = []
-        self._made: dict[int, tuple[Bound, NewJob]] = {}
-        """By identity; with the call, so that no other can have its number."""
+        self._made: dict[int, tuple[BoundCall, NewJob]] = {}
+        """The job of each call, by `id(call)`. The call is held too, so that Python cannot give its id to another object."""
 
         self._added: set[int] = set()
 
     @property
-    def calls(self) -> list[Bound]:
-        """What has become jobs here."""
+    def calls(self) -> list[BoundCall]:
+        """The calls that have become jobs here."""
         return [call for call, _ in self._made.values()]
 
-    def add(self, call: Bound) -> NewJob:
-        """Let a call become a job; one that is added twice becomes two."""
+    def add(self, call: BoundCall) -> NewJob:
+        """Make a job of this call. A call that is added twice becomes two jobs."""
         if id(call) in self._added:
             return self._make(call)
         self._added.add(id(call))
         return self._shared(call)
 
     def ids(self, after: Iterable[Any]) -> tuple[str, ...]:
-        """What these are or become, by id, in order."""
-        return tuple(self._shared(each).id if isinstance(each, Bound) else _id(each) for each in after)
+        """The ids of these blockers, in order; bound calls among them become jobs."""
+        return tuple(self._shared(each).id if isinstance(each, BoundCall) else _id(each) for each in after)
 
-    def _shared(self, call: Bound) -> NewJob:
-        """The one job of this call. Calls that wait for calls that wait … may nest deeper than Python calls can."""
+    def _shared(self, call: BoundCall) -> NewJob:
+        """The one job of this call. Not recursive, because calls may nest deeper than Python's stack allows."""
         ahead = [call]
         while ahead:
             nearest = ahead[-1]
             if id(nearest) not in self._made:
-                missing = [each for each in nearest.after if isinstance(each, Bound) and id(each) not in self._made]
+                missing = [each for each in nearest.after if isinstance(each, BoundCall) and id(each) not in self._made]
                 if missing:
                     ahead.extend(reversed(missing))
                     continue
@@ -82,7 +82,7 @@ class Coming:
             ahead.pop()
         return self._made[id(call)][1]
 
-    def _make(self, call: Bound) -> NewJob:
+    def _make(self, call: BoundCall) -> NewJob:
         new = call.new_job()
         if call.after:
             new = replace(new, after=self.ids(call.after))
@@ -91,28 +91,28 @@ class Coming:
 
 
 def blockers(after: Iterable[Any]) -> tuple[tuple[str, ...], tuple[NewJob, ...]]:
-    """The ids to wait for, in order, and the jobs among them that are new, each before those that wait for it.
+    """The ids of these blockers, in order, and the jobs among them that are new, each before its dependents.
 
-    A handle (`Job`, `FlowRun`) or an id stands for what there is; a bound call or start becomes a new one.
+    A handle (`Job`, `FlowRun`) or an id stands for an existing job; a bound call or start becomes a new one.
     """
-    coming = Coming()
-    ids = coming.ids(after)
-    return ids, tuple(coming.jobs)
+    new = NewJobs()
+    ids = new.ids(after)
+    return ids, tuple(new.jobs)
 
 
 def checked_after(after: object) -> tuple[Any, ...]:
-    """What `after` says, if all of it can be waited for; else `InvalidOption`."""
-    if isinstance(after, str | Bound) or not isinstance(after, Iterable):
-        raise InvalidOption(f"after must be several, got {after!r:.80}: write after=[…]")
+    """The members of `after` as a tuple; `InvalidOption` if a job cannot wait for one of them."""
+    if isinstance(after, str | BoundCall) or not isinstance(after, Iterable):
+        raise InvalidOption(f"after must be a list, got {after!r:.80}: write after=[…]")
     several = tuple(after)
     for each in several:
-        if not isinstance(each, Bound):
+        if not isinstance(each, BoundCall):
             _id(each)
     return several
 
 
 def blocker_policy(value: object) -> BlockerPolicy:
-    """What `if_blocker_fails` says."""
+    """The value of the option `if_blocker_fails`."""
     try:
         return BlockerPolicy(str(value))
     except ValueError:

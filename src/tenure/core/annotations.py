@@ -1,13 +1,13 @@
-"""Decoders of annotations: how JSON becomes what a parameter, an attribute or a result is annotated with.
+"""Makes decoders of annotations: how JSON becomes what a parameter, an attribute or a result is annotated with.
 
 msgspec does most of the work. This module adds what it leaves out:
 
-1. Classes that it does not know: pydantic models, `pathlib` paths, and classes that users add with `add_type`.
-2. Unions that it refuses, of several dataclasses, models and the like. The first member that a value fits is taken; one that
-   would lose a key of the value is passed over while another fits.
+1. Classes that msgspec does not know: pydantic models, `pathlib` paths, and classes that users add with `add_type`.
+2. Unions that msgspec refuses, of several dataclasses, models and the like. A value becomes the first member that it fits
+   without losing a key; if it would lose one with every member, the first member that it fits.
 3. Constraints of `annotated_types` and of pydantic's `Field` in `Annotated[...]`. One that cannot be checked is refused.
 
-An annotation that cannot be followed means Any, and its decoder knows why.
+An annotation that msgspec cannot use means Any; its decoder holds the reason.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ import msgspec
 
 from tenure.errors import InvalidOption
 
-__all__ = ["ANYTHING", "Decode", "add_type", "decoder_of", "encode_other", "followed", "lost", "reason"]
+__all__ = ["ANY_DECODER", "Decode", "add_type", "decoder_of", "encode_hook", "lost_path", "reason", "to_msgspec"]
 
 T = TypeVar("T")
 
 Decode = Callable[[bytes | str | msgspec.Raw], Any]
 
-ANYTHING: Decode = msgspec.json.Decoder().decode
+ANY_DECODER: Decode = msgspec.json.Decoder().decode
 
 _ADDED: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {}
 
@@ -39,20 +39,22 @@ _ADDED: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {}
 def add_type(kind: type[T], *, encode: Callable[[T], Any], decode: Callable[[Any], T]) -> None:
     """Let values of a class be arguments, results and attributes, wherever they are annotated with it.
 
-    `encode` turns one into what JSON can hold, `decode` makes one of that again, equal to the first. Call this in a module that
-    producers and workers import. What Tenure stores by itself (a dataclass, an enum, …) cannot be added.
+    `encode` turns a value into something that JSON can hold; `decode` makes an equal value of that. Call `add_type` in a
+    module that both producers and workers import. Classes that Tenure stores anyway (dataclasses, enums, …) cannot be added.
     """
     if not isinstance(kind, type) or not callable(encode) or not callable(decode):
-        raise InvalidOption("add_type takes a class, and two functions: add_type(Money, encode=str, decode=Money)")
+        raise InvalidOption(
+            "add_type takes a class and two functions, such as add_type(Money, encode=str, decode=Money)"
+        )
     if hasattr(kind, "model_validate_json") or not isinstance(
         msgspec.inspect.type_info(kind), msgspec.inspect.CustomType
     ):
-        raise InvalidOption(f"values of {kind.__qualname__} are stored as they are: there is nothing to add")
+        raise InvalidOption(f"{kind.__qualname__} needs no add_type: Tenure stores its values already")
     _ADDED[kind] = encode, decode
 
 
-def encode_other(value: Any) -> Any:
-    """A value that msgspec does not know, in terms that it does."""
+def encode_hook(value: Any) -> Any:
+    """The `enc_hook` of msgspec: turn a value of a class that msgspec does not know into one that it does."""
     for kind in type(value).__mro__:
         if kind in _ADDED:
             return _ADDED[kind][0](value)
@@ -63,80 +65,80 @@ def encode_other(value: Any) -> Any:
     raise NotImplementedError(f"objects of type {type(value).__qualname__} have no JSON form")
 
 
-def decode_other(kind: type, value: Any) -> Any:
-    """A value of a class that msgspec does not know, made from what JSON has for it."""
+def decode_hook(kind: type, value: Any) -> Any:
+    """The `dec_hook` of msgspec: make a value of a class that msgspec does not know from its JSON form."""
     if issubclass(kind, Choice):
         return kind.read(value)
     if kind in _ADDED:
         return _ADDED[kind][1](value)
-    if hasattr(kind, "model_validate_json"):  # from text, so that strict models accept what JSON has no type for
+    if hasattr(kind, "model_validate_json"):  # from JSON: a strict model takes a date from a string only in JSON mode
         return kind.model_validate_json(msgspec.json.encode(value))
     if issubclass(kind, pathlib.PurePath) and isinstance(value, str):
         return kind(value)
-    raise NotImplementedError(f"{kind.__qualname__} cannot be made from JSON: tenure.add_type says how")
+    raise NotImplementedError(f"{kind.__qualname__} cannot be made from JSON: register it with tenure.add_type")
 
 
-class Anything:
-    """The decoder of an annotation that cannot be followed."""
+class UntypedDecoder:
+    """The decoder of an annotation that msgspec cannot use: decodes as Any."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
 
     def __call__(self, data: bytes | str | msgspec.Raw) -> Any:
-        return ANYTHING(data)
+        return ANY_DECODER(data)
 
 
 def decoder_of(annotation: Any) -> Decode:
-    """The decoder of one annotation; `InvalidOption` about a constraint in it that cannot be checked."""
+    """The decoder of one annotation; `InvalidOption` if it has a constraint that cannot be checked."""
     if annotation is Any or annotation is object:
-        return ANYTHING
+        return ANY_DECODER
     try:
-        return msgspec.json.Decoder(followed(annotation), dec_hook=decode_other).decode
+        return msgspec.json.Decoder(to_msgspec(annotation), dec_hook=decode_hook).decode
     except InvalidOption:
         raise
     except Exception as error:  # noqa: BLE001 - a TypeError of msgspec, or a name that only type checkers know
-        return Anything(reason(error))
+        return UntypedDecoder(reason(error))
 
 
-def followed(annotation: Any) -> Any:
-    """The same annotation in terms that msgspec follows, as far as there are any."""
+def to_msgspec(annotation: Any) -> Any:
+    """The same annotation with those parts replaced that msgspec does not support, where there is a replacement."""
     if annotation is object:
         return Any
     origin, given = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
-        return _constrained(followed(given[0]), given[1:])
+        return _constrained(to_msgspec(given[0]), given[1:])
     if origin in _NO_VALUES:
-        raise TypeError(f"{_name(annotation)} is no type of values")
+        raise TypeError(f"{_name(annotation)} is not a type of values")
     if annotation in _LISTS or origin in _LISTS:
-        return list[tuple(map(followed, given)) or Any]  # type: ignore[misc]
+        return list[tuple(map(to_msgspec, given)) or Any]  # type: ignore[misc]
     if origin is None or origin is typing.Literal or not given:
         return annotation
     if origin in {types.UnionType, typing.Union}:
-        members = tuple(map(followed, given))
+        members = tuple(map(to_msgspec, given))
         union: Any = typing.Union.__getitem__(members)
         return Choice.of(members) if any(map(_has_fields, members)) and _misfit(union) else union
-    inner = tuple(followed(each) if each is not ... and not isinstance(each, list) else each for each in given)
+    inner = tuple(to_msgspec(each) if each is not ... and not isinstance(each, list) else each for each in given)
     return annotation if inner == given else origin[inner]
 
 
 _LISTS = frozenset({collections.abc.Iterable, collections.abc.Container, collections.abc.Reversible})
-"""What a list is, and msgspec does not know."""
+"""Types that a list satisfies and msgspec does not know."""
 
 _NO_VALUES = frozenset(
     {collections.abc.Iterator, collections.abc.Generator, collections.abc.Callable, collections.abc.Awaitable}
 )
-"""What can be annotated, and is no value that could be stored."""
+"""Types whose values cannot be stored."""
 
 
 class _AnyInstance(type):
-    """msgspec asks whether what its hook gives is an instance of the class that it asked for."""
+    """Accepts every instance, because msgspec checks that what its hook returns is an instance of the annotated class."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return True
 
 
 class Choice(metaclass=_AnyInstance):
-    """A union that msgspec refuses, as a class that it leaves to its hook."""
+    """A union that msgspec refuses, as a class that msgspec passes to its hook."""
 
     members: tuple[Any, ...] = ()
 
@@ -146,26 +148,26 @@ class Choice(metaclass=_AnyInstance):
 
     @classmethod
     def read(cls, value: Any) -> Any:
-        """The value as the first member that it fits with all its keys, else as the first one that it fits."""
+        """Convert the value to the first member that it fits without losing a key; else to the first that it fits."""
         misfits, found = [], []
         for member in cls.members:
             try:
-                made = msgspec.convert(value, member, dec_hook=decode_other, str_keys=True)
-            except Exception as error:  # noqa: BLE001 - whatever a class of the user raises about a value of another
+                made = msgspec.convert(value, member, dec_hook=decode_hook, str_keys=True)
+            except Exception as error:  # noqa: BLE001 - a user's class may raise anything about a foreign value
                 misfits.append(f"{_name(member)}: {reason(error)}")
                 continue
-            if lost(made, value) is None:
+            if lost_path(made, value) is None:
                 return made
             found.append(made)
         if found:
             return found[0]
-        raise ValueError("it fits none of the union: " + "; ".join(misfits))
+        raise ValueError("it fits no member of the union: " + "; ".join(misfits))
 
 
-def lost(made: Any, value: Any, path: str = "$") -> str | None:
-    """Where `value` says something that `made`, which was read from it by annotation, does not; None: nowhere.
+def lost_path(made: Any, value: Any, path: str = "$") -> str | None:
+    """The path of the first thing in `value` that is missing in `made`, which was decoded from it; None if nothing is.
 
-    A mapping may have become an object, a text a date or whatever else its annotation says, and a list a set.
+    A mapping may have become an object, a string a date or another annotated type, and a list a set.
     """
     if isinstance(value, Mapping):
         for key, item in value.items():
@@ -173,19 +175,19 @@ def lost(made: Any, value: Any, path: str = "$") -> str | None:
             found = _member(made, key)
             if found is _MISSING:
                 return at
-            if (inner := lost(found, item, at)) is not None:
+            if (inner := lost_path(found, item, at)) is not None:
                 return inner
         return None if not isinstance(made, str | int | float | None) else path
     try:
         if made == value or isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
             return None
-    except Exception:  # noqa: BLE001 - a class of the user that cannot be compared cannot be trusted to come back
+    except Exception:  # noqa: BLE001 - a user's class whose `==` raises cannot be checked, so it counts as lost
         return path
     if isinstance(value, list | tuple | set | frozenset):
         if isinstance(made, set | frozenset):
             return None
         if isinstance(made, list | tuple) and len(made) == len(value):
-            each = (lost(*pair, f"{path}[{n}]") for n, pair in enumerate(zip(made, value, strict=True)))
+            each = (lost_path(*pair, f"{path}[{n}]") for n, pair in enumerate(zip(made, value, strict=True)))
             return next((where for where in each if where is not None), None)
     return path
 
@@ -194,7 +196,7 @@ _MISSING = object()
 
 
 def _member(made: Any, key: Any) -> Any:
-    """What an object that was read from a mapping has of this key."""
+    """The member of `made`, which was decoded from a mapping, that belongs to this key of the mapping."""
     if isinstance(made, Mapping):
         return next((item for own, item in made.items() if own == key or str(own) == key), _MISSING)
     kind = type(made)
@@ -208,25 +210,25 @@ def _member(made: Any, key: Any) -> Any:
 
 
 def reason(error: Exception) -> str:
-    """Why it went wrong, on one line: classes of users may say it in many."""
+    """The message of this error on one line, of 500 characters at most; errors of users' classes may have many lines."""
     if isinstance(error, RecursionError):
-        return "it is nested too deep, or holds itself"
+        return "it is nested too deep, or contains itself"
     if isinstance(error, UnicodeEncodeError):
-        return "a text holds half a character (a lone surrogate)"
+        return "a string has half a character in it (a lone surrogate)"
     return " ".join(str(error).replace("\0", "\\0").split())[:500] or type(error).__name__
 
 
 def _misfit(annotation: Any) -> str:
-    """Why msgspec does not follow an annotation; empty if it does."""
+    """Why msgspec refuses an annotation; empty if it accepts it."""
     try:
-        msgspec.json.Decoder(annotation, dec_hook=decode_other)
+        msgspec.json.Decoder(annotation, dec_hook=decode_hook)
     except Exception as error:  # noqa: BLE001 - as in `decoder_of`
         return reason(error)
     return ""
 
 
 def _has_fields(annotation: Any) -> bool:
-    """Whether its values are objects in JSON, with named members, or are made by a hook."""
+    """Whether values of this type are JSON objects with named members, or are made by a hook."""
     kind = typing.get_origin(annotation) or annotation
     if not isinstance(kind, type):
         return False
@@ -247,7 +249,7 @@ def _name(annotation: Any) -> str:
 # Constraints.
 
 _LIMITS = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "pattern")
-"""What a `msgspec.Meta` can check, which `annotated_types` and pydantic call by the same names."""
+"""Constraints that `msgspec.Meta` can check; `annotated_types` and pydantic use the same names."""
 
 
 def _constrained(annotation: Any, metadata: Sequence[Any]) -> Any:
@@ -279,7 +281,7 @@ def _constrained(annotation: Any, metadata: Sequence[Any]) -> Any:
 
 
 def _parts(metadata: Any) -> Iterator[Any]:
-    """The single constraints in metadata of `annotated_types` and pydantic; what is of others says nothing to Tenure."""
+    """The single constraints in metadata of `annotated_types` and pydantic; metadata of other libraries is ignored."""
     if type(metadata).__module__.partition(".")[0] not in {"annotated_types", "pydantic"}:
         return
     if isinstance(inner := getattr(metadata, "metadata", None), list):  # pydantic.Field

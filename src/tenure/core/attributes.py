@@ -1,4 +1,4 @@
-"""The attributes of a run of a flow as JSON, and what runs are found by."""
+"""Encodes the attributes of a run of a flow as JSON, decodes them, and derives the lookup values of a run."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tenure.core.codec import ANYTHING, Decode, read, written
+from tenure.core.codec import ANY_DECODER, Decode, read, written
 from tenure.core.job import Writes
 from tenure.errors import InvalidOption, PayloadError, PayloadTooLarge
 
-__all__ = ["decoded", "encoded", "lookups_of", "sought", "write"]
+__all__ = ["decoded", "encoded", "lookup_for", "lookups_of", "write"]
 
 T = TypeVar("T")
 
 NAME = 128
-"""Characters that the name of an attribute may have."""
+"""The longest name of an attribute, in characters."""
 
 LOOKUP = 256
-"""Characters of a value that runs are found by as it is; of a longer one its SHA-256 stands for it."""
+"""The longest lookup value that is stored as it is, in characters; a longer one is stored as its SHA-256."""
 
 
 def write(
     attributes: Mapping[str, Any], decoders: Mapping[str, Sequence[Decode]], lookup: Collection[str], limit: int
 ) -> Writes | None:
-    """What it takes to give a run these attributes; None if there are none.
+    """The writes that give a run these attributes; None if there are none.
 
-    `TypeError` about a name, `PayloadError` about a value that would not come back by any of the decoders of its name.
+    Raises `TypeError` for an invalid name, `PayloadError` for a value that no decoder of its name would give back equal.
     """
     if not attributes:
         return None
@@ -47,32 +47,32 @@ def encoded(name: str, value: Any, decoders: Sequence[Decode], limit: int) -> st
 
 
 def decoded(name: str, data: bytes, decoders: Sequence[Decode]) -> Any:
-    """One attribute out of JSON, by the first of the decoders that it fits; `PayloadError` if it fits none."""
+    """Decode one attribute with the first of these decoders that accepts it; `PayloadError` if none does."""
     return _first_that_fits(lambda decode: read(decode, data, f"attribute {name!r}"), decoders)
 
 
 def lookups_of(text: str) -> tuple[str, ...]:
-    """The values that a run is found by if it has this attribute: one of a scalar, one for each of a list's, none of anything else."""
+    """The lookup values of an attribute, given as JSON: one for a scalar, one for each scalar in a list, none otherwise."""
     value = msgspec.json.decode(text)
     values = value if isinstance(value, list) else [value]
     return tuple(dict.fromkeys(_lookup(each) for each in values if isinstance(each, str | int | float)))
 
 
-def sought(value: object) -> str:
-    """What runs with this value of an attribute, or with it in a list, are found by; `InvalidOption` if none could be."""
+def lookup_for(value: object) -> str:
+    """The lookup value to search for runs that have this value, or have it in a list; `InvalidOption` if it is no scalar."""
     try:
         text = msgspec.json.encode(value)
     except TypeError:
         text = b"null"
     found = () if text.startswith(b"[") else lookups_of(text.decode())
     if not found:
-        raise InvalidOption(f"runs are found by one text, number or truth value, got {value!r:.80}")
+        raise InvalidOption(f"runs are found by one string, number or bool, got {value!r:.80}")
     return found[0]
 
 
 def _first_that_fits(attempt: Callable[[Decode], T], decoders: Sequence[Decode]) -> T:
     misfits: list[PayloadError] = []
-    for decode in decoders or (ANYTHING,):
+    for decode in decoders or (ANY_DECODER,):
         try:
             return attempt(decode)
         except PayloadError as misfit:
@@ -82,7 +82,7 @@ def _first_that_fits(attempt: Callable[[Decode], T], decoders: Sequence[Decode])
 
 def _lookup(value: str | float) -> str:
     if isinstance(value, float) and value.is_integer():
-        value = int(value)  # they are equal, so the one must find the other
+        value = int(value)  # 1.0 == 1, so each must find the other
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= LOOKUP else hashlib.sha256(text.encode()).hexdigest()
 
@@ -91,6 +91,6 @@ def _checked(name: object) -> str:
     if not isinstance(name, str) or not 1 <= len(name) <= NAME or not name.isprintable():
         raise TypeError(
             f"attributes have names of 1 to {NAME} printable characters, got {name!r:.80}: "
-            "to end a run with a mapping that is no attributes, give Done(value)"
+            "to end a run with a mapping as its result, return Done(value)"
         )
     return name

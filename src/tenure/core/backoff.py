@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt."""
+"""Backoff: which exceptions are retried, and how long to wait before the next attempt."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ __all__ = ["Backoff"]
 class Backoff:
     """A retry policy: which exceptions are retried, and after how long.
 
-    The delay after attempt n is `min(initial * multiplier ** (n - 1), maximum)`, moved by up to ± `jitter` of itself; never beyond
-    `maximum`.
+    The delay after attempt n is `min(initial * multiplier ** (n - 1), maximum)`, moved at random by up to ± `jitter` of
+    itself, and never longer than `maximum`.
     """
 
     initial: float | timedelta = 10.0
     """Seconds before the second attempt."""
 
     maximum: float | timedelta = 300.0
-    """Seconds; no delay is longer, jitter included."""
+    """Seconds. The longest delay, jitter included."""
 
     multiplier: float = 2.0
-    """Growth from one delay to the next; 1 keeps them all the same."""
+    """Factor from one delay to the next, at least 1; 1 makes all delays the same."""
 
     jitter: float = 0.1
-    """Share of the delay by which it is moved at random, so that jobs that failed together do not return together; 0 for none."""
+    """Share of the delay, 0 to 1, by which it is moved at random, so that jobs that failed together return apart."""
 
     on: type[BaseException] | tuple[type[BaseException], ...] = (Exception,)
-    """Exceptions that are retried; any other fails the job at once."""
+    """Exceptions that are retried; any other exception fails the job at once."""
 
     never: type[BaseException] | tuple[type[BaseException], ...] = ()
     """Exceptions that fail the job at once even though `on` covers them."""
@@ -48,7 +48,7 @@ class Backoff:
     def covers(self, exception: BaseException) -> bool:
         """Whether this exception is worth another attempt.
 
-        What is no `Exception` (SystemExit, KeyboardInterrupt, a cancellation of the job's own making) is treated as one.
+        Others than `Exception` (SystemExit, KeyboardInterrupt, a cancellation that the job raised) are treated like one.
         """
         if isinstance(exception, self.never):
             return False
@@ -57,11 +57,11 @@ class Backoff:
         return not isinstance(exception, Exception) and isinstance(self.on, tuple) and Exception in self.on
 
     def delay(self, attempt: int) -> float:
-        """Seconds to wait after this attempt (the first is 1), without jitter."""
+        """Seconds to wait after attempt number `attempt`, from 1, without jitter."""
         initial, maximum = float(self.initial), float(self.maximum)  # type: ignore[arg-type]
         if initial == 0:
             return 0.0
-        # 2.0 ** 1024 overflows: an attempt count that high has long reached the maximum.
+        # 2.0 ** 1024 overflows: a delay that long reached the maximum long ago.
         exponent = min(attempt - 1, 1000)
         try:
             return float(min(initial * self.multiplier**exponent, maximum))
@@ -69,9 +69,9 @@ class Backoff:
             return maximum
 
     def jittered(self, attempt: int) -> float:
-        """Seconds to wait after this attempt, moved at random by up to ± `jitter`; `maximum` at most.
+        """Seconds to wait after attempt number `attempt`, moved at random by up to ± `jitter`; at most `maximum`.
 
-        Where the upper half of that range lies beyond `maximum`, the range ends there and begins as low as it did: the delays stay
+        If the range would go beyond `maximum`, it is cut off there and the delay is drawn from what remains. So delays stay
         spread, instead of half of them being exactly `maximum`.
         """
         delay, maximum = self.delay(attempt), float(self.maximum)  # type: ignore[arg-type]
@@ -86,7 +86,7 @@ _JITTER = number(0, 1)
 
 
 def _exceptions(value: object, option: str) -> tuple[type[BaseException], ...]:
-    """Classes of exceptions as a tuple, which one class alone may stand for."""
+    """Exception classes as a tuple; one class may be given without a tuple."""
     classes = tuple(value) if isinstance(value, tuple | list | set | frozenset) else (value,)
     for each in classes:
         if not (isinstance(each, type) and issubclass(each, BaseException)):

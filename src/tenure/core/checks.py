@@ -1,7 +1,7 @@
-"""Checks of values that users pass: names, durations, instants, and the options of jobs.
+"""Checks values that users pass: names, durations, instants, and the options of jobs.
 
 A check takes a value and the name of its option. It returns the value in the form that the rest of Tenure uses, or raises
-`InvalidOption` (a name: `InvalidName`) with one sentence that says what the option must be and what was given.
+`InvalidOption` (for a name: `InvalidName`) with one sentence that says what the option must be and what was given.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _LARGEST = 2**31 - 1
 
 
 def shown(value: object) -> str:
-    """A value as error messages show it: short, and a class as the class that it is."""
+    """A value as error messages show it: 80 characters of its repr at most; classes and functions by their names."""
     if isinstance(value, type):
         return f"the class {value.__qualname__}"
     if inspect.isroutine(value):
@@ -57,12 +57,12 @@ def shown(value: object) -> str:
 
 
 def refused(option: str, must_be: str, value: object, instead: str = "") -> InvalidOption:
-    """The error about an option that has a wrong value; `instead` says what to write."""
+    """The error for an option with a wrong value; `instead` is advice on what to write."""
     return InvalidOption(f"{option} must be {must_be}, not {shown(value)}{f': {instead}' if instead else ''}")
 
 
 def named(error: InvalidOption | InvalidName, whose: str) -> InvalidOption | InvalidName:
-    """The same error, saying whose option it is about."""
+    """The same error with the owner of the option, such as a task, in front."""
     if isinstance(error, InvalidName):
         return InvalidName(error.kind, error.name, whose)
     return InvalidOption(f"{whose}: {error}")
@@ -72,14 +72,14 @@ def named(error: InvalidOption | InvalidName, whose: str) -> InvalidOption | Inv
 
 
 def name(kind: str, value: object) -> str:
-    """Give the name back if every store accepts it, else raise `InvalidName`."""
+    """Return the name if every store accepts it, else raise `InvalidName`."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise InvalidName(kind, value)
     return value
 
 
 def seconds(value: Duration, option: str, *, least: float = 0.0) -> float:
-    """Turn a duration into seconds; one that is negative, too small or no number raises `InvalidOption`, naming the option."""
+    """Convert a duration to seconds; `InvalidOption` if it is shorter than `least` or not a finite number."""
     number = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(number, bool) or not isinstance(number, (int, float)) or not math.isfinite(number):
         raise refused(option, "a finite number of seconds or a timedelta", value)
@@ -89,23 +89,23 @@ def seconds(value: Duration, option: str, *, least: float = 0.0) -> float:
 
 
 def duration(least: float = 0.0) -> Check:
-    """A check of durations that are not shorter than this."""
+    """A check of durations of at least `least` seconds."""
     return lambda value, option: seconds(value, option, least=least)
 
 
 def instant(value: datetime, option: str) -> float:
-    """Turn an aware datetime into seconds since the epoch; a naive one raises `InvalidOption`."""
+    """Convert an aware datetime to seconds since the epoch; a naive one raises `InvalidOption`."""
     if not isinstance(value, datetime):
         raise refused(option, "a datetime", value)
     if value.tzinfo is None or value.utcoffset() is None:
         raise InvalidOption(
-            f"{option} must say its time zone, got the naive {value.isoformat()}: add tzinfo=datetime.UTC or your own"
+            f"{option} must have a time zone, got the naive {value.isoformat()}: add tzinfo=datetime.UTC or your own"
         )
     return value.timestamp()
 
 
 def flag(value: object, option: str) -> bool:
-    """Give a truth value back: texts such as "no" are true for Python, and so are refused."""
+    """Return a bool. Anything else is refused, because Python takes strings such as "no" for true."""
     if not isinstance(value, bool):
         raise refused(option, "True or False", value)
     return value
@@ -143,7 +143,7 @@ def number(least: float, most: float | None = None) -> Check:
 
 
 def or_none(check: Check, means: str) -> Check:
-    """The same check, for an option that may be None, and what that means."""
+    """The same check for an option that may be None; `means` says in error messages what None means."""
 
     def checked(value: object, option: str) -> Any:
         if value is None:
@@ -157,16 +157,16 @@ def or_none(check: Check, means: str) -> Check:
 
 
 def several(value: object, option: str) -> tuple[Any, ...]:
-    """Give the members of an iterable back; a text is refused, because its letters would be the members."""
+    """Return the members of an iterable; a string is refused, because its letters would be the members."""
     if isinstance(value, str | bytes):
-        raise InvalidOption(f"{option} must be several, not the text {value!r:.80}: write [{value!r:.80}]")
+        raise InvalidOption(f"{option} must be a list, not the text {value!r:.80}: write [{value!r:.80}]")
     if not isinstance(value, Iterable):
         raise refused(option, "a list or another iterable", value)
     return tuple(value)
 
 
 def attempts(value: object, option: str) -> int | None:
-    """Give a limit of attempts back, None for no limit."""
+    """Return a limit of attempts; None: no limit."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _LARGEST:
@@ -175,8 +175,8 @@ def attempts(value: object, option: str) -> int | None:
 
 
 def priority(value: object, option: str = "priority") -> int:
-    """Give the priority back if every store orders by it exactly."""
-    # 32 bits: what an exact comparison holds on every store.
+    """Return the priority if every store can order by it exactly."""
+    # 32 bits: the widest integer that every store compares exactly.
     if isinstance(value, bool) or not isinstance(value, int) or not -(2**31) <= value <= _LARGEST:
         raise refused(option, "an integer of 32 bits", value)
     return value
@@ -220,9 +220,9 @@ JOB_OPTIONS: Mapping[str, Check] = {
 
 
 def job_options(given: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The options of one job, by the names that `using` has for them, as fields of it; `InvalidOption` or `InvalidName`.
+    """Check the options that `using` takes and return them as fields of a `NewJob`; `InvalidOption` or `InvalidName`.
 
-    `before` are the fields that the job has already.
+    `before`: the fields that the job has already.
     """
     if "delay" in given and "run_at" in given:
         raise InvalidOption("a job has either a delay or a run_at, not both")
@@ -235,7 +235,5 @@ def job_options(given: Mapping[str, Any], before: Mapping[str, Any] | None = Non
         if given.get(option) in (None, False) or option not in given:
             continue
         if (fields if "unique" in fields else before or {}).get("unique") is None:
-            raise InvalidOption(
-                f"{option} is about the unique key of a job, and this one has none: give unique= beside it"
-            )
+            raise InvalidOption(f"{option} applies to the unique key of a job, and this job has none: give unique= too")
     return fields

@@ -1,4 +1,4 @@
-"""The two clocks of a host, both movable in tests."""
+"""Clock: the wall clock and the boot clock of a host, which tests replace by clocks that they move."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["Clock", "SystemClock"]
 
 
 class Clock(Protocol):
-    """Where a store that lives on this host takes its time from."""
+    """The source of time of a store that lives on this host."""
 
     def wall(self) -> float:
-        """Seconds since the epoch: decides when a job is due. May jump."""
+        """Seconds since the epoch. Decides when a job is due. May jump."""
         ...
 
     def boot(self) -> float:
-        """Seconds since the machine was booted, sleep included: decides when a lease has expired. Never jumps."""
+        """Seconds since the machine was booted, sleep included. Decides when a lease has expired. Never jumps."""
         ...
 
 

@@ -1,20 +1,20 @@
-"""Arguments and results as JSON, and back by annotation.
+"""Encodes the arguments and results of tasks as JSON and decodes them by annotation.
 
 The payload of a job is one JSON object, which programs in other languages may write as well:
 
     {"args": [42, "de"], "kwargs": {"copies": 2}}
 
-`args` holds the positional arguments, `kwargs` those given by name; an empty member is left out, so a call without
+`args` holds the positional arguments, `kwargs` those given by name. An empty member is left out, so a call without
 arguments is `{}`. Other members are refused. A result is any JSON value. The payload of a raw task is its bytes.
 
 One rule decides what may be stored: **a value is accepted if reading back what was written, by the annotation of its
-parameter, gives an equal value.** So a datetime, a set, a dataclass or a dict with integer
-keys needs its annotation; NaN and the infinities, which JSON lacks, are refused; a tuple may come back as a list.
-Beyond that, integers have at most 64 bits and containers nest at most 64 deep, so that every store and every reader of
-the payload agrees. All of this is checked before any I/O, by the producer.
+parameter, gives an equal value.** So a datetime, a set, a dataclass or a dict with integer keys needs its annotation.
+NaN and the infinities are refused, because JSON lacks them. A tuple may come back as a list. Integers have at most 64
+bits and containers nest at most 64 deep, because some stores and readers of the payload cannot hold more. The producer
+checks all of this before any I/O.
 
-A result may be said in other terms: it fits if what was written can be read by the annotation of the function's return
-without losing anything, and comes back as that. A mapping becomes the dataclass that it describes, for example.
+A result need not be of the annotated type: it fits if the return annotation can read what was written without losing
+anything. It then comes back as the annotated type. For example, a mapping becomes the dataclass that it describes.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from typing import Any, Protocol
 import msgspec
 
 from tenure.core.annotations import (
-    ANYTHING,
-    Anything,
+    ANY_DECODER,
     Decode,
-    decode_other,
+    UntypedDecoder,
+    decode_hook,
     decoder_of,
-    encode_other,
-    followed,
-    lost,
+    encode_hook,
+    lost_path,
     reason,
+    to_msgspec,
 )
 from tenure.core.checks import named
 from tenure.errors import InvalidOption, InvalidResult, PayloadError, PayloadTooLarge
 
 __all__ = [
-    "ANYTHING",
     "ANY_CALL",
+    "ANY_DECODER",
     "RAW_CALL",
     "Arguments",
     "Decode",
@@ -63,34 +63,34 @@ MAX_DEPTH = 64
 MAX_INTEGER = 2**63 - 1
 MIN_INTEGER = -(2**63)
 
-Bound = tuple[tuple[Any, ...], dict[str, Any]]
+ArgsKwargs = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class Arguments(Protocol):
-    """How the calls of one task become payloads and payloads become calls."""
+    """Turns calls of one task into payloads, and payloads into calls."""
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
-        """Write a call; `TypeError` if it does not fit the signature, `PayloadError` if it cannot be stored exactly."""
+        """Encode a call; `TypeError` if it does not fit the signature, `PayloadError` if it cannot be stored exactly."""
         ...
 
-    def decode(self, payload: bytes) -> Bound:
-        """Read a call, converted by annotation; `PayloadError` if it cannot be made."""
+    def decode(self, payload: bytes) -> ArgsKwargs:
+        """Decode a call, with its arguments converted by annotation; `PayloadError` if that fails."""
         ...
 
     def key(self, payload: bytes) -> str:
-        """A text that is the same for equal arguments, however they were passed; defaults are not filled in."""
+        """A string that is the same for equal arguments, passed by position or by name; defaults are not filled in."""
         ...
 
 
 class Payload(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The JSON object, its arguments not yet read."""
+    """The JSON object of a payload, its arguments not yet decoded."""
 
     args: list[msgspec.Raw] = []
     kwargs: dict[str, msgspec.Raw] = {}
 
 
 class JsonArguments:
-    """The arguments of a task with this signature, converted by these annotations; a missing one means Any."""
+    """The arguments of a task with this signature, converted by these type hints; a missing hint means Any."""
 
     def __init__(self, signature: inspect.Signature, hints: Mapping[str, Any], limit: int) -> None:
         self._signature = signature
@@ -117,49 +117,49 @@ class JsonArguments:
             call["kwargs"] = kwargs
         refusal = None
         try:
-            # The payload and its list or object of arguments are no part of the user's nesting.
+            # Two levels more: the payload object and its list or object of arguments are not the user's nesting.
             data = _write(call, MAX_DEPTH + 2)
             exact = _same(self.decode(data), (args, kwargs))
         except PayloadError as error:
             exact, refusal = False, error
-        # Outside of the handler, so that the refusal of an argument is one exception with its cause.
+        # Outside of the handler, so that the error about an argument has one cause and no context.
         if not exact:
             self._check_each(args, kwargs)
             if refusal is not None:
                 raise refusal
         return data
 
-    def decode(self, payload: bytes) -> Bound:
+    def decode(self, payload: bytes) -> ArgsKwargs:
         if len(payload) > self._limit:
             raise PayloadTooLarge(len(payload), self._limit)
         if payload == b"{}" and self._may_be_empty:
             return (), {}
-        # Ends like a list of positional arguments with nothing after it.
+        # It ends like a payload that has positional arguments only.
         if self._plain is not None and payload.endswith(b"]}"):
             try:
                 return self._plain(payload), {}
-            except Exception:  # noqa: BLE001, S110 - the long way says what is wrong
+            except Exception:  # noqa: BLE001, S110 - decoding one by one says what is wrong
                 pass
         return self._decode_each(payload)
 
     def key(self, payload: bytes) -> str:
         args, kwargs = self.decode(payload)
         bound = self._signature.bind(*args, **kwargs)
-        return digest(msgspec.json.encode(bound.arguments, enc_hook=encode_other, order="deterministic"))
+        return digest(msgspec.json.encode(bound.arguments, enc_hook=encode_hook, order="deterministic"))
 
     def _plain_decoder(self, hints: Mapping[str, Any]) -> Callable[[bytes], tuple[Any, ...]] | None:
-        """A decoder for calls with positional arguments only, which are most: 0.4 µs, where one by one takes 4."""
+        """A decoder for calls with positional arguments only, as most calls are: takes 0.4 µs; one by one takes 4 µs."""
         if not self._positional or self._misfit(self._positional, {}) is not None:
             return None
         try:
-            kinds = [followed(hints.get(p.name, Any)) for p in self._positional]
+            kinds = [to_msgspec(hints.get(p.name, Any)) for p in self._positional]
             given = [(f"p{n}", kinds[n], p.default is p.empty) for n, p in enumerate(self._positional)]
             fields = [(name, kind) if required else (name, kind, msgspec.UNSET) for name, kind, required in given]
             args = msgspec.defstruct("Args", fields, array_like=True, forbid_unknown_fields=True)
             call = msgspec.defstruct("Call", [("args", args)], forbid_unknown_fields=True)
-            decode: Callable[[bytes], Any] = msgspec.json.Decoder(call, dec_hook=decode_other).decode
+            decode: Callable[[bytes], Any] = msgspec.json.Decoder(call, dec_hook=decode_hook).decode
         except Exception:  # noqa: BLE001 - as in `decoder_of`
-            return None  # an annotation that msgspec cannot follow
+            return None  # msgspec cannot use an annotation
         values = msgspec.structs.astuple
 
         def plain(payload: bytes) -> tuple[Any, ...]:
@@ -168,11 +168,11 @@ class JsonArguments:
 
         return plain
 
-    def _decode_each(self, payload: bytes) -> Bound:
+    def _decode_each(self, payload: bytes) -> ArgsKwargs:
         try:
             call = _PAYLOAD.decode(payload)
         except Exception as error:
-            raise PayloadError(f"the payload is no call of a task: {reason(error)}") from error
+            raise PayloadError(f"the payload is not a call of a task: {reason(error)}") from error
         if (misfit := self._misfit(call.args, call.kwargs)) is not None:
             raise PayloadError(f"the payload does not fit the task: {misfit}") from misfit
         values = [read(self._decoders[name], raw, what) for name, what, raw in self._each(call.args, call.kwargs)]
@@ -180,12 +180,12 @@ class JsonArguments:
         return tuple(values[:count]), dict(zip(call.kwargs, values[count:], strict=True))
 
     def _check_each(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Raise `PayloadError` about the first argument that would not come back; tuples may come back as lists."""
+        """Raise `PayloadError` about the first argument that would not come back equal; tuples may come back as lists."""
         for name, what, value in self._each(args, kwargs):
             written(value, self._decoders[name], what)
 
     def _each(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
-        """Each argument with the parameter that takes it, and what to call it before people."""
+        """Each argument, with the name of the parameter that takes it and its name for error messages."""
         for position, value in enumerate(args):
             name = self._positional[position].name if position < len(self._positional) else self._more
             yield name, f"parameter {name!r}", value
@@ -193,7 +193,7 @@ class JsonArguments:
             yield name if name in self._named else self._others, f"parameter {name!r}", value
 
     def _shape(self, count: int) -> tuple[frozenset[str], frozenset[str]] | None:
-        """Which names must, and which must not, be passed as keywords after so many positional arguments; None: they are too few."""
+        """Names that must and must not be keywords after `count` positional arguments; None if `count` is too low."""
         taken = {p.name for p in self._positional[:count]}
         left = [p for p in self._signature.parameters.values() if p.name not in taken and p.default is p.empty]
         if any(p.kind is p.POSITIONAL_ONLY for p in left):
@@ -201,8 +201,8 @@ class JsonArguments:
         return frozenset(p.name for p in left if p.name in self._named), self._named & taken
 
     def _misfit(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TypeError | None:
-        """Why the function cannot be called like this, if it cannot."""
-        # Binding costs 3 µs, so it is left for its messages.
+        """The error of calling the function with these arguments; None if they fit."""
+        # Signature.bind costs 3 µs, so it is called only for its error message.
         if self._more or len(args) <= len(self._positional):
             shape = self._shapes[min(len(args), len(self._positional))]
             if shape is not None:
@@ -217,7 +217,7 @@ class JsonArguments:
 
 
 class JoinArguments:
-    """The arguments of a task that can be enqueued without one of them, which its worker fills in."""
+    """The arguments of a task that may be enqueued without the parameter `filled_in`, which the worker fills in."""
 
     def __init__(self, signature: inspect.Signature, hints: Mapping[str, Any], limit: int, filled_in: str) -> None:
         others = [p for p in signature.parameters.values() if p.name != filled_in]
@@ -234,7 +234,7 @@ class JoinArguments:
             except TypeError:
                 raise misfit from None
 
-    def decode(self, payload: bytes) -> Bound:
+    def decode(self, payload: bytes) -> ArgsKwargs:
         try:
             return self._all.decode(payload)
         except PayloadError as misfit:
@@ -243,7 +243,7 @@ class JoinArguments:
             except PayloadError:
                 raise misfit from None
             bound = self._taken.bind(*args, **kwargs)
-            # By name, for one that stands before them may be filled in.
+            # By name, because the parameter that is filled in may stand before them.
             return (), {**{name: bound.arguments[name] for name in list(self._taken.parameters)[: len(args)]}, **kwargs}
 
     def key(self, payload: bytes) -> str:
@@ -254,7 +254,7 @@ class JoinArguments:
 
 
 class RawArguments:
-    """The one argument of a raw task: bytes, stored and handed over as they are, empty ones too."""
+    """The one argument of a raw task: bytes, possibly empty, stored and passed on unchanged."""
 
     def __init__(self, signature: inspect.Signature, limit: int) -> None:
         self._signature = signature
@@ -267,7 +267,7 @@ class RawArguments:
         self._check_size(len(data := bytes(payload)))
         return data
 
-    def decode(self, payload: bytes) -> Bound:
+    def decode(self, payload: bytes) -> ArgsKwargs:
         self._check_size(len(payload))
         return (payload,), {}
 
@@ -280,9 +280,9 @@ class RawArguments:
 
 
 class ResultCodec:
-    """Results of a function with this return annotation.
+    """Encodes and decodes the results of a function with this return annotation.
 
-    A result fits if what was written as JSON can be read by the annotation, and nothing is lost: it comes back as what was read.
+    A result fits if the annotation can read its JSON without losing anything. It comes back as the annotated type.
     """
 
     def __init__(self, annotation: Any, limit: int) -> None:
@@ -292,7 +292,7 @@ class ResultCodec:
         self._may_be_none = self._reads_none()
 
     def encode(self, value: Any) -> str:
-        """Write a result; `InvalidResult` if it does not fit the annotation, or has no JSON form; `PayloadTooLarge` over the limit."""
+        """Encode a result; `InvalidResult` if it does not fit the annotation or has no JSON form; `PayloadTooLarge`."""
         if value is None and self._may_be_none:
             return "null"
         try:
@@ -307,21 +307,21 @@ class ResultCodec:
         return data.decode()
 
     def encode_freely(self, value: Any) -> str:
-        """Write a result that the annotation need not describe, such as that of `Done`: by annotation or as plain JSON."""
+        """Encode a result that need not fit the annotation, such as that of `Done`: by annotation, else as plain JSON."""
         try:
             return self.encode(value)
         except InvalidResult:
-            data = written(value, ANYTHING, "the result")
+            data = written(value, ANY_DECODER, "the result")
             if len(data) > self._limit:
                 raise PayloadTooLarge(len(data), self._limit) from None
             return data.decode()
 
     def decode(self, text: str) -> Any:
-        """Read a result, by annotation where it fits that: other code may have written it."""
+        """Decode a result by annotation, or as plain JSON if it does not fit, because other code may have written it."""
         try:
             return self._decoder(text)
-        except Exception:  # noqa: BLE001 - whatever a class of the user raises about a value that is none of its own
-            return ANYTHING(text)
+        except Exception:  # noqa: BLE001 - a user's class may raise anything about a foreign value
+            return ANY_DECODER(text)
 
     def _reads_none(self) -> bool:
         try:
@@ -330,12 +330,12 @@ class ResultCodec:
             return False
 
     def _check_fit(self, value: Any, made: Any) -> None:
-        """Raise `InvalidResult` unless the value is one in other terms: a mapping for an object, a text for a date, a list for a set."""
-        plain = self._decoder is ANYTHING or isinstance(self._decoder, Anything)
-        if not plain and isinstance(value, Mapping | list | tuple | str) and (where := lost(made, value)) is None:
+        """Raise `InvalidResult` unless `value` describes `made`, such as a mapping an object, or a string a date."""
+        plain = self._decoder is ANY_DECODER or isinstance(self._decoder, UntypedDecoder)
+        if not plain and isinstance(value, Mapping | list | tuple | str) and (where := lost_path(made, value)) is None:
             return
         if not plain and isinstance(value, Mapping | list | tuple):
-            raise InvalidResult(f"the result does not fit {self._shown()}: what it has at `{where}` would be lost")
+            raise InvalidResult(f"the result does not fit {self._shown()}: its value at `{where}` would be lost")
         raise InvalidResult(_changed("the result", value, made, self._decoder))
 
     def _misfit(self, value: Any, error: Exception) -> InvalidResult:
@@ -344,10 +344,10 @@ class ResultCodec:
         if self._annotation in (None, type(None)):
             kind = type(value).__name__
             return InvalidResult(
-                f"the function is annotated `-> None` and returned a value of type {kind}: return nothing, or annotate what it returns"
+                f"the function is annotated `-> None` and returned a value of type {kind}: return nothing, or correct the annotation"
             )
         return InvalidResult(
-            f"the result does not fit {self._shown()}: {reason(error)}: return what it says, or correct the annotation"
+            f"the result does not fit {self._shown()}: {reason(error)}: return a value of that type, or correct the annotation"
         )
 
     def _shown(self) -> str:
@@ -362,7 +362,7 @@ def _decoder_of(what: str, annotation: Any) -> Decode:
 
 
 def written(value: Any, decode: Decode, what: str) -> bytes:
-    """Write a value that comes back equal, or raise `PayloadError` saying what is wrong with it."""
+    """Encode a value that comes back equal, or raise `PayloadError` that says why it would not."""
     try:
         data = _write(value, MAX_DEPTH)
     except PayloadError as error:
@@ -374,15 +374,17 @@ def written(value: Any, decode: Decode, what: str) -> bytes:
 
 
 def _changed(what: str, value: Any, made: Any, decode: Decode) -> str:
-    """The sentence about a value that would come back as another."""
+    """The error message about a value that would come back as another value."""
     kind, other = type(value).__name__, type(made).__name__
-    if isinstance(decode, Anything):
-        return f"{what}: this {kind} would come back as {other}, because its annotation cannot be followed: {decode.reason}"
-    if decode is not ANYTHING and kind != other:
-        return f"{what}: this {kind} would come back as {other}, which its annotation says, or says first: pass one of those"
+    if isinstance(decode, UntypedDecoder):
+        return (
+            f"{what}: this {kind} would come back as {other}, because Tenure cannot use its annotation: {decode.reason}"
+        )
+    if decode is not ANY_DECODER and kind != other:
+        return f"{what}: this {kind} would come back as {other}, because of its annotation: pass a value of that type"
     return (
-        f"{what}: this {kind} would not come back as it is (NaN, an infinity, a set, keys that are "
-        "no strings, an object without its type): annotate it with its exact type, or use plain JSON values"
+        f"{what}: this {kind} would not come back equal (it is or holds NaN, an infinity, a set, keys that are "
+        "not strings, or an object without its type): annotate it with its exact type, or use plain JSON values"
     )
 
 
@@ -391,14 +393,14 @@ def _write(value: Any, depth: int) -> bytes:
         data = _ENCODER.encode(value)
     except Exception as error:
         raise PayloadError(f"it cannot be written as JSON: {reason(error)}") from error
-    # A cheap look first: most payloads have no long run of digits and few brackets.
+    # A cheap test first: most payloads have no long sequence of digits and few brackets.
     if _LONG_NUMBER.search(data) or data.count(b"[") + data.count(b"{") > MAX_DEPTH:
         check_limits(msgspec.json.decode(data), depth)
     return data
 
 
 def read(decode: Decode, data: bytes | str | msgspec.Raw, what: str) -> Any:
-    """Read a value, or raise `PayloadError` saying why this is none."""
+    """Decode a value, or raise `PayloadError` that says why it does not fit."""
     try:
         return decode(data)
     except Exception as error:
@@ -406,22 +408,22 @@ def read(decode: Decode, data: bytes | str | msgspec.Raw, what: str) -> Any:
 
 
 def check_limits(value: Any, depth: int) -> None:
-    """Raise `PayloadError` about a JSON value that some reader of the payload could not hold: nested deeper, or a long integer."""
+    """Raise `PayloadError` about a JSON value nested more than `depth` deep, or an integer of more than 64 bits."""
     if isinstance(value, int) and not MIN_INTEGER <= value <= MAX_INTEGER:
-        raise PayloadError("an integer has more than 64 bits: pass it as text")
+        raise PayloadError("an integer has more than 64 bits: pass it as a string")
     if isinstance(value, list | dict):
         if depth == 0:
-            raise PayloadError(f"containers are nested more than {MAX_DEPTH} deep")
+            raise PayloadError(f"lists and objects are nested more than {MAX_DEPTH} deep: pass a flatter value")
         for item in value.values() if isinstance(value, dict) else value:
             check_limits(item, depth - 1)
 
 
 def _same(read: Any, written: Any) -> bool:
-    """Whether two values are equal, a list standing for a tuple."""
+    """Whether two values are equal; a list equals a tuple of the same members."""
     try:
         if read == written:
             return True
-    except Exception:  # noqa: BLE001 - a class of the user that cannot be compared cannot be trusted to come back
+    except Exception:  # noqa: BLE001 - a user's class whose `==` raises cannot be checked, so it is refused
         return False
     if type(written) in {list, tuple} and type(read) in {list, tuple}:
         return len(read) == len(written) and all(map(_same, read, written))
@@ -431,12 +433,12 @@ def _same(read: Any, written: Any) -> bool:
 
 
 def digest(data: bytes) -> str:
-    """A short text that is the same for equal bytes."""
+    """A hash of these bytes, as 32 hexadecimal digits."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 _LONG_NUMBER = re.compile(rb"\d{19}")
-_ENCODER = msgspec.json.Encoder(enc_hook=encode_other)
+_ENCODER = msgspec.json.Encoder(enc_hook=encode_hook)
 _PAYLOAD = msgspec.json.Decoder(Payload)
 ANY_CALL = inspect.Signature(
     [
@@ -444,7 +446,7 @@ ANY_CALL = inspect.Signature(
         inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD),
     ]
 )
-"""The signature of a task whose code is elsewhere."""
+"""The signature of a task whose code is not in this process: any arguments."""
 
 RAW_CALL = inspect.Signature([inspect.Parameter("payload", inspect.Parameter.POSITIONAL_OR_KEYWORD)])
-"""The same for a raw task."""
+"""The signature of a raw task whose code is not in this process: one payload."""

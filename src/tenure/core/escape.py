@@ -1,4 +1,4 @@
-"""Text from anywhere, made harmless for terminals and logs."""
+"""Text from the store or from users, escaped so that it cannot control a terminal or forge a log line."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ __all__ = ["escaped"]
 
 
 def escaped(text: str) -> str:
-    r"""Show what would move the cursor, break the line or turn the writing round as an escape: `\n`, `\x1b`, `\u202e`.
+    r"""The text with every unprintable character as an escape sequence: `\n`, `\x1b`, `\u202e`.
 
-    Anything may have been enqueued under any name, argument or error message; on a terminal, or in a log, it is only ever read.
+    Such characters would move the cursor, break the line or reverse the direction of the text. Producers choose names,
+    arguments and error messages, so none of these can be trusted on a terminal or in a log.
     """
     if text.isprintable():
         return text

@@ -1,4 +1,4 @@
-"""What lies in the inbox of a queue: jobs as programs in other languages write them, without a client of ours.
+"""Reads entries of an inbox: jobs that programs in any language put into a queue without a client library.
 
 An entry is one JSON object in UTF-8:
 
@@ -6,23 +6,24 @@ An entry is one JSON object in UTF-8:
 
 | field | meaning |
 |---|---|
-| `task` | name of the task; the only field that must be there |
-| `args`, `kwargs` | positional and named arguments; kept byte for byte |
-| `id` | a name of the producer's own making: pushing it again is the same job. Else the taker makes one |
+| `task` | name of the task; the only required field |
+| `args`, `kwargs` | positional and named arguments; stored byte for byte |
+| `id` | an id that the producer chooses: pushing it again is the same job. Default: a new id |
 | `priority` | lower comes first |
-| `delay` | seconds from taking in until it is due |
-| `run_at` | when it is due instead: ISO 8601 with its time zone, `"2027-01-01T08:00:00Z"` |
-| `expires` | seconds from taking in after which it is cancelled if it has not started |
-| `unique`, `window` | a key that one job of the task holds at a time: until it is final, or for so many seconds |
-| `tags` | names to find it by |
+| `delay` | seconds until it is due, from the moment at which the entry is read |
+| `run_at` | when it is due, instead of `delay`: ISO 8601 with time zone, `"2027-01-01T08:00:00Z"` |
+| `expires` | seconds, from the moment at which the entry is read, after which it is cancelled if it has not started |
+| `unique`, `window` | a key that one job of the task owns at a time: until it is final, or for `window` seconds |
+| `tags` | names by which it can be found |
 | `keep` | seconds that its record is kept once it is final |
-| `max_attempts` | attempts before it fails for errors; null: for ever |
+| `max_attempts` | attempts after which an error fails it; null: no limit |
 
-They mean what they mean for `using(...)`, and are checked by the same rules. Any other field makes the entry unreadable, as
-does whatever a producer in Python would have been refused: a slip must not pass for a job that runs otherwise than meant.
+The fields mean what they mean for `using(...)`, and the same rules check them. Any other field makes the entry
+unreadable, and so does a value that a producer in Python could not give. Otherwise a typing error would run as a job that
+does something else than meant.
 
-The inbox of a queue can be raw instead: `@app.task(raw=True, queue=…, inbox="raw")`. Then an entry is the bytes that the task is
-called with, and nothing else.
+The inbox of a queue can be raw instead: `@app.task(raw=True, queue=…, inbox="raw")`. Then an entry is the payload of the
+task, with no fields.
 """
 
 from __future__ import annotations
@@ -43,17 +44,17 @@ from tenure.errors import PayloadError, PayloadTooLarge, TenureError
 __all__ = ["ENTRY_LIMIT", "NO_RAW", "UNREAD", "read"]
 
 ENTRY_LIMIT = 1 << 20
-"""Bytes that an entry may have unless the caller says otherwise, as many as a payload may."""
+"""The default limit of an entry, in bytes; the same as that of a payload."""
 
 NO_RAW: Mapping[str, NewJob] = MappingProxyType({})
-"""No inbox is raw."""
+"""For callers that have no raw inboxes."""
 
 UNREAD = "(inbox)"
-"""The task of a job made of an entry that cannot be read. No task has such a name: after an operator's retry the entry is read again."""
+"""The task of a job made of an unreadable entry; no task can have this name. A retry reads the entry again."""
 
 
 class Entry(msgspec.Struct, forbid_unknown_fields=True):
-    """An entry as it should be; what is not given is UNSET."""
+    """A readable entry; a field that was not given is UNSET."""
 
     task: str
     args: list[Any] = []
@@ -73,25 +74,25 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True):
 OPTIONS = Entry.__struct_fields__[4:]
 
 
-class Arguments(msgspec.Struct):
-    """The arguments of an entry as they are written there: a number may have more digits than ours would."""
+class EntryArguments(msgspec.Struct):
+    """The arguments of an entry as its producer wrote them: a number may have more digits than Python would print."""
 
     args: msgspec.Raw = msgspec.Raw()
     kwargs: msgspec.Raw = msgspec.Raw()
 
 
 _entry = msgspec.json.Decoder(Entry).decode
-_arguments = msgspec.json.Decoder(Arguments).decode
+_arguments = msgspec.json.Decoder(EntryArguments).decode
 
 
 def read(
     queue: str, entry: bytes, limit: int = ENTRY_LIMIT, raw: NewJob | None = None
 ) -> tuple[NewJob, ErrorInfo | None]:
-    """The job that an entry makes in this queue, and what is wrong if it cannot be read.
+    """Make a job of an entry in this queue; the error is None if the entry could be read.
 
-    If the inbox is raw, `raw` is a job of the task that its entries are for: then an entry is the payload of another one like it,
-    and not read at all. What is wrong is None or an error: then the job has the entry's bytes for its payload and is to be broken,
-    with this error, in the same step.
+    If the entry cannot be read, the job has the bytes of the entry as its payload, and the store marks it broken with this
+    error in the operation that adds it. If the inbox is raw, `raw` is a job of its task: the entry is not read, and becomes
+    the payload of a new job like `raw`.
     """
     try:
         return (_job(queue, entry, limit) if raw is None else _raw_job(queue, entry, limit, raw)), None
@@ -112,8 +113,8 @@ def _job(queue: str, data: bytes, limit: int) -> NewJob:
     try:
         entry = _entry(data)
     except Exception as error:
-        raise PayloadError(f"the entry is no call of a task: {reason(error)}") from error
-    # The list or object of arguments is no part of the user's nesting.
+        raise PayloadError(f"the entry is not a call of a task: {reason(error)}") from error
+    # One level more: the list or object of arguments is not the user's nesting.
     check_limits(entry.args, MAX_DEPTH + 1)
     check_limits(entry.kwargs, MAX_DEPTH + 1)
     options = {option: value for option in OPTIONS if (value := getattr(entry, option)) is not UNSET}

@@ -1,4 +1,4 @@
-"""The job as a value: what a producer hands to a store, and what the store gives back."""
+"""The job as a value: `NewJob` is what a producer passes to a store, `JobRecord` what a store returns."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from enum import StrEnum
 
 import msgspec
+
+from tenure.core.after_fork import call_after_fork
 
 __all__ = [
     "FINAL",
@@ -30,7 +32,7 @@ __all__ = [
 
 
 class State(StrEnum):
-    """Where a job is in its life. *Scheduled* and *retrying* are labels of `waiting`, *parked* is one of `blocked`: not states."""
+    """The state of a job. *Scheduled* and *retrying* are only labels of `waiting`, *parked* of `blocked`."""
 
     BLOCKED = "blocked"
     WAITING = "waiting"
@@ -42,7 +44,7 @@ class State(StrEnum):
 
     @property
     def final(self) -> bool:
-        """Whether only an operator's retry can change it again."""
+        """Whether only an operator's retry can change the job again."""
         return self in FINAL
 
 
@@ -50,75 +52,75 @@ FINAL = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED, State.BROKEN}
 
 
 class BlockerPolicy(StrEnum):
-    """What becomes of a job when one that it waits for ends without success."""
+    """What becomes of a job when one of its blockers ends without success."""
 
     FAIL = "fail"
-    """It fails too, with `BlockerFailed`."""
+    """The job fails too, with `BlockerFailed`."""
 
     PROCEED = "proceed"
-    """It goes on; in the place of that result stands a `Failure` value."""
+    """The job runs; in place of the missing result it gets a JSON object `{"$failure": …}`."""
 
     WAIT = "wait"
-    """It stays blocked until the other succeeds after a retry."""
+    """The job stays blocked until the blocker succeeds after a retry."""
 
 
 class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An exception as text, cut to a bounded length."""
+    """An exception as text of bounded length."""
 
     type: str
     message: str
     traceback: str | None = None
     output: str | None = None
-    """The end of what the attempt wrote to stdout and stderr, if its task keeps that."""
+    """The end of what the attempt wrote to stdout and stderr, if its task captures output."""
 
 
 HISTORY = 10
-"""Attempts of a job that are remembered: the latest."""
+"""How many attempts of a job are remembered, the latest ones."""
 
 BRIEF = 1_500
-"""Characters of a traceback that are remembered with an attempt: its end."""
+"""Characters of a traceback that are remembered with an attempt, up to its end."""
 
 
 class AttemptEnd(StrEnum):
-    """How an attempt came to its end."""
+    """How an attempt ended."""
 
     RETRIED = "retried"
     FAILED = "failed"
     BROKEN = "broken"
     LOST = "lost"
     CANCELLED = "cancelled"
-    """The job was, while it ran."""
+    """The job was cancelled while it ran."""
 
     COMPLETED = "completed"
-    """From outside, while it ran."""
+    """The job was completed from outside while it ran."""
 
     SUCCEEDED = "succeeded"
 
 
 class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An attempt that is over, or the one that runs. Times are seconds since the epoch by the store's clock."""
+    """An attempt that has ended, or the one that runs. Times are seconds since the epoch by the store's clock."""
 
     number: int
-    """The how-manieth attempt it was; an operator's retry begins anew with the first."""
+    """Attempt number, from 1. An operator's retry starts again at 1."""
 
     fence: int
-    """That of its lease: no two attempts of a job have the same."""
+    """The fence of its lease: no two attempts of a job have the same."""
 
     started_at: float
     ended_at: float | None = None
     worker: str | None = None
     outcome: AttemptEnd | None = None
-    """None while it runs."""
+    """None while the attempt runs."""
 
     error: ErrorInfo | None = None
-    """What it failed of, or how its worker was lost; in brief."""
+    """The error that it failed with, or how its worker was lost; the traceback is cut to `BRIEF`."""
 
     output: str | None = None
-    """The end of what it wrote to stdout and stderr, if its task keeps that."""
+    """The end of what it wrote to stdout and stderr, if its task captures output."""
 
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How far a running job says it is."""
+    """The progress that a running job has reported."""
 
     done: float
     total: float | None = None
@@ -126,48 +128,48 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def percent(self) -> float | None:
-        """How far it is in per cent of `total`; None without one."""
+        """`done` in per cent of `total`; None without a total."""
         return 100 * self.done / self.total if self.total else None
 
 
 class Writes(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is written to a run of a flow."""
+    """Attributes and lookup values that are written to a run of a flow."""
 
     attributes: dict[str, str] = {}
-    """JSON by name, in place of what the run had under these names."""
+    """JSON by attribute name; replaces what the run had under these names."""
 
     lookups: dict[str, tuple[str, ...]] = {}
-    """What the run can be found by from now on: for each of these names its values, in place of those it had."""
+    """Lookup values by attribute name; replace those that the run had under these names."""
 
 
 class RunStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What makes a job a step of a run."""
+    """The facts that make a job a step of a run."""
 
     run_id: str
-    """The id of the run's first job: the one that has this id itself begins the run."""
+    """The id of the run, which is the id of its first job."""
 
     flow: str
     reads: tuple[str, ...] = ()
-    """Names of the attributes that whoever leases the job is given with it, as far as the run has them."""
+    """Names of the attributes that the store hands out with a lease of the job; those that the run lacks are left out."""
 
     needs: tuple[str, ...] = ()
-    """Names of attributes without which the job must not come to exist."""
+    """Names of the attributes without which the store refuses to create the job."""
 
     writes: Writes | None = None
-    """What the run begins with; only of the job that begins it."""
+    """The first attributes of the run; only for the job that begins it."""
 
 
-# What is made for every job is out of the garbage collector's sight (gc=False), here and elsewhere: such values form no cycles.
+# gc=False, here and elsewhere: the garbage collector need not track values that are made for every job and form no cycles.
 class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One call of a task on its way into a store. Durations are seconds from the store's now."""
+    """One call of a task on its way into a store. Durations are seconds from the moment at which the store adds it."""
 
     id: str
-    """Made by the producer, so that a repeated enqueue is the same job."""
+    """Made by the producer, so that enqueueing it again is the same job."""
 
     task: str
     queue: str
     payload: bytes = b"{}"
-    """JSON of the arguments (`core/codec.py` has its shape), or the bytes of a raw task exactly as given."""
+    """The arguments as JSON (`core/codec.py` describes the format), or the bytes of a raw task unchanged."""
 
     raw: bool = False
     """Whether the payload is opaque bytes."""
@@ -176,7 +178,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Lower comes first."""
 
     delay: float = 0.0
-    """Seconds until it is due; 0 puts it in line at once."""
+    """Seconds until it is due; 0: at once."""
 
     run_at: float | None = None
     """Due at this time, in seconds since the epoch, instead of after `delay`."""
@@ -185,50 +187,50 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Seconds after which it is cancelled if it has not started by then."""
 
     unique: str | None = None
-    """A key that one job of the task holds at a time."""
+    """The unique key: one job of the task owns it at a time."""
 
     window: float | None = None
-    """Hold the unique key for this many seconds from now, success or failure notwithstanding; None: until the job is final."""
+    """Seconds that the job owns the unique key, also after it has ended; None: until the job is final."""
 
     unique_raises: bool = False
-    """Whether a held key is a `UniqueConflict` rather than an answer that names the holder."""
+    """Whether a unique key that another job owns raises `UniqueConflict`; otherwise that job is returned."""
 
     tags: tuple[str, ...] = ()
     keep: float | None = None
-    """Seconds that the record is kept once final, in place of the queue's retention; 0: not at all."""
+    """Seconds that the record is kept once the job is final; 0: not at all; None: as the queue's retention says."""
 
     lease: float | None = None
-    """Seconds that a worker holds it without a word; None: as the worker asks."""
+    """Seconds from a renewal of the lease to its expiry; None: as the worker's option says."""
 
     max_attempts: int | None = None
-    """Attempts before it fails for errors; 0: for ever; None: as the task says."""
+    """Attempts after which an error fails it; 0: no limit; None: as the task's option says."""
 
     max_losses: int = 3
-    """Losses before it fails as lost; 0: never."""
+    """Losses after which it fails as lost; 0: no limit."""
 
     after: tuple[str, ...] = ()
-    """Ids of jobs that must be final first; their results are handed over in this order."""
+    """Ids of the jobs that must be final first; it gets their results in this order."""
 
     if_blocker_fails: BlockerPolicy = BlockerPolicy.FAIL
     step: RunStep | None = None
-    """Of which run it is a step, if it is one."""
+    """The run that it is a step of, and how; None if it is not a step."""
 
     @property
     def run_id(self) -> str | None:
-        """The run that it is a step of."""
+        """The id of the run that it is a step of; None if it is not a step."""
         return None if self.step is None else self.step.run_id
 
     @property
     def plain(self) -> bool:
-        """Whether it is due at once, has no unique key, waits for no other and is no step of a run: as most are."""
+        """Whether it is due at once, has no unique key, no blockers and no run; most jobs are plain."""
         return not (self.delay or self.run_at is not None or self.unique is not None or self.after or self.step)
 
 
 class JobRecord(msgspec.Struct, frozen=True, gc=False):
-    """What a store knows of a job. Times are seconds since the epoch by the store's clock.
+    """A job as a store returns it. Times are seconds since the epoch by the store's clock.
 
-    A record that came with a lease carries what is needed to run the job; results, errors and edges of finished jobs
-    come with `get`.
+    A record that comes with a lease has the fields that are needed to run the job. `get` also fills in results, errors,
+    attempts and blockers.
     """
 
     id: str
@@ -239,19 +241,19 @@ class JobRecord(msgspec.Struct, frozen=True, gc=False):
     raw: bool = False
     priority: int = 0
     seq: int = 0
-    """Drawn each time the job joins the line at the back; with the priority it is the job's place."""
+    """A number drawn each time the job joins the back of the queue. (priority, seq) is the position of the job."""
 
     run_at: float | None = None
-    """When it is due, while it is scheduled; None once it is in line."""
+    """When it is due, while it is scheduled; None once it is due."""
 
     created_at: float = 0.0
     attempt: int = 0
     losses: int = 0
     fence: int = 0
-    """Leases over its whole life."""
+    """How often it has been leased, over its whole life."""
 
     misses: int = 0
-    """How often it was handed to a worker that did not know its task, one after the other."""
+    """How often in a row it was leased to a worker that did not know its task."""
 
     max_attempts: int | None = None
     max_losses: int = 3
@@ -261,7 +263,7 @@ class JobRecord(msgspec.Struct, frozen=True, gc=False):
     tags: tuple[str, ...] = ()
     unique: str | None = None
     run_id: str | None = None
-    """The run that it is a step of: the id of that run's first step."""
+    """The id of the run that it is a step of, which is the id of the run's first step; None if it is not a step."""
 
     started_at: float | None = None
     """Start of the latest attempt."""
@@ -270,7 +272,7 @@ class JobRecord(msgspec.Struct, frozen=True, gc=False):
     """When it became final."""
 
     worker: str | None = None
-    """Who holds it, or held it last."""
+    """The worker that holds it, or held it last."""
 
     lease_left: float | None = None
     """Seconds until the lease of a running job expires; negative once it has."""
@@ -279,44 +281,44 @@ class JobRecord(msgspec.Struct, frozen=True, gc=False):
     """The result as JSON."""
 
     error: ErrorInfo | None = None
-    """Of the latest attempt that failed or was lost; None again once one has succeeded."""
+    """The error of the latest attempt that failed or was lost; None again after a success."""
 
     progress: Progress | None = None
     blocked_by: int = 0
-    """Open edges: how many things it still waits for."""
+    """How many blockers it still waits for."""
 
     results: tuple[str | None, ...] = ()
-    """What the jobs it waited for have given it, as JSON, in the order of `after`."""
+    """The results of its blockers as JSON, in the order of `after`; None for one that has not ended."""
 
     successor: str | None = None
-    """The step of its run that it has handed over to."""
+    """The id of the next step of its run."""
 
     on_timeout: str | None = None
-    """It was parked and nobody has completed it in time: the step that its holder is to hand over to, without running it."""
+    """The step to continue with, without running the job, because it was parked and was not completed in time."""
 
     reads: tuple[str, ...] = ()
-    """Of a step: names of the attributes that it is given."""
+    """Of a step: names of the attributes that it reads."""
 
     attributes: dict[str, str] | None = None
-    """Of a step that came with a lease: those of the run that it reads, as JSON by name."""
+    """Of a step that came with a lease: the attributes that it reads, as JSON by name."""
 
     attempts: tuple[AttemptRecord, ...] = ()
-    """Those that have ended without success or have left output, and those before an operator's retry; the latest `HISTORY`, the first
+    """The latest `HISTORY` attempts that ended without success, left output, or came before an operator's retry, oldest
     first."""
 
     @property
     def suspect(self) -> bool:
-        """Whether it has been lost often enough to be handed out only alone."""
+        """Whether it was lost so often (twice) that a worker leases it only when it runs nothing else."""
         return self.losses >= 2
 
     @property
     def parked(self) -> bool:
-        """Whether it waits to be completed from outside, such as by an approval, and for no other job."""
+        """Whether it waits to be completed from outside, such as by an approval, and not for other jobs."""
         return self.state is State.BLOCKED and None not in self.results
 
     @property
     def label(self) -> str:
-        """The state, as people want to read it: a waiting job may be scheduled or retrying, a blocked one parked."""
+        """The state in more detail, for people: a waiting job may be scheduled or retrying, a blocked job parked."""
         if self.parked:
             return "parked"
         if self.state is State.WAITING:
@@ -327,7 +329,7 @@ class JobRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 def in_brief(error: ErrorInfo | None) -> ErrorInfo | None:
-    """An error as it is remembered with an attempt: of its traceback the end."""
+    """An error as it is remembered with an attempt: its traceback is cut to the last `BRIEF` characters."""
     if error is None or error.traceback is None or len(error.traceback) <= BRIEF:
         return error
     return ErrorInfo(error.type, error.message, error.traceback[-BRIEF:], error.output)
@@ -342,7 +344,7 @@ def past_attempt(
     outcome: AttemptEnd,
     left: ErrorInfo | None,
 ) -> AttemptRecord:
-    """An attempt that is over, by what it has left: its error, or in the place of one what a success wrote (`Finish.left`)."""
+    """The record of an attempt that has ended. `left` is `Finish.left`: its error, or the output of a success."""
     output = None if left is None else left.output
     if outcome is AttemptEnd.SUCCEEDED:
         left = None
@@ -361,7 +363,7 @@ def past_attempt(
 
 
 def attempts_of(job: JobRecord) -> list[AttemptRecord]:
-    """All attempts that are known of a job which was read whole: those remembered, and the one that runs or has succeeded."""
+    """All known attempts of a job that `get` returned: those remembered, and the one that runs or has succeeded."""
     known = list(job.attempts)
     latest = job.state in {State.RUNNING, State.SUCCEEDED} and job.attempt > 0 and job.started_at is not None
     if latest and not any(past.fence == job.fence for past in known):
@@ -380,7 +382,7 @@ def attempts_of(job: JobRecord) -> list[AttemptRecord]:
 
 
 def new_id() -> str:
-    """Make an id that nobody else makes: a UUID of version 7, in order of time within one process's reach."""
+    """Make a unique id: a UUID of version 7, so that ids sort by the millisecond in which they were made."""
     global _made_in  # noqa: PLW0603
     now = time.time_ns() // 1_000_000
     then, text = _made_in
@@ -392,31 +394,31 @@ def new_id() -> str:
 
 
 _made_in = (0, "")
-"""The millisecond in which the last id was made, and its text: many are made in the same one."""
+"""The millisecond in which the last id was made, and its text, because many ids are made in the same millisecond."""
 
 _VARIANT = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
 
 _drawn: Iterator[str] = iter(())
-"""Random ends of ids that nobody has used yet."""
+"""Random ends of ids that have not been used yet."""
 
 
 def _draw() -> str:
-    """Take one of the ends that were drawn together: each drawing gives up the interpreter lock."""
+    """Take one random end. 256 are drawn at a time, because each call of `urandom` releases the interpreter lock."""
     global _drawn  # noqa: PLW0603
     for end in _drawn:
         return end
     text = os.urandom(10 * 256).hex()
     each = (text[start : start + 20] for start in range(0, len(text), 20))
     drawn = iter([f"7{digits[:3]}-{_VARIANT[digits[3]]}{digits[4:7]}-{digits[7:19]}" for digits in each])
-    end = next(drawn)  # before another thread can see the rest, and exhaust it
+    end = next(drawn)  # before other threads can see the rest and use it up
     _drawn = drawn
     return end
 
 
 def _forget_drawn() -> None:
-    """In the child of a fork: its parent uses those."""
+    """Drop the drawn ends in the child of a fork, because its parent uses them."""
     global _drawn  # noqa: PLW0603
     _drawn = iter(())
 
 
-os.register_at_fork(after_in_child=_forget_drawn)
+call_after_fork(_forget_drawn)

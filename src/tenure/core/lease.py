@@ -1,4 +1,4 @@
-"""The time-limited right to a job, and its proof."""
+"""The lease of a job: a worker's right to it for a limited time, and the token that proves it."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ class AbortReason(StrEnum):
 
 
 class Token(msgspec.Struct, frozen=True, order=True, gc=False):
-    """Proof of a lease. Tokens of one job strictly grow; the nonce tells two stores' worth of equal fences apart."""
+    """Proof of a lease. Tokens of one job strictly grow. The nonce tells equal fences apart, as after a restored backup."""
 
     fence: int
-    """The how-manieth lease of this job it is."""
+    """Number of this lease of the job, from 1."""
 
     nonce: int
-    """63 random bits, drawn by whoever asked for the lease."""
+    """63 random bits, drawn by the worker that asked for the lease."""
 
     def __str__(self) -> str:
         return f"{self.fence}-{self.nonce:016x}"
 
 
 class Lease(msgspec.Struct, frozen=True, gc=False):
-    """One job in one worker's hands, until it settles the lease or loses it."""
+    """One worker's hold on one job, until the worker settles the lease or loses it."""
 
     job: JobRecord
     token: Token
     ttl: float
-    """Seconds from one renewal to the expiry."""
+    """Seconds from a renewal to the expiry."""
 
     solo: bool = False
-    """Whether it was handed out alone, because the job is a suspect."""
+    """Whether the job was leased alone, because it is a suspect."""
 
     number: int = 0
-    """By which the store that gave it finds the job again, and may lock it: not to be made up. Of no meaning to others."""
+    """The internal number under which the store finds and locks the job. Only the store that gave the lease can set it."""
 
 
 def new_nonce() -> int:

@@ -1,4 +1,4 @@
-"""What becomes of a job: pure decisions, which know neither a store nor the time."""
+"""Decides what becomes of a job: the transition after an attempt, or after a loss. Pure: no store and no clock."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import msgspec
 from tenure.core.backoff import Backoff
 from tenure.core.job import ErrorInfo, JobRecord, NewJob, State, Writes
 from tenure.core.outcome import (
+    Abandoned,
     Collided,
     Fail,
     Interrupted,
     Outcome,
     Raised,
-    Released,
     Reschedule,
     Retry,
-    Succeeded,
+    Success,
     Undecodable,
     Unknown,
     Wait,
@@ -43,95 +43,95 @@ __all__ = [
 
 
 class Finish(msgspec.Struct, frozen=True, gc=False):
-    """The job becomes final; the children come to exist in the same step."""
+    """The job becomes final. Its children are created in the same operation."""
 
     state: State
     result: str | None = None
     error: ErrorInfo | None = None
     children: tuple[NewJob, ...] = ()
     successor: NewJob | None = None
-    """The next step of the same run, which comes after the children and may wait for them; only with a success. It has no unique key."""
+    """The next step of the same run, which may wait for the children; only with a success. It has no unique key."""
 
     writes: Writes | None = None
-    """What is written to the run that the job is a step of; only with a success."""
+    """Writes to the run that the job is a step of; only with a success."""
 
     output: str | None = None
-    """What the attempt wrote, to be remembered with it; only with a success: an error has its own."""
+    """The output of the attempt, remembered with it; only with a success, because an error carries the output itself."""
 
     @property
     def left(self) -> ErrorInfo | None:
-        """What is remembered of the attempt: its error; or what a success wrote, as an error of no type, which all versions can read."""
+        """What is remembered of the attempt: its error; of a success its output, in an `ErrorInfo` without a type."""
         if self.state is not State.SUCCEEDED:
             return self.error
         return ErrorInfo("", "", output=self.output) if self.output else None
 
 
 class Requeue(msgspec.Struct, frozen=True):
-    """The job waits again: at the back once due, or at its old place at the front."""
+    """The job waits again: at the back of the queue once it is due, or at its old position."""
 
     delay: float = 0.0
     """Seconds until it is due, by the store's clock."""
 
     run_at: float | None = None
-    """Due at this time instead, in seconds since the epoch."""
+    """When it is due instead of after `delay`, in seconds since the epoch."""
 
     counts: bool = True
-    """Whether the attempt stays counted."""
+    """Whether the attempt counts."""
 
     front: bool = False
-    """Keep the old place: the job was interrupted through no fault of its own."""
+    """Whether the job returns to its old position, because it was interrupted through no fault of the job."""
 
     missed: bool = False
-    """The worker did not know the task."""
+    """Whether the worker did not know the task."""
 
     error: ErrorInfo | None = None
 
 
 class Park(msgspec.Struct, frozen=True):
-    """The job is blocked until it is completed from outside. The attempt is given back."""
+    """The job is blocked until it is completed from outside. The attempt does not count."""
 
     timeout: float | None = None
-    """Seconds until it fails, nobody having completed it; None: never."""
+    """Seconds until it fails unless it is completed; None: never."""
 
     on_timeout: str | None = None
-    """Of a step only: instead of failing it then joins the line, for its holder to hand over to this step of the flow."""
+    """For a step only: the step of the flow to continue with after the timeout, instead of failing."""
 
 
 Transition = Finish | Requeue | Park
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """The settings of one job that decide about its end, looked up on job, task, worker and app."""
+    """The settings of one job that decide its transitions, looked up on job, task, worker and app."""
 
     retry: Backoff | None = Backoff()
     """None: the first exception fails the job."""
 
     max_attempts: int | None = 25
-    """None: for ever."""
+    """Attempts after which an error fails the job; None: no limit."""
 
     unknown_for: float = 3600.0
-    """Seconds that a job whose task nobody knows is offered again before it is broken."""
+    """Seconds that a job whose task no worker knows is offered again before it is broken."""
 
     fail_interrupted: bool = False
-    """Whether a job fails that its worker did not let finish."""
+    """Whether a job fails that its worker interrupts, instead of returning to the queue."""
 
 
 RELEASE = Requeue(counts=False, front=True)
 
 COLLISIONS = 100
-"""Leases of a job that may have been given back, for whatever reason, before a collision counts as any other exception does."""
+"""After this many uncounted attempts of a job, a collision counts like any other exception."""
 
 AFTER_COLLISION = Backoff(initial=0.05, maximum=1.0, jitter=1.0)
-"""How long a job waits that has met another; at random, or those that have met would meet again."""
+"""The delay of a job after a collision; random, because otherwise the same jobs would collide again."""
 
 
 def next_transition(job: JobRecord, outcome: Outcome, policy: Policy) -> Transition:
-    """Say what becomes of a job once an attempt has ended."""
+    """The transition of a job after an attempt with this outcome."""
     match outcome:
-        case Succeeded(result, children, successor, writes):
+        case Success(result, children, successor, writes):
             return Finish(State.SUCCEEDED, result, None, children, successor, writes)
         case Raised(exception, error):
-            # A wrong result is a mistake in the code: another attempt would do the work again, and give the same.
+            # A wrong result is a bug in the code: another attempt would do the work again and return the same.
             if isinstance(exception, InvalidResult):
                 return Finish(State.FAILED, error=error)
             if policy.retry is None or not policy.retry.covers(exception) or exhausted(job, policy):
@@ -161,7 +161,7 @@ def next_transition(job: JobRecord, outcome: Outcome, policy: Policy) -> Transit
             return Requeue(_unknown_delay(job.misses), counts=False, missed=True, error=error)
         case Undecodable(error):
             return Finish(State.BROKEN, error=error)
-        case Released():
+        case Abandoned():
             return RELEASE
         case Interrupted():
             return Finish(State.FAILED, error=INTERRUPTED) if policy.fail_interrupted else RELEASE
@@ -170,23 +170,23 @@ def next_transition(job: JobRecord, outcome: Outcome, policy: Policy) -> Transit
 
 
 def exhausted(job: JobRecord, policy: Policy) -> bool:
-    """Whether the errors of this job have used up its attempts; a loss never does."""
+    """Whether the job has used up its attempts; losses do not count."""
     limit = policy.max_attempts if job.max_attempts is None else job.max_attempts or None
     return limit is not None and job.attempt - job.losses >= limit
 
 
 class Loss(msgspec.Struct, frozen=True):
-    """What a lost lease makes of a job: it returns to the front with one loss more, or has failed as lost."""
+    """What a lost lease makes of a job: it returns to its position with one loss more, or fails as lost."""
 
     losses: int
     failed: bool
 
 
 def after_loss(losses: int, max_losses: int, solo: bool) -> Loss:
-    """Say what becomes of a job whose worker died or went silent.
+    """What becomes of a job whose worker died or went silent.
 
-    It fails only if it was held alone when its last loss happened, so that a poison job's neighbours are not blamed;
-    `max_losses=1` means what it says, however the job was held; 0 never fails it.
+    The job fails at `max_losses` only if it was leased alone (`solo`), so that jobs that ran beside a poison job do not fail
+    with it. `max_losses=1` fails it at the first loss in any case; 0 never fails it.
     """
     losses += 1
     failed = max_losses > 0 and losses >= max_losses and (solo or max_losses == 1)
@@ -194,33 +194,33 @@ def after_loss(losses: int, max_losses: int, solo: bool) -> Loss:
 
 
 REASON = 200
-"""Characters kept of the reason of a retirement."""
+"""Characters of the reason of a retirement that are stored."""
 
-# What stores write about jobs that end without their worker's word, so that all of them say the same.
+# The errors of jobs that end without a settlement of their worker. All stores use these.
 
-EXPIRED = ErrorInfo("Expired", "it had not started when its time to do so was over")
-INTERRUPTED = ErrorInfo("Interrupted", "its worker was told to stop, or to leave the queue, before the job had ended")
-WAIT_TIMEOUT = ErrorInfo("WaitTimeout", "nobody completed the job in the time that it waited")
+EXPIRED = ErrorInfo("Expired", "the job expired before it started")
+INTERRUPTED = ErrorInfo("Interrupted", "its worker stopped, or left the queue, before the job had ended")
+WAIT_TIMEOUT = ErrorInfo("WaitTimeout", "the job was not completed before its timeout")
 
 
 def lost(losses: int, reason: str | None = None) -> ErrorInfo:
-    """The error of a job whose worker was lost, for this reason if it is known."""
+    """The error of a job whose worker was lost; `reason` is that of a retirement."""
     what = f"its worker was retired ({reason})" if reason else "its worker died or went silent"
     return ErrorInfo("Lost", f"{what}, {losses} time(s) in all")
 
 
 def kept_reason(reason: str | None) -> str:
-    """The reason of a retirement as every store can keep it: short, and text without NUL; empty for none."""
+    """The reason of a retirement as every store accepts it: at most `REASON` characters, no NUL; empty if there is none."""
     return (reason or "").encode(errors="backslashreplace").decode().replace("\0", "\\x00")[:REASON].strip()
 
 
 def blocker_failed(blocker: str, ended: str) -> ErrorInfo:
-    """The error of a job whose blocker has ended otherwise than by success."""
+    """The error of a job whose blocker ended without success."""
     return ErrorInfo("BlockerFailed", f"job {blocker}, which it waited for, ended as {ended}")
 
 
 def failure_value(blocker: str, ended: str, error: ErrorInfo | None) -> str:
-    """JSON that stands in the place of a result which will not come, for a job that proceeds without it."""
+    """The JSON that a job gets in place of the result of a failed blocker, if it proceeds."""
     value = {"job": blocker, "state": ended}
     if error is not None:
         value |= {"type": error.type, "message": error.message}

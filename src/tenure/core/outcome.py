@@ -1,4 +1,4 @@
-"""What an attempt produced: the answers that a task may raise or return, and what the worker saw."""
+"""Outcome of an attempt: the answers that a task may raise or return, and what the worker observed."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tenure.core.options import UNSET, Unset, job_fields
 from tenure.errors import InvalidOption
 
 __all__ = [
+    "Abandoned",
     "Answer",
     "Done",
     "Fail",
@@ -24,10 +25,9 @@ __all__ = [
     "Next",
     "Outcome",
     "Raised",
-    "Released",
     "Reschedule",
     "Retry",
-    "Succeeded",
+    "Success",
     "Undecodable",
     "Unknown",
     "Wait",
@@ -35,13 +35,13 @@ __all__ = [
 
 
 class Answer(Exception):
-    """How a task may end an attempt other than by a value; raise it or return it."""
+    """Base of what a task may raise or return to end an attempt other than with a result."""
 
 
 class Retry(Answer):
-    """Run the job again, at the back of the queue: after `after` seconds, or by the backoff of the task if that is None.
+    """Run the job again, at the back of the queue: after `after` seconds; None: after the delay of the task's backoff.
 
-    Counts as an attempt, so it fails the job once `max_attempts` is reached.
+    This counts as an attempt, so the job fails once `max_attempts` is reached.
     """
 
     def __init__(self, why: str = "", *, after: Duration | None = None) -> None:
@@ -51,7 +51,7 @@ class Retry(Answer):
 
 
 class Fail(Answer):
-    """Fail the job at once, whatever attempts are left."""
+    """Fail the job at once, even if it has attempts left."""
 
     def __init__(self, why: str = "") -> None:
         super().__init__(why)
@@ -59,7 +59,7 @@ class Fail(Answer):
 
 
 class Reschedule(Answer):
-    """Run the job again at a time, or after some seconds; the attempt is given back, it was no failure."""
+    """Run the job again at a time (`at`), or after `after` seconds. The attempt does not count."""
 
     def __init__(self, *, after: Duration | None = None, at: datetime | None = None) -> None:
         if (after is None) == (at is None):
@@ -70,33 +70,33 @@ class Reschedule(Answer):
 
 
 class NamedStep(Protocol):
-    """A step of a flow, as far as it takes to name it."""
+    """Anything that names a step of a flow."""
 
     @property
     def step_name(self) -> str: ...
 
 
 class Wait(Answer):
-    """Hold no worker until somebody calls `job.complete(value)`; that value is the job's result, as if it had returned it.
+    """Park the job, without a worker, until it is completed with `job.complete(value)`. That value becomes its result.
 
-    Nobody having done so within `timeout` seconds fails the job, or, of a step, hands over to the step that `on_timeout`
-    names; None waits for ever.
+    If it is not completed within `timeout` seconds, the job fails; a step continues with the step that `on_timeout` names
+    instead. None: it waits for ever.
     """
 
     def __init__(self, *, timeout: Duration | None = None, on_timeout: str | NamedStep = "fail") -> None:
         super().__init__(timeout)
         self.timeout = None if timeout is None else seconds(timeout, "timeout")
         self.on_timeout = None if on_timeout == "fail" else _step_name(on_timeout, "on_timeout")
-        """The name of a step; None: it fails."""
+        """The name of a step; None: the job fails."""
 
         if timeout is None and self.on_timeout is not None:
-            raise InvalidOption(f"Wait(on_timeout={self.on_timeout!r:.80}) needs the timeout after which that is to be")
+            raise InvalidOption(f"Wait(on_timeout={self.on_timeout!r:.80}) needs a timeout: give timeout= too")
 
 
 class Next(Answer):
-    """Let this step of the flow follow, whatever `then` says, with these attributes written to the run before.
+    """Continue the run with this step instead of `then`, after these attributes were written to the run.
 
-    `using` says how it is to be enqueued.
+    `using` sets options of the next job.
     """
 
     def __init__(self, step: str | NamedStep, /, **attributes: Any) -> None:
@@ -104,16 +104,16 @@ class Next(Answer):
         super().__init__(self.step)
         self.attributes: Mapping[str, Any] = attributes
         self.fields: Mapping[str, Any] = {}
-        """What the next job says of itself in place of what its step does."""
+        """Fields of the next job that override those of its step."""
 
         self.after: tuple[Any, ...] = ()
-        """What it waits for."""
+        """The blockers of the next job."""
 
     def using(self, *, after: Iterable[Any] | Unset = UNSET, **options: Unpack[NextKeywords]) -> Next:
         """The same with other options for the next job, which mean what they mean for a task.
 
-        `after`: jobs, runs, bound calls and bound starts, which come to exist in the same step, that it waits for. Their results
-        are handed to it in this order, in its parameter `results`.
+        `after`: jobs, runs, bound calls and bound starts that the next job waits for. Bound calls and starts are enqueued in
+        the same operation. The next job gets the results in this order, in its parameter `results`.
         """
         given = options if isinstance(after, Unset) else {**options, "after": after}
         other = Next(self.step)
@@ -123,7 +123,7 @@ class Next(Answer):
 
 
 class Done(Answer):
-    """End the run of a flow with this result, whatever `then` says; nothing is written to the run's attributes."""
+    """End the run of a flow with this result, instead of continuing with `then`. Writes no attributes."""
 
     def __init__(self, value: Any = None) -> None:
         super().__init__(value)
@@ -137,21 +137,23 @@ def _step_name(step: object, where: str) -> str:
     return name
 
 
-class Succeeded(msgspec.Struct, frozen=True, gc=False):  # made for every job, and a dataclass takes four times as long
-    """The function returned; `children` are the jobs that it enqueued to exist if and only if it succeeds."""
+class Success(
+    msgspec.Struct, frozen=True, gc=False
+):  # a struct, because one is made for every job and a dataclass takes four times as long
+    """The function returned. `children` are the jobs that it enqueued with its success, created only if it succeeds."""
 
     result: str | None
     children: tuple[NewJob, ...] = ()
     successor: NewJob | None = None
-    """Of a step: the one that it hands over to."""
+    """Of a step: the next step."""
 
     writes: Writes | None = None
-    """Of a step: what it writes to its run."""
+    """Of a step: its writes to the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """The function raised something that is no answer."""
+    """The function raised an exception that is not an `Answer`."""
 
     exception: BaseException
     error: ErrorInfo
@@ -159,14 +161,14 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class Collided:
-    """The database has undone the transaction in which the job was to end, because it met another one: no fault of the job's."""
+    """The database rolled back the transaction that was to end the job, because it collided with another transaction."""
 
     raised: Raised
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The worker has no task of that name; `known_elsewhere` if a live worker has."""
+    """The worker has no task of that name; `known_elsewhere`: whether another live worker has."""
 
     error: ErrorInfo
     known_elsewhere: bool
@@ -174,22 +176,22 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Undecodable:
-    """The payload cannot be read, or does not fit the task's signature."""
+    """The payload cannot be decoded, or does not fit the task's signature."""
 
     error: ErrorInfo
     exception: BaseException | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
-    """The attempt did not start, or its job is no longer the worker's."""
+class Abandoned:
+    """The attempt did not start, or its worker no longer holds the job. The job returns to the queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """The attempt had started, and its worker stops or leaves the queue."""
+    """The attempt had started when its worker stopped or left the queue."""
 
 
 Outcome = (
-    Succeeded | Raised | Collided | Retry | Fail | Reschedule | Wait | Unknown | Undecodable | Released | Interrupted
+    Success | Raised | Collided | Retry | Fail | Reschedule | Wait | Unknown | Undecodable | Abandoned | Interrupted
 )

@@ -1,4 +1,4 @@
-"""Which queues a list of names and patterns serves, and in which order."""
+"""Patterns of queues: expands a list of names and glob patterns into the queues that it serves, in order."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _WILD = frozenset("*?[")
 
 
 def has_patterns(patterns: Iterable[str]) -> bool:
-    """Whether the list has to be compared with the queues that exist."""
+    """Whether the list has a pattern in it, so that the existing queues must be known to expand it."""
     return any(_is_wild(pattern) for pattern in patterns)
 
 
 def serves(patterns: Sequence[str], queue: str) -> bool:
-    """Whether a list serves this queue: some entry matches it and no exclusion does."""
+    """Whether a list serves this queue: an entry matches it and no exclusion does."""
     return any(not entry.startswith("!") and fnmatchcase(queue, entry) for entry in patterns) and not any(
         entry.startswith("!") and fnmatchcase(queue, entry[1:]) for entry in patterns
     )
 
 
 def covers(patterns: Sequence[str], others: Sequence[str]) -> bool:
-    """Whether a list serves every queue that another one does, as far as the two lists tell."""
+    """Whether a list surely serves every queue that another one serves; False if the lists alone do not decide it."""
     exclusions = {entry for entry in patterns if entry.startswith("!")}
     return all(
         serves(patterns, entry) and (not _is_wild(entry) or exclusions.issubset(others))
@@ -37,9 +37,9 @@ def covers(patterns: Sequence[str], others: Sequence[str]) -> bool:
 
 
 def expand(patterns: Sequence[str], existing: Iterable[str]) -> tuple[str, ...]:
-    """The queues to serve, the first first: names as they stand, each pattern's queues in alphabetical order, no queue twice.
+    """The queues to serve, in order of preference and each once; the queues of a pattern come in alphabetical order.
 
-    A name is served although it does not exist yet; `!` excludes wherever it stands in the list.
+    A name is served even if its queue does not exist yet. `!` excludes, at any position in the list.
     """
     ordered = sorted(existing)
     found: dict[str, None] = {}
@@ -52,23 +52,23 @@ def expand(patterns: Sequence[str], existing: Iterable[str]) -> tuple[str, ...]:
 
 
 def literal_prefix(pattern: str) -> str:
-    """What the names that this entry of a list matches begin with."""
+    """The prefix of all names that this entry of a list matches."""
     return re.split(r"[*?[]", pattern, maxsplit=1)[0]
 
 
 def joined(patterns: Sequence[str], queue: str) -> tuple[str, ...]:
-    """The list that serves this queue, or pattern of queues, too: at its end. `InvalidOption` if a pattern excludes it."""
+    """The list with this queue or pattern added at its end; `InvalidOption` if a pattern excludes it."""
     entries = tuple(entry for entry in patterns if entry != f"!{queue}")
     if queue not in entries:
         entries += (queue,)
     if not _is_wild(queue) and not serves(entries, queue):
         excluding = next(entry for entry in entries if entry.startswith("!") and fnmatchcase(queue, entry[1:]))
-        raise InvalidOption(f"queue {queue!r} cannot be served: the worker's list excludes {excluding!r}")
+        raise InvalidOption(f"queue {queue!r} cannot be served: the worker's list excludes it with {excluding!r}")
     return entries
 
 
 def without(patterns: Sequence[str], queue: str) -> tuple[str, ...]:
-    """The list that does not serve this queue, or pattern of queues: without it, and with an exclusion if others match it."""
+    """The list without this queue or pattern, and with an exclusion of it if other entries match it."""
     entries = tuple(entry for entry in patterns if entry != queue)
     overlapping = any(
         fnmatchcase(entry, queue) or (_is_wild(entry) and (_is_wild(queue) or fnmatchcase(queue, entry)))
@@ -80,7 +80,7 @@ def without(patterns: Sequence[str], queue: str) -> tuple[str, ...]:
 
 
 def checked(patterns: Iterable[str]) -> tuple[str, ...]:
-    """The list without blanks around its entries; `InvalidName` for an entry that is neither a name nor a pattern of one."""
+    """The list with its entries stripped; `InvalidName` for an entry that is neither a queue name nor a pattern."""
     entries = tuple(pattern.strip() for pattern in patterns)
     for entry in entries:
         bare = entry.removeprefix("!")

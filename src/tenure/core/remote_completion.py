@@ -1,9 +1,9 @@
-"""Completing a step of a run where its code is not: the value goes to a worker that has the code, which decides what follows.
+"""Finishes a step of a run in a program that lacks the flow's code: a worker that has the code decides what follows.
 
-What a value means for a run (which step is next, which attributes are written) only the code of the flow knows. So a program
-without it ends the step and, in the same transition, adds a job of the same step: a *decision*, whose payload is the value. The worker that
-leases the decision does not call the function; it ends the job as if the function had given the value. `Done` needs no code and ends the
-run at once.
+Only the code of the flow knows what a value means for the run: which step is next, which attributes are written. So a
+program without the code ends the step and, in the same transition, adds a job of the same step: a *decision*, whose
+payload is the value. The worker that leases the decision does not call the function; it ends the job as if the function
+had returned the value. `Done` needs no code and ends the run at once.
 """
 
 from __future__ import annotations
@@ -25,30 +25,32 @@ BEGIN = f'{{"{KEY}":'.encode()
 
 
 def is_decision(job: JobRecord) -> bool:
-    """Whether this step was completed elsewhere, and is to be decided about."""
+    """Whether this job is a decision: its step was completed in another program."""
     return job.run_id is not None and job.payload.startswith(BEGIN)
 
 
 def finish_elsewhere(job: JobRecord, flow: str, value: Any, results: ResultCodec) -> Finish:
-    """The end of this step with a value whose meaning is not known here; `PayloadError` if JSON cannot hold it."""
+    """The transition that ends this step and adds a decision about the value; `PayloadError` if JSON cannot hold it."""
     if isinstance(value, Done):
         return Finish(State.SUCCEEDED, results.encode(value.value))
     if isinstance(value, Next):
         if value.fields or value.after:
             raise InvalidOption(
-                f"Next({value.step!r:.80}).using(…) needs the code of flow {flow!r}, which is not here: "
+                f"Next({value.step!r:.80}).using(…) needs the code of flow {flow!r}, which this program lacks: "
                 "give Next(step, **attributes), or complete it where the code is"
             )
-        said: dict[str, Any] = {"next": value.step, "attributes": dict(value.attributes)}
+        content: dict[str, Any] = {"next": value.step, "attributes": dict(value.attributes)}
     elif isinstance(value, Answer):
-        raise TypeError(f"a step is not completed with {type(value).__name__}: give a value, Next(step) or Done(value)")
+        raise TypeError(
+            f"a step cannot be completed with {type(value).__name__}: give a value, Next(step) or Done(value)"
+        )
     else:
-        said = {"value": value}
+        content = {"value": value}
     decision = NewJob(
         id=new_id(),
         task=job.task,
         queue=job.queue,
-        payload=results.encode({KEY: said}).encode(),
+        payload=results.encode({KEY: content}).encode(),
         priority=job.priority,
         tags=job.tags,
         keep=job.keep,
@@ -60,6 +62,6 @@ def finish_elsewhere(job: JobRecord, flow: str, value: Any, results: ResultCodec
 
 
 def decision_of(job: JobRecord) -> tuple[str | None, Any]:
-    """What a decision is about: the name of the step that is to be next and the attributes for it, or None and the value."""
-    said = msgspec.json.decode(job.payload)[KEY]
-    return (said["next"], said["attributes"]) if "next" in said else (None, said["value"])
+    """The content of a decision: the name of the next step and its attributes, or None and the value."""
+    content = msgspec.json.decode(job.payload)[KEY]
+    return (content["next"], content["attributes"]) if "next" in content else (None, content["value"])

@@ -1,4 +1,4 @@
-"""The context of the job that is running here, as a context variable; the executor sets it."""
+"""running: the context variable that holds the `Context` of the job that runs here; the executor sets it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Functions of the user that Tenure calls at named moments: how they are registered and how they are called."""
+"""Calls the user's functions at named moments: their registration, and how each kind is called."""

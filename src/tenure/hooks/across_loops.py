@@ -1,4 +1,4 @@
-"""Hooks that are on the other side of an event loop than what they wrap: async ones beside a thread, blocking ones beside a coroutine."""
+"""Runs async hooks around functions in threads, and blocking hooks around coroutines."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from tenure.hooks.calling import coroutine_of
 if TYPE_CHECKING:
     from tenure.tasks.context import Context
 
-__all__ = ["around_coroutine", "around_function", "wait_for"]
+__all__ = ["around_coroutine", "around_function", "wait_on_loop"]
 
-Ended = tuple[Any, BaseException | None]
+Captured = tuple[Any, BaseException | None]
 
 
-def wait_for(awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> Any:
-    """Wait, in a thread, for something on a loop elsewhere; context variables that were set there are set here."""
+def wait_on_loop(awaitable: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> Any:
+    """Wait, in a thread, for an awaitable on another thread's loop. Context variables that were set there are set here too."""
 
-    async def there() -> tuple[Any, Variables]:
+    async def on_loop() -> tuple[Any, Variables]:
         value = await awaitable
         return value, copy_context()
 
-    asked = asyncio.run_coroutine_threadsafe(there(), loop)
+    future = asyncio.run_coroutine_threadsafe(on_loop(), loop)
     try:
-        value, variables = asked.result()
+        value, variables = future.result()
     except BaseException:
-        asked.cancel()  # nobody waits for it any more, if it is not what has raised this
+        future.cancel()  # its result is no longer needed, unless it is what raised this
         raise
-    _adopt(variables)
+    _copy_variables(variables)
     return value
 
 
@@ -45,92 +45,93 @@ def around_function(
     call_next: Callable[[], Any],
     loop: asyncio.AbstractEventLoop,
 ) -> Any:
-    """Run an async hook on a loop elsewhere around a blocking function, which runs on this thread."""
+    """Run an async hook on another thread's loop around a blocking function, which runs on this thread."""
     calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
 
     async def next_there() -> Any:
-        ended: asyncio.Future[Ended] = loop.create_future()
+        ended: asyncio.Future[Captured] = loop.create_future()
         variables = copy_context()
 
-        def here() -> None:
-            result = _ended(variables.run, call_next)
+        def call_here() -> None:
+            result = _captured(variables.run, call_next)
             loop.call_soon_threadsafe(_resolve, ended, result)
 
-        calls.put(here)
-        return _given(await ended)
+        calls.put(call_here)
+        return _unwrap(await ended)
 
-    asked = asyncio.run_coroutine_threadsafe(coroutine_of(hook(ctx, next_there)), loop)
-    asked.add_done_callback(lambda _: calls.put(None))
+    future = asyncio.run_coroutine_threadsafe(coroutine_of(hook(ctx, next_there)), loop)
+    future.add_done_callback(lambda _: calls.put(None))
     try:
-        while (here := calls.get()) is not None:
-            here()
-        return asked.result()
+        while (call_here := calls.get()) is not None:
+            call_here()
+        return future.result()
     except BaseException:
-        asked.cancel()
+        future.cancel()
         raise
 
 
 async def around_coroutine(hook: Callable[..., Any], ctx: Context, call_next: Callable[[], Awaitable[Any]]) -> Any:
-    """Run a blocking hook in a thread of its own around a coroutine, which runs here; it sees the variables that the hook has set.
+    """Run a blocking hook in a new thread around a coroutine, which runs here.
 
-    If whoever waits here is cancelled, the hook is told by `Aborted` where it calls next; before that it goes on alone.
+    The coroutine sees the context variables that the hook has set. If the caller is cancelled, the hook gets `Aborted` from
+    its next `call_next()`; until then it goes on unobserved.
     """
     loop = asyncio.get_running_loop()
-    asked: asyncio.Queue[tuple[SimpleQueue[Ended], Variables] | Ended] = asyncio.Queue()
+    requests: asyncio.Queue[tuple[SimpleQueue[Captured], Variables] | Captured] = asyncio.Queue()
     left = False
 
-    def ask(answer: SimpleQueue[Ended], variables: Variables) -> None:
+    def put(answer: SimpleQueue[Captured], variables: Variables) -> None:
         if left:
             answer.put((None, Aborted(ctx.signal.reason or "error")))
         else:
-            asked.put_nowait((answer, variables))
+            requests.put_nowait((answer, variables))
 
     def next_here() -> Any:
-        answer: SimpleQueue[Ended] = SimpleQueue()
-        loop.call_soon_threadsafe(ask, answer, copy_context())
-        return _given(answer.get())
+        answer: SimpleQueue[Captured] = SimpleQueue()
+        loop.call_soon_threadsafe(put, answer, copy_context())
+        return _unwrap(answer.get())
 
-    def there() -> None:
-        result = _ended(variables.run, hook, ctx, next_here)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(asked.put_nowait, result)
+    def run_hook() -> None:
+        result = _captured(variables.run, hook, ctx, next_here)
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so nothing waits for the result
+            loop.call_soon_threadsafe(requests.put_nowait, result)
 
     variables = copy_context()
-    threading.Thread(target=there, name="tenure-hook", daemon=True).start()
+    threading.Thread(target=run_hook, name="tenure-hook", daemon=True).start()
     try:
-        while isinstance((request := await asked.get())[0], SimpleQueue):
+        while isinstance((request := await requests.get())[0], SimpleQueue):
             answer, theirs = request
-            _adopt(theirs)  # type: ignore[arg-type]
+            _copy_variables(theirs)  # type: ignore[arg-type]
             try:
                 answer.put((await call_next(), None))
-            except BaseException as error:  # noqa: BLE001  (the hook's to see, and then ours)
+            except BaseException as error:  # noqa: BLE001  (the hook sees it first; then it is raised here)
                 answer.put((None, error))
     finally:
         left = True
-    return _given(request)  # type: ignore[arg-type]
+    return _unwrap(request)  # type: ignore[arg-type]
 
 
-def _ended(function: Callable[..., Any], *args: Any) -> Ended:
+def _captured(function: Callable[..., Any], *args: Any) -> Captured:
     try:
         return function(*args), None
-    except BaseException as error:  # noqa: BLE001  (raised again where it belongs)
+    except BaseException as error:  # noqa: BLE001  (raised again by _unwrap)
         return None, error
 
 
-def _given(ended: Ended) -> Any:
+def _unwrap(ended: Captured) -> Any:
     value, error = ended
     if error is not None:
         raise error
     return value
 
 
-def _resolve(future: asyncio.Future[Ended], result: Ended) -> None:
+def _resolve(future: asyncio.Future[Captured], result: Captured) -> None:
     if not future.done():
         future.set_result(result)
 
 
-def _adopt(variables: Variables) -> None:
-    """Set here what was set there."""
+def _copy_variables(variables: Variables) -> None:
+    """Set here the context variables that were set there."""
     ours = copy_context()
     for variable, value in variables.items():
         if ours.get(variable, _UNSET) is not value:

@@ -1,4 +1,4 @@
-"""The hooks of one task around its attempts, looked up once; and who calls them, in every lane."""
+"""Calls the hooks around attempts of a task (`PerformHooks`), and its `on_failure` hooks."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tenure.core.failure import phrase
+from tenure.core.failure import error_summary
 from tenure.core.job import State
 from tenure.core.lease import AbortReason
 from tenure.core.lifecycle import Finish, Requeue, Transition
 from tenure.core.outcome import Answer, Collided, Done, Fail, Interrupted, Next, Outcome, Raised, Retry, Undecodable
 from tenure.core.running import running
 from tenure.errors import Aborted, PayloadError
-from tenure.hooks.across_loops import around_coroutine, around_function, wait_for
-from tenure.hooks.calling import HookCalls, awaiting, moment, waiting
+from tenure.hooks.across_loops import around_coroutine, around_function, wait_on_loop
+from tenure.hooks.calling import HookCalls, acall_hooks, call_hooks, in_turn
 from tenure.hooks.registry import name_of
 from tenure.sync import private_loop
 
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
     from tenure.tasks.task import Task
 
 __all__ = [
-    "Failing",
+    "FailureHooks",
     "PerformHooks",
+    "call_failure_hooks",
+    "call_failure_hooks_blocking",
     "error_of",
-    "failing_of",
+    "failure_hooks_of",
     "has_failed",
-    "performing_of",
-    "tell_failure",
-    "tell_failure_here",
+    "perform_hooks_of",
 ]
 
-Failing = Sequence[Callable[["Context", BaseException, bool], object]]
+FailureHooks = Sequence[Callable[["Context", BaseException, bool], object]]
 """The `on_failure` hooks of a task and of its app."""
 
 log = logging.getLogger("tenure.worker")
 
 
 class PerformHooks:
-    """What a task and its app want done before, around and after its function.
+    """The hooks of a task and its app before, around and after its function, looked up once.
 
-    Hooks of a coroutine are called on the loop that it runs on. Those of a blocking function are called on its thread, async ones
-    awaited on the worker's loop meanwhile, or in a child process on that of blocking code. `around_perform` may be of
-    either kind in either case.
+    Hooks of a coroutine are called on the loop that it runs on. Hooks of a blocking function are called on its thread;
+    async ones are awaited on the worker's loop meanwhile, or in a child process on the private loop. `around_perform` may
+    be of either kind in either case.
     """
 
     def __init__(self, task: Task[..., Any]) -> None:
@@ -60,8 +60,8 @@ class PerformHooks:
         return bool(self._before or self._around or self._after)
 
     async def on_loop(self, ctx: Context, function: Callable[[], Awaitable[Any]]) -> Any:
-        """Perform a coroutine; what came of it."""
-        if (answer := await awaiting(self._asked(ctx))) is not GO:
+        """Run a coroutine function with its hooks. Returns the value."""
+        if (answer := await acall_hooks(self._before_calls(ctx))) is not PROCEED:
             return answer
         performed, returned = False, None
 
@@ -80,13 +80,13 @@ class PerformHooks:
             )
         value = await call()
         if performed and self._succeeded(ctx, value, returned=value is returned):
-            await awaiting(moment(self._after, ctx, value))
+            await acall_hooks(in_turn(self._after, ctx, value))
         return value
 
     def in_thread(self, ctx: Context, function: Callable[[], Any], loop: asyncio.AbstractEventLoop | None) -> Any:
-        """Perform a blocking function, on this thread; what came of it. Async hooks are awaited on this loop."""
+        """Run a blocking function with its hooks on this thread. Async hooks are awaited on `loop`. Returns the value."""
         wait = functools.partial(_wait_on, loop)
-        if (answer := waiting(self._asked(ctx), wait)) is not GO:
+        if (answer := call_hooks(self._before_calls(ctx), wait)) is not PROCEED:
             return answer
         performed, returned = False, None
 
@@ -103,23 +103,23 @@ class PerformHooks:
             )
         value = call()
         if performed and self._succeeded(ctx, value, returned=value is returned):
-            waiting(moment(self._after, ctx, value), wait)
+            call_hooks(in_turn(self._after, ctx, value), wait)
         return value
 
-    def _asked(self, ctx: Context) -> HookCalls[Any]:
-        """GO if no hook has anything against it; else what the attempt gives instead."""
+    def _before_calls(self, ctx: Context) -> HookCalls[Any]:
+        """PROCEED if every hook lets the attempt go on; else the value that the attempt has instead."""
         for hook in self._before:
-            said = hook(ctx)
-            if inspect.isawaitable(said):
-                said = yield said
-            if said is False:
+            answer = hook(ctx)
+            if inspect.isawaitable(answer):
+                answer = yield answer
+            if answer is False:
                 return None
-            if isinstance(said, Answer):
-                return said
-        return GO
+            if isinstance(answer, Answer):
+                return answer
+        return PROCEED
 
     def _succeeded(self, ctx: Context, value: Any, *, returned: bool) -> bool:
-        """Whether hooks are to be called after this; raises if the value cannot be stored, for then it has not succeeded."""
+        """Whether to call the `after_perform` hooks. Raises if the value cannot be stored: the attempt has then failed."""
         if not self._after or ctx.signal.reason is AbortReason.TIMEOUT:
             return False
         if isinstance(value, Answer) and not isinstance(value, Next | Done):
@@ -128,17 +128,17 @@ class PerformHooks:
         return True
 
 
-GO = object()
-"""Said by nobody."""
+PROCEED = object()
+"""The answer of `before_perform` hooks that let the attempt go on. No hook can return it."""
 
 
-def performing_of(task: Task[..., Any]) -> PerformHooks | None:
-    """The hooks around attempts of this task; None if there are none, so that such attempts pay nothing."""
+def perform_hooks_of(task: Task[..., Any]) -> PerformHooks | None:
+    """The hooks around attempts of this task; None if there are none, so that its attempts do not pay for them."""
     return PerformHooks(task) or None
 
 
-def failing_of(task: Task[..., Any]) -> Failing:
-    """The hooks for attempts of it that fail."""
+def failure_hooks_of(task: Task[..., Any]) -> FailureHooks:
+    """The hooks to call for failed attempts of this task."""
     return tuple(task._hooks.of("on_failure"))
 
 
@@ -151,9 +151,9 @@ class Blocking(Protocol):
     async def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any: ...
 
 
-def has_failed(step: Transition) -> bool:
-    """Whether this is what becomes of a job whose attempt has failed: by an error, or because its arguments cannot be read."""
-    match step:
+def has_failed(transition: Transition) -> bool:
+    """Whether the attempt behind this transition has failed: by an error, or because its arguments cannot be decoded."""
+    match transition:
         case Finish(state):
             return state is State.FAILED or state is State.BROKEN
         case Requeue(error=error, counts=counts):
@@ -163,7 +163,7 @@ def has_failed(step: Transition) -> bool:
 
 
 def error_of(outcome: Outcome) -> BaseException:
-    """What an attempt with this outcome has failed of."""
+    """The exception to give to `on_failure` hooks for an attempt with this outcome."""
     match outcome:
         case Raised(exception) | Collided(Raised(exception)):
             return exception
@@ -174,51 +174,61 @@ def error_of(outcome: Outcome) -> BaseException:
         case Interrupted():
             return Aborted(AbortReason.SHUTDOWN)
         case _:
-            return RuntimeError(f"the attempt has ended with {type(outcome).__name__}")
+            return RuntimeError(f"the attempt ended with {type(outcome).__name__}")
 
 
-async def tell_failure(
-    task: Task[..., Any], failing: Failing, ctx: Context, error: BaseException, step: Transition, threads: Blocking
+async def call_failure_hooks(
+    task: Task[..., Any],
+    hooks: FailureHooks,
+    ctx: Context,
+    error: BaseException,
+    transition: Transition,
+    threads: Blocking,
 ) -> None:
-    """Call the `on_failure` hooks, where attempts of the task run. Raises nothing, and is not cancelled: the failure is recorded all the same."""
+    """Call the `on_failure` hooks where attempts of the task run: on the loop, or in a thread.
+
+    Raises nothing, not even a cancellation: the failure of the job must be recorded in any case.
+    """
     outside = running.set(ctx)
     try:
-        told = _told(failing, ctx, error, isinstance(step, Finish))
+        calls = _failure_calls(hooks, ctx, error, isinstance(transition, Finish))
         if task._is_async:
-            await awaiting(told)
+            await acall_hooks(calls)
         else:
             wait = functools.partial(_wait_on, asyncio.get_running_loop())
-            await threads.run(waiting, (told, wait), {})
-    except BaseException as own:  # noqa: BLE001  (a cancellation: whoever stops the worker does not wait for hooks)
-        _log(failing[0], ctx, error, own)
+            await threads.run(call_hooks, (calls, wait), {})
+    except BaseException as hook_error:  # noqa: BLE001  (a cancellation: a worker that stops does not wait for hooks)
+        _log(hooks[0], ctx, error, hook_error)
     finally:
         running.reset(outside)
 
 
-def tell_failure_here(failing: Failing, ctx: Context, error: BaseException, step: Transition) -> None:
-    """Call them on this thread, which has no loop."""
-    waiting(_told(failing, ctx, error, isinstance(step, Finish)), functools.partial(_wait_on, None))
+def call_failure_hooks_blocking(
+    hooks: FailureHooks, ctx: Context, error: BaseException, transition: Transition
+) -> None:
+    """Call the `on_failure` hooks on this thread, which has no loop."""
+    call_hooks(_failure_calls(hooks, ctx, error, isinstance(transition, Finish)), functools.partial(_wait_on, None))
 
 
-def _told(failing: Failing, ctx: Context, error: BaseException, final: bool) -> HookCalls[None]:
-    for hook in failing:
+def _failure_calls(hooks: FailureHooks, ctx: Context, error: BaseException, final: bool) -> HookCalls[None]:
+    for hook in hooks:
         try:
-            said = hook(ctx, error, final)
-            if inspect.isawaitable(said):
-                yield said
-        except Exception as own:  # noqa: BLE001  (told in the log, with what it was about)
-            _log(hook, ctx, error, own)
+            answer = hook(ctx, error, final)
+            if inspect.isawaitable(answer):
+                yield answer
+        except Exception as hook_error:  # noqa: BLE001  (logged, with the error of the job)
+            _log(hook, ctx, error, hook_error)
 
 
-def _log(hook: Callable[..., Any], ctx: Context, error: BaseException, own: BaseException) -> None:
+def _log(hook: Callable[..., Any], ctx: Context, error: BaseException, hook_error: BaseException) -> None:
     log.error(
-        "job %s of task %s has failed with %s, and its on_failure hook %s with %s: the failure of the job is recorded all the same",
-        ctx.job.id, ctx.job.task, phrase(error), name_of(hook), phrase(own),
-        exc_info=own,
+        "job %s of task %s failed with %s, and its on_failure hook %s with %s; the failure of the job is recorded anyway",
+        ctx.job.id, ctx.job.task, error_summary(error), name_of(hook), error_summary(hook_error),
+        exc_info=hook_error,
     )  # fmt: skip
 
 
-# How.
+# Awaiting on either side.
 
 
 def _is_async(hook: Callable[..., Any]) -> bool:
@@ -236,4 +246,4 @@ def _around_on(
 
 
 def _wait_on(loop: asyncio.AbstractEventLoop | None, awaitable: Awaitable[Any]) -> Any:
-    return wait_for(awaitable, loop or private_loop())
+    return wait_on_loop(awaitable, loop or private_loop())

@@ -1,7 +1,7 @@
 """Calls hooks, which may be `def` or `async def`.
 
-Each place that calls hooks is written once, as a generator that yields what is to be awaited. `awaiting` drives it on an event
-loop, `waiting` on a thread without one.
+Each place that calls hooks is written once, as a generator that yields what must be awaited. `acall_hooks` drives it on an
+event loop, `call_hooks` on a thread without one.
 """
 
 from __future__ import annotations
@@ -13,60 +13,60 @@ from typing import Any, TypeVar
 
 from tenure.sync import run
 
-__all__ = ["HookCalls", "awaiting", "call", "coroutine_of", "moment", "waiting"]
+__all__ = ["HookCalls", "acall_hooks", "call_hooks", "call_hooks_without_loop", "coroutine_of", "in_turn"]
 
 T = TypeVar("T")
 
 HookCalls = Generator[Awaitable[Any], Any, T]
-"""What calls hooks, and yields whatever is to be awaited."""
+"""A generator that calls hooks and yields each awaitable that they return."""
 
 
-def moment(hooks: Iterable[Callable[..., Any]], *args: Any) -> HookCalls[None]:
-    """Call these one after the other; the first error ends it."""
+def in_turn(hooks: Iterable[Callable[..., Any]], *args: Any) -> HookCalls[None]:
+    """Call these hooks one after the other. The first error ends it."""
     for hook in hooks:
-        said = hook(*args)
-        if inspect.isawaitable(said):
-            yield said
+        answer = hook(*args)
+        if inspect.isawaitable(answer):
+            yield answer
 
 
-async def awaiting(steps: HookCalls[T]) -> T:
-    """Call hooks on the running loop: async ones are awaited, the others called here and now."""
+async def acall_hooks(calls: HookCalls[T]) -> T:
+    """Drive the calls on the running loop: async hooks are awaited, the others are called on the loop itself."""
     try:
-        waited = steps.send(None)
+        awaitable = calls.send(None)
         while True:
             try:
-                value = await waited
-            except BaseException as error:  # noqa: BLE001  (for the steps to decide about)
-                waited = steps.throw(error)
+                value = await awaitable
+            except BaseException as error:  # noqa: BLE001  (the generator decides about it)
+                awaitable = calls.throw(error)
             else:
-                waited = steps.send(value)
+                awaitable = calls.send(value)
     except StopIteration as ended:
         return ended.value  # type: ignore[no-any-return]
 
 
-def waiting(steps: HookCalls[T], wait: Callable[[Awaitable[Any]], Any] | None = None) -> T:
-    """Call hooks on this thread; async ones where `wait` waits for them, else on the private loop of blocking code."""
+def call_hooks(calls: HookCalls[T], wait: Callable[[Awaitable[Any]], Any] | None = None) -> T:
+    """Drive the calls on this thread. `wait` waits for async hooks; by default they run on the private loop of blocking code."""
     wait = wait or _on_the_private_loop
     try:
-        waited = steps.send(None)
+        awaitable = calls.send(None)
         while True:
             try:
-                value = wait(waited)
-            except BaseException as error:  # noqa: BLE001  (for the steps to decide about)
-                waited = steps.throw(error)
+                value = wait(awaitable)
+            except BaseException as error:  # noqa: BLE001  (the generator decides about it)
+                awaitable = calls.throw(error)
             else:
-                waited = steps.send(value)
+                awaitable = calls.send(value)
     except StopIteration as ended:
         return ended.value  # type: ignore[no-any-return]
 
 
-def call(hooks: Iterable[Callable[..., Any]]) -> None:
-    """Call these in a process without a loop or a thread; an async one has a loop to itself, for as long as it takes."""
-    waiting(moment(hooks), lambda awaitable: asyncio.run(coroutine_of(awaitable)))
+def call_hooks_without_loop(hooks: Iterable[Callable[..., Any]]) -> None:
+    """Call these hooks in a process without a running loop. An async hook gets a temporary loop."""
+    call_hooks(in_turn(hooks), lambda awaitable: asyncio.run(coroutine_of(awaitable)))
 
 
 async def coroutine_of(awaitable: Awaitable[T]) -> T:
-    """The same, for those who can only run a coroutine."""
+    """A coroutine that awaits `awaitable`, for functions that accept only coroutines."""
     return await awaitable
 
 

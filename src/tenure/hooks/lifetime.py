@@ -8,7 +8,7 @@ import logging
 import threading
 from weakref import WeakKeyDictionary
 
-from tenure.hooks.calling import HookCalls, awaiting, coroutine_of, moment, waiting
+from tenure.hooks.calling import HookCalls, acall_hooks, call_hooks, coroutine_of, in_turn
 from tenure.hooks.registry import Hooks, name_of
 
 __all__ = ["ExitHooks", "StartStopHooks"]
@@ -16,8 +16,8 @@ __all__ = ["ExitHooks", "StartStopHooks"]
 log = logging.getLogger("tenure.worker")
 
 
-class _Here:
-    """How far they are on one event loop."""
+class _LoopState:
+    """How many workers use the hooks on one event loop."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
@@ -25,66 +25,66 @@ class _Here:
 
 
 class StartStopHooks:
-    """Calls the hooks once for all workers of an app that share an event loop: before the first of them, after the last."""
+    """Calls `on_start` before the first worker of an app on an event loop, and `on_stop` after the last one."""
 
     def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks
-        self._found: WeakKeyDictionary[asyncio.AbstractEventLoop, _Here] = WeakKeyDictionary()
+        self._states: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopState] = WeakKeyDictionary()
 
     async def begin(self) -> None:
-        """Open them, unless another worker has. If that fails, or is cancelled, they are closed again."""
-        here = self._here()
-        async with here.lock:
-            if not here.workers:
+        """Call `on_start`, unless another worker has. If that fails or is cancelled, `on_stop` is called."""
+        state = self._state()
+        async with state.lock:
+            if not state.workers:
                 try:
-                    await awaiting(moment(self._hooks.of("on_start")))
+                    await acall_hooks(in_turn(self._hooks.of("on_start")))
                 except BaseException:
                     await self._close()
                     raise
-            here.workers += 1
+            state.workers += 1
 
     async def end(self) -> None:
-        """Close them, unless another worker needs them still; only after `begin` has succeeded. What cannot be closed is logged."""
-        here = self._here()
-        async with here.lock:
-            here.workers -= 1
-            if not here.workers:
+        """Call `on_stop`, unless another worker still runs; only after a successful `begin`. Errors of hooks are logged."""
+        state = self._state()
+        async with state.lock:
+            state.workers -= 1
+            if not state.workers:
                 await self._close()
 
-    def _here(self) -> _Here:
+    def _state(self) -> _LoopState:
         loop = asyncio.get_running_loop()
-        return self._found.setdefault(loop, _Here())
+        return self._states.setdefault(loop, _LoopState())
 
     async def _close(self) -> None:
         for hook in self._hooks.of("on_stop"):
             try:
-                said = hook()
-                if inspect.isawaitable(said):
-                    await said
+                answer = hook()
+                if inspect.isawaitable(answer):
+                    await answer
             except Exception:
-                log.exception("%s, for on_stop, has failed", name_of(hook))
+                log.exception("the on_stop hook %s failed", name_of(hook))
 
 
 class ExitHooks:
-    """Calls them, if nobody has before; an error ends them, and is logged."""
+    """Calls the `worker_exit` hooks, at most once. An error ends the calls and is logged."""
 
     def __init__(self, hooks: Hooks, worker: str) -> None:
         self._hooks = hooks
         self._worker = worker
-        self._said = threading.Lock()
+        self._called = threading.Lock()
 
-    async def say(self) -> None:
-        """On the worker's loop."""
-        if self._said.acquire(blocking=False):
-            await awaiting(self._calls())
+    async def call(self) -> None:
+        """Call them on the worker's loop."""
+        if self._called.acquire(blocking=False):
+            await acall_hooks(self._calls())
 
-    def say_here(self) -> None:
-        """On a thread without a loop."""
-        if self._said.acquire(blocking=False):
-            waiting(self._calls(), lambda awaitable: asyncio.run(coroutine_of(awaitable)))
+    def call_blocking(self) -> None:
+        """Call them on a thread without a loop."""
+        if self._called.acquire(blocking=False):
+            call_hooks(self._calls(), lambda awaitable: asyncio.run(coroutine_of(awaitable)))
 
     def _calls(self) -> HookCalls[None]:
         try:
-            yield from moment(self._hooks.of("worker_exit"))
+            yield from in_turn(self._hooks.of("worker_exit"))
         except Exception:
-            log.exception("worker %s: a function for worker_exit failed", self._worker)
+            log.exception("worker %s: a worker_exit hook failed", self._worker)

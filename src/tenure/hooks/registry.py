@@ -1,6 +1,6 @@
 """Registers hooks: functions that are called around an enqueue, an attempt or a cancellation, and in the life of a worker.
 
-An app has hooks of every kind; a task has those about its own jobs. See `calling.py` for how they are called.
+An app has hooks of every kind; a task has those about its own jobs. `calling.py` calls them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Hook", "Hooks", "JobHooks", "WorkerHooks", "name_of"]
 
 Hook = Callable[[], object]
-"""Called without arguments, at a moment in the life of a worker."""
+"""A hook about a worker, called without arguments."""
 
 BeforeEnqueue = Callable[["Enqueueing"], "bool | Awaitable[bool | None] | None"]
 AfterEnqueue = Callable[["Job[Any] | FlowRun"], object]
@@ -52,7 +52,7 @@ JOB = {
     "after_perform": ("ctx", "result"),
     "on_failure": ("ctx", "error", "final"),
 }
-"""What the hooks about jobs are called with; the app has them, and each task."""
+"""The hooks about jobs, which the app and each task have, with the names of their arguments."""
 
 WORKER = dict.fromkeys(
     (
@@ -61,25 +61,28 @@ WORKER = dict.fromkeys(
     ),
     (),
 )  # fmt: skip
-"""Those about a worker, which only the app has, are called with nothing."""
+"""The hooks about a worker, which only the app has; called without arguments."""
 
 ARGUMENTS: dict[str, tuple[str, ...]] = {**JOB, **WORKER}
 
 INSIDE_OUT = frozenset({"after_enqueue", "after_dequeue", "after_perform", "on_failure", "on_stop", "after_pause"})
-"""What undoes or follows something is called in the reverse order."""
+"""Hooks that follow or undo something: called in the reverse order of registration, the app's last."""
 
 
 class Hooks:
-    """Functions by the moment at which they are called. That of a task knows that of its app, whose come first."""
+    """Hook functions by hook name. A task's hooks extend its app's; the app's run outermost."""
 
     def __init__(self, of_app: Hooks | None = None) -> None:
         self._of_app = of_app
-        self._found: dict[str, list[Callable[..., Any]]] = {}
+        self._hooks: dict[str, list[Callable[..., Any]]] = {}
         self.enqueues = False
-        """Of an app: whether anybody, here or at a task, wants to know of enqueues. All that an enqueue pays if nobody does."""
+        """On the `Hooks` of an app: whether it or any task has a hook around enqueues. Without one, an enqueue pays no more."""
 
     def add(self, name: str, hook: Callable[..., Any]) -> None:
-        """Have a function called at this moment; `InvalidOption` if there is no such moment, or it cannot be called like that."""
+        """Register a function for this hook.
+
+        `InvalidOption` if there is no such hook, or if the function does not take its arguments.
+        """
         if name not in ARGUMENTS:
             raise InvalidOption(f"there is no hook {name!r:.80}: there are {', '.join(ARGUMENTS)}")
         if self._of_app is not None and name in WORKER:
@@ -87,19 +90,19 @@ class Hooks:
         if not callable(hook):
             raise InvalidOption(f"{name} takes a function, got {hook!r:.80}: write @….{name} above a def")
         _check(name, hook)
-        self._found.setdefault(name, []).append(hook)
+        self._hooks.setdefault(name, []).append(hook)
         if name in ("before_enqueue", "after_enqueue"):
             (self._of_app or self).enqueues = True
 
     def of(self, name: str) -> list[Callable[..., Any]]:
-        """The functions for this moment, in the order in which they are called: the app's are the outer ones."""
-        outer = self._of_app.in_order(name) if self._of_app is not None else []
-        found = [*outer, *self.in_order(name)]
+        """The functions of this hook in the order of the calls. The app's are outermost."""
+        outer = self._of_app.registered(name) if self._of_app is not None else []
+        found = [*outer, *self.registered(name)]
         return found[::-1] if name in INSIDE_OUT else found
 
-    def in_order(self, name: str) -> list[Callable[..., Any]]:
-        """Those that were registered here, in that order."""
-        return self._found.get(name, [])
+    def registered(self, name: str) -> list[Callable[..., Any]]:
+        """The functions that were registered here, in the order of registration."""
+        return self._hooks.get(name, [])
 
 
 def _check(name: str, hook: Callable[..., Any]) -> None:
@@ -107,7 +110,7 @@ def _check(name: str, hook: Callable[..., Any]) -> None:
     try:
         signature = inspect.signature(hook)
     except (TypeError, ValueError):
-        return  # of what is written in C it may not be known
+        return  # functions written in C may have no signature
     try:
         signature.bind(*wanted)
     except TypeError:
@@ -117,59 +120,63 @@ def _check(name: str, hook: Callable[..., Any]) -> None:
 
 
 def name_of(hook: object) -> str:
-    """What to call a hook in a message."""
+    """The name of a hook, for messages."""
     return getattr(hook, "__qualname__", None) or repr(hook)
 
 
 class JobHooks:
-    """`@app.before_enqueue`, `@send_welcome.on_failure`: the hooks about jobs; of the app for all of them, of a task for its own.
+    """Decorators for the hooks about jobs: `@app.before_enqueue` for all jobs, `@task.on_failure` for those of one task.
 
-    Those of the app are the outer ones. Register them before the worker starts: it looks them up once.
+    The app's hooks are the outer ones. Register hooks before the worker starts, because it looks them up once.
     """
 
     _hooks: Hooks
 
     def before_enqueue(self, hook: BE, /) -> BE:
-        """Call this before a job is enqueued or a run started: `hook(call)`. False, exactly, refuses it: `EnqueueRefused`."""
+        """Call this before a job is enqueued or a run started: `hook(call)`. Returning False refuses it: `EnqueueRefused`."""
         self._hooks.add("before_enqueue", hook)
         return hook
 
     def after_enqueue(self, hook: AE, /) -> AE:
-        """Call this with each job, or run, that has been stored."""
+        """Call this after a job or run has been stored: `hook(job)`."""
         self._hooks.add("after_enqueue", hook)
         return hook
 
     def before_dequeue(self, hook: BD, /) -> BD:
-        """Call this before the jobs of a bound call are cancelled: `hook(call)`. False, exactly, vetoes it: nothing is cancelled."""
+        """Call this before the jobs of a bound call are cancelled: `hook(call)`. Returning False vetoes it."""
         self._hooks.add("before_dequeue", hook)
         return hook
 
     def after_dequeue(self, hook: AD, /) -> AD:
-        """Call this after they were, with how many: `hook(call, cancelled)`."""
+        """Call this after the jobs of a bound call were cancelled: `hook(call, cancelled)`, where `cancelled` is their number."""
         self._hooks.add("after_dequeue", hook)
         return hook
 
     def before_perform(self, hook: BP, /) -> BP:
-        """Call this before each attempt: `hook(ctx)`. False, exactly, skips the function, and the job succeeds without a result."""
+        """Call this before each attempt: `hook(ctx)`.
+
+        Returning False skips the function, and the job succeeds without a result. Returning an answer, such as `Retry()`,
+        ends the attempt with it.
+        """
         self._hooks.add("before_perform", hook)
         return hook
 
     def around_perform(self, hook: RP, /) -> RP:
-        """Call this in place of the function: `hook(ctx, call_next)`; what it returns is the result, of `call_next()` or another."""
+        """Call this in place of the function: `hook(ctx, call_next)`. Its return value is the result of the attempt."""
         self._hooks.add("around_perform", hook)
         return hook
 
     def after_perform(self, hook: AP, /) -> AP:
-        """Call this after an attempt that has succeeded: `hook(ctx, result)`. What it raises is the attempt's."""
+        """Call this after an attempt has succeeded: `hook(ctx, result)`. If it raises, the attempt fails with that error."""
         self._hooks.add("after_perform", hook)
         return hook
 
     def on_failure(self, hook: OF, /) -> OF:
-        """Call this once for each attempt that has failed: `hook(ctx, error, final)`; `final`: the job has failed for good."""
+        """Call this once after each failed attempt: `hook(ctx, error, final)`. `final` is True if the job is not tried again."""
         self._hooks.add("on_failure", hook)
         return hook
 
-    if not TYPE_CHECKING:  # a type checker that saw this would believe in any hook
+    if not TYPE_CHECKING:  # or a type checker would accept any name
 
         def __getattr__(self, name: str) -> Any:
             if name in WORKER:
@@ -180,12 +187,12 @@ class JobHooks:
 
 
 class WorkerHooks:
-    """`@app.on_start` and its like: the hooks about a worker, which only an app has. They are called without arguments."""
+    """Decorators for the hooks about a worker, such as `@app.on_start`. They are called without arguments."""
 
     _hooks: Hooks
 
     def on_start(self, hook: H, /) -> H:
-        """Call this once in each worker process, on the worker's loop, before its first job; an exception ends the worker.
+        """Call this once in each worker process, on the worker's loop, before its first job. An exception ends the worker.
 
         Put what it opens into `app.state`.
         """
@@ -193,40 +200,41 @@ class WorkerHooks:
         return hook
 
     def on_stop(self, hook: H, /) -> H:
-        """Call this there after its last job, the latest registered first; also if an `on_start` has failed."""
+        """Call this on the same loop after the last job, latest registered first; also if an `on_start` hook has failed."""
         self._hooks.add("on_stop", hook)
         return hook
 
     def before_first_fork(self, hook: H, /) -> H:
         """Call this once at the start of every worker, before its first job.
 
-        It runs in the process whose memory the children of isolated tasks inherit; if no task is isolated, in the worker's own.
+        It runs in the process whose memory the children of isolated tasks inherit, or in the worker itself if no task is
+        isolated.
         """
         self._hooks.add("before_first_fork", hook)
         return hook
 
     def before_fork(self, hook: H, /) -> H:
-        """Call this in that process before each child is forked."""
+        """Call this before each child is forked, in the process that forks it."""
         self._hooks.add("before_fork", hook)
         return hook
 
     def after_fork(self, hook: H, /) -> H:
-        """Call this in each child, before its task; an exception is the attempt's. `tenure.current()` tells which job it is."""
+        """Call this in each child before its task. If it raises, the attempt fails. `tenure.current()` is the job's context."""
         self._hooks.add("after_fork", hook)
         return hook
 
     def queue_empty(self, hook: H, /) -> H:
-        """Call this when a worker that has worked finds nothing more to do; not when it starts."""
+        """Call this when a worker has run jobs and then finds no more; not when it starts."""
         self._hooks.add("queue_empty", hook)
         return hook
 
     def before_pause(self, hook: H, /) -> H:
-        """Call this before a worker takes no new jobs: by USR2, or `worker.pause()`."""
+        """Call this before a worker stops taking new jobs: on USR2, or by `worker.pause()`."""
         self._hooks.add("before_pause", hook)
         return hook
 
     def after_pause(self, hook: H, /) -> H:
-        """Call this once it takes jobs again: by CONT, or `worker.resume()`."""
+        """Call this after a worker has begun to take jobs again: on CONT, or by `worker.resume()`."""
         self._hooks.add("after_pause", hook)
         return hook
 

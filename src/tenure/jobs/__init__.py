@@ -1,1 +1,1 @@
-"""What users do with jobs: enqueue them, wait for them, list and change them, lease them by hand."""
+"""What users do with jobs: enqueue them, wait for results, list, cancel, retry and delete them, lease them by hand."""

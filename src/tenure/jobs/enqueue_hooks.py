@@ -1,4 +1,4 @@
-"""What hooks see of an enqueue or of a cancellation, and who asks and tells them."""
+"""Calls the hooks around an enqueue and around a cancellation; `Enqueueing` and `Dequeueing` are what these hooks get."""
 
 from __future__ import annotations
 
@@ -21,25 +21,34 @@ if TYPE_CHECKING:
     from tenure.jobs.handle import Handle
     from tenure.tasks.task import Call
 
-__all__ = ["Dequeueing", "Enqueueing", "allowed", "cancelled", "come_to_exist", "enqueued", "in_job", "may_cancel"]
+__all__ = [
+    "Dequeueing",
+    "Enqueueing",
+    "after_dequeue",
+    "after_enqueue",
+    "after_enqueue_of_children",
+    "before_dequeue",
+    "before_enqueue",
+    "wait_in_job",
+]
 
 
 class Enqueueing:
-    """A job that is about to be enqueued, or a run that is about to be started, as `before_enqueue` sees it."""
+    """A job that is about to be enqueued, or a run that is about to be started: the argument of `before_enqueue` hooks."""
 
     def __init__(self, app: App, job: NewJob) -> None:
         self._app = app
         self.job = job
-        """The job as it is to be stored, with what `using` said: delay, priority, tags, unique and so on."""
+        """The job as it will be stored, with the options of `using`: delay, priority, tags, unique and so on."""
 
     @property
     def id(self) -> str:
-        """Of the job, or of the run; if a unique key is held, another will be given."""
+        """The id of the job or run. If another job owns the unique key, the handle will have that one's id instead."""
         return self.job.id
 
     @property
     def task(self) -> str:
-        """The name of the task; of a start, that of the first step."""
+        """The name of the task; of a run, that of its first step."""
         return self.job.task
 
     @property
@@ -48,22 +57,22 @@ class Enqueueing:
 
     @property
     def flow(self) -> str | None:
-        """The name of the flow, if this is a start."""
+        """The name of the flow; None for a job."""
         return None if self.job.step is None else self.job.step.flow
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """The arguments as the function will be given them; those of a start are all in `kwargs`."""
+        """The positional arguments, converted by annotation. Empty for a run: its attributes are all in `kwargs`."""
         return self._arguments[0]
 
     @property
     def kwargs(self) -> dict[str, Any]:
-        """The arguments by name; of a start, its attributes. To change them changes nothing."""
+        """The keyword arguments, or the attributes of a run. Changing them has no effect."""
         return self._arguments[1]
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """Of a start, what the run begins with."""
+        """The attributes that a run starts with; empty for a job."""
         return self.kwargs if self.job.step is not None else {}
 
     @cached_property
@@ -80,7 +89,7 @@ class Enqueueing:
 
 
 class Dequeueing:
-    """A bound call whose unfinished jobs are about to be cancelled, as `before_dequeue` sees it."""
+    """A bound call whose unfinished jobs are about to be cancelled: the argument of the hooks around a cancellation."""
 
     def __init__(self, call: Call[Any]) -> None:
         self._call = call
@@ -92,12 +101,12 @@ class Dequeueing:
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """The arguments as the function would be given them."""
+        """The positional arguments, converted by annotation."""
         return self._arguments[0]
 
     @property
     def kwargs(self) -> dict[str, Any]:
-        """The arguments by name."""
+        """The keyword arguments."""
         return self._arguments[1]
 
     @cached_property
@@ -108,65 +117,65 @@ class Dequeueing:
         return f"<Dequeueing {self.task}>"
 
 
-def allowed(app: App, jobs: Sequence[NewJob]) -> HookCalls[None]:
-    """Ask all `before_enqueue` hooks about all of these jobs, which go together; `EnqueueRefused` if one has said no."""
+def before_enqueue(app: App, jobs: Sequence[NewJob]) -> HookCalls[None]:
+    """Call all `before_enqueue` hooks for all of these jobs. `EnqueueRefused`, for the first refusal, if any returned False."""
     refused: tuple[str, str] | None = None
     for job in jobs:
         hooks = _hooks(app, job.task).of("before_enqueue")
-        asked = Enqueueing(app, job)
+        enqueueing = Enqueueing(app, job)
         for hook in hooks:
-            said = hook(asked)
-            if inspect.isawaitable(said):
-                said = yield said
-            if said is False and refused is None:
+            answer = hook(enqueueing)
+            if inspect.isawaitable(answer):
+                answer = yield answer
+            if answer is False and refused is None:
                 refused = job.task, name_of(hook)
     if refused is not None:
         raise EnqueueRefused(*refused)
 
 
-def enqueued(
+def after_enqueue(
     app: App, jobs: Sequence[NewJob], handles: Sequence[Handle | None], answers: Sequence[Enqueued]
 ) -> HookCalls[None]:
-    """Tell the `after_enqueue` hooks of what was stored, which an older job with the same unique key is not."""
+    """Call the `after_enqueue` hooks for the jobs that were stored, not for duplicates."""
     for job, handle, answer in zip(jobs, handles, answers, strict=True):
         hooks = () if answer.duplicate else _hooks(app, job.task).of("after_enqueue")
         for hook in hooks:
-            said = hook(handle or app.internals.handle_of(job, answer))
-            if inspect.isawaitable(said):
-                yield said
+            returned = hook(handle or app.internals.handle_of(job, answer))
+            if inspect.isawaitable(returned):
+                yield returned
 
 
-def come_to_exist(app: App, jobs: Sequence[NewJob]) -> HookCalls[None]:
-    """Tell them of jobs that have come to exist with the success of another."""
+def after_enqueue_of_children(app: App, jobs: Sequence[NewJob]) -> HookCalls[None]:
+    """Call the `after_enqueue` hooks for jobs that were created by the success of another."""
     answers = [Enqueued(job.id, State.BLOCKED if job.after else State.WAITING) for job in jobs]
-    return enqueued(app, jobs, [None] * len(jobs), answers)
+    return after_enqueue(app, jobs, [None] * len(jobs), answers)
 
 
-def may_cancel(app: App, calls: Sequence[Call[Any]]) -> HookCalls[bool]:
-    """Ask all `before_dequeue` hooks about all of these calls; whether none has said no."""
+def before_dequeue(app: App, calls: Sequence[Call[Any]]) -> HookCalls[bool]:
+    """Call all `before_dequeue` hooks for all of these calls. Returns False if any hook vetoed."""
     vetoed = False
     for call in calls:
-        asked = Dequeueing(call)
-        for hook in _hooks(app, asked.task).of("before_dequeue"):
-            said = hook(asked)
-            if inspect.isawaitable(said):
-                said = yield said
-            vetoed = vetoed or said is False
+        dequeueing = Dequeueing(call)
+        for hook in _hooks(app, dequeueing.task).of("before_dequeue"):
+            answer = hook(dequeueing)
+            if inspect.isawaitable(answer):
+                answer = yield answer
+            vetoed = vetoed or answer is False
     return not vetoed
 
 
-def cancelled(app: App, counts: Sequence[tuple[Call[Any], int]]) -> HookCalls[None]:
-    """Tell the `after_dequeue` hooks how many jobs of each of these calls were cancelled."""
+def after_dequeue(app: App, counts: Sequence[tuple[Call[Any], int]]) -> HookCalls[None]:
+    """Call the `after_dequeue` hooks with the number of jobs that were cancelled for each call."""
     for call, count in counts:
-        asked = Dequeueing(call)
-        for hook in _hooks(app, asked.task).of("after_dequeue"):
-            said = hook(asked, count)
-            if inspect.isawaitable(said):
-                yield said
+        dequeueing = Dequeueing(call)
+        for hook in _hooks(app, dequeueing.task).of("after_dequeue"):
+            returned = hook(dequeueing, count)
+            if inspect.isawaitable(returned):
+                yield returned
 
 
-def in_job(awaitable: Awaitable[Any]) -> Any:
-    """Wait for a hook of what a job enqueues, unless that would stop the loop that the job runs on."""
+def wait_in_job(awaitable: Awaitable[Any]) -> Any:
+    """Wait for an async hook of `ctx.enqueue` in a thread. `UseAsync` on the event loop of a job, which would stand still."""
 
     async def waited() -> Any:
         return await awaitable

@@ -1,4 +1,4 @@
-"""The user's handle on one job, and what handles on jobs and on runs have in common."""
+"""`Job`, the handle on one job, and `Handle`, what it has in common with the handle on a run."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tenure.errors import (
     UnknownTask,
     WrongState,
 )
-from tenure.hooks.calling import awaiting
-from tenure.jobs.enqueue_hooks import allowed, come_to_exist
+from tenure.hooks.calling import acall_hooks
+from tenure.jobs.enqueue_hooks import after_enqueue_of_children, before_enqueue
 from tenure.stores.values import Enqueued, Verdict, VerdictKind
 from tenure.sync import blocking
 
@@ -38,7 +38,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Handle:
-    """What was last known of something with an id, without I/O, and what can be done to it by that id."""
+    """The last known state of a job or run, which needs no I/O to read, and the operations on it by its id."""
 
     __slots__ = ("_app", "_duplicate", "_id", "_record", "_state")
 
@@ -55,72 +55,77 @@ class Handle:
 
     @property
     def duplicate(self) -> bool:
-        """Whether it is an older one, which held the unique key when this one was enqueued."""
+        """Whether this is an older job, which owned the unique key when this one was enqueued; no new job was stored."""
         return self._duplicate
 
     @property
     def state(self) -> State:
-        """As last known; `refresh` asks again."""
+        """The last known state. `refresh` reads it again."""
         return self._state
 
     @property
     def done(self) -> bool:
-        """Whether its last known state is final."""
+        """Whether the last known state is final."""
         return self._state.final
 
     @property
     def failed(self) -> bool:
-        """Whether it is known to have ended without a result: failed, cancelled or broken."""
+        """Whether the last known state is final without a result: failed, cancelled or broken."""
         return self._state.final and self._state is not State.SUCCEEDED
 
     @property
     def error(self) -> ErrorInfo | None:
-        """What the latest failed attempt raised, as last read."""
+        """The error of the latest failed attempt, as last read; None if there was none."""
         return self._record.error if self._record is not None else None
 
     async def acancel(self) -> None:
-        """End it as cancelled, in whatever state it is; its holder is told. `WrongState` if it is final."""
+        """Cancel it, in any state that is not final. A worker that runs it aborts the attempt.
+
+        `WrongState` if it is final, `JobNotFound` if it is gone.
+        """
         [verdict] = await self._app.internals.session.store.cancel([self._id])
         self._require(verdict, "not final")
-        self._changed(State.CANCELLED)
+        self._set_state(State.CANCELLED)
 
     async def aretry(self) -> None:
-        """Put it at the back of its queue again, as if it had never been tried; a run, from the step that it ended with.
+        """Put a finished job at the back of its queue again, as if it had never been tried.
 
-        `WrongState` if it is not final, `UniqueConflict` if another job holds its unique key, `BlockerNotFound` if something
-        that it waited for, and that has not succeeded, is gone.
+        A run continues from the step that it ended with. `WrongState` if it is not final. `UniqueConflict` if another job
+        now owns its unique key. `BlockerNotFound` if a job that it waited for has not succeeded and is gone.
         """
         [verdict] = await self._app.internals.session.store.retry([self._id])
         if verdict.kind is VerdictKind.REFUSED and verdict.other is not None:
-            self._changed(verdict.state or self._state)
+            self._set_state(verdict.state or self._state)
             own, other = await self._app.internals.session.store.get([self._id, verdict.other])
             if other is None:
                 raise BlockerNotFound(verdict.other)
             raise UniqueConflict(other.task, (own and own.unique) or other.unique or "", verdict.other)
         self._require(verdict, "final")
-        self._changed(State.WAITING)
-        await self._go_on()
+        self._set_state(State.WAITING)
+        await self._continue_inline()
 
     async def atrigger(self) -> None:
-        """Put it in line now, instead of when it is due; `WrongState` if it is not scheduled."""
+        """Put a scheduled job in line now, before it is due. `WrongState` if it is not scheduled."""
         [verdict] = await self._app.internals.session.store.trigger([self._id])
         self._require(verdict, "scheduled")
-        await self._go_on()
+        await self._continue_inline()
 
     async def arelease(self) -> None:
-        """Take it from the worker that runs it and put it back at the front of its queue; `WrongState` if it is not running.
+        """Take a running job from its worker and put it back at the front of its queue. `WrongState` if it is not running.
 
-        The attempt is given back, as if the job had not been leased. Its worker stops the attempt: a coroutine is cancelled, a
-        thread sees it in `ctx.signal`, a child process is terminated. The job is in line at once: another worker, or the same one, may lease
-        it before the former attempt has stopped.
+        The attempt does not count. The worker stops it: a coroutine is cancelled, a thread sees it in `ctx.signal`, a child
+        process is terminated. Another worker, or the same one, may lease the job before the old attempt has stopped.
         """
         [verdict] = await self._app.internals.session.store.release([self._id])
         self._require(verdict, "running")
-        self._changed(State.WAITING)
-        await self._go_on()
+        self._set_state(State.WAITING)
+        await self._continue_inline()
 
     async def adelete(self, *, cascade: bool = False) -> None:
-        """Remove it, a run with all its steps; its holder is told. `HasDependents` if other jobs wait for it, unless `cascade` removes those too."""
+        """Delete it; a run, with all its steps. A worker that runs it aborts the attempt.
+
+        `HasDependents` if other jobs wait for it, unless `cascade=True` deletes those too. `JobNotFound` if it is gone.
+        """
         if not await self._app.internals.session.store.delete([self._id], cascade=cascade):
             raise self._not_found()
 
@@ -130,20 +135,20 @@ class Handle:
     release = blocking(arelease)
     delete = blocking(adelete)
 
-    # For those who have heard from the store.
+    # Answers of the store.
 
-    def _enqueued(self, answer: Enqueued) -> None:
-        """Note what became of the enqueue that made this handle."""
+    def _update_enqueued(self, answer: Enqueued) -> None:
+        """Store the answer to the enqueue that this handle came from."""
         self._id = answer.id
         self._state = answer.state
         self._duplicate = answer.duplicate
 
-    def _note(self, record: JobRecord) -> None:
-        """Note what the store knows of the job, of a run its current step."""
+    def _update(self, record: JobRecord) -> None:
+        """Store what the store knows of the job; of a run, of its current step."""
         self._record = record
         self._state = record.state
 
-    def _changed(self, state: State) -> None:
+    def _set_state(self, state: State) -> None:
         self._record = None
         self._state = state
 
@@ -157,21 +162,24 @@ class Handle:
             case VerdictKind.NOT_FOUND:
                 raise self._not_found()
             case _:
-                self._changed(verdict.state or self._state)
-                # What is final and cannot be retried for all that: only the store knows why.
+                self._set_state(verdict.state or self._state)
+                # Why a final job cannot be retried, only the store knows.
                 why = verdict.reason if wanted == "final" and self._state.final else ""
                 raise WrongState(self._id, self._state, wanted, why)
 
-    async def _go_on(self) -> None:
-        """Run what has come in line, if jobs run here."""
+    async def _continue_inline(self) -> None:
+        """Run the jobs that are now in line, if the app runs jobs inline."""
         if self._app.internals.inlines:
             await self._app.internals.inlines[-1].run_pending([self])
 
-    async def _final(self, timeout: Duration | None) -> JobRecord:
-        """Wait until it is final, and give what it ended with: the record of the job, or of the last step of a run."""
+    async def _wait_until_final(self, timeout: Duration | None) -> JobRecord:
+        """Wait until it is final. Returns the record it ended with: of the job, or of the last step of a run.
+
+        `ResultTimeout` after `timeout` seconds; 0 looks once. `ResultGone` if the record is no longer kept.
+        """
         limit = None if timeout is None else seconds(timeout, "timeout")
         if limit == 0:
-            record = await self._look()
+            record = await self._fetch()
             if record is not None and not record.state.final:
                 raise ResultTimeout(self._id, 0.0)
         else:
@@ -184,30 +192,30 @@ class Handle:
             raise ResultGone(self._id)
         return record
 
-    async def _look(self) -> JobRecord | None:
-        """What it is now: the record of the job, or of the current step of a run."""
+    async def _fetch(self) -> JobRecord | None:
+        """Read the record of the job, or of the current step of a run; None if it is gone."""
         raise NotImplementedError
 
-    def _value(self, record: JobRecord, results: ResultCodec) -> Any:
+    def _result_of(self, record: JobRecord, results: ResultCodec) -> Any:
         if record.state is State.SUCCEEDED:
             return results.decode(record.result or "null")
         kind = {State.CANCELLED: JobCancelled, State.BROKEN: JobBroken}.get(record.state, JobFailed)
-        error = record.error or ErrorInfo(record.state.capitalize(), "somebody ended the job, without giving a reason")
+        error = record.error or ErrorInfo(record.state.capitalize(), "the job was ended without a reason")
         raise kind(self._id, error.type, error.message, error.traceback)
 
     async def _complete(self, record: JobRecord, value: Any) -> Finish | None:
-        """End a step with this value, as if its function had given it; None if it has ended by itself meanwhile."""
+        """End a step with this value, as if its function had returned it. None if the step has ended on its own meanwhile."""
         if is_decision(record):
-            why = "it was completed before, and a worker that has its code is to say what follows"
+            why = "it was completed before, and waits for a worker that has its code to decide what follows"
             raise WrongState(self._id, record.state, "", why)
         finish = await self._finish(record, value)
         if finish.children and self._app.internals.hooks.enqueues:
-            await awaiting(allowed(self._app, finish.children))
+            await acall_hooks(before_enqueue(self._app, finish.children))
         verdict = await self._app.internals.session.store.complete(record.id, finish)
         match verdict.kind:
             case VerdictKind.OK:
                 if finish.children and self._app.internals.hooks.enqueues:
-                    await awaiting(come_to_exist(self._app, finish.children))
+                    await acall_hooks(after_enqueue_of_children(self._app, finish.children))
                 return finish
             case VerdictKind.NOT_FOUND:
                 raise self._not_found()
@@ -217,7 +225,7 @@ class Handle:
                 raise await self._refusal(verdict, record, finish)
 
     async def _finish(self, record: JobRecord, value: Any) -> Finish:
-        """The end of a step with this value: by its code, or to be decided by a worker that has it."""
+        """The end of a step with this value: decided by its code, or left to a worker that has the code."""
         step = self._app.tasks.get(record.task)
         if step is not None:
             if not step._is_step:
@@ -229,7 +237,7 @@ class Handle:
         return finish_elsewhere(record, run.flow, value, self._app.internals.caller_of(record)._results)
 
     async def _refusal(self, verdict: Verdict, record: JobRecord, finish: Finish) -> JobError:
-        """Why the jobs that come with this end cannot be stored."""
+        """The error to raise because the store refused the jobs that come with this end."""
         coming = finish.children if finish.successor is None else (*finish.children, finish.successor)
         if verdict.other is not None:
             if any(verdict.other in job.after for job in coming):
@@ -247,7 +255,18 @@ class Handle:
 
 
 class Job(Handle, Generic[R_co]):
-    """One job: what was last known of it, without I/O, and what can be done to it."""
+    """A handle on one job: what was last known of it, and what can be done to it.
+
+    ```python
+    job = send_welcome.enqueue(42)
+    job.id, job.state  # no I/O: what was last known
+    job.refresh().state  # read again from the store
+    job.result(timeout=10)  # wait until the job is final
+    ```
+
+    Every method has an async twin whose name begins with `a`: `await job.aresult()`. `app.job(job_id)` gives a handle on a
+    job that another process has enqueued.
+    """
 
     __slots__ = ("_queue", "_results", "_task")
 
@@ -271,46 +290,50 @@ class Job(Handle, Generic[R_co]):
 
     @property
     def record(self) -> JobRecord | None:
-        """Everything about it, as last read; None if only its enqueueing is known."""
+        """Everything about the job, as last read; None if only the answer to its enqueue is known."""
         return self._record
 
     async def arefresh(self) -> Self:
-        """Read the job again; `JobNotFound` if it is gone."""
+        """Read the job again, and return this handle. `JobNotFound` if it is gone."""
         [record] = await self._app.internals.session.store.get([self._id])
         if record is None:
             raise self._not_found()
-        self._note(record)
+        self._update(record)
         return self
 
     async def aattempts(self) -> list[AttemptRecord]:
-        """What has become of each attempt, the first first, the one that runs included; the latest ten or so. `JobNotFound` if it is gone."""
+        """The latest ten or so attempts, oldest first, including one that is running. `JobNotFound` if the job is gone."""
         await self.arefresh()
         assert self._record is not None
         return attempts_of(self._record)
 
     async def aresult(self, timeout: Duration | None = None) -> R_co:
-        """Wait until the job is final and give its result; of the first step of a run, that of the run.
+        """Wait until the job is final, and return its result. For the first step of a run it is the result of the run.
 
-        `JobFailed`, `JobCancelled` or `JobBroken` if it ended without one, `ResultTimeout` if it is not final after
-        `timeout` seconds (0 looks once), `ResultGone` if its record is no longer kept.
+        `JobFailed`, `JobCancelled` or `JobBroken` if it ended without a result. `ResultTimeout` if it is not final after
+        `timeout` seconds: 0 looks once, None (the default) waits without limit. `ResultGone` if its record is no longer
+        kept.
         """
         record = self._record
-        if record is None or not record.state.final or _began_a_run(record):
-            record = await self._final(timeout)
+        if record is None or not record.state.final or _is_first_step_left(record):
+            record = await self._wait_until_final(timeout)
             if record.id == self._id:
-                self._note(record)
+                self._update(record)
         results = self._results if record.id == self._id else self._app.internals.caller_of(record)._results
-        return self._value(record, results)  # type: ignore[no-any-return]
+        return self._result_of(record, results)  # type: ignore[no-any-return]
 
     async def acomplete(self, value: Any = None) -> None:
-        """End it as succeeded with this result, in whatever state it is; its holder is told. `WrongState` if it is final.
+        """End the job as succeeded with this result, in any state that is not final.
 
-        A step of a flow hands over as if its function had given this value, which may be a `Next`. `MissingAttribute`,
-        `BlockerNotFound` or `UniqueConflict`, and nothing has changed, if what is to follow cannot come to exist. If the code of the
-        flow is not here, a worker that has it decides what follows; see `FlowRun.complete`.
+        A worker that runs it aborts the attempt. A step of a flow hands over as if its function had returned `value`, which
+        may be a `Next`. If this app has no code of the flow, a worker that has it decides what follows; see
+        `FlowRun.complete`.
+
+        `WrongState` if it is final. `MissingAttribute`, `BlockerNotFound` or `UniqueConflict`, with nothing changed, if the
+        jobs that are to follow cannot be created.
         """
         if self._duplicate and self._record is None:
-            await self.arefresh()  # it may be a step for all that is known
+            await self.arefresh()  # it may be a step: the handle does not know yet
         if self._record is not None and self._record.run_id is not None:
             if await self._complete(self._record, value) is None:
                 await self.arefresh()
@@ -318,26 +341,26 @@ class Job(Handle, Generic[R_co]):
         else:
             finish = Finish(State.SUCCEEDED, self._results.encode_freely(value))
             self._require(await self._app.internals.session.store.complete(self._id, finish), "not final")
-        self._changed(State.SUCCEEDED)
-        await self._go_on()
+        self._set_state(State.SUCCEEDED)
+        await self._continue_inline()
 
     refresh = blocking(arefresh)
     attempts = blocking(aattempts)
     result = blocking(aresult)
     complete = blocking(acomplete)
 
-    def _note(self, record: JobRecord) -> None:
-        super()._note(record)
+    def _update(self, record: JobRecord) -> None:
+        super()._update(record)
         self._queue = record.queue
 
-    async def _look(self) -> JobRecord | None:
+    async def _fetch(self) -> JobRecord | None:
         [record] = await self._app.internals.session.store.get([self._id])
-        if record is not None and _began_a_run(record):
+        if record is not None and _is_first_step_left(record):
             run = await self._app.internals.session.store.run(self._id)
             return None if run is None else run.step
         return record
 
 
-def _began_a_run(record: JobRecord) -> bool:
-    """Whether it is a first step that has handed over: its id means the run, which goes on, or has ended otherwise."""
+def _is_first_step_left(record: JobRecord) -> bool:
+    """Whether this is a first step that has handed over: from then on its id means the run."""
     return record.run_id == record.id and record.successor is not None

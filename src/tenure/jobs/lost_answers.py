@@ -1,4 +1,4 @@
-"""Requests for leases whose answers were lost, and the jobs that were handed out in them."""
+"""Releases jobs that were leased by a request whose answer was lost."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tenure.core.lifecycle import RELEASE
 from tenure.stores.base import Store
 from tenure.stores.values import LeaseRequest
 
-__all__ = ["LostAnswers", "give_back"]
+__all__ = ["LostAnswers", "release_granted"]
 
-AGAIN = 0.5
-"""Seconds between questions what a request was given: it may be on its way still."""
+PAUSE = 0.5
+"""Seconds between two questions what a request was given: the request may still be under way."""
 
 
-async def give_back(store: Store, request: LeaseRequest) -> bool:
-    """Release what this request was given; whether that was anything. The attempts do not count: nothing has started."""
+async def release_granted(store: Store, request: LeaseRequest) -> bool:
+    """Release the jobs that this request was given; False if there were none. The attempts do not count, because none started."""
     leases = await store.leases_of(request)
     if leases:
         await store.settle([(lease, RELEASE) for lease in leases])
@@ -24,8 +24,9 @@ async def give_back(store: Store, request: LeaseRequest) -> bool:
 
 
 class LostAnswers:
-    """The lost answers of one worker. Nobody else can know that these jobs are in nobody's hands before their leases expire, and then
-    they would count as lost.
+    """The lease requests of one worker whose answers were lost.
+
+    Only this worker can know before the leases expire that nothing runs these jobs. After that they would count as lost.
     """
 
     def __init__(self) -> None:
@@ -33,20 +34,20 @@ class LostAnswers:
         self._added = asyncio.Event()
 
     def add(self, request: LeaseRequest) -> None:
-        """Give back what this one was given, once the store says what it was; asked until its leases would have expired."""
+        """Release what this request was given, once the store knows it. Tried until the leases would have expired."""
         self._requests.append((request, monotonic() + request.ttl))
         self._added.set()
 
-    async def come(self) -> None:
-        """Wait until there is one."""
+    async def wait(self) -> None:
+        """Wait until there is a request to ask about."""
         await self._added.wait()
 
-    async def give_back(self, store: Store) -> float:
-        """Ask once for each; seconds until it is worth asking again."""
+    async def release_all(self, store: Store) -> float:
+        """Ask the store once about each request. Returns seconds until the next round."""
         for each in list(self._requests):
             request, until = each
-            if await give_back(store, request) or monotonic() >= until:
+            if await release_granted(store, request) or monotonic() >= until:
                 self._requests.remove(each)
         if not self._requests:
             self._added.clear()
-        return AGAIN
+        return PAUSE

@@ -1,4 +1,4 @@
-"""The user's handle on one run of a flow."""
+"""`FlowRun`, the handle on one run of a flow, and the pages in which runs and their steps are listed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StepInfo(msgspec.Struct, frozen=True):
     """One step in the history of a run. Times are seconds since the epoch by the store's clock."""
 
     id: str
-    """Of its job."""
+    """The id of its job."""
 
     name: str
     queue: str
@@ -36,14 +36,14 @@ class StepInfo(msgspec.Struct, frozen=True):
 
     created_at: float
     started_at: float | None
-    """Start of the latest attempt."""
+    """Start of the latest attempt; None if there was none."""
 
     ended_at: float | None
     worker: str | None
-    """Who runs it, or ran it last."""
+    """The worker that runs it, or ran it last."""
 
     error: ErrorInfo | None
-    """Of the latest attempt that failed; None again once one has succeeded."""
+    """The error of the latest failed attempt; None once an attempt has succeeded."""
 
     @classmethod
     def of(cls, job: JobRecord, flow: str) -> StepInfo:
@@ -54,23 +54,31 @@ class StepInfo(msgspec.Struct, frozen=True):
 
 
 class StepPage(list[StepInfo]):
-    """A part of the history of a run."""
+    """One page of the history of a run."""
 
     cursor: str | None
-    """Where the next page begins; None at the end."""
+    """Pass it as `cursor=` to get the next page; None at the end."""
 
 
 class RunPage(list["FlowRun"]):
-    """A part of a listing of runs."""
+    """One page of a listing of runs."""
 
     cursor: str | None
-    """Where the next page begins; None at the end. A page may be short, even empty, and still not be the last."""
+    """Pass it as `cursor=` to get the next page; None at the end. A page may be short, even empty, and not be the last."""
 
 
 class FlowRun(Handle):
-    """One run of a flow: what was last known of it, without I/O, and what can be done to it.
+    """A handle on one run of a flow: what was last known of it, and what can be done to it.
 
-    It is in the state of its current step. `cancel`, `trigger` and `release` act on that one; `retry` goes on from the one that it ended with.
+    ```python
+    run = order.start(sku="lamp", quantity=2)
+    run.step, run.state  # no I/O: what was last known
+    run.refresh().step  # read again from the store
+    run.result(timeout=60)  # wait until the run has ended
+    ```
+
+    A run is in the state of its current step. `cancel`, `trigger` and `release` act on that step; `retry` continues from
+    the step that the run ended with. Every method has an async twin whose name begins with `a`: `await run.aresult()`.
     """
 
     __slots__ = ("_completed_queue", "_created_at", "_flow", "_step")
@@ -92,7 +100,7 @@ class FlowRun(Handle):
 
     @property
     def step(self) -> str | None:
-        """The name of its current step, or of the last one once it is final; None if it has not been read."""
+        """The name of its current step, or of its last one once it is final; None if it has not been read."""
         return self._step
 
     @property
@@ -107,28 +115,28 @@ class FlowRun(Handle):
 
     @property
     def failed_queue(self) -> str | None:
-        """The queue of the step that the run has failed in, as last read."""
+        """The queue of the step in which the run failed, as last read; None if it has not failed."""
         return self._record.queue if self.failed and self._record is not None else None
 
     @property
     def record(self) -> JobRecord | None:
-        """Everything about its current step, as last read; None if only its start is known."""
+        """Everything about its current step, as last read; None if only the answer to its start is known."""
         return self._record
 
     async def arefresh(self) -> Self:
-        """Read the run again; `JobNotFound` if it is gone."""
-        self._read(await self._run())
+        """Read the run again, and return this handle. `JobNotFound` if it is gone."""
+        self._update_run(await self._fetch_run())
         return self
 
     async def aattributes(self, *names: str) -> dict[str, Any]:
-        """What the run knows now: these of its attributes, as far as it has them, or all; as JSON has them."""
+        """The attributes of the run by name, as plain JSON values: all of them, or those of `names` that the run has."""
         found = await self._app.internals.session.store.attributes(self._id, names or None)
         if not found:
-            await self.arefresh()  # it may have none, or be gone
+            await self.arefresh()  # it may have no attributes, or be gone
         return {name: msgspec.json.decode(value) for name, value in found.items()}
 
     async def asteps(self, *, limit: int = BATCH, cursor: str | None = None) -> StepPage:
-        """The steps that it has made so far, the first one first."""
+        """The steps of the run so far, the first one first, up to `limit` on a page. `JobNotFound` if the run is gone."""
         if not 1 <= limit <= BATCH:
             raise InvalidOption(f"limit must be between 1 and {BATCH}, got {limit}")
         found = await self._app.internals.session.store.steps(self._id, limit, cursor)
@@ -139,46 +147,47 @@ class FlowRun(Handle):
         return page
 
     async def aresult(self, timeout: Duration | None = None) -> Any:
-        """Wait until the run has ended and give its result, which is that of its last step.
+        """Wait until the run has ended, and return its result, which is that of its last step.
 
-        `JobFailed`, `JobCancelled` or `JobBroken` if it ended without one, `ResultTimeout` if it has not ended after
-        `timeout` seconds (0 looks once), `ResultGone` if it is no longer kept.
+        `JobFailed`, `JobCancelled` or `JobBroken` if it ended without a result. `ResultTimeout` if it has not ended after
+        `timeout` seconds: 0 looks once, None (the default) waits without limit. `ResultGone` if it is no longer kept.
         """
         if self._record is None or not self._record.state.final:
-            self._note(await self._final(timeout))
+            self._update(await self._wait_until_final(timeout))
         assert self._record is not None
-        return self._value(self._record, self._app.internals.caller_of(self._record)._results)
+        return self._result_of(self._record, self._app.internals.caller_of(self._record)._results)
 
     async def acomplete(self, value: Any = None, *, step: str | NamedStep | None = None) -> None:
-        """End its current step as if the function of that had given this value, which may be a `Next`, a `Done` or a mapping.
+        """End the current step as if its function had returned `value`, which may be a `Next`, a `Done` or a mapping.
 
-        Whoever runs the step is told. With `step` only if that is the current one. `WrongState` if it is not, or if the run has
-        ended; otherwise as `Job.complete`.
+        A worker that runs the step aborts the attempt. With `step`, nothing is done unless that is the current step:
+        `WrongState`. `WrongState` also if the run has ended. Other errors are those of `Job.complete`.
 
-        A program without the code of the flow completes it likewise: the value is stored, and the next worker that has the code ends
-        the step with it, without calling the function. Until then the run stays in this step, `WrongState` if it is completed once more.
-        A value that means nothing to the step breaks the run. `Done(value)` needs no code, and ends the run at once.
+        A program without the code of the flow can call this too. The value is stored, and the next worker that has the code
+        ends the step with it, without calling the function. Until then the run stays in this step, and completing it again
+        is `WrongState`. A value that means nothing to the step breaks the run. `Done(value)` needs no code and ends the run
+        at once.
         """
         wanted = getattr(step, "step_name", step)
         while True:
-            run = await self._run()
-            self._read(run)
-            if wanted is not None and wanted not in (self._step, self._step_now(run.step)):
+            run = await self._fetch_run()
+            self._update_run(run)
+            if wanted is not None and wanted not in (self._step, self._name_of(run.step)):
                 raise WrongState(self._id, self._state, "", f"its current step is {self._step!r}, not {wanted!r:.80}")
             if self.done:
                 raise WrongState(self._id, self._state, "not final")
             finish = await self._complete(run.step, value)
-            # None: it has handed over meanwhile, and this is the next one's.
+            # None: the step has handed over meanwhile, so the value is for the next one.
             if finish is not None:
                 break
         self._completed_queue = run.step.queue
         successor = finish.successor
         if successor is None:
-            self._changed(State.SUCCEEDED)
+            self._set_state(State.SUCCEEDED)
         else:
-            self._changed(State.BLOCKED if successor.after else State.WAITING)
+            self._set_state(State.BLOCKED if successor.after else State.WAITING)
             self._step = step_name(successor.task, self._flow)
-        await self._go_on()
+        await self._continue_inline()
 
     refresh = blocking(arefresh)
     attributes = blocking(aattributes)
@@ -186,36 +195,36 @@ class FlowRun(Handle):
     result = blocking(aresult)
     complete = blocking(acomplete)
 
-    # For those who have heard from the store.
+    # Answers of the store.
 
-    def _enqueued(self, answer: Enqueued) -> None:
-        super()._enqueued(answer)
+    def _update_enqueued(self, answer: Enqueued) -> None:
+        super()._update_enqueued(answer)
         if answer.duplicate:
-            self._step = None  # it may have gone on long since
+            self._step = None  # it may be in another step by now
 
-    def _read(self, run: RunRecord) -> None:
-        """Note what the store knows of the run."""
-        self._note(run.step)
+    def _update_run(self, run: RunRecord) -> None:
+        """Store what the store knows of the run."""
+        self._update(run.step)
         self._completed_queue = run.completed_queue
         self._created_at = run.created_at
 
-    def _note(self, record: JobRecord) -> None:
-        super()._note(record)
+    def _update(self, record: JobRecord) -> None:
+        super()._update(record)
         self._step = step_name(record.task, self._flow)
         if record.state is State.SUCCEEDED:
             self._completed_queue = record.queue
 
-    def _step_now(self, step: JobRecord) -> str | None:
-        """What the code here calls a step, which may have had another name when it came to exist."""
+    def _name_of(self, step: JobRecord) -> str | None:
+        """The name of a step in this app's code. The step may have had another name when it was created."""
         return getattr(self._app.tasks.get(step.task), "step_name", None)
 
-    async def _run(self) -> RunRecord:
+    async def _fetch_run(self) -> RunRecord:
         run = await self._app.internals.session.store.run(self._id)
         if run is None:
             raise self._not_found()
         return run
 
-    async def _look(self) -> JobRecord | None:
+    async def _fetch(self) -> JobRecord | None:
         run = await self._app.internals.session.store.run(self._id)
         return None if run is None else run.step
 
@@ -224,5 +233,5 @@ class FlowRun(Handle):
 
 
 def step_name(task: str, flow: str) -> str:
-    """The name of a step, of the task that it is."""
+    """The name of a step, from the name of its task."""
     return task.removeprefix(f"{flow}.")

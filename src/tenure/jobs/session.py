@@ -1,14 +1,14 @@
-"""What an app has on one event loop."""
+"""`Session`: the store of an app on one event loop, and what shares it there."""
 
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Mapping, Sequence
 from time import monotonic
 
 from tenure.core.checks import seconds
 from tenure.core.inbox import NO_RAW
+from tenure.core.jitter import full_jitter
 from tenure.core.job import NewJob
 from tenure.core.options import AppOptions
 from tenure.errors import InvalidOption, OutcomeUnknown, StoreUnavailable
@@ -23,41 +23,40 @@ ENQUEUE_TIMEOUT = 5.0
 """Seconds from the start of an enqueue after which it is not tried again."""
 
 LAST_TRY = 0.5
-"""Seconds that a repeated enqueue has at least, so that one that begins just before the end can still say what is wrong."""
+"""Shortest timeout of a try in seconds: a try that starts just before the end must be able to find out what is wrong."""
 
 
 class Session:
-    """A store object, and those on its event loop who share it."""
+    """The store of an app on one event loop, with the waiting for results and the held jobs that share it."""
 
     def __init__(self, store: Store, options: AppOptions, raw_inboxes: Mapping[str, NewJob] = NO_RAW) -> None:
         self.store = store
         self.waiting = Waiting(store, wakeup=options.wakeup)
         self.holder = Holder(store, options.payload_limit, raw_inboxes, seconds(options.missing_after, "missing_after"))
         self.is_open = False
-        """Whether errands of the store can be had."""
+        """Whether the store was opened, so that it can make work for a caller's connection."""
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """Store all of these jobs or none, riding out a short outage: a repeated enqueue is the same jobs, by their ids.
+        """Store all of these jobs or none, trying again during a short outage.
 
-        An outage of more than five seconds raises `OutcomeUnknown` if any try may have succeeded, `StoreUnavailable` if none can.
+        Trying again is safe because the store knows a repeated job by its id. After five seconds raises `OutcomeUnknown` if
+        any try may have succeeded, `StoreUnavailable` if none can have.
         """
         started = monotonic()
         try:
             return await self.store.enqueue(jobs)
         except (StoreUnavailable, OutcomeUnknown) as error:
-            return await self.enqueue_again(jobs, error, started)
+            return await self.retry_enqueue(jobs, error, started)
 
-    async def enqueue_again(
+    async def retry_enqueue(
         self, jobs: Sequence[NewJob], error: StoreUnavailable | OutcomeUnknown, started: float
     ) -> list[Enqueued]:
-        """Repeat an enqueue that began at `started` (monotonic) and met this outage, as `enqueue` says."""
+        """Retry an enqueue that began at `started` (monotonic) and failed with `error`, as `enqueue` says."""
         deadline = started + ENQUEUE_TIMEOUT
-        longest = 0.05
-        latest = error
+        latest, tries = error, 0
         while (left := deadline - monotonic()) > 0:
-            # Full jitter: fifty clients that lost the store together must not return to it together.
-            await asyncio.sleep(min(random.random() * longest, left))  # noqa: S311
-            longest = min(longest * 2, 1.0)
+            await asyncio.sleep(min(full_jitter(tries, first=0.05, longest=1.0), left))
+            tries += 1
             try:
                 async with asyncio.timeout(max(deadline - monotonic(), LAST_TRY)):
                     return await self.store.enqueue(jobs)
@@ -75,7 +74,7 @@ class Session:
         raise error
 
     async def open(self) -> Store:
-        """The store, opened, so that its errands can be had; `InvalidOption` if it has none."""
+        """The store, opened so that it can make work for a caller's connection. `InvalidOption` if it has no transactions."""
         if not self.store.transactional:
             raise InvalidOption(
                 "connection= joins a transaction, and this store has none to join: use postgresql:// or sqlite://"

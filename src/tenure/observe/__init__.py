@@ -1,1 +1,1 @@
-"""What happens, told to those who want to know: `observed.py` sees it, `listeners.py` calls functions, `watching.py` tells other processes."""
+"""Derives events from what stores are asked and answer, and delivers them to listeners, watchers and the log."""

@@ -1,8 +1,7 @@
-"""Who wants to know what happens: listeners in this process, watchers in any."""
+"""`Audience`: which events are wanted, by listeners in this process and by watchers in any process."""
 
 from __future__ import annotations
 
-import os
 import time
 import weakref
 from collections import deque
@@ -10,141 +9,137 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Protocol
 
-from tenure.core.failure import Failure
+from tenure.core.after_fork import forget_after_fork
+from tenure.core.failure import AttemptFailure
 from tenure.events import ALL, Event
-from tenure.observe import deriving
+from tenure.observe import derived_events
 from tenure.observe.listeners import Listeners
 from tenure.stores.values import OK, Settlement
 
-__all__ = ["Audience", "Teller"]
+__all__ = ["Audience", "Publisher"]
 
-ASK = 2.0
-"""Seconds between questions whether anybody watches, while something happens."""
+CHECK_INTERVAL = 2.0
+"""Seconds between two checks whether anyone watches, while events happen."""
 
-PENDING = 500
-"""Events that wait to be told to watchers at most: of what comes faster the latest."""
+PENDING_LIMIT = 500
+"""Most events that wait to be published. Of more, the latest are kept."""
 
 
-class Teller(Protocol):
-    """Who can tell watchers."""
+class Publisher(Protocol):
+    """Publishes pending events to watchers."""
 
-    def tell_soon(self) -> None:
-        """Have them told; from any thread."""
+    def publish_soon_threadsafe(self) -> None:
+        """Publish pending events soon; may be called from any thread."""
         ...
 
 
 class Audience:
-    """What the parts of an app share about who wants to know: every store object asks it before it makes events.
+    """Knows which kinds of events are wanted. All stores of an app share one, and ask it before they make events.
 
-    Whether anybody watches is asked of the store only while something happens, and every two seconds at most. What happens until
-    the answer is there is kept for it: so a process that was idle tells a watcher all that it does.
+    Whether anyone watches is asked of the store only while events happen, every two seconds at most. Events that happen
+    until the answer arrives are kept for it, so that a process that was idle publishes everything that it does to a
+    watcher.
     """
 
     def __init__(self) -> None:
         self.listeners = Listeners()
         self.wants = ALL
-        """The bits of the kinds that are wanted, as far as is known."""
+        """Bits of the kinds that are wanted, at the latest check."""
 
-        self.ask_at = 0.0
-        """When it is time, on a monotonic clock, to ask the store again whether anybody watches."""
+        self.check_at = 0.0
+        """When the store is to be asked again whether anyone watches, on the monotonic clock."""
 
-        self.took: dict[str, float] = {}
-        """Seconds that attempts have run which are about to be settled, by the id of the job."""
+        self.durations: dict[str, float] = {}
+        """Seconds that attempts have run which are about to be settled, by job id."""
 
-        self.failures: dict[str, Failure] = {}
-        """The exceptions of attempts that have failed and are about to be settled, by the id of the job; for the log."""
+        self.failures: dict[str, AttemptFailure] = {}
+        """Exceptions of failed attempts that are about to be settled, by job id; for the log."""
 
-        self.missing: set[str] = set()
-        """Workers that were told to be missing."""
+        self.missing_workers: set[str] = set()
+        """Workers for which an event said that they are missing."""
 
-        self.voices: weakref.WeakSet[Teller] = weakref.WeakSet()
-        """Those of the store objects that are open."""
+        self.publishers: weakref.WeakSet[Publisher] = weakref.WeakSet()
+        """The publishers of the open stores."""
 
-        self._heard = 0
+        self._listener_wants = 0
         self._watched: bool | None = None
-        self._pending: deque[Event] = deque(maxlen=PENDING)
-        _all_of_them.add(self)
+        self._pending: deque[Event] = deque(maxlen=PENDING_LIMIT)
+        forget_after_fork(self)
 
     def refresh(self) -> None:
-        """See anew what is wanted: a listener has come, or wants something else."""
-        self._heard = self.listeners.wants()
-        self.wants = self._heard if self._watched is False else ALL
+        """Compute anew which kinds are wanted, because a listener was added or wants other kinds."""
+        self._listener_wants = self.listeners.wants()
+        self.wants = self._listener_wants if self._watched is False else ALL
 
-    def wanted(self) -> int:
-        """What is wanted now; all, once it is time to ask who watches."""
-        if monotonic() < self.ask_at:
+    def current_wants(self) -> int:
+        """Bits of the kinds that are wanted now; all kinds once it is time for a check."""
+        if monotonic() < self.check_at:
             return self.wants
         self.refresh()
-        return ALL  # of this one, somebody may be told who has begun to watch
+        return ALL  # a watcher may have come that wants this one
 
     @property
-    def waits(self) -> bool:
-        """Whether there is something that watchers are to be told, if there are any."""
+    def has_pending(self) -> bool:
+        """Whether events wait to be published."""
         return bool(self._pending)
 
-    def tell(self, events: Sequence[Event], soon: Callable[[], None] | None = None) -> None:
-        """Let everybody know who wants to; from any thread. `soon` has watchers told, if the caller can do so at less cost than others."""
+    def emit(self, events: Sequence[Event], publish_soon: Callable[[], None] | None = None) -> None:
+        """Deliver events to listeners, and keep them for watchers; may be called from any thread.
+
+        `publish_soon` starts the publishing, if the caller can do that at less cost than another store of the app.
+        """
         if not events:
             return
-        if self._heard:
-            self.listeners.tell(events)
-        if self._watched is not False or monotonic() >= self.ask_at:
+        if self._listener_wants:
+            self.listeners.deliver(events)
+        if self._watched is not False or monotonic() >= self.check_at:
             self._pending.extend(events)
-            if soon is not None:
-                soon()
-            elif (publisher := next(iter(list(self.voices)), None)) is not None:
-                publisher.tell_soon()
+            if publish_soon is not None:
+                publish_soon()
+            elif (publisher := next(iter(list(self.publishers)), None)) is not None:
+                publisher.publish_soon_threadsafe()
 
-    def happened(self, event: Event, soon: Callable[[], None] | None = None) -> None:
-        """Tell one, if anybody wants it."""
-        if self.wanted() & event.bit:
-            self.tell([event], soon)
+    def emit_if_wanted(self, event: Event, publish_soon: Callable[[], None] | None = None) -> None:
+        """Emit one event, if its kind is wanted."""
+        if self.current_wants() & event.bit:
+            self.emit([event], publish_soon)
 
     def settled(self, settlement: Settlement) -> None:
-        """An attempt has ended in a transaction of the job's own, which is committed."""
-        if self.wants & deriving.ENDS or monotonic() >= self.ask_at:
-            self.tell(list(deriving.settled(self.wanted(), time.time(), [settlement], [OK], self.took)))
+        """Emit the end of an attempt that was settled in a transaction of the job, which has been committed."""
+        if self.wants & derived_events.ENDS or monotonic() >= self.check_at:
+            self.emit(
+                list(derived_events.settled(self.current_wants(), time.time(), [settlement], [OK], self.durations))
+            )
 
-    def to_ask(self) -> bool:
-        """Whether the store is to be asked who watches; whoever is told so asks, and says what it was told with `answered`."""
+    def start_watch_check(self) -> bool:
+        """Whether the caller must ask the store now if anyone watches, and report it with `set_watched`."""
         now = monotonic()
-        if now < self.ask_at:
+        if now < self.check_at:
             return False
-        self.ask_at = now + ASK
+        self.check_at = now + CHECK_INTERVAL
         if not self._watched:
-            self._watched = None  # so that what happens meanwhile is kept
+            self._watched = None  # so that events are kept until the answer arrives
         self.refresh()
         return True
 
-    def answered(self, *, watched: bool) -> None:
-        """Somebody watches, or nobody does."""
+    def set_watched(self, *, watched: bool) -> None:
+        """Record whether anyone watches."""
         self._watched = watched
         if not watched:
             self._pending.clear()
         self.refresh()
 
-    def take(self) -> list[Event]:
-        """What is to be told to watchers."""
+    def take_pending(self) -> list[Event]:
+        """Remove and return the events that are to be published."""
         taken = []
         while self._pending:
             taken.append(self._pending.popleft())
         return taken
 
     def forget(self) -> None:
-        """In the child of a fork: what was not told yet is the parent's to tell."""
+        """In a forked child: drop the events of the parent, which publishes them itself."""
         self._pending.clear()
-        self.took.clear()
+        self.durations.clear()
         self.failures.clear()
-        self.voices.clear()
-        self._watched, self.ask_at, self.wants = None, 0.0, ALL
-
-
-_all_of_them: weakref.WeakSet[Audience] = weakref.WeakSet()
-
-
-def _forget_all() -> None:
-    for audience in _all_of_them:
-        audience.forget()
-
-
-os.register_at_fork(after_in_child=_forget_all)
+        self.publishers.clear()
+        self._watched, self.check_at, self.wants = None, 0.0, ALL

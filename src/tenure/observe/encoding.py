@@ -1,4 +1,4 @@
-"""Events as the short texts that stores pass on, and back."""
+"""Encodes events as event messages, the short texts that stores publish, and decodes them."""
 
 from __future__ import annotations
 
@@ -11,28 +11,31 @@ import msgspec
 from tenure.events import KINDS, Event
 from tenure.stores.base import MESSAGE_BYTES
 
-__all__ = ["event_of", "notes_of"]
+__all__ = ["decode", "encode"]
 
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(functools.reduce(operator.or_, KINDS.values())).decode
+_to_json = msgspec.json.Encoder().encode
+_from_json = msgspec.json.Decoder(functools.reduce(operator.or_, KINDS.values())).decode
 
 
-def notes_of(events: Iterable[Event]) -> list[str]:
-    """A note for each, as far as it fits in one: an error may be left out."""
-    notes = []
+def encode(events: Iterable[Event]) -> list[str]:
+    """One message for each event.
+
+    An error is left out if the message would be too long. An event that is still too long is skipped.
+    """
+    messages = []
     for event in events:
-        note = _encode(event)
-        if len(note) > MESSAGE_BYTES and getattr(event, "error", None) is not None:
-            note = _encode(msgspec.structs.replace(event, error=None))
-        if len(note) <= MESSAGE_BYTES:
-            notes.append(note.decode())
-    return notes
+        message = _to_json(event)
+        if len(message) > MESSAGE_BYTES and getattr(event, "error", None) is not None:
+            message = _to_json(msgspec.structs.replace(event, error=None))
+        if len(message) <= MESSAGE_BYTES:
+            messages.append(message.decode())
+    return messages
 
 
-def event_of(note: str) -> Event | None:
-    """What a note says; None if this version of Tenure does not know it."""
+def decode(message: str) -> Event | None:
+    """The event of a message; None if this version of Tenure does not know it."""
     try:
-        event: Event = _decode(note)
+        event: Event = _from_json(message)
     except (msgspec.DecodeError, UnicodeError):
         return None
     return event

@@ -1,4 +1,4 @@
-"""Functions that are called with events, in a thread of their own, so that none of them slows or breaks what it is told of."""
+"""Calls listeners with events on a separate thread, so that none of them slows or breaks what the events are about."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import atexit
 import inspect
 import itertools
 import logging
-import os
 import threading
 import weakref
 from collections import defaultdict
@@ -16,51 +15,56 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, Protocol
 
+from tenure.core.after_fork import forget_after_fork
 from tenure.errors import InvalidOption
 from tenure.events import ALL, Event, Kind, bits_of
 
-__all__ = ["Batched", "Listener", "Listeners", "checked_listener"]
+__all__ = ["BatchListener", "Listener", "Listeners", "checked_listener"]
 
 Listener = Callable[[Any], object]
-"""Called with one event."""
+"""A function that is called with one event."""
 
 BACKLOG = 20_000
-"""Events that wait for listeners at most; what comes then is dropped."""
+"""Most events that wait for listeners. Further ones are dropped."""
 
-JOIN = 0.02
-"""Seconds between two rounds of calls, in which events gather: to wake a thread for each would cost more than the calls."""
+GATHER = 0.02
+"""Seconds between two rounds of calls, in which events gather: waking the thread for each would cost more than the calls."""
 
 IDLE = 1.0
-"""Seconds without an event after which the thread ends: an app that was dropped leaves none behind."""
+"""Seconds without an event after which the thread ends, so that an app that was dropped leaves none behind."""
 
-PATIENCE = 2.0
+FLUSH_TIMEOUT = 2.0
 """Seconds that the end of an app, or of the process, waits for listeners."""
 
 log = logging.getLogger("tenure")
 
 
-class Batched(Protocol):
-    """A listener that takes many events at once, in two halves: what must be quick where they happen, the rest in the thread.
+class BatchListener(Protocol):
+    """A listener that takes many events at once, in two halves.
 
-    A thread that computes for long keeps the interpreter from the event loop that it serves, 5 ms each time: so what is only a little
-    work is done where the events are, and the thread is left with what waits.
+    `prepare` is called where the events happen, `take` on the listeners' thread. A thread that computes keeps the
+    interpreter from the event loop for 5 ms at a time, so `prepare` does the short work on the loop, and `take` is left
+    with what waits for I/O.
     """
 
     def wants(self) -> int:
-        """The bits of the kinds that it takes at this time."""
+        """Bits of the kinds that it wants at present."""
         ...
 
     def prepare(self, events: Sequence[Event]) -> Any:
-        """What `take` needs of these, among which may be others than it wants; None: nothing. On the thread on which they happen."""
+        """What `take` needs of these events; None if nothing. There may be events of other kinds among them.
+
+        Called on the thread on which they happen.
+        """
         ...
 
     def take(self, prepared: Sequence[Any]) -> None:
-        """Have what was prepared, in order; on the thread of listeners."""
+        """Take what was prepared, in order; called on the listeners' thread."""
         ...
 
 
 def checked_listener(listener: Listener) -> Listener:
-    """The same; `InvalidOption` if it cannot be called as listeners are."""
+    """`listener` itself; `InvalidOption` if it cannot be called as a listener."""
     if not callable(listener):
         raise InvalidOption(f"a listener is a function of one event, got {listener!r:.80}")
     if inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(getattr(listener, "__call__", None)):  # noqa: B004
@@ -71,12 +75,12 @@ def checked_listener(listener: Listener) -> Listener:
     return listener
 
 
-_Batch = tuple[int, list[tuple[Batched, Any]]]
-"""How many events it was, and what every listener is to take of it."""
+_Batch = tuple[int, list[tuple[BatchListener, Any]]]
+"""Number of events, and what each listener is to take of them."""
 
 
-class _Function:
-    """A function of the user's. What it raises is logged, once for each type of error, and costs that event alone."""
+class _FunctionListener:
+    """A user's function as a listener. An error costs that event only, and is logged once for each type of error."""
 
     def __init__(self, function: Listener, kinds: Sequence[Kind]) -> None:
         self._function = checked_listener(function)
@@ -95,67 +99,68 @@ class _Function:
             if event.bit & bits:
                 try:
                     function(event)
-                except BaseException as error:  # noqa: BLE001  (nothing that a listener raises may end the others)
-                    self._tell(event, error)
+                except BaseException as error:  # noqa: BLE001  (no error of a listener may end the others)
+                    self._log_once(event, error)
 
-    def _tell(self, event: Event, error: BaseException) -> None:
+    def _log_once(self, event: Event, error: BaseException) -> None:
         if type(error) not in self._raised:
             self._raised.add(type(error))
             log.error(
-                "listener %s has failed with %r of %s, and is called on; this is said once",
+                "listener %s failed with %r on an event of kind %s, and is still called; logged once for each type of error",
                 _name(self._function), type(error).__name__, event.kind, exc_info=error,
             )  # fmt: skip
 
 
 class Listeners:
-    """All listeners of an app, and the thread that calls them, which begins with the first event."""
+    """All listeners of an app, and the thread that calls them. The first event starts the thread."""
 
     def __init__(self) -> None:
-        self._all: list[Batched] = []
+        self._listeners: list[BatchListener] = []
         self._begin()
-        _all_of_them.add(self)
+        _instances.add(self)
+        forget_after_fork(self)
 
     def _begin(self) -> None:
-        # This lock, and a queue of this kind, are for signal handlers: one may tell something while it keeps `tell` itself waiting.
+        # A reentrant lock and a SimpleQueue, because a signal handler may call `deliver` while it interrupts `deliver`.
         self._lock = threading.RLock()
         self._batches: SimpleQueue[_Batch] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._hurry = threading.Event()
-        self._taken = 0
-        self._done = 0
+        self._accepted = 0
+        self._delivered = 0
         self._dropping = False
         self.dropped = 0
-        """Events that no listener was called with, because they were too slow."""
+        """Number of events that were dropped because listeners were too slow."""
 
     def add(self, function: Listener, kinds: Sequence[Kind] = ()) -> None:
-        """Call this with every event of these kinds; without any, with all."""
-        self.add_batched(_Function(function, kinds))
+        """Call this function with every event of these kinds; with all events if there are no kinds."""
+        self.add_batched(_FunctionListener(function, kinds))
 
-    def add_batched(self, listener: Batched) -> None:
-        self._all = [*self._all, listener]
+    def add_batched(self, listener: BatchListener) -> None:
+        self._listeners = [*self._listeners, listener]
 
     def wants(self) -> int:
-        """The bits of the kinds that anybody takes at this time."""
+        """Bits of the kinds that any listener wants at present."""
         found = 0
-        for listener in self._all:
+        for listener in self._listeners:
             found |= listener.wants()
         return found
 
-    def tell(self, events: Sequence[Event]) -> None:
-        """Have listeners called with these, soon; from any thread. Never waits."""
+    def deliver(self, events: Sequence[Event]) -> None:
+        """Have the listeners called with these events soon; may be called from any thread. Never waits."""
         number = len(events)
-        if self._taken - self._done + number > BACKLOG:
+        if self._accepted - self._delivered + number > BACKLOG:
             self._drop(number)
             return
         try:
-            prepared = [(each, found) for each in self._all if (found := each.prepare(events)) is not None]
+            prepared = [(each, found) for each in self._listeners if (found := each.prepare(events)) is not None]
         except Exception:
-            log.exception("events could not be told")
+            log.exception("events could not be delivered to a listener")
             return
         if not prepared:
             return
         with self._lock:
-            self._taken += number  # calls nothing in between, so no handler runs there
+            self._accepted += number  # no call in between, so no signal handler runs here
             self._batches.put((number, prepared))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name="tenure-events", daemon=True)
@@ -165,12 +170,10 @@ class Listeners:
         self.dropped += number
         if not self._dropping:
             self._dropping = True
-            log.warning(
-                "listeners are slower than events come: from here on some are dropped, until they have caught up"
-            )
+            log.warning("listeners are slower than events arrive: some events are dropped until they have caught up")
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until listeners were called with all that was told before; no longer than so many seconds, or two."""
+        """Wait until listeners were called with all earlier events, up to `timeout` seconds; 2 by default."""
         for pause in self._flushing(timeout):
             threading.Event().wait(pause)
 
@@ -180,9 +183,9 @@ class Listeners:
             await asyncio.sleep(pause)
 
     def _flushing(self, timeout: float | None) -> Iterable[float]:
-        until, ends_at = self._taken, monotonic() + (PATIENCE if timeout is None else timeout)
+        until, ends_at = self._accepted, monotonic() + (FLUSH_TIMEOUT if timeout is None else timeout)
         self._hurry.set()
-        while self._done < until and threading.current_thread() is not self._thread and monotonic() < ends_at:
+        while self._delivered < until and threading.current_thread() is not self._thread and monotonic() < ends_at:
             yield 0.002
             self._hurry.set()
 
@@ -191,25 +194,25 @@ class Listeners:
             try:
                 first = self._batches.get(timeout=IDLE)
             except Empty:
-                if self._ends():
+                if self._end_if_idle():
                     return
                 continue
             self._call_all([first, *(self._batches.get() for _ in range(self._batches.qsize()))])
-            self._hurry.wait(JOIN)
+            self._hurry.wait(GATHER)
             self._hurry.clear()
             if self._dropping and self._batches.empty():
                 self._dropping = False
-                log.warning("listeners have caught up: %d events were dropped in all", self.dropped)
+                log.warning("listeners have caught up; %d events were dropped in total", self.dropped)
 
-    def _ends(self) -> bool:
-        """Whether the thread ends, nothing having happened for a while; the next event begins another."""
+    def _end_if_idle(self) -> bool:
+        """Whether the thread must end, because no event has come for a while. The next event starts another."""
         with self._lock:
             if self._batches.empty():
                 self._thread = None
             return self._thread is None
 
     def _call_all(self, batches: Sequence[_Batch]) -> None:
-        number, taken = 0, defaultdict[Batched, list[Any]](list)
+        number, taken = 0, defaultdict[BatchListener, list[Any]](list)
         for events, prepared in batches:
             number += events
             for listener, found in prepared:
@@ -218,11 +221,11 @@ class Listeners:
             try:
                 listener.take(parts)
             except Exception:
-                log.exception("events could not be told")
-        self._done += number
+                log.exception("events could not be delivered to a listener")
+        self._delivered += number
 
     def forget(self) -> None:
-        """In the child of a fork, which has not the thread: begin anew, what the parent was told is the parent's."""
+        """In a forked child, which does not have the thread: start afresh. The parent calls listeners with its events."""
         self._begin()
 
 
@@ -230,19 +233,11 @@ def _name(listener: Listener) -> str:
     return str(getattr(listener, "__qualname__", None) or repr(listener))[:200]
 
 
-_all_of_them: weakref.WeakSet[Listeners] = weakref.WeakSet()
+_instances: weakref.WeakSet[Listeners] = weakref.WeakSet()
 
 
 @atexit.register
 def _flush_all() -> None:
-    ends_at = monotonic() + PATIENCE
-    for listeners in list(_all_of_them):
+    ends_at = monotonic() + FLUSH_TIMEOUT
+    for listeners in list(_instances):
         listeners.flush(max(ends_at - monotonic(), 0.0))
-
-
-def _forget_all() -> None:
-    for listeners in _all_of_them:
-        listeners.forget()
-
-
-os.register_at_fork(after_in_child=_forget_all)

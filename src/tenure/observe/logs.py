@@ -1,4 +1,4 @@
-"""The first listener: what happens to jobs, in the log."""
+"""`Logs`, the listener that writes what happens to jobs to the log."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 
 from tenure import events
 from tenure.core.escape import escaped
-from tenure.core.failure import Failure
+from tenure.core.failure import AttemptFailure
 from tenure.core.job import ErrorInfo
 from tenure.events import Event
-from tenure.observe.lines import Bound, Human, Json, Lines, Said, bind
+from tenure.observe.log_lines import Bound, Human, Json, Lines, LogLine, bind
 
-__all__ = ["LOGGER", "Bound", "Human", "Json", "Lines", "Logs", "bind", "told"]
+__all__ = ["LOGGER", "Bound", "Human", "Json", "Lines", "Logs", "bind", "line_of"]
 
 LOGGER = "tenure.jobs"
 
 REASON = 200
-"""Characters of an error's message that a line has at most."""
+"""Longest part of an error's message in a line, in characters."""
 
 _QUIET = (events.LeaseLost, events.Fenced, events.WorkerRetired, events.WorkerPruned)
-"""What workers log themselves."""
+"""Events that workers log themselves."""
 
 LEVELS: Mapping[type[Event], int] = {
     **{kind: logging.DEBUG for kind in events.KINDS.values() if kind not in _QUIET},
@@ -36,7 +36,7 @@ LEVELS: Mapping[type[Event], int] = {
     events.Failed: logging.ERROR,
     events.Broken: logging.ERROR,
 }
-"""One line at INFO, or above, for every job that has ended; more for what should not happen, all else for those who look for it."""
+"""One line at INFO or above for every job that has ended; WARNING or ERROR for what should not happen; the rest at DEBUG."""
 
 _BITS = {
     level: sum(kind.bit for kind, own in LEVELS.items() if own == level)
@@ -45,15 +45,17 @@ _BITS = {
 
 
 class Logs:
-    """Logs events through a logger of the standard library, by default `tenure.jobs`; arguments and results are not in them.
+    """Logs events through a logger of the standard library, by default `tenure.jobs`. Arguments and results are not logged.
 
-    Records have the event's time, and what it says in the attributes `event`, `job_id`, `task`, `queue`, `attempt`, `worker`, `duration`,
-    `error` and so on. The record of the last failed attempt of a job has the exception as `exc_info`; those of earlier ones have theirs
-    in a record of their own, at DEBUG.
+    Records have the event's time, and its fields as the attributes `event`, `job_id`, `task`, `queue`, `attempt`, `worker`,
+    `duration`, `error` and so on. The record of a job's last failed attempt has the exception as `exc_info`; for earlier
+    ones a second record has it, at DEBUG.
     """
 
-    def __init__(self, logger: logging.Logger | None = None, failures: Mapping[str, Failure] | None = None) -> None:
-        """`failures` has the exceptions of attempts that are being settled, by the id of the job."""
+    def __init__(
+        self, logger: logging.Logger | None = None, failures: Mapping[str, AttemptFailure] | None = None
+    ) -> None:
+        """`failures` has the exceptions of attempts that are being settled, by job id."""
         self._logger = logging.getLogger(LOGGER) if logger is None else logger
         self._failures = {} if failures is None else failures
 
@@ -61,46 +63,46 @@ class Logs:
         enabled = self._logger.isEnabledFor
         return sum(bits for level, bits in _BITS.items() if enabled(level))
 
-    def prepare(self, happened: Sequence[Event]) -> tuple[Lines, str] | Sequence[Said] | None:
+    def prepare(self, happened: Sequence[Event]) -> tuple[Lines, str] | Sequence[LogLine] | None:
         wants = self.wants()
         wanted = [event for event in happened if event.bit & wants]
         if not wanted:
             return None
         if (handler := Lines.only(self._logger)) is None:
-            return list(self._said(wanted))
-        return handler, handler.text(self._logger.name, self._said(wanted))
+            return list(self._lines_of(wanted))
+        return handler, handler.text(self._logger.name, self._lines_of(wanted))
 
-    def take(self, prepared: Sequence[tuple[Lines, str] | Sequence[Said]]) -> None:
+    def take(self, prepared: Sequence[tuple[Lines, str] | Sequence[LogLine]]) -> None:
         texts: dict[Lines, list[str]] = {}
         for part in prepared:
             match part:
                 case (Lines() as handler, str(text)):
                     texts.setdefault(handler, []).append(text)
                 case _:
-                    for said in part:
-                        self._log(said)
+                    for line in part:
+                        self._log(line)
         for handler, parts in texts.items():
             handler.write("".join(parts))
 
-    def _said(self, happened: Iterable[Event]) -> Iterable[Said]:
-        return self._with_failures(happened) if self._failures else map(told, happened)
+    def _lines_of(self, happened: Iterable[Event]) -> Iterable[LogLine]:
+        return self._with_failures(happened) if self._failures else map(line_of, happened)
 
-    def _with_failures(self, happened: Iterable[Event]) -> Iterator[Said]:
+    def _with_failures(self, happened: Iterable[Event]) -> Iterator[LogLine]:
         for event in happened:
-            said = told(event)
+            line = line_of(event)
             failure = self._failures.get(event.job_id) if isinstance(event, events.EndEvent) else None
             if failure is None:
-                yield said
+                yield line
             elif isinstance(event, events.Failed | events.Broken):
-                yield (*said[:4], failure)
+                yield (*line[:4], failure)
             else:
-                yield said
+                yield line
                 if isinstance(event, events.Retried) and self._logger.isEnabledFor(logging.DEBUG):
                     message = escaped(f"traceback of {_job(event)}, attempt {event.attempt}")
                     yield event.at, logging.DEBUG, message, event, failure
 
-    def _log(self, said: Said) -> None:
-        at, level, message, event, failure = said
+    def _log(self, line: LogLine) -> None:
+        at, level, message, event, failure = line
         exc_info = None if failure is None else (type(failure.error), failure.error, failure.frames)
         record = self._logger.makeRecord(self._logger.name, level, __file__, 0, "%s", (message,), exc_info)
         if failure is not None:
@@ -110,11 +112,11 @@ class Logs:
         self._logger.handle(record)
 
 
-def told(event: Event) -> Said:
-    """An event as a line of the log."""
+def line_of(event: Event) -> LogLine:
+    """The log line of an event."""
     kind = type(event)
-    say = _SAY.get(kind)
-    message = f"{event.kind.replace('_', ' ')}: {_named(event)}" if say is None else say(event)
+    message_of = _MESSAGES.get(kind)
+    message = f"{event.kind.replace('_', ' ')}: {_named(event)}" if message_of is None else message_of(event)
     return event.at, LEVELS.get(kind, logging.DEBUG), escaped(message), event, None
 
 
@@ -143,7 +145,7 @@ def _why(error: ErrorInfo | None) -> str:
     return f"{error.type}: {error.message[:REASON]}{'…' if len(error.message) > REASON else ''}"
 
 
-_SAY: Mapping[type[Event], Callable[[Any], str]] = {
+_MESSAGES: Mapping[type[Event], Callable[[Any], str]] = {
     events.Succeeded: lambda event: (
         f"job {event.job_id} of task {event.task} succeeded, attempt {event.attempt}, in {event.duration * 1000:.3g} ms"
         if event.duration is not None and event.duration < 0.9995

@@ -1,4 +1,4 @@
-"""Seeing what happens in all processes, as it does."""
+"""`Watch`, what `app.watch()` returns: the events of all processes, as they happen."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from tenure.events import ALL, Event, Kind, bits_of
-from tenure.observe.encoding import event_of
+from tenure.observe.encoding import decode
 from tenure.stores.base import Store
 from tenure.sync import refuse_on_loop, run
 
@@ -16,17 +16,21 @@ __all__ = ["Watch"]
 
 
 class Watch:
-    """The events of all processes that share a store, as they come: `async for event in app.watch():`, or `for` in blocking code.
+    """The events of all processes that share a store, as they happen.
 
-    They are hints: a process that is busy notices a new watcher within two seconds, and what is lost on the way is not sent again. It
-    watches from when the loop begins, or from when its block is entered (`async with app.watch() as events:`, or `with`), until that
-    is left.
+    ```python
+    for event in app.watch(queue="mail"):  # or: async for
+        print(event.kind, event.job_id)
+    ```
+
+    They are hints: a busy process notices a new watcher within two seconds, and a lost event is not sent again. Watching
+    begins with the loop, or earlier with a block (`with app.watch() as events:`, or `async with`), and ends with it.
     """
 
     def __init__(
         self,
         store: Callable[[], Store],
-        begun: Callable[[], None],
+        on_open: Callable[[], None],
         *,
         queue: str | None,
         task: str | None,
@@ -35,7 +39,7 @@ class Watch:
         kinds: Iterable[Kind],
     ) -> None:
         self._store = store
-        self._begun = begun
+        self._on_open = on_open
         self._wanted = {
             name: value
             for name, value in {"queue": queue, "task": task, "job_id": job, "run_id": run}.items()
@@ -44,7 +48,7 @@ class Watch:
         kinds = tuple(kinds)
         self._bits = bits_of(kinds) if kinds else ALL
         self._open: contextlib.AsyncExitStack | None = None
-        self._notes: AsyncIterator[str] | None = None
+        self._messages: AsyncIterator[str] | None = None
 
     def _wants(self, event: Event) -> bool:
         return bool(event.bit & self._bits) and all(
@@ -55,9 +59,9 @@ class Watch:
 
     async def __aenter__(self) -> Self:
         stack = contextlib.AsyncExitStack()
-        self._notes = await stack.enter_async_context(self._store().watch())
+        self._messages = await stack.enter_async_context(self._store().watch())
         self._open = stack
-        self._begun()  # what this app does itself is seen at once
+        self._on_open()  # this app's own events are published from now on
         return self
 
     async def __aexit__(
@@ -66,13 +70,13 @@ class Watch:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Watch no longer."""
-        stack, self._open, self._notes = self._open, None, None
+        """Stop watching."""
+        stack, self._open, self._messages = self._open, None, None
         if stack is not None:
             await stack.aclose()
 
     async def __aiter__(self) -> AsyncIterator[Event]:
-        entered = self._notes is None
+        entered = self._messages is None
         if entered:
             await self.__aenter__()
         try:
@@ -83,17 +87,17 @@ class Watch:
                 await self.aclose()
 
     async def _next(self) -> Event | None:
-        """The next one that is wanted; None at the end."""
-        while (notes := self._notes) is not None:
-            note = await anext(notes, None)
-            if note is None:
+        """The next event that matches; None at the end."""
+        while (messages := self._messages) is not None:
+            message = await anext(messages, None)
+            if message is None:
                 return None
-            event = event_of(note)
+            event = decode(message)
             if event is not None and self._wants(event):
                 return event
         return None
 
-    # Blocking, on the private loop.
+    # Blocking, through the private loop.
 
     def __enter__(self) -> Self:
         refuse_on_loop("with app.watch", "use async with")
@@ -111,10 +115,10 @@ class Watch:
 
     def __iter__(self) -> Iterator[Event]:
         refuse_on_loop("for event in app.watch", "use async for")
-        return self._here()
+        return self._iterate()
 
-    def _here(self) -> Iterator[Event]:
-        entered = self._notes is None
+    def _iterate(self) -> Iterator[Event]:
+        entered = self._messages is None
         if entered:
             self.__enter__()
         try:

@@ -80,6 +80,10 @@ first of the window's end and cancel or delete.
 as the jobs do, equal a recount at any time, and totals survive retention. A worker's totals are what its settles and its
 losses did. A due job that `lease` has not promoted yet counts as scheduled.
 
+**Forgotten queues.** A queue is empty if no job of it is stored in any state, its inbox is empty and it is not paused. `prune` notes
+when it first finds a queue empty, and with which totals. If a `prune` at least `QUIET` seconds later finds the queue empty with the same
+totals, the queue goes, and its totals with it. The next job, inbox entry or pause makes the queue anew. A worker can name a queue that does not exist.
+
 **History.** An attempt that ends otherwise than by success leaves an entry in its job's `attempts`, in the step that ends it: by a
 settle that retries, fails or breaks the job, by a loss, by a cancel or a completion from outside while it runs. So does one that is
 settled as succeeded with `output`. An attempt that is given back leaves none. An operator's retry of a job that was settled as
@@ -117,6 +121,7 @@ from tenure.errors import StoreError
 from tenure.stores.callers import CallerConnection, Work
 from tenure.stores.values import (
     Announcement,
+    BusyQueues,
     Consequence,
     Enqueued,
     Fact,
@@ -134,13 +139,23 @@ from tenure.stores.values import (
     RunSearch,
     Search,
     Settlement,
-    Tended,
     Unchanged,
     Verdict,
     WorkerInfo,
 )
 
-__all__ = ["AHEAD", "BATCH", "LOOK_AHEAD", "MESSAGE_BYTES", "MOST", "SUSPECTS", "OwnTransaction", "Store", "tended"]
+__all__ = [
+    "AHEAD",
+    "BATCH",
+    "LOOK_AHEAD",
+    "MESSAGE_BYTES",
+    "NAMED",
+    "QUIET",
+    "SUSPECTS",
+    "OwnTransaction",
+    "Store",
+    "busy_queues_of",
+]
 
 BATCH = 1000
 """Jobs that one step of a bulk operation handles at most."""
@@ -154,17 +169,19 @@ LOOK_AHEAD = 1000
 MESSAGE_BYTES = 2_000
 """Bytes of UTF-8 that a note may have."""
 
+QUIET = 7 * 86400.0
+"""Seconds for which a queue must have been empty, with nothing counted in it, before `prune` forgets it."""
 
 AHEAD = 1.0
-"""Seconds before its time that `tend` names a queue, so that its workers lease from it when that comes, and not a look later."""
+"""Seconds before its time that `busy_queues` names a queue, so that its workers lease from it when that comes, and not a look later."""
 
-MOST = 50
-"""Queues that `tend` names at most, and that a worker with patterns asks for in one lease."""
+NAMED = 500
+"""Queues that `busy_queues` names at most."""
 
 
-def tended(patterns: Sequence[str], busy: Iterable[str], overdue: Iterable[str]) -> Tended:
-    """What `tend` answers, from the queues that have something to do, whichever list serves them."""
-    return Tended(expand(patterns, busy)[:MOST], tuple(queue for queue in overdue if serves(patterns, queue)))
+def busy_queues_of(patterns: Sequence[str], busy: Iterable[str], overdue: Iterable[str]) -> BusyQueues:
+    """What `busy_queues` answers, from the queues that have something to do, whichever list serves them."""
+    return BusyQueues(expand(patterns, busy)[:NAMED], tuple(queue for queue in overdue if serves(patterns, queue)))
 
 
 class OwnTransaction(ABC):
@@ -358,7 +375,7 @@ class Store(ABC):
         workers as jobs went back.
         """
 
-    async def tend(self, patterns: Sequence[str]) -> Tended:
+    async def busy_queues(self, patterns: Sequence[str]) -> BusyQueues:
         """Name the queues with something to do that these names and patterns serve. Workers with patterns call it once a second.
 
         Something to do is a job in line, a job that is due or expires within about a second, a lease or a parking that ends as
@@ -367,7 +384,7 @@ class Store(ABC):
         """
         queues = await self.queues()
         busy = [each.name for each in queues if each.waiting + each.scheduled + each.blocked + each.running]
-        return tended(patterns, busy, [each.name for each in queues if each.running + each.blocked])
+        return busy_queues_of(patterns, busy, [each.name for each in queues if each.running + each.blocked])
 
     @abstractmethod
     async def wait_for_work(
@@ -499,8 +516,9 @@ class Store(ABC):
         """Delete up to `limit` finished jobs that retention does not keep; how many went.
 
         `queues` holds what differs from `default`. A job with a `keep` of its own is kept just that long, and neither counts
-        for the number kept nor falls to it. Also drops unique keys past their window. A call looks at some thousands of queues,
-        and goes on where the one before it on this object has ended.
+        for the number kept nor falls to it. Also drops unique keys past their window, and forgets queues that have been empty for
+        `QUIET` seconds; neither is part of the answer. A call looks at some thousands of queues, and goes on where the one before it
+        on this object has ended.
         """
 
     # What everybody reads.
@@ -542,7 +560,7 @@ class Store(ABC):
 
     @abstractmethod
     async def queues(self) -> list[QueueInfo]:
-        """List every queue that has ever had a job or was paused, by name; where the store can tell, those with an inbox too."""
+        """List every queue that has had a job or was paused, unless it is forgotten, by name; where the store can tell, those with an inbox too."""
 
     @abstractmethod
     async def wait(self, ids: Sequence[str]) -> dict[str, JobRecord | None]:

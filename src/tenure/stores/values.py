@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from enum import StrEnum
 from typing import Final, Literal, NamedTuple
 
@@ -9,7 +10,7 @@ import msgspec
 
 from tenure.core.job import JobRecord, Progress, State
 from tenure.core.lease import Lease, Token
-from tenure.core.lifecycle import Transition
+from tenure.core.lifecycle import Finish, Transition
 
 __all__ = [
     "JOBS_SHOWN",
@@ -20,6 +21,7 @@ __all__ = [
     "UNCHANGED",
     "Announcement",
     "AnnouncementKind",
+    "BusyQueues",
     "Change",
     "Consequence",
     "Enqueued",
@@ -39,12 +41,12 @@ __all__ = [
     "RunSearch",
     "Search",
     "Settlement",
-    "Tended",
     "Totals",
     "Unchanged",
     "Verdict",
     "VerdictKind",
     "WorkerInfo",
+    "awaited_inside",
     "clock_fact",
     "refused",
 ]
@@ -57,6 +59,24 @@ JOBS_SHOWN = 20
 """Jobs that a worker names with a beat, at most."""
 
 Settlement = tuple[Lease, Transition]
+
+
+def awaited_inside(settlements: Sequence[Settlement]) -> Collection[str]:
+    """Ids that children and successors of these settlements wait for.
+
+    A store must not settle a job of this id, or a step of the run of this id, ahead of the other settlements of the call: the
+    dependent exists before it ends, or comes when it may be removed already.
+    """
+    if len(settlements) < 2:
+        return ()
+    found: set[str] = set()
+    for _, step in settlements:
+        if isinstance(step, Finish):
+            for child in step.children:
+                found.update(child.after)
+            if step.successor is not None:
+                found.update(step.successor.after)
+    return found
 
 
 class VerdictKind(StrEnum):
@@ -214,11 +234,11 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     totals: Totals = Totals()
 
 
-class Tended(NamedTuple):
+class BusyQueues(NamedTuple):
     """The queues that have something to do, of those that a list of patterns serves."""
 
     queues: tuple[str, ...]
-    """In the order in which they are served, the first `MOST`. Those that the list names are among them, whether they have something
+    """In the order in which they are served, the first `NAMED`. Those that the list names are among them, whether they have something
     to do or not."""
 
     overdue: tuple[str, ...]

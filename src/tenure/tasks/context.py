@@ -1,4 +1,4 @@
-"""What a job sees of its own run: who it is, whether it must stop, and how to tell how far it is."""
+"""`Context`: what a running job sees of its attempt, with its abort signal, its progress and its transactions."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
 
-from tenure.core.after import Coming
+from tenure.core.after import NewJobs
 from tenure.core.job import JobRecord, NewJob, Progress
 from tenure.core.lease import AbortReason, Lease, Token
 from tenure.core.running import running
 from tenure.errors import Aborted, InvalidOption
-from tenure.hooks.calling import awaiting, waiting
+from tenure.hooks.calling import acall_hooks, call_hooks
 from tenure.hooks.registry import name_of
-from tenure.jobs.enqueue_hooks import allowed, in_job
+from tenure.jobs.enqueue_hooks import before_enqueue, wait_in_job
 from tenure.tasks.completion.blocks import Completing, CompletingJoined, Preparing, PreparingJoined
 from tenure.tasks.completion.completion import Completion, Transactions
 
@@ -33,13 +33,14 @@ __all__ = ["AbortSignal", "Context", "Middleware", "current"]
 R = TypeVar("R")
 
 _waiters_lock = threading.Lock()
-"""One for all signals: a lock in each would cost every job, and hardly any job ever waits for its signal."""
+"""One lock for all signals: a lock in each would cost every job, and hardly any job ever waits for its signal."""
 
 
 class AbortSignal:
-    """Tells a running job to stop, and why. May be read, waited for and set from any thread; the first reason stays.
+    """Says that a running job must stop, and why. The first reason stays.
 
-    A function that stops because of it raises (`raise_if_aborted` does): a plain return says that the work is done.
+    It may be read, waited for and set from any thread. A function that stops because of it must raise, as
+    `raise_if_aborted` does: a plain return would mean that the work is done.
     """
 
     __slots__ = ("_waiters", "reason")
@@ -58,21 +59,21 @@ class AbortSignal:
             raise Aborted(self.reason)
 
     async def wait(self) -> AbortReason:
-        """Wait until the job must stop."""
+        """Wait until the job must stop. Returns the reason."""
         loop = asyncio.get_running_loop()
-        told: asyncio.Future[None] = loop.create_future()
-        self.call_when_aborted(lambda: _call_on(loop, _resolve, told))
-        await told
-        return self._given()
+        aborted: asyncio.Future[None] = loop.create_future()
+        self.call_when_aborted(lambda: _call_on(loop, _resolve, aborted))
+        await aborted
+        return self._require_reason()
 
     def wait_blocking(self, timeout: float | None = None) -> AbortReason | None:
-        """Wait, in a thread, until the job must stop; None if it need not after `timeout` seconds."""
-        told = threading.Event()
-        self.call_when_aborted(told.set)
-        return self._given() if told.wait(timeout) else None
+        """Wait, in a thread, until the job must stop. Returns the reason; None after `timeout` seconds."""
+        aborted = threading.Event()
+        self.call_when_aborted(aborted.set)
+        return self._require_reason() if aborted.wait(timeout) else None
 
     def abort(self, reason: AbortReason) -> bool:
-        """Tell the job to stop; False if it has been told before."""
+        """Set the reason. False if there is one already."""
         with _waiters_lock:
             if self.reason is not None:
                 return False
@@ -83,7 +84,7 @@ class AbortSignal:
         return True
 
     def call_when_aborted(self, waiter: Callable[[], object]) -> None:
-        """Call this once the job must stop, on the thread that says so; now, if it must already."""
+        """Call `waiter` once the job must stop, on the thread that aborts it; at once if it must stop already."""
         with _waiters_lock:
             if self.reason is None:
                 if self._waiters is None:
@@ -92,7 +93,7 @@ class AbortSignal:
                 return
         waiter()
 
-    def _given(self) -> AbortReason:
+    def _require_reason(self) -> AbortReason:
         assert self.reason is not None
         return self.reason
 
@@ -101,18 +102,43 @@ def _call_on(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *
     try:
         loop.call_soon_threadsafe(callback, *args)
     except RuntimeError:
-        return  # the loop is closed: nobody waits any more
+        return  # the loop is closed, so nothing waits
 
 
-def _resolve(told: asyncio.Future[None]) -> None:
-    if not told.done():
-        told.set_result(None)
+def _resolve(aborted: asyncio.Future[None]) -> None:
+    if not aborted.done():
+        aborted.set_result(None)
 
 
 class Context:
-    """One attempt, as the function that runs it sees it: injected by annotation, or found with `current()`."""
+    """One attempt of a job, as its function sees it.
 
-    __slots__ = ("_completion", "_lease", "_new_jobs", "_said", "_task", "_transactions", "job", "signal", "worker_id")
+    A parameter that is annotated with `Context` gets it; `tenure.current()` finds it anywhere in the call.
+
+    ```python
+    @app.task
+    def export(table: str, ctx: Context) -> None:
+        for done, rows in enumerate(chunks(table)):
+            ctx.signal.raise_if_aborted()
+            ctx.progress(done, total=100)
+            ctx.log.info("exported %d rows", len(rows))
+    ```
+
+    `ctx.enqueue` creates jobs together with the success of this one. `ctx.complete` ends the job in a transaction with your
+    own writes.
+    """
+
+    __slots__ = (
+        "_completion",
+        "_lease",
+        "_new_jobs",
+        "_progress",
+        "_task",
+        "_transactions",
+        "job",
+        "signal",
+        "worker_id",
+    )
 
     def __init__(
         self,
@@ -125,44 +151,44 @@ class Context:
         self.job: JobRecord = lease.job
         self.worker_id = worker_id
         self.signal = signal
-        """Whether, and why, the job must stop."""
+        """Whether the job must stop, and why."""
 
         self._lease = lease
-        """For the worker."""
+        """The lease of this attempt."""
 
         self._completion: Completion | None = None
-        """Once the job has asked for a transaction; for the worker."""
+        """The completion in a transaction; None until the job has begun one."""
 
         self._task = task
         self._transactions = transactions
-        self._said: Progress | None = None
-        """What the job said of its progress last, until it is written; for the worker."""
+        self._progress: Progress | None = None
+        """The latest progress that has not been written yet."""
 
         self._new_jobs: list[NewJob] | None = None
 
     @property
     def attempt(self) -> int:
-        """Which run of this job it is; the first is 1."""
+        """Attempt number, from 1."""
         return self.job.attempt
 
     @property
     def token(self) -> Token:
-        """Proof of the lease: grows with every lease of the job, so that a stale holder can be told from a current one."""
+        """The fencing token of the lease. It grows with every lease of the job, so that a stale holder can be recognized."""
         return self._lease.token
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger that puts task, job and attempt before every message."""
+        """A logger that puts task, job id and attempt before every message."""
         return _JobLog(logging.getLogger("tenure.job"), {"job": self.job})
 
     @property
     def results(self) -> list[Any]:
-        """What the jobs that this one waited for have given, in the order of `after`."""
+        """The results of the jobs that this one waited for, in the order of `after`."""
         return [None if result is None else msgspec.json.decode(result) for result in self.job.results]
 
     def progress(self, done: float, total: float | None = None, note: str | None = None) -> None:
-        """Say how far the job is. Costs nothing: what is said is joined to one write a second, the latest wins."""
-        self._said = Progress(done, total, note)
+        """Report progress. The call is cheap: the latest report is written with the next renewal, once a second at most."""
+        self._progress = Progress(done, total, note)
 
     @overload
     def enqueue(self, *calls: Call[R]) -> list[Job[R]]: ...
@@ -171,15 +197,15 @@ class Context:
     @overload
     def enqueue(self, *calls: Call[Any] | Start) -> list[Job[Any] | FlowRun]: ...
     def enqueue(self, *calls: Call[Any] | Start) -> Sequence[Job[Any] | FlowRun]:
-        """Enqueue jobs, and start runs, that come to exist if, and in the same step as, this one succeeds.
+        """Enqueue jobs, and start runs, if this job succeeds: they are created in the same atomic operation that ends it.
 
-        Waits for nothing, unless there is an async `before_enqueue` hook: a coroutine then needs `await ctx.aenqueue(…)`.
+        Returns at once. If there is an async `before_enqueue` hook, a coroutine must `await ctx.aenqueue(…)` instead.
         """
-        coming = Coming()
+        coming = NewJobs()
         jobs = [coming.add(call) for call in calls]
         if calls and calls[0].caller.app.internals.hooks.enqueues:
-            waiting(allowed(calls[0].caller.app, coming.jobs), in_job)
-        self._adopt(coming.jobs)
+            call_hooks(before_enqueue(calls[0].caller.app, coming.jobs), wait_in_job)
+        self._add_children(coming.jobs)
         return [call.handle(job) for call, job in zip(calls, jobs, strict=True)]
 
     @overload
@@ -189,15 +215,15 @@ class Context:
     @overload
     async def aenqueue(self, *calls: Call[Any] | Start) -> list[Job[Any] | FlowRun]: ...
     async def aenqueue(self, *calls: Call[Any] | Start) -> Sequence[Job[Any] | FlowRun]:
-        """The async twin of `enqueue`, which waits for async hooks."""
-        coming = Coming()
+        """The async twin of `enqueue`, which awaits async hooks."""
+        coming = NewJobs()
         jobs = [coming.add(call) for call in calls]
         if calls and calls[0].caller.app.internals.hooks.enqueues:
-            await awaiting(allowed(calls[0].caller.app, coming.jobs))
-        self._adopt(coming.jobs)
+            await acall_hooks(before_enqueue(calls[0].caller.app, coming.jobs))
+        self._add_children(coming.jobs)
         return [call.handle(job) for call, job in zip(calls, jobs, strict=True)]
 
-    def _adopt(self, jobs: list[NewJob]) -> None:
+    def _add_children(self, jobs: list[NewJob]) -> None:
         if self._new_jobs is None:
             self._new_jobs = []
         self._new_jobs += jobs
@@ -207,10 +233,10 @@ class Context:
     @overload
     def prepare(self, *, connection: Any) -> PreparingJoined: ...
     def prepare(self, *, connection: Any = None) -> Preparing | PreparingJoined:
-        """Read what the job needs, in a transaction of its own: `async with ctx.prepare() as tx:`, or `with` in a plain `def`.
+        """Read in one transaction what the job needs: `async with ctx.prepare() as tx:`, or `with` in a plain `def`.
 
-        `LeaseLost` if the job is no longer held. All reads see one state of the database, and nothing can be written. With
-        `connection` that transaction is the caller's.
+        It is read-only, and all reads see one snapshot of the database. `LeaseLost` if the job is no longer held. With
+        `connection` the transaction is the caller's, who also ends it.
         """
         if connection is None:
             return Preparing(self._completion_for("prepare"), self)
@@ -221,13 +247,15 @@ class Context:
     @overload
     def complete(self, *, connection: Any) -> CompletingJoined: ...
     def complete(self, *, connection: Any = None) -> Completing | CompletingJoined:
-        """Write, and end the job, in one transaction: `async with ctx.complete() as tx:`, or `with` in a plain `def`.
+        """Write and end the job in one transaction: `async with ctx.complete() as tx:`, or `with` in a plain `def`.
 
-        Left normally, the writes, `tx.result` and the jobs of `ctx.enqueue` are committed together and the job is final: what the
-        function returns or raises later changes nothing. If the block raises, all of it is rolled back and the
-        exception decides as usual; the block may be tried again. If the lease was lost, it is rolled back too: `LeaseLost`.
+        When the block ends, its writes, `tx.result` as the job's result and the jobs of `ctx.enqueue` are committed
+        together, and the job is final: what the function returns or raises afterwards changes nothing. If the block raises,
+        everything is rolled back and the exception decides as usual; the block may be tried again. If the lease was lost,
+        everything is rolled back too: `LeaseLost`.
 
-        With `connection` the job is settled in the caller's transaction, which the caller commits before the function returns.
+        With `connection` the job is settled in the caller's transaction, which the caller must commit before the function
+        returns.
         """
         if connection is None:
             return Completing(self._completion_for("complete"), self)
@@ -238,13 +266,13 @@ class Context:
             if self._transactions is None or self._task is None or not self._transactions.store.transactional:
                 raise InvalidOption(
                     f"ctx.{method}() needs a worker whose jobs are in a SQL database, sqlite:/// or postgresql://: "
-                    "this job's store has no transactions"
+                    "the store of this job has no transactions"
                 )
             self._completion = self._transactions.completion(self, self._task)
         return self._completion
 
     def _begin_completion(self) -> Completion:
-        """The way to an end in a transaction, which goes on elsewhere; for the worker."""
+        """The completion, begun if there is none: its transaction is in a child process."""
         assert self._transactions is not None
         assert self._task is not None
         if self._completion is None:
@@ -253,7 +281,7 @@ class Context:
 
     @property
     def _children(self) -> tuple[NewJob, ...]:
-        """What was enqueued here, to be settled with the success; for the worker."""
+        """The jobs of `ctx.enqueue`, to be settled with the success."""
         return tuple(self._new_jobs) if self._new_jobs else ()
 
 
@@ -265,11 +293,11 @@ class _JobLog(logging.LoggerAdapter[logging.Logger]):
 
 
 Middleware = Callable[[Context, Callable[[], Awaitable[Any]]], Awaitable[Any]]
-"""Wraps each attempt: gets its context and what to call next, and returns, or changes, what that returns."""
+"""Wraps each attempt: an async function of the context and the next function to call. It returns the value of the attempt."""
 
 
 def checked_middleware(layer: Any) -> Any:
-    """The same, if it can be one."""
+    """`layer` itself; `InvalidOption` if it cannot be called as middleware."""
     if not callable(layer):
         raise InvalidOption(f"middleware is an async function of (ctx, call_next), got {layer!r:.80}")
     if inspect.isfunction(layer):
@@ -283,7 +311,7 @@ def checked_middleware(layer: Any) -> Any:
 
 
 def current() -> Context:
-    """The context of the job that is running here; `LookupError` outside of one."""
+    """The context of the job that is running here. `LookupError` outside of a job."""
     try:
         return running.get()
     except LookupError:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Un
 import msgspec
 from msgspec.structs import replace
 
-from tenure.core.after import Bound
-from tenure.core.attributes import decoded, sought, write
+from tenure.core.after import BoundCall
+from tenure.core.attributes import decoded, lookup_for, write
 from tenure.core.checks import Duration, integer
 from tenure.core.checks import name as checked_name
 from tenure.core.codec import Decode, decoder_of, digest
@@ -38,7 +38,7 @@ R = TypeVar("R")
 __all__ = ["AsyncStep", "Flow", "FlowWorkers", "NamedFlow", "RemoteFlow", "Start", "Starter", "Step"]
 
 
-class Start(Bound):
+class Start(BoundCall):
     """A start of a flow, with its attributes checked and encoded. Each enqueue of it is a new run."""
 
     __slots__ = ("caller", "writes")
@@ -66,7 +66,7 @@ class Start(Bound):
 
         run = FlowRun(self.caller.app, new.id, self.caller._flow.name, self.caller._flow._first_name)
         if isinstance(new, Enqueued):
-            run._enqueued(new)
+            run._update_enqueued(new)
         return run
 
 
@@ -163,7 +163,7 @@ class NamedFlow(Starter):
         [(name, value)] = attribute.items()
         if name not in self.lookup:
             raise InvalidOption(f"runs of flow {self.name!r} cannot be found by {name!r:.80}: name it in lookup=[…]")
-        search = RunSearch(flow=self.name, lookup=(name, sought(value)), limit=limit, cursor=cursor)
+        search = RunSearch(flow=self.name, lookup=(name, lookup_for(value)), limit=limit, cursor=cursor)
         return await self.app.internals.runs_found(search)
 
     find = blocking(afind)

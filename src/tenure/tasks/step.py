@@ -15,7 +15,7 @@ from tenure.core.checks import named, refused, several
 from tenure.core.codec import decoder_of, read
 from tenure.core.job import JobRecord, NewJob, RunStep, new_id
 from tenure.core.options import TaskOptions, build_options, check_names
-from tenure.core.outcome import Done, Next, Succeeded
+from tenure.core.outcome import Done, Next, Success
 from tenure.core.remote_completion import decision_of, is_decision
 from tenure.errors import InvalidOption, MissingAttribute, PayloadError
 from tenure.tasks.context import Context
@@ -131,14 +131,14 @@ class Step(Task[P, R_co]):
 
     def _succeeded(
         self, job: JobRecord, value: Any, children: tuple[NewJob, ...] = (), *, returned: bool = True
-    ) -> Succeeded:
+    ) -> Success:
         """The outcome of a job of this step that succeeded with this value. `TypeError` or `PayloadError` if a step cannot give it."""
         writes = None
         if value is not None:
             if isinstance(value, Next):
                 return self._succeeded_with_next(job, value, children)
             if isinstance(value, Done):
-                return Succeeded(self._encode_result(value.value, returned=False), children)
+                return Success(self._encode_result(value.value, returned=False), children)
             if isinstance(value, Mapping):
                 writes = self.flow._writes(value)
             elif self._then is not None:
@@ -147,17 +147,17 @@ class Step(Task[P, R_co]):
                     "give a mapping of attributes, None, Next(step) or Done(value)"
                 )
         if self._then is None:
-            return Succeeded(self._encode_result(value, returned=returned), children, None, writes)
-        return Succeeded("null", children, self.flow._step_named(self._then)._following(job), writes)
+            return Success(self._encode_result(value, returned=returned), children, None, writes)
+        return Success("null", children, self.flow._step_named(self._then)._following(job), writes)
 
     def _converted(self, attributes: dict[str, Any]) -> dict[str, Any]:
         return self.flow._converted(attributes)
 
-    def _completed(self, job: JobRecord, value: Any) -> Succeeded:
+    def _completed(self, job: JobRecord, value: Any) -> Success:
         # If another program has completed the step already, its value counts, not the one given here.
         return self._decided(job) if is_decision(job) else super()._completed(job, value)
 
-    def _decided(self, job: JobRecord) -> Succeeded:
+    def _decided(self, job: JobRecord) -> Success:
         """The outcome of a step that was completed by a program without its code. `TypeError` or `PayloadError` if a step cannot give it."""
         following, value = decision_of(job)
         if following is not None:
@@ -168,7 +168,7 @@ class Step(Task[P, R_co]):
             value = self._results.decode(msgspec.json.encode(value).decode())
         return self._succeeded(job, value)
 
-    def _succeeded_with_next(self, job: JobRecord, chosen: Next, children: tuple[NewJob, ...]) -> Succeeded:
+    def _succeeded_with_next(self, job: JobRecord, chosen: Next, children: tuple[NewJob, ...]) -> Success:
         step = self.flow._step_named(chosen.step)
         if self._allowed_next is not None and step.step_name not in (*self._allowed_next, self._then):
             raise TypeError(f"step {self.name!r} gave Next({chosen.step!r}), which its next= does not name")
@@ -178,7 +178,7 @@ class Step(Task[P, R_co]):
             if job.run_id in fields["after"]:
                 raise InvalidOption(f"a step of run {job.run_id} cannot wait for its own run")
             children = (*children, *coming)
-        return Succeeded("null", children, step._following(job, fields), self.flow._writes(chosen.attributes))
+        return Success("null", children, step._following(job, fields), self.flow._writes(chosen.attributes))
 
     def _following(self, job: JobRecord, fields: Mapping[str, Any] | None = None) -> NewJob:
         """The job of this step that follows `job`. It inherits tags, and priority and keep unless the step sets them."""

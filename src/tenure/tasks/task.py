@@ -20,7 +20,7 @@ from typing import (
 
 from msgspec.structs import replace
 
-from tenure.core.after import Bound
+from tenure.core.after import BoundCall
 from tenure.core.checks import name as checked_name
 from tenure.core.checks import named, refused
 from tenure.core.codec import Arguments, JoinArguments, JsonArguments, RawArguments, ResultCodec
@@ -28,7 +28,7 @@ from tenure.core.job import JobRecord, NewJob, State, new_id
 from tenure.core.keywords import JobKeywords
 from tenure.core.lifecycle import Finish
 from tenure.core.options import TaskOptions, Unset, build_options, check_names, job_fields, job_option_named
-from tenure.core.outcome import Answer, Succeeded
+from tenure.core.outcome import Answer, Success
 from tenure.errors import InvalidOption, PayloadError, UnknownTask
 from tenure.hooks.registry import Hooks, JobHooks
 from tenure.jobs.handle import Job
@@ -46,11 +46,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
-Blocker: TypeAlias = "Job[Any] | FlowRun | Bound | str"
+Blocker: TypeAlias = "Job[Any] | FlowRun | BoundCall | str"
 """What a job may wait for: a job or a run, the id of one, or a bound call or start."""
 
 
-class Call(Bound, Generic[R_co]):
+class Call(BoundCall, Generic[R_co]):
     """A call of a task, with its arguments checked and encoded. Each enqueue of it is a new job."""
 
     __slots__ = ("caller", "payload")
@@ -76,7 +76,7 @@ class Call(Bound, Generic[R_co]):
         caller = self.caller
         job: Job[R_co] = Job(caller.app, new.id, caller.name, caller.queue, caller._results)
         if isinstance(new, Enqueued):
-            job._enqueued(new)
+            job._update_enqueued(new)
         return job
 
 
@@ -165,11 +165,11 @@ class Caller(Generic[P, R_co]):
         """Convert attributes of a run from JSON values by the annotations of its flow, if the flow is registered here."""
         return attributes
 
-    def _completed(self, job: JobRecord, value: Any) -> Succeeded:
+    def _completed(self, job: JobRecord, value: Any) -> Success:
         """The outcome of a job that is completed from outside with `value`. `UnknownTask` if it needs the code of the task."""
         if job.run_id is not None:
             raise UnknownTask(job.task, self.app.tasks)
-        return Succeeded(self._results.encode(value))
+        return Success(self._results.encode(value))
 
     def _new_job(self, payload: bytes) -> NewJob:
         """Build a job with this payload and a new id."""
@@ -262,16 +262,16 @@ class Task(Caller[P, R_co], JobHooks):
         children: tuple[NewJob, ...] = (),
         *,
         returned: bool = True,
-    ) -> Succeeded:
+    ) -> Success:
         """The outcome of a job of this task that succeeded with this value. `PayloadError` if the value cannot be stored.
 
         `returned`: the function returned the value, so it must fit the annotation.
         """
         if isinstance(value, Answer):
             raise TypeError(f"task {self.name!r} gave {type(value).__name__}, which only steps of a flow may give")
-        return Succeeded(self._encode_result(value, returned=returned), children)
+        return Success(self._encode_result(value, returned=returned), children)
 
-    def _completed(self, job: JobRecord, value: Any) -> Succeeded:
+    def _completed(self, job: JobRecord, value: Any) -> Success:
         return self._succeeded(job, value, returned=False)
 
     def _finish(self, job: JobRecord, value: Any, children: tuple[NewJob, ...] = ()) -> Finish:

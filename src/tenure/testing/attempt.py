@@ -23,7 +23,7 @@ class AttemptContext(Context):
     @property
     def said(self) -> Progress | None:
         """What the function said last of its progress."""
-        return self._said
+        return self._progress
 
     @property
     def children(self) -> tuple[NewJob, ...]:

@@ -1,1 +1,5 @@
-"""What runs jobs. `worker.py` has its life, `loop.py` its work, `executor.py` the life of a job, `keeper.py` what keeps its lease alive."""
+"""Runs jobs.
+
+Start reading at `worker.py` (start and stop) and `loop.py` (settle, lease, wait); `executor.py` runs one attempt and
+`keeper.py` renews leases.
+"""

@@ -1,4 +1,4 @@
-"""One job in a worker's hands."""
+"""`Attempt`: one leased job while a worker holds it."""
 
 from __future__ import annotations
 
@@ -7,35 +7,44 @@ from typing import TYPE_CHECKING, Final
 from tenure.core.lease import AbortReason, Lease
 from tenure.core.lifecycle import Finish
 from tenure.core.options import Unset
-from tenure.tasks.completion.completion import Completion, Stage
+from tenure.tasks.completion.completion import Completion
+from tenure.tasks.completion.stage import Stage
 from tenure.tasks.context import AbortSignal, Context
 from tenure.worker.settings import Settings
 
 if TYPE_CHECKING:
-    from tenure.worker.isolation.parent import Child
+    from tenure.worker.isolation.process import ChildProcess
     from tenure.worker.slots import Slot
 
 __all__ = ["Attempt"]
 
 MARGIN = 0.5
-"""Seconds before the end of a lease at which the worker lets go by itself; a tenth of a lease that is shorter than 5 seconds."""
+"""Seconds before the end of a lease at which the worker stops its job, because it could not renew the lease.
 
-UNHEARD = 2.0
-"""Seconds for which a job that is never renewed may go on after its lease, while the store does not say that it is still held."""
+For leases shorter than 5 seconds: a tenth of the lease.
+"""
 
-ASK = 0.5
-"""Seconds between questions whether such a job is still held."""
+UNCONFIRMED_LIMIT = 2.0
+"""Seconds that a job with `renew=None` may go on after its lease has ended while the store does not confirm that the
+worker still holds it.
+"""
+
+CHECK_INTERVAL = 0.5
+"""Seconds between two checks of whether the worker still holds such a job."""
 
 STILL_HELD: Final = frozenset({None, AbortReason.TIMEOUT, AbortReason.SHUTDOWN})
-"""Reasons to stop that leave the lease with the worker; with any other it is gone, and what the job gives is dropped."""
+"""Abort reasons after which the worker still holds the lease.
+
+After any other reason the lease is gone and the job's result is dropped.
+"""
 
 
 class Attempt:
-    """A leased job from the moment it arrives until it is settled or lost; the worker's loop and its keeper share it."""
+    """A leased job, from the lease until it is settled or lost. The worker's loop and its keeper share it."""
 
     __slots__ = (
-        "began", "child", "confirmed_at", "context", "ended", "lease", "leased_at", "output", "renewed_at", "settings",
-        "signal", "slot", "told", "ttl", "was_renewed",
+        "child", "confirmed_at", "context", "ended", "failure_reported", "lease", "leased_at", "output", "renewed_at",
+        "settings", "signal", "slot", "started_at", "ttl", "was_renewed",
     )  # fmt: skip
 
     def __init__(self, lease: Lease, settings: Settings, leased_at: float) -> None:
@@ -43,29 +52,30 @@ class Attempt:
         self.settings = settings
         self.signal = AbortSignal()
         self.context: Context | None = None
-        """Once its function has been started."""
+        """Set when its function starts."""
 
-        self.began = 0.0
-        """When a slot took it, by `perf_counter`; 0 if none has."""
+        self.started_at = 0.0
+        """When a slot took it, by `perf_counter`; 0 before that."""
 
         self.slot: Slot | None = None
-        self.child: Child | None = None
-        """The process that runs it, if it is isolated and has begun."""
+        self.child: ChildProcess | None = None
+        """The child process that runs it, once it has started; None if the task is not isolated."""
 
         self.output: str | None = None
-        """The end of what it wrote, if that is kept, and there was anything."""
+        """The last bytes that it wrote to stdout and stderr; None if it wrote none, or its task has `output=0`."""
 
         self.ended = False
-        """Whether its outcome is known: a second one (of a function that was given up) is dropped."""
+        """Whether its outcome is known. A second outcome, from a function that was abandoned, is dropped."""
 
-        self.told = False
-        """Whether hooks have heard, or are hearing, that it has failed."""
+        self.failure_reported = False
+        """Whether the `on_failure` hooks have been called, or are being called."""
 
-        # When the store was asked, on a monotonic clock: it counts from later than that.
+        # Times on the monotonic clock at which the request was sent. The store starts counting later, so these err on
+        # the safe side.
         self.leased_at = leased_at
         self.renewed_at = leased_at
         self.confirmed_at = leased_at
-        """When the store was last asked whether the job is held, and said so."""
+        """When the request was sent whose answer last confirmed that the worker holds the job."""
 
         self.ttl = lease.ttl
         self.was_renewed = False
@@ -80,59 +90,72 @@ class Attempt:
 
     @property
     def completion(self) -> Completion | None:
-        """How far it is on its way to an end in a transaction of its own, if it has begun one."""
+        """The state of its `ctx.complete()` block; None if it has opened none."""
         return None if self.context is None else self.context._completion
 
     @property
     def completing(self) -> bool:
-        """Whether such a transaction may have made it final, or may any moment: then its token alone decides."""
+        """Whether that transaction may have committed, or may commit at any moment.
+
+        Then only the lease token decides.
+        """
         completion = self.completion
-        return completion is not None and completion.under_way
+        return completion is not None and completion.may_be_final
 
     @property
     def may_be_complete(self) -> bool:
-        """The same, or a block is open in a child process, whose word that it settles may still be on its way."""
+        """As `completing`; also True while a block is open in a child process, whose message that it commits may still
+        be on its way.
+        """
         completion = self.completion
         return completion is not None and (
-            completion.under_way or (self.child is not None and completion.stage is Stage.OPEN)
+            completion.may_be_final or (self.child is not None and completion.stage is Stage.OPEN)
         )
 
     @property
     def completed(self) -> Finish | None:
-        """How such a transaction has ended it, if one has."""
+        """The transition that its own transaction has committed; None if none has."""
         completion = self.completion
-        return completion.step if completion is not None and completion.stage is Stage.FINAL else None
+        return completion.transition if completion is not None and completion.stage is Stage.FINAL else None
 
     @property
     def running(self) -> bool:
-        """Whether a slot is at work on it."""
+        """Whether a slot is running it."""
         return self.slot is not None and self.slot.attempt is self
 
     @property
     def wanted_ttl(self) -> float:
-        """Seconds that the lease of this job should last: as the job says, or else its task, the worker or the app."""
+        """Seconds that the lease of this job should last: the job's own setting, else that of the task, the worker or
+        the app.
+        """
         own = self.lease.job.lease
         return self.settings.lease if own is None else own
 
     @property
-    def misfit(self) -> bool:
-        """Whether the lease has another length than it should have: the program that enqueued the job did not know what its task
-        says, or the worker has leased it ahead. The first renewal mends that.
+    def has_wrong_ttl(self) -> bool:
+        """Whether the lease has a different length than it should.
+
+        The program that enqueued the job did not know the task's setting, or the worker leased it ahead. The first
+        renewal corrects it.
         """
         return not self.was_renewed and self.ttl != self.wanted_ttl
 
     def renewal(self, now: float) -> float:
-        """Seconds that a renewal asks for now. Who is never renewed gets what is left of a lease that should have begun earlier."""
+        """Seconds to ask for in a renewal sent now.
+
+        With `renew=None`: what is left of the lease, had it started with the right length.
+        """
         if self.settings.renew is None:
             return max(self.leased_at + self.wanted_ttl - now, 0.1)
         return self.wanted_ttl
 
     @property
     def renew_at(self) -> float | None:
-        """When the next renewal is due; None: never."""
+        """When the next renewal is due; None if never."""
         interval = self.settings.renew
-        if self.misfit:
-            # What is too long is mended at once; what is too short while enough of it is left, for most jobs end before.
+        if self.has_wrong_ttl:
+            # A lease that is too long is corrected at once. One that is too short can wait until a third of it has
+            # passed, because most jobs end before that.
             due = self.ttl / 3 if self.ttl < self.wanted_ttl else 0.0
             return self.leased_at + (min(due, interval) if isinstance(interval, float) else due)
         if interval is None:
@@ -142,36 +165,44 @@ class Attempt:
         return self.renewed_at + interval
 
     @property
-    def unrenewed(self) -> bool:
-        """Whether its lease just ends: then it may go on, and be settled, until somebody really takes it."""
-        return self.settings.renew is None and not self.misfit
+    def never_renewed(self) -> bool:
+        """Whether its lease is left to run out (`renew=None`).
+
+        Then the job may go on, and be settled, until another worker leases it.
+        """
+        return self.settings.renew is None and not self.has_wrong_ttl
 
     @property
-    def ask_at(self) -> float | None:
-        """When to ask whether the job is still held, because its lease is over; None: never."""
-        return max(self.renewed_at + self.ttl, self.confirmed_at + ASK) if self.unrenewed else None
+    def check_at(self) -> float | None:
+        """When to check whether the worker still holds the job, because its lease has ended; None if never."""
+        return max(self.renewed_at + self.ttl, self.confirmed_at + CHECK_INTERVAL) if self.never_renewed else None
 
     @property
     def give_up_at(self) -> float:
-        """When the worker must let go by itself, because the store may soon give the job to another, or may have."""
+        """When the worker must stop the job because the store may soon lease it to another worker, or already has."""
         ends = self.renewed_at + self.ttl
-        if self.unrenewed:
-            return max(ends, self.confirmed_at) + UNHEARD
+        if self.never_renewed:
+            return max(ends, self.confirmed_at) + UNCONFIRMED_LIMIT
         return ends - max(min(self.ttl / 10, MARGIN), 0.1)
 
-    def renewed(self, asked_at: float, ttl: float | None) -> None:
-        """Note that the store, asked at this time, holds it for `ttl` seconds from then; None: until when it did before."""
-        self.confirmed_at = asked_at
+    def renewed(self, requested_at: float, ttl: float | None) -> None:
+        """Record that the store confirmed the lease.
+
+        `ttl` is its new length in seconds, counted from `requested_at`; None if it was not extended.
+        """
+        self.confirmed_at = requested_at
         if ttl is not None:
-            self.renewed_at, self.ttl, self.was_renewed = asked_at, ttl, True
+            self.renewed_at, self.ttl, self.was_renewed = requested_at, ttl, True
 
     def interrupt(self) -> None:
-        """Stop what runs it; on the worker's loop. A coroutine is cancelled, a process told; a thread only sees its signal.
+        """Stop its function; call on the worker's loop.
 
-        Hooks that are told of its failure may end.
+        A coroutine is cancelled, a child process is sent the reason, a thread only sees its abort signal.
+
+        Does nothing while the `on_failure` hooks run, so that they can finish.
         """
         task = self.settings.task
-        if self.told:
+        if self.failure_reported:
             return
         if self.child is not None:
             self.child.stop()
@@ -179,6 +210,9 @@ class Attempt:
             self.give_up()
 
     def give_up(self) -> None:
-        """Cancel whatever waits for its end; on the worker's loop. A thread that still runs it becomes a stray."""
+        """Cancel the slot that waits for it; call on the worker's loop.
+
+        A thread that still runs the function becomes a stray.
+        """
         if self.slot is not None and self.slot.attempt is self:
             self.slot.task.cancel()

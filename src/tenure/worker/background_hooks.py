@@ -1,4 +1,4 @@
-"""Hooks that are called beside the work of a worker, once the store has answered or something has happened to the worker."""
+"""`BackgroundHooks`: calls hooks in the background, after the store has answered or the worker's state has changed."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tenure.core.failure import phrase
+from tenure.core.failure import error_summary
 from tenure.core.job import NewJob
 from tenure.core.lifecycle import Transition
-from tenure.hooks.around import has_failed, tell_failure
-from tenure.hooks.calling import awaiting, moment
-from tenure.jobs.enqueue_hooks import come_to_exist
+from tenure.hooks.around import call_failure_hooks, has_failed
+from tenure.hooks.calling import acall_hooks, in_turn
+from tenure.jobs.enqueue_hooks import after_enqueue_of_children
 from tenure.worker.attempt import Attempt
 from tenure.worker.threads import Threads
 
@@ -21,14 +21,17 @@ if TYPE_CHECKING:
 
 __all__ = ["BackgroundHooks"]
 
-PATIENCE = 5.0
-"""Seconds that hooks have to end when the worker does."""
+CLOSE_TIMEOUT = 5.0
+"""Seconds that running hooks have to finish when the worker stops."""
 
 log = logging.getLogger("tenure.worker")
 
 
 class BackgroundHooks:
-    """Calls hooks in tasks of their own, so that the loop does not wait for them; `close` does. What they raise is logged."""
+    """Calls hooks in asyncio tasks, so that the worker's loop does not wait for them; `close` waits.
+
+    What hooks raise is logged.
+    """
 
     def __init__(self, app: App, threads: Threads) -> None:
         self._app = app
@@ -36,31 +39,31 @@ class BackgroundHooks:
         self._under_way: set[asyncio.Task[None]] = set()
 
     def enqueued(self, children: Sequence[NewJob]) -> None:
-        """A job has succeeded, and these have come to exist with it."""
+        """Call `after_enqueue` for jobs that were enqueued by a job that has succeeded."""
         if self._app.internals.hooks.enqueues:
-            self._begin("after_enqueue", awaiting(come_to_exist(self._app, children)))
+            self._begin("after_enqueue", acall_hooks(after_enqueue_of_children(self._app, children)))
 
-    def failed(self, attempt: Attempt, error: BaseException, step: Transition) -> None:
-        """An attempt has failed after its function had ended, or without it."""
+    def failed(self, attempt: Attempt, error: BaseException, transition: Transition) -> None:
+        """Call `on_failure` for an attempt that failed after its function had ended, or before it started."""
         settings, context = attempt.settings, attempt.context
-        if settings.failing and settings.task is not None and context is not None and has_failed(step):
-            if attempt.told:
+        if settings.failing and settings.task is not None and context is not None and has_failed(transition):
+            if attempt.failure_reported:
                 return
-            attempt.told = True
-            telling = tell_failure(settings.task, settings.failing, context, error, step, self._threads)
-            self._begin("on_failure", telling)
+            attempt.failure_reported = True
+            calling = call_failure_hooks(settings.task, settings.failing, context, error, transition, self._threads)
+            self._begin("on_failure", calling)
 
     def call(self, name: str, hooks: Sequence[Callable[[], Any]]) -> None:
-        """Something has happened to the worker."""
+        """Call these hooks of the worker; `name` is the hook name, for the log."""
         if hooks:
-            self._begin(name, awaiting(moment(hooks)))
+            self._begin(name, acall_hooks(in_turn(hooks)))
 
     async def close(self) -> None:
-        """Wait for what is under way; what takes long is cancelled."""
+        """Wait for running hooks, and cancel those that take longer than 5 seconds."""
         if self._under_way:
-            _, late = await asyncio.wait(self._under_way, timeout=PATIENCE)
+            _, late = await asyncio.wait(self._under_way, timeout=CLOSE_TIMEOUT)
             for task in late:
-                log.warning("hooks for %s have not ended with the worker, they are cancelled", task.get_name())
+                log.warning("hooks for %s did not finish before the worker stopped: cancelled", task.get_name())
                 task.cancel()
 
     def _begin(self, name: str, calling: Coroutine[Any, Any, None]) -> None:
@@ -71,4 +74,4 @@ class BackgroundHooks:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._under_way.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a hook for %s has failed with %s", task.get_name(), phrase(error), exc_info=error)
+            log.error("a hook for %s failed with %s", task.get_name(), error_summary(error), exc_info=error)

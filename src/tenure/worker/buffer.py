@@ -1,4 +1,4 @@
-"""Jobs that are leased and have not started."""
+"""`Buffer`: jobs that are leased and have not started."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["Buffer"]
 
 
 class Buffer:
-    """First in, first out. Whoever takes a job out has claimed it: a slot, to run it, or the keeper, to give it back.
+    """A FIFO queue of leased jobs. Taking a job out claims it: a slot claims it to run it, the keeper to release it.
 
-    The two are in different threads; that a deque gives each item to one of them only is the whole protocol.
+    Slots and keeper are on different threads. No lock is needed, because a deque hands each item to only one of them.
     """
 
     def __init__(self) -> None:
@@ -27,14 +27,17 @@ class Buffer:
         self._attempts.extend(attempts)
 
     def claim(self) -> Attempt | None:
-        """Take the first; None if there is none."""
+        """Take the first job; None if the buffer is empty."""
         try:
             return self._attempts.popleft()
         except IndexError:
             return None
 
     def claim_stale(self, leased_before: float) -> list[Attempt]:
-        """Take those that were leased before this time, and rarely one more: a slot may take the first under our eyes."""
+        """Take the jobs that were leased before this time.
+
+        Rarely takes one more, when a slot claims the first one at the same moment.
+        """
         stale = []
         while (first := self._first()) is not None and first.leased_at < leased_before:
             if (claimed := self.claim()) is not None:
@@ -42,7 +45,7 @@ class Buffer:
         return stale
 
     def claim_all(self) -> list[Attempt]:
-        """Take all there are."""
+        """Take all jobs."""
         return list(iter(self.claim, None))
 
     def _first(self) -> Attempt | None:

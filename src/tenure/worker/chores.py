@@ -1,4 +1,4 @@
-"""What a worker does beside its jobs, over and over."""
+"""`Chores`: what a worker does periodically beside running jobs (reap, prune, examine the store, …)."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 __all__ = ["Chore", "Chores"]
 
 Chore = Callable[[], Awaitable[float]]
-"""Gives the seconds until it is to be done again."""
+"""Does the chore once and returns the seconds until the next time."""
 
-DAY = 86400.0
-"""Seconds between looks at the health of the store: disks fill up."""
+EXAMINE_INTERVAL = 86400.0
+"""Seconds between examinations of the store: a disk may fill up."""
 
 log = logging.getLogger("tenure.worker")
 
 
 class Chores(dict[str, Chore]):
-    """The chores of one worker, by name; each is a loop of its own, see `Outage.repeat`."""
+    """The chores of one worker, by name. `Outage.repeat` runs each in its own task."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Chores(dict[str, Chore]):
         recycle: Callable[[], None] | None,
         advise: Callable[[str, str], None],
     ) -> None:
-        """`advise` is given what should be mended: what it is about, and a sentence."""
+        """`advise` is called with a problem that the operator should fix: a key, and a sentence for the log."""
         self._loop = loop
         self._advise = advise
         self._recycle = recycle
@@ -49,33 +49,33 @@ class Chores(dict[str, Chore]):
             {"inbox": loop.inbox.take_in, "examination": self._examine, "list of workers": loop.peers.refresh}
         )
         if recycle is not None:
-            self["recycling"] = self._look_at_limits
+            self["recycling"] = self._check_limits
         if options.reap:
             interval = seconds(options.prune_interval, "prune_interval")
             self["registry"] = RegistryPruner(loop.store, lambda: loop.queues.patterns, interval).prune
             self["reaper"] = Reaper(loop.store, loop.queues).reap
             self["pruner"] = Pruner(loop.store, app.options, interval, lambda: loop.finished).prune
         else:
-            self["queue list"] = loop.queues.refresh  # the reaper looks for new queues too
+            self["queue list"] = loop.queues.refresh  # with a reaper this is not needed: it looks for new queues too
 
-    async def ahead(self, name: str) -> None:
-        """Do one before its time, if it is to be done at all; if it fails, it will be done in time."""
+    async def run_early(self, name: str) -> None:
+        """Do one chore now, if this worker has it. If it fails it is only logged: its own task will do it again."""
         if name in self:
             try:
                 await self[name]()
             except StoreError as error:
-                self._loop.outage.gone(name, error, chore=True)
+                self._loop.outage.failed(name, error, chore=True)
             except Exception:
-                log.warning("worker %s: %s failed, it is tried again", self._loop.stem, name, exc_info=True)
+                log.warning("worker %s: %s failed and will be tried again", self._loop.stem, name, exc_info=True)
 
-    async def _look_at_limits(self) -> float:
+    async def _check_limits(self) -> float:
         assert self._recycle is not None
         self._recycle()
         return recycling.INTERVAL
 
     async def _examine(self) -> float:
-        """Tell what is not as it should be with the store."""
+        """Report what is wrong with the store."""
         for fact in await self._loop.store.examine():
             if fact.health is not Health.OK:
                 self._advise(f"store {fact.name}", f"the store's {fact.name} is {fact.value}: {fact.advice}")
-        return DAY
+        return EXAMINE_INTERVAL

@@ -1,9 +1,11 @@
-"""Processes that a job has forked, and that come back from its function: copies of the worker, who have no business in it."""
+"""`ForkGuard`: ends processes that a job has forked and that return from its function."""
 
 from __future__ import annotations
 
 import logging
 import os
+
+from tenure.core.after_fork import call_after_fork
 
 __all__ = ["ForkGuard"]
 
@@ -11,32 +13,35 @@ log = logging.getLogger("tenure.worker")
 
 
 class ForkGuard:
-    """The process that this was made in. A copy of it would run other jobs a second time, on connections that it shares."""
+    """Remembers the process that created it.
+
+    A fork of it would run jobs a second time, on connections that it shares with the worker.
+    """
 
     __slots__ = ("_pid",)
 
     def __init__(self) -> None:
-        self._pid = _here.pid
+        self._pid = _current.pid
 
-    def exit_if_forked(self, whose: object) -> None:
-        """End this process, at once, if it is another; what it has come back from is told."""
-        if self._pid != _here.pid:
+    def exit_if_forked(self, origin: object) -> None:
+        """Exit at once if this process is a fork. `origin` is the function it returned from, for the log."""
+        if self._pid != _current.pid:
             log.warning(
-                "a process that %s has forked has come back from its function, and is ended: end it with os._exit",
-                whose,
+                "a process forked by %s returned from its function and was ended: call os._exit in the child",
+                origin,
             )
             os._exit(0)
 
 
-class _Here:
-    """Kept up to date by forks: asking the system would cost every job a call."""
+class _ProcessId:
+    """The current process id, updated after each fork: a call of `os.getpid` for every job would cost more."""
 
     def __init__(self) -> None:
-        self.note()
+        self.refresh()
 
-    def note(self) -> None:
+    def refresh(self) -> None:
         self.pid = os.getpid()
 
 
-_here = _Here()
-os.register_at_fork(after_in_child=_here.note)
+_current = _ProcessId()
+call_after_fork(_current.refresh)

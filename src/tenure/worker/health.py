@@ -1,6 +1,7 @@
-"""Whether a worker gets on with its work, and a tiny HTTP server that tells so.
+"""`WorkerHealth`: whether a worker makes progress, and a small HTTP server that reports it.
 
-A worker is well if its loop has settled and leased within the last seconds; that its keeper beats says nothing about that.
+A worker is healthy if its loop has settled and leased within the last seconds. The heartbeat of its keeper says nothing
+about that.
 """
 
 from __future__ import annotations
@@ -17,57 +18,57 @@ from typing import NoReturn
 from tenure.errors import InvalidOption
 from tenure.worker.outage import Outage
 
-__all__ = ["Health", "listener", "serve"]
+__all__ = ["WorkerHealth", "listener", "serve"]
 
-POLLS, MORE = 3, 2.0
-"""A loop has come round recently if it did within so many times its `poll`, and so many seconds more."""
+STUCK_POLLS, STUCK_SECONDS = 3, 2.0
+"""The loop is stuck if its last round trip is older than `STUCK_POLLS` times its `poll` interval plus `STUCK_SECONDS` seconds."""
 
-SAID = 200
-"""Characters of the store's own words that are shown."""
+ERROR_SHOWN = 200
+"""Characters of the store's error message that are shown at most."""
 
 REQUEST_WITHIN = 2.0
-"""Seconds in which a request must have come."""
+"""Seconds within which a client must have sent its request."""
 
 
-class Health:
-    """What a worker's loop notes of its progress; read by the keeper, in its thread."""
+class WorkerHealth:
+    """Progress of a worker's loop. The loop writes it; the keeper reads it, on its own thread."""
 
     def __init__(self, outage: Outage, poll: float) -> None:
         self.paused = False
-        """Whether it takes no new jobs, because it was told so."""
+        """Whether the worker is paused."""
 
         self.stopping = False
         self._outage = outage
-        self._recent = POLLS * poll + MORE
-        self._turned_at = monotonic()
+        self._recent = STUCK_POLLS * poll + STUCK_SECONDS
+        self._round_done_at = monotonic()
 
-    def turned(self) -> None:
-        """Note that the loop has had its answer from the store, or had nothing to ask."""
-        self._turned_at = monotonic()
+    def round_done(self) -> None:
+        """Record that the loop has completed a round trip, or had no reason to make one."""
+        self._round_done_at = monotonic()
 
     def trouble(self, *, registered: bool, blocked_by: str | None) -> str:
-        """What keeps the worker from leasing jobs, for people to read; empty if nothing does.
+        """What keeps the worker from leasing jobs, as a phrase for people; empty if it can.
 
-        `blocked_by`: what has the event loop at the moment, and does not give it back.
+        `blocked_by` names the job that blocks the event loop now; None if none does.
         """
         if self.stopping:
             return "it is stopping"
         if self.paused:
             return "it is paused"
-        stuck_for, gone_for = monotonic() - self._turned_at, self._outage.gone_for
+        stuck_for, down_for = monotonic() - self._round_done_at, self._outage.down_for
         stuck = stuck_for > self._recent
         if stuck and blocked_by is not None:
             return f"{blocked_by} has blocked the event loop for {stuck_for:.0f} s"
-        # Also of a loop that comes round because it has nothing to ask: its slots are full, or there is no queue.
-        if gone_for is not None and (stuck or gone_for > self._recent):
-            return f"the store has been gone for {gone_for:.0f} s: {self._outage.said[:SAID]}"
+        # Also when the loop makes rounds because it has nothing to ask: its slots are full, or there is no queue.
+        if down_for is not None and (stuck or down_for > self._recent):
+            return f"the store has been down for {down_for:.0f} s: {self._outage.last_error[:ERROR_SHOWN]}"
         if stuck:
-            return f"its loop has not come round for {stuck_for:.0f} s"
+            return f"its loop has made no progress for {stuck_for:.0f} s"
         return "" if registered else "it is not registered"
 
 
 def listener(host: str, port: int) -> socket.socket:
-    """A socket on which to be asked; `InvalidOption` if it cannot be had."""
+    """A listening socket for health requests. Raises `InvalidOption` if the port cannot be used."""
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
@@ -76,14 +77,17 @@ def listener(host: str, port: int) -> socket.socket:
         ) from error
 
 
-async def serve(listening: socket.socket, told: Callable[[], dict[str, object]]) -> NoReturn:
-    """Answer whoever asks, whatever the path: 200 if there is no trouble in what is told, else 503. Until cancelled."""
+async def serve(listening: socket.socket, report: Callable[[], dict[str, object]]) -> NoReturn:
+    """Answer HTTP requests, whatever their path: status 200 if `report` has no trouble, else 503.
+
+    Runs until cancelled.
+    """
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             async with asyncio.timeout(REQUEST_WITHIN):
                 await reader.readuntil(b"\r\n\r\n")
-                writer.write(_response(told()))
+                writer.write(_response(report()))
                 await writer.drain()
         writer.close()
 
@@ -93,9 +97,9 @@ async def serve(listening: socket.socket, told: Callable[[], dict[str, object]])
             await server.serve_forever()
 
 
-def _response(told: dict[str, object]) -> bytes:
-    status = HTTPStatus.SERVICE_UNAVAILABLE if told["trouble"] else HTTPStatus.OK
-    body = json.dumps(told).encode() + b"\n"
+def _response(report: dict[str, object]) -> bytes:
+    status = HTTPStatus.SERVICE_UNAVAILABLE if report["trouble"] else HTTPStatus.OK
+    body = json.dumps(report).encode() + b"\n"
     head = (
         f"HTTP/1.1 {status.value} {status.phrase}\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"

@@ -1,4 +1,4 @@
-"""Taking in what other programs have put in the inboxes of the worker's queues."""
+"""`Inbox`: turns entries that other programs have put into inboxes into jobs."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ import msgspec
 
 from tenure.core.inbox import read
 from tenure.core.job import JobRecord, NewJob
-from tenure.core.outcome import Outcome, Succeeded, Undecodable
+from tenure.core.outcome import Outcome, Success, Undecodable
 from tenure.stores.base import Store
 
 __all__ = ["Inbox", "read_again"]
 
 
 def read_again(job: JobRecord, limit: int, raw: Mapping[str, NewJob]) -> Outcome:
-    """What becomes of an entry that could not be read, once somebody has put it back in line: the job that it makes now, or nothing."""
+    """The outcome of a retried inbox entry that could not be read before: the job that it makes now, or `Undecodable`
+    again.
+    """
     made, error = read(job.queue, job.payload, limit, raw.get(job.queue))
-    return Succeeded(msgspec.json.encode(made.id).decode(), (made,)) if error is None else Undecodable(error)
+    return Success(msgspec.json.encode(made.id).decode(), (made,)) if error is None else Undecodable(error)
 
 
 class Inbox:
-    """Makes jobs of entries as soon as a lease has said that there are some; costs nothing while there are none.
+    """Turns inbox entries into jobs when a lease answer says that there are some; costs nothing otherwise.
 
-    It is no part of the loop that leases: a store that is full refuses new jobs, and those that it has must still run.
+    It is not part of the loop that leases, because a full store refuses new jobs while those that it has must still
+    run.
     """
 
     def __init__(
@@ -43,11 +46,11 @@ class Inbox:
         self._noticed = asyncio.Event()
 
     def notice(self) -> None:
-        """Something lies there."""
+        """Record that an inbox has entries."""
         self._noticed.set()
 
     async def take_in(self) -> float:
-        """Wait until something was noticed, and take it in; seconds until that is worth doing again."""
+        """Wait until an inbox has entries and turn them into jobs. Returns the seconds until the next call."""
         await self._noticed.wait()
         self._noticed.clear()
         try:

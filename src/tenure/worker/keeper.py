@@ -1,4 +1,4 @@
-"""The thread that keeps a worker's leases alive, whatever its jobs do to its event loop."""
+"""`Keeper`: a thread that renews a worker's leases, whatever its jobs do to the worker's event loop."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from tenure.core.lease import AbortReason
 from tenure.core.lifecycle import RELEASE
+from tenure.core.loops import call_soon
 from tenure.errors import StoreError
 from tenure.jobs.lost_answers import LostAnswers
 from tenure.stores.base import Store
@@ -29,7 +30,7 @@ from tenure.stores.values import (
 )
 from tenure.worker.attempt import Attempt
 from tenure.worker.buffer import Buffer
-from tenure.worker.health import Health, listener, serve
+from tenure.worker.health import WorkerHealth, listener, serve
 from tenure.worker.loop_monitor import LoopMonitor
 from tenure.worker.memory import occupied
 from tenure.worker.outage import Outage
@@ -38,30 +39,34 @@ from tenure.worker.wakeup import Wakeup
 
 __all__ = ["Keeper"]
 
-LOOK = 1 / 3
-"""Seconds between looks at the leases: a third of the shortest that there is."""
+WATCH_INTERVAL = 1 / 3
+"""Seconds between checks of the held leases: a third of the shortest lease allowed."""
 
-SECOND = 1.0
-"""Seconds between writes of progress."""
+PROGRESS_INTERVAL = 1.0
+"""Seconds between writes of job progress to the store."""
 
-ASK = 0.5
-"""Seconds between questions whether jobs are still held, where no signal tells: with a look to wait for, less than a second."""
+CHECK_INTERVAL = 0.5
+"""Seconds between checks of whether jobs are still held while no announcements arrive.
+
+With the time until the next check of the leases that makes less than a second.
+"""
 
 START_WITHIN = 0.050
-"""Seconds within which a job that is leased ahead must have started; else it is given back, for somebody who is idle."""
+"""Seconds within which a job that is leased ahead must start. Otherwise it is released, for an idle worker to take."""
 
-FAREWELL = 2.0
+SIGN_OFF_TIMEOUT = 2.0
 """Seconds that signing off may take."""
 
 log = logging.getLogger("tenure.worker")
 
 
 class Keeper:
-    """Beats, renews, listens and gives back, from a thread with its own event loop and its own store object.
+    """Sends heartbeats, renews leases, listens to announcements and releases jobs, from a thread with its own event
+    loop and store object.
 
-    A job that blocks the worker's loop, or computes in Python for minutes, must not cost that job or any other its lease.
-    Every part is a loop of its own, so that a call that hangs holds up nothing but itself; above all not the part that
-    lets go of jobs whose lease can no longer be counted on.
+    A job that blocks the worker's loop, or computes in Python for minutes, must not cost that job or any other its
+    lease. Each part is its own asyncio task, so that a call that hangs holds up only that part, and never the part that
+    stops jobs whose lease may have ended.
     """
 
     def __init__(
@@ -76,7 +81,7 @@ class Keeper:
         listens: bool,
         served: Callable[[], tuple[str, ...]],
         strays: Callable[[], int],
-        health: Health,
+        health: WorkerHealth,
         listening: tuple[str, int] | None = None,
         on_loop: Callable[[], Attempt | None],
         gave_back: Callable[[int], None],
@@ -101,45 +106,45 @@ class Keeper:
             beat,
             entry=entry,
             pulse=self._pulse,
-            reached=lambda: _call(self._worker_loop, self._beaten.set),
+            store_answered=lambda: call_soon(self._worker_loop, self._first_beat.set),
             entered=self._entered,
             retired=self._retired,
         )
         self._lock = threading.Lock()
         self._held: set[Attempt] = set()
-        self._returning: list[Attempt] = []
-        self._doubted: set[str] = set()
+        self._to_release: list[Attempt] = []
+        self._to_check: set[str] = set()
         self._lost_answers = LostAnswers()
-        self._next_second = 0.0
-        self._next_ask = 0.0
-        self._heard = 0
+        self._next_progress = 0.0
+        self._next_check = 0.0
+        self._seen_epoch = 0
         self._entered_with: tuple[str, ...] = ()
         self._missing_after = MISSING_AFTER
-        self._watches_buffer = False
+        self._buffer_watched = False
 
         self._thread: threading.Thread | None = None
         self._signed_off = False
-        self._look = Wakeup()
+        self._renewal_wakeup = Wakeup()
         self._renewing = asyncio.Lock()
         self._filled = asyncio.Event()
-        self._beaten = asyncio.Event()
+        self._first_beat = asyncio.Event()
         self._leaving = asyncio.Event()
         self._ended = asyncio.Event()
 
     @property
     def worker_id(self) -> str | None:
-        """Under which the worker is registered; None while it is not, and then it must not lease."""
+        """The worker's id in the registry. None while it is not registered; then it must not lease."""
         return self._registration.worker_id
 
-    # What the worker calls, on its own loop.
+    # Called by the worker, on its own loop.
 
     @property
     def health_port(self) -> int | None:
-        """Where it tells of its health, once it has started."""
+        """Port of the health server; None before it has started."""
         return None if self._listening is None else self._listening.getsockname()[1]
 
     def start(self) -> None:
-        """Begin, in a thread of its own; `InvalidOption` if others listen where it is to tell of its health."""
+        """Start the thread. Raises `InvalidOption` if the health port is in use."""
         if self._address is not None:
             self._listening = listener(*self._address)
         self._worker_loop = asyncio.get_running_loop()
@@ -148,81 +153,84 @@ class Keeper:
         self._thread = threading.Thread(target=self._run, name="tenure-keeper", daemon=True)
         self._thread.start()
 
-    async def beaten(self) -> None:
-        """Wait for the first beat: from then on it is known that the store answers."""
-        await self._beaten.wait()
+    async def first_beat(self) -> None:
+        """Wait until the first heartbeat has reached the store."""
+        await self._first_beat.wait()
 
     def register(self) -> None:
-        """Enter the registry; before this it does not."""
-        _call(self._loop, self._registration.admitted.set)
+        """Let the keeper register the worker. Until then it only checks that the store answers."""
+        call_soon(self._loop, self._registration.admitted.set)
 
     def beat_soon(self) -> None:
-        """Tell at once what has changed."""
-        _call(self._loop, self._registration.beat_soon.set)
+        """Send a heartbeat now, because something has changed."""
+        call_soon(self._loop, self._registration.beat_soon.set)
 
     async def stop(self) -> None:
-        """Sign off, and end the thread; nothing happens if it has not started."""
+        """Sign off and end the thread. Does nothing if the thread was not started."""
         if self._thread is not None:
-            _call(self._loop, self._leaving.set)
+            call_soon(self._loop, self._leaving.set)
             await self._ended.wait()
             self._thread.join()
 
     def abandon(self, settlements: Sequence[Settlement]) -> None:
-        """Settle these and sign off, from a thread that waits for it, while the worker's loop does not move."""
+        """Settle these and sign off while the worker's loop is blocked. Called from another thread, which waits."""
         if self._thread is not None:
-            exit_hooks = asyncio.run_coroutine_threadsafe(self._sign_off(settlements), self._loop)
+            signing_off = asyncio.run_coroutine_threadsafe(self._sign_off(settlements), self._loop)
             with contextlib.suppress(TimeoutError, RuntimeError):
-                exit_hooks.result(FAREWELL * 2)
+                signing_off.result(SIGN_OFF_TIMEOUT * 2)
 
     async def died(self) -> NoReturn:
-        """Wait for the thread to end, and raise: a worker whose leases nobody renews must not go on."""
+        """Wait for the thread to end, then raise: a worker must not go on when its leases are no longer renewed."""
         await self._ended.wait()
-        raise RuntimeError(f"the keeper of worker {self.worker_id} has died")
+        raise RuntimeError(f"the keeper of worker {self.worker_id} died")
 
     @property
-    def deserted(self) -> str | None:
-        """The name that it has left in the registry, because it has died."""
+    def left_behind(self) -> str | None:
+        """The worker id that is still in the registry because the keeper died; None if it has signed off."""
         return None if self._signed_off else self._registration.name
 
     def hold(self, attempts: list[Attempt]) -> None:
-        """Keep these leases alive until they are dropped, and put the jobs into the buffer."""
+        """Renew these leases until they are dropped, and put the jobs into the buffer."""
         with self._lock:
             self._held.update(attempts)
         self._buffer.put(attempts)
-        # One job starts at once; if it does not, the look at the buffer every third of a second is soon enough.
-        if len(attempts) > 1 and not self._watches_buffer:
-            self._watches_buffer = True
-            _call(self._loop, self._filled.set)
+        # A single job usually starts at once. If it does not, the check every third of a second is soon enough.
+        if len(attempts) > 1 and not self._buffer_watched:
+            self._buffer_watched = True
+            call_soon(self._loop, self._filled.set)
 
     @property
     def held(self) -> list[Attempt]:
-        """What it keeps alive, at this moment."""
+        """The attempts whose leases it renews now."""
         with self._lock:
             return list(self._held)
 
     def drop(self, attempts: Iterable[Attempt]) -> None:
-        """Keep these no longer: they are settled, or lost."""
+        """Stop renewing these: they are settled or lost."""
         with self._lock:
             self._held.difference_update(attempts)
 
-    def lost_answers(self, request: LeaseRequest) -> None:
-        """Give back what the store has handed out on this request, for its answer was lost."""
-        _call(self._loop, self._lost_answers.add, request)
+    def recover(self, request: LeaseRequest) -> None:
+        """Release what the store leased for this request, because its answer was lost."""
+        call_soon(self._loop, self._lost_answers.add, request)
 
-    async def secure(self, seconds: float) -> None:
-        """Hold everything for so many seconds more than usual, in which nothing can be renewed. Raises what the store raises."""
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._secure(seconds), self._loop))
+    async def extend_leases(self, seconds: float) -> None:
+        """Extend all leases by `seconds` more than usual, for a time in which they cannot be renewed.
 
-    # The thread.
+        Raises what the store raises.
+        """
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._extend_leases(seconds), self._loop))
+
+    # On the keeper's thread.
 
     def _run(self) -> None:
         try:
             with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
                 runner.run(self._keep())
         except Exception:
-            log.exception("the keeper of worker %s has died, the worker stops", self.worker_id)
+            log.exception("the keeper of worker %s died: the worker stops", self.worker_id)
         finally:
-            _call(self._worker_loop, self._ended.set)
+            call_soon(self._worker_loop, self._ended.set)
 
     async def _keep(self) -> None:
         self._store = self._new_store()
@@ -233,15 +241,15 @@ class Keeper:
                 parts.create_task(
                     repeat("beat", lambda: self._registration.beat(self._store), self._registration.beat_soon.wait)
                 ),
-                # Woken at every look, however long the store has been gone: the leases run on.
-                parts.create_task(repeat("renewal", self._renew, self._look.wait)),
-                parts.create_task(repeat("release", self._give_back)),
+                # Woken at every check, however long the store has been down, because the leases keep running out.
+                parts.create_task(repeat("renewal", self._renew, self._renewal_wakeup.wait)),
+                parts.create_task(repeat("release", self._release_stale)),
                 parts.create_task(repeat("recovery", self._recover)),
             ]
             if self._listens:
-                tasks.append(parts.create_task(repeat("signals", self._hear)))
+                tasks.append(parts.create_task(repeat("signals", self._listen)))
             if self._listening is not None:
-                tasks.append(parts.create_task(serve(self._listening, self._told)))
+                tasks.append(parts.create_task(serve(self._listening, self._health_report)))
             await self._leaving.wait()
             for task in tasks:
                 task.cancel()
@@ -251,29 +259,32 @@ class Keeper:
     async def _sign_off(self, settlements: Sequence[Settlement]) -> None:
         self._signed_off = True
         with contextlib.suppress(TimeoutError, StoreError):
-            async with asyncio.timeout(FAREWELL):
+            async with asyncio.timeout(SIGN_OFF_TIMEOUT):
                 if settlements:
                     await self._store.settle(settlements)
-                await self._return(self._returning)
-                await self._lost_answers.give_back(self._store)
+                await self._release(self._to_release)
+                await self._lost_answers.release_all(self._store)
                 await self._registration.leave(self._store)
 
     def _entered(self, entry: WorkerInfo) -> None:
         self._entered_with, self._missing_after = entry.queues, entry.missing_after
-        self._heard = self._store.announcement_epoch
+        self._seen_epoch = self._store.announcement_epoch
         self._registered()
-        _call(self._worker_loop, self._wake)
+        call_soon(self._worker_loop, self._wake)
 
     def _retired(self) -> None:
-        """Let go of everything; what it was still given under the name that it has lost need not wait for its lease to end."""
+        """Drop all jobs.
+
+        Those leased under the retired id are released, so that they need not wait for their leases to end.
+        """
         for attempt in self.held:
             if not (attempt.ended or attempt.may_be_complete):
-                self._returning.append(attempt)
+                self._to_release.append(attempt)
             self._abort(attempt, AbortReason.TAKEN)
         self._filled.set()
 
     def _pulse(self) -> Pulse:
-        """How the worker is."""
+        """The worker's state for its next heartbeat."""
         held, served = self.held, self._served()
         running = sorted((attempt.leased_at, attempt.lease.job.id) for attempt in held if attempt.running)
         return Pulse(
@@ -287,118 +298,124 @@ class Keeper:
         )
 
     def trouble(self) -> str:
-        """What keeps the worker from leasing jobs; empty if nothing does. From any thread."""
+        """What keeps the worker from leasing jobs, as a phrase; empty if it can. May be called from any thread."""
         return self._health.trouble(
             registered=self.worker_id is not None, blocked_by=self._loop_monitor.blocked(monotonic())
         )
 
-    def _told(self) -> dict[str, object]:
-        """What somebody is told who asks for the worker's health."""
+    def _health_report(self) -> dict[str, object]:
+        """The body of the answer to a health request."""
         trouble = self.trouble()
         return {"status": "stuck" if trouble else "ok", "trouble": trouble, "worker": self.worker_id}
 
-    def _missed_signals(self, now: float) -> bool:
-        """Whether something may have happened to jobs of which no signal told."""
+    def _missed_announcements(self, now: float) -> bool:
+        """Whether announcements about held jobs may have been missed."""
         announcement_epoch = self._store.announcement_epoch if self._listens else 0
-        missed = announcement_epoch != self._heard or (announcement_epoch == 0 and now >= self._next_ask)
-        self._heard = announcement_epoch
+        missed = announcement_epoch != self._seen_epoch or (announcement_epoch == 0 and now >= self._next_check)
+        self._seen_epoch = announcement_epoch
         if missed:
-            self._next_ask = now + ASK
+            self._next_check = now + CHECK_INTERVAL
         return missed
 
     async def _renew(self) -> float:
-        """Renew in one call all that is due; with it go what jobs say of their progress, and doubts about being held."""
+        """Renew all leases that are due, in one call.
+
+        The same call sends the jobs' progress and checks jobs that may have been lost.
+        """
         async with self._renewing:
             now = monotonic()
-            doubted, self._doubted = self._doubted, set()
-            every_second = now >= self._next_second
-            missed = self._missed_signals(now)
-            asked: list[tuple[Attempt, Renewal]] = []
+            to_check, self._to_check = self._to_check, set()
+            progress_due = now >= self._next_progress
+            missed = self._missed_announcements(now)
+            renewals: list[tuple[Attempt, Renewal]] = []
             for attempt in self.held:
                 due = attempt.renew_at is not None and attempt.renew_at <= now
-                doubtful = attempt.ask_at is not None and attempt.ask_at <= now
-                said = attempt.context._said if every_second and attempt.context is not None else None
-                if due or doubtful or missed or said is not None or attempt.lease.job.id in doubted:
-                    asked.append((attempt, Renewal(attempt.lease, attempt.renewal(now) if due else None, said)))
+                unconfirmed = attempt.check_at is not None and attempt.check_at <= now
+                progress = attempt.context._progress if progress_due and attempt.context is not None else None
+                if due or unconfirmed or missed or progress is not None or attempt.lease.job.id in to_check:
+                    renewals.append((attempt, Renewal(attempt.lease, attempt.renewal(now) if due else None, progress)))
             try:
-                await self._ask(asked, now)
+                await self._send_renewals(renewals, now)
             except Exception:
-                self._doubted |= doubted
+                self._to_check |= to_check
                 if missed:
-                    self._heard = 0  # to be asked again
+                    self._seen_epoch = 0  # so that they are checked again
                 raise
-        if every_second:
-            self._next_second = now + SECOND
-        times = [at for attempt in self.held for at in (attempt.renew_at, attempt.ask_at) if at is not None]
-        return max(min(times, default=now + 60.0) - monotonic(), 0.1 if self._doubted else 0.01)
+        if progress_due:
+            self._next_progress = now + PROGRESS_INTERVAL
+        times = [at for attempt in self.held for at in (attempt.renew_at, attempt.check_at) if at is not None]
+        return max(min(times, default=now + 60.0) - monotonic(), 0.1 if self._to_check else 0.01)
 
-    async def _secure(self, seconds: float) -> None:
-        # One after the other: a renewal of the usual length that came second would count.
+    async def _extend_leases(self, seconds: float) -> None:
+        # Under the lock, because a concurrent renewal of the usual length would undo the extension.
         async with self._renewing:
             kept = [attempt for attempt in self.held if attempt.settings.renew is not None]
-            asked = [(attempt, Renewal(attempt.lease, attempt.wanted_ttl + seconds)) for attempt in kept]
-            await self._ask(asked, monotonic())
+            renewals = [(attempt, Renewal(attempt.lease, attempt.wanted_ttl + seconds)) for attempt in kept]
+            await self._send_renewals(renewals, monotonic())
 
-    async def _ask(self, asked: Sequence[tuple[Attempt, Renewal]], now: float) -> None:
-        """Have the store renew these, and let go of those that it does not."""
-        if not asked:
+    async def _send_renewals(self, renewals: Sequence[tuple[Attempt, Renewal]], now: float) -> None:
+        """Send these renewals, and drop the jobs that the store no longer gives to this worker."""
+        if not renewals:
             return
-        answers = await self._store.renew([renewal for _, renewal in asked])
-        for (attempt, renewal), reason in zip(asked, answers, strict=True):
+        answers = await self._store.renew([renewal for _, renewal in renewals])
+        for (attempt, renewal), reason in zip(renewals, answers, strict=True):
             if reason == UNCHANGED:
                 attempt.renewed(now, None)
-                self._doubted.add(attempt.lease.job.id)
+                self._to_check.add(attempt.lease.job.id)
                 continue
             if reason is not None:
                 self._abort(attempt, reason)
                 if reason is AbortReason.TAKEN:
-                    self._registration.beat_soon.set()  # by a retirement, maybe: to be noticed before it leases more
+                    self._registration.beat_soon.set()  # maybe by a retirement, which must be noticed before the worker leases more
                 continue
             attempt.renewed(now, renewal.ttl)
-            if attempt.context is not None and attempt.context._said is renewal.progress:
-                attempt.context._said = None
+            if attempt.context is not None and attempt.context._progress is renewal.progress:
+                attempt.context._progress = None
 
-    async def _hear(self) -> float:
-        """Doubt jobs of which the store signals something: a signal may be late and mean an older lease, a renewal tells.
+    async def _listen(self) -> float:
+        """Check the jobs that announcements name.
 
-        Look for work if the signal says that there is some.
+        An announcement may be late and concern an older lease, so a renewal decides.
+
+        An announcement of new work wakes the worker's loop.
         """
         with contextlib.suppress(StoreError):
-            async for signal in self._store.announcements():
-                if signal.kind is AnnouncementKind.WORK:
-                    _call(self._worker_loop, self._wake)
+            async for announcement in self._store.announcements():
+                if announcement.kind is AnnouncementKind.WORK:
+                    call_soon(self._worker_loop, self._wake)
                     continue
-                self._doubted.add(signal.job_id)
-                self._look.set()
+                self._to_check.add(announcement.job_id)
+                self._renewal_wakeup.set()
         return 1.0
 
-    async def _give_back(self) -> float:
-        """Release what was leased ahead and has not started in time."""
-        self._returning += self._buffer.claim_stale(monotonic() - START_WITHIN)
-        number = len(self._returning)
-        await self._return(self._returning[:number])
-        del self._returning[:number]
-        if not (self._buffer or self._returning):
-            self._watches_buffer = False
+    async def _release_stale(self) -> float:
+        """Release jobs that were leased ahead and have not started in time."""
+        self._to_release += self._buffer.claim_stale(monotonic() - START_WITHIN)
+        number = len(self._to_release)
+        await self._release(self._to_release[:number])
+        del self._to_release[:number]
+        if not (self._buffer or self._to_release):
+            self._buffer_watched = False
             await self._filled.wait()
             self._filled.clear()
         return START_WITHIN / 2
 
     async def _recover(self) -> float:
-        """Release what was leased without this worker's knowing."""
-        await self._lost_answers.come()
-        return await self._lost_answers.give_back(self._store)
+        """Release jobs whose lease answers were lost."""
+        await self._lost_answers.wait()
+        return await self._lost_answers.release_all(self._store)
 
-    async def _return(self, attempts: list[Attempt]) -> None:
+    async def _release(self, attempts: list[Attempt]) -> None:
         if attempts:
             self._gave_back(len(attempts))
             await self._store.settle([(attempt.lease, RELEASE) for attempt in attempts])
             self.drop(attempts)
 
     async def _watch(self) -> float:
-        """Let go of what can no longer be counted on, and see whether the worker's loop moves. Never waits for the store."""
+        """Stop jobs whose lease may have ended, and check that the worker's loop moves. Never waits for the store."""
         now = monotonic()
-        # What has ended and is not settled is not given up: the token decides, however late the settle comes.
+        # An attempt that has ended and is not settled is not given up: its token decides, however late the settle
+        # comes.
         kept = self.held
         self._loop_monitor.look(self.worker_id, now, kept)
         held = [attempt for attempt in kept if not (attempt.ended or attempt.completing)]
@@ -409,28 +426,26 @@ class Keeper:
         if overdue:
             job = overdue[0].lease.job
             log.warning(
-                "worker %s gives up %d job(s) that it cannot be sure to hold any more, the first is job %s of task %s",
+                "worker %s gives up %d job(s) whose leases it could not renew in time, the first is job %s of task %s",
                 self.worker_id, len(overdue), job.id, job.task,
             )  # fmt: skip
         if held or self._loop_monitor.blocked(now):
             self._loop_monitor.check(self.worker_id, now)
         if kept:
-            self._look.set()
+            self._renewal_wakeup.set()
         if self._buffer:
             self._filled.set()
-        pause = max(min([LOOK, *(attempt.give_up_at - now for attempt in held)]), 0.0)
+        pause = max(min([WATCH_INTERVAL, *(attempt.give_up_at - now for attempt in held)]), 0.0)
         self._loop_monitor.expected_at = now + pause
         return pause
 
     def _abort(self, attempt: Attempt, reason: AbortReason) -> None:
-        """Tell a job that its lease is gone: what runs in a thread sees it at once, a coroutine is cancelled on its loop."""
+        """Abort a job whose lease is gone.
+
+        A thread sees its signal at once; a coroutine is cancelled on the worker's loop.
+        """
         self.drop([attempt])
         if attempt.may_be_complete and reason in (AbortReason.COMPLETED, AbortReason.NOT_FOUND, AbortReason.TAKEN):
-            return  # by its own transaction, most likely; the executor asks
+            return  # most likely its own transaction has ended it; the executor finds out
         if attempt.signal.abort(reason):
-            _call(self._worker_loop, attempt.interrupt)
-
-
-def _call(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: object) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop is closed: its part of the worker has ended
-        loop.call_soon_threadsafe(callback, *args)
+            call_soon(self._worker_loop, attempt.interrupt)

@@ -1,4 +1,4 @@
-"""The loop of a worker: settle what has ended, lease what there is room for, run it, wait."""
+"""`Loop`: settles jobs that have ended, leases as many as there is room for, and waits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tenure.core.lifecycle import RELEASE, next_transition
 from tenure.core.options import Unset, WorkerOptions
 from tenure.core.outcome import Interrupted
 from tenure.core.patterns import serves
-from tenure.errors import Aborted, StoreError, StoreFull, StoreUnavailable
+from tenure.errors import STORE_OUTAGE, Aborted, StoreError, StoreFull, StoreUnavailable
 from tenure.events import LeaseLost
 from tenure.stores.base import BATCH
 from tenure.stores.values import Leased, LeaseRequest, Settlement, Verdict, WorkerInfo
@@ -26,34 +26,39 @@ from tenure.worker.background_hooks import BackgroundHooks
 from tenure.worker.buffer import Buffer
 from tenure.worker.draining import Draining
 from tenure.worker.executor import Executor
-from tenure.worker.health import Health
+from tenure.worker.health import WorkerHealth
 from tenure.worker.inbox import Inbox
-from tenure.worker.isolation.lane import Isolation
+from tenure.worker.isolation.runner import ProcessRunner
 from tenure.worker.keeper import Keeper
 from tenure.worker.look_ahead import LookAhead
-from tenure.worker.outage import GONE, Outage
+from tenure.worker.outage import Outage
 from tenure.worker.peers import Peers
 from tenure.worker.queues import Queues
 from tenure.worker.recycling import Recycling
-from tenure.worker.settings import SettingsOf
-from tenure.worker.settler import Ended, Settler, settlements
+from tenure.worker.settings import SettingsByTask
+from tenure.worker.settler import EndedAttempt, Settler, settlements
 from tenure.worker.slots import Slots
 from tenure.worker.threads import Threads
-from tenure.worker.wakeup import Bell, Wakeup
+from tenure.worker.wakeup import Wakeup, WorkListener
 
 if TYPE_CHECKING:
     from tenure.app import App
 
-__all__ = ["Loop", "event_loops"]
+__all__ = ["Loop"]
 
-LOOK = 0.02
-"""Seconds between looks whether the jobs of a queue that was left have ended."""
+LEAVE_CHECK_INTERVAL = 0.02
+"""Seconds between checks of whether the jobs of a queue that was left have ended."""
 
 AHEAD_FOR = 10.0
-"""Seconds that leases last at most if some of their jobs have no free slot yet: should the worker die, they come back that soon."""
+"""Longest lease, in seconds, while some of its jobs have no free slot yet.
 
-ASIDE = 0.02
-"""Seconds for which a worker that has found only jobs of others does not listen: so the next one wakes another worker."""
+If the worker dies, they are leased again that soon.
+"""
+
+LISTEN_PAUSE = 0.02
+"""Seconds for which a worker that found only jobs of unknown tasks does not listen, so that the next announcement wakes
+another worker.
+"""
 
 NOTHING = Leased([])
 
@@ -61,18 +66,18 @@ log = logging.getLogger("tenure.worker")
 
 
 class Loop:
-    """What a worker works with, put together on the event loop that it lives on; and the round that it makes, over and over.
+    """Builds the parts of a worker on its event loop, and makes one round trip to the store after the other.
 
-    No error of the store, and nothing that a job does short of ending the process, ends it; `finish` does.
+    No error of the store ends it, and nothing that a job does, unless the job ends the process. `finish` ends it.
     """
 
     def __init__(
         self,
         app: App,
         options: WorkerOptions,
-        settings: SettingsOf,
+        settings: SettingsByTask,
         middleware: Sequence[Middleware],
-        isolation: Isolation,
+        process_runner: ProcessRunner,
         recycling: Recycling,
         *,
         stem: str,
@@ -84,8 +89,8 @@ class Loop:
         self._app = app
         self._options = options
         self._settings = settings
-        self._isolation = isolation
-        self._isolated = isolation.tasks
+        self._process_runner = process_runner
+        self._isolated = process_runner.tasks
         self._recycling = recycling
         self.stem = stem
         self._on_limit = on_limit
@@ -94,10 +99,10 @@ class Loop:
         self._poll = seconds(options.poll, "poll")
 
         self._wakeup = Wakeup()
-        self._stir = Wakeup()
+        self._finish_wakeup = Wakeup()
         self.store = app.internals.new_store()
         self.queues = Queues(options.queues, self.store, self._wakeup.set)
-        self._bell = Bell(self.store, self._wakeup, self.queues.add)
+        self._work_listener = WorkListener(self.store, self._wakeup, self.queues.add)
         self.peers = Peers(self.store, settings)
         self.inbox = Inbox(
             self.store,
@@ -107,15 +112,15 @@ class Loop:
             taken=self._wakeup.set,
         )
         self._buffer = Buffer()
-        self._pace = LookAhead(options.concurrency, monotonic(), look_ahead=options.look_ahead)
-        self._clearing = Draining()
-        self._alone = False
+        self._look_ahead = LookAhead(options.concurrency, monotonic(), enabled=options.look_ahead)
+        self._draining = Draining()
+        self._runs_suspect = False
         self.paused = False
-        """Whether it takes no jobs until it is told to."""
+        """Whether it takes no jobs until `resume`."""
 
         self._finishing = False
         self.outage = Outage(stem)
-        self._health = Health(self.outage, self._poll)
+        self._health = WorkerHealth(self.outage, self._poll)
         self._threads = Threads()
         self.keeper = Keeper(
             app.internals.new_store,
@@ -130,14 +135,14 @@ class Loop:
             health=self._health,
             listening=None if options.health_port is None else (options.health_host, options.health_port),
             on_loop=lambda: self._slots.on_loop,
-            gave_back=self._pace.stalled,
-            gave_up=self._gave_up,
+            gave_back=self._look_ahead.stalled,
+            gave_up=self._on_given_up,
             wake=self._wakeup.set,
         )
         self.background_hooks = BackgroundHooks(app, self._threads)
         self._queue_empty = app.internals.hooks.of("queue_empty")
         self._worked = False
-        """Whether it has had jobs since it last found nothing to do."""
+        """Whether it has had jobs since its queues were last empty."""
 
         self._settler = Settler(self.keeper, self._wakeup, self.background_hooks, app.internals.audience)
         executor = Executor(
@@ -146,83 +151,87 @@ class Loop:
             self.peers,
             self._settler,
             self._threads,
-            Transactions(self.store, seconds(app.options.complete_timeout, "complete_timeout"), self.keeper.secure),
+            Transactions(
+                self.store, seconds(app.options.complete_timeout, "complete_timeout"), self.keeper.extend_leases
+            ),
             (*app.internals.middlewares, *middleware),
             app.options.payload_limit,
             app.internals.raw_inboxes,
-            isolation,
+            process_runner,
         )
         self._slots = Slots(
-            options.concurrency, self._buffer, executor.execute, self._pace,
+            options.concurrency, self._buffer, executor.execute, self._look_ahead,
             rest=seconds(options.job_delay, "job_delay"), freed=self._wakeup.set,
         )  # fmt: skip
 
-    # What the worker asks of it.
+    # Called by the worker.
 
     @property
     def running(self) -> list[Attempt]:
-        """The jobs that have started and whose outcome is not known."""
+        """Jobs that have started and whose outcome is not known."""
         return self._slots.running
 
     @property
     def ran(self) -> int:
-        """Attempts that have ended."""
+        """Number of attempts that have ended."""
         return self._slots.ran
 
     @property
     def finished(self) -> int:
-        """Jobs that have become final here."""
+        """Number of jobs that this worker has made final."""
         return self._settler.finished
 
     @property
-    def takes(self) -> bool:
+    def takes_jobs(self) -> bool:
         """Whether it takes new jobs."""
         return not (self.paused or self._finishing)
 
     async def run(self) -> None:
-        """Settle what has ended and lease what there is room for, until it is to finish and is empty-handed."""
+        """Settle and lease until `finish` was called and nothing is left to settle."""
         rest = 0.0
         while not self._finishing or self._slots.running or self._settler:
-            await self._wakeup.wait(rest)  # for an ended job, new work, a rested slot, other queues, finish(), or time
-            rest = await self._turn()
+            await self._wakeup.wait(rest)  # until a job ends, new work, a rested slot, other queues, finish(), or time
+            rest = await self._round_trip()
 
     def finish(self) -> None:
         """Take no more jobs; those leased ahead are released."""
         self._finishing = self._health.stopping = True
-        self._let_go()
-        self._stir.set()
+        self._release_buffer()
+        self._finish_wakeup.set()
 
     def pause(self) -> None:
         """Take no jobs until `resume`; those leased ahead are released."""
         self.paused = self._health.paused = True
-        self._let_go()
+        self._release_buffer()
 
     def resume(self) -> None:
         """Take jobs again."""
         self.paused = self._health.paused = False
         self._wakeup.set()
 
-    def tell(self, attempts: Sequence[Attempt], grace: float) -> None:
-        """Tell running jobs to stop: coroutines are cancelled, threads see the signal, processes are killed after so many seconds."""
+    def stop_jobs(self, attempts: Sequence[Attempt], grace: float) -> None:
+        """Abort running jobs: coroutines are cancelled, threads see the signal, child processes are killed after
+        `grace` seconds.
+        """
         for attempt in attempts:
             if attempt.signal.abort(AbortReason.SHUTDOWN) and attempt.child is None:
                 attempt.interrupt()
         if grace:
-            self._isolation.terminate(attempts, grace)
+            self._process_runner.terminate(attempts, grace)
         else:
-            self._isolation.kill(attempts)
+            self._process_runner.kill(attempts)
 
     def interrupt(self, attempts: Sequence[Attempt]) -> None:
-        """Wait no longer for running jobs: kill those in processes, and release or fail all of them."""
-        self._isolation.kill(attempts)
+        """Stop waiting for running jobs: kill those in child processes, and release or fail all of them."""
+        self._process_runner.kill(attempts)
         for attempt in attempts:
-            step = next_transition(attempt.lease.job, Interrupted(), attempt.settings.policy)
+            transition = next_transition(attempt.lease.job, Interrupted(), attempt.settings.policy)
             if not attempt.may_be_complete:
-                self.background_hooks.failed(attempt, Aborted(AbortReason.SHUTDOWN), step)
-            self._settler.add(attempt, step)
+                self.background_hooks.failed(attempt, Aborted(AbortReason.SHUTDOWN), transition)
+            self._settler.add(attempt, transition)
 
     def unsettled(self) -> list[Settlement]:
-        """What the store has not been told, running jobs as interrupted ones; for when this loop no longer moves."""
+        """All unsettled jobs, running ones as interrupted. Used when this loop is blocked."""
         ended = self._settler.take()
         return settlements(ended) + [
             (attempt.lease, next_transition(attempt.lease.job, Interrupted(), attempt.settings.policy))
@@ -233,17 +242,17 @@ class Loop:
     async def serve(self, queue: str) -> None:
         """Serve this queue, or pattern of queues, from now on."""
         self.queues.join(queue)
-        self._bell.disarm()
+        self._work_listener.stop()
         self.keeper.beat_soon()
         await self._queues_changed()
         self._wakeup.set()
 
     def leave(self, queue: str) -> None:
-        """Serve it no longer; its jobs that were leased ahead are released."""
+        """Stop serving it; its jobs that were leased ahead are released."""
         self.queues.leave(queue)
-        self._bell.disarm()
+        self._work_listener.stop()
         self.keeper.beat_soon()
-        self._buffer.put(self._released(self._buffer.claim_all(), self._unserved))
+        self._buffer.put(self._release(self._buffer.claim_all(), self._unserved))
 
     @property
     def unserved(self) -> list[Attempt]:
@@ -251,46 +260,53 @@ class Loop:
         return [attempt for attempt in self.running if self._unserved(attempt)]
 
     async def left_within(self, timeout: float | None) -> bool:
-        """Wait until none is in hand, and the store knows; False if that takes more than so many seconds."""
+        """Wait until no job of a queue that was left is held.
+
+        Returns False after `timeout` seconds; None waits for ever.
+        """
         ends_at = None if timeout is None else monotonic() + timeout
         while any(map(self._unserved, self.keeper.held)) and not self._finishing:
             if ends_at is not None and monotonic() >= ends_at:
                 return False
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(LEAVE_CHECK_INTERVAL)
         return True
 
     async def close(self) -> None:
-        """Take the slots from jobs that have not ended, and let go of the threads."""
-        self._bell.disarm()
+        """Cancel the slots of jobs that have not ended, and end the threads."""
+        self._work_listener.stop()
         await self._slots.close()
         await self.background_hooks.close()
         self._threads.close()
 
-    # One round.
+    # One round trip.
 
-    async def _turn(self) -> float:
-        """Make one round trip, and act on what it brings; seconds until another is worth it although nothing happens."""
+    async def _round_trip(self) -> float:
+        """Make one round trip and act on its answer.
+
+        Returns the seconds until the next one, if nothing wakes the loop sooner.
+        """
         ended, room, idle, served = self._settler.take(), self._room(), self._holds_nothing, self.queues.patterns
-        request, asked_at = self._request(room), monotonic()
+        request, requested_at = self._request(room), monotonic()
         try:
             answer = await self._exchange(ended, request)
-        except Exception as error:  # noqa: BLE001  (no error of the store ends the worker, and none is taken for a job's)
+        except Exception as error:  # noqa: BLE001  (no error of the store ends the worker, and none counts as a job's)
             self._settler.put_back(ended)
             if request is not None and not isinstance(error, StoreUnavailable | StoreFull):
-                self.keeper.lost_answers(request)
-            # Not woken by jobs that end meanwhile: they could not be settled either.
-            await self._stir.wait(self.outage.gone("worker", error))
+                self.keeper.recover(request)
+            # Jobs that end meanwhile do not wake it: they could not be settled either.
+            await self._finish_wakeup.wait(self.outage.failed("worker", error))
             return 0.0
         verdicts, leased = answer
-        self._health.turned()
+        self._health.round_done()
         self._settler.settled(ended, verdicts)
-        self._begin(leased, asked_at, served)
-        if not self._recycling.left(self._slots.ran):
+        self._start_leased(leased, requested_at, served)
+        if not self._recycling.jobs_left(self._slots.ran):
             self._on_limit()
         if leased.inbox:
             self.inbox.notice()
-        elif idle and room and not leased.leases and (self._worked or self._on_empty):
-            # Held nothing when it asked, and got nothing: whatever its own last jobs have enqueued was there to be leased.
+        elif idle and room and not leased.leases and self._reports_empty:
+            # It held nothing when it asked and got nothing, so jobs that its own last jobs enqueued were there to be
+            # leased.
             if await self._queues_changed():
                 return 0.0
             if self._worked:
@@ -298,20 +314,25 @@ class Loop:
                 self.background_hooks.call("queue_empty", self._queue_empty)
             if self._on_empty:
                 self._on_empty()
-        return await self._rest(leased, room)
+        return await self._next_round_in(leased, room)
+
+    @property
+    def _reports_empty(self) -> bool:
+        """Whether to report that there is no work. Making sure costs a round trip, for which the next job might have to wait."""
+        return self._on_empty is not None or (self._worked and bool(self._queue_empty))
 
     def _room(self) -> int:
         """How many jobs to lease now: for the free slots, and ahead of them while jobs are short."""
-        if not self.takes or self.keeper.worker_id is None:
+        if not self.takes_jobs or self.keeper.worker_id is None:
             return 0
         now = monotonic()
         if self._holds_nothing:
-            self._clearing.reached()
-        elif self._alone or self._clearing.left(now) > 0:
+            self._draining.done()
+        elif self._runs_suspect or self._draining.remaining(now) > 0:
             return 0
-        wanted = self._pace.wanted(self._options.concurrency - self._slots.busy, now)
+        wanted = self._look_ahead.wanted(self._options.concurrency - self._slots.busy, now)
         room = min(max(wanted - len(self._buffer), 0), BATCH)
-        return min(room, self._recycling.left(self._slots.ran + self._slots.busy + len(self._buffer)))
+        return min(room, self._recycling.jobs_left(self._slots.ran + self._slots.busy + len(self._buffer)))
 
     @property
     def _holds_nothing(self) -> bool:
@@ -330,8 +351,13 @@ class Loop:
             skip_tasks=self.peers.skipped, at_most=AHEAD_FOR if room > free else None,
         )  # fmt: skip
 
-    async def _exchange(self, ended: Sequence[Ended], request: LeaseRequest | None) -> tuple[Sequence[Verdict], Leased]:
-        """Settle, lease, or both at once. Raises what the store says unless an item is to blame, which fails alone."""
+    async def _exchange(
+        self, ended: Sequence[EndedAttempt], request: LeaseRequest | None
+    ) -> tuple[Sequence[Verdict], Leased]:
+        """Settle, lease, or both in one call.
+
+        Raises the store's error unless one item causes it: then that item fails alone.
+        """
         answer: tuple[Sequence[Verdict], Leased] = (), NOTHING
         try:
             if request is not None:
@@ -340,77 +366,79 @@ class Loop:
                 answer = await self.store.settle(settlements(ended)), NOTHING
             else:
                 return answer
-        except GONE:
+        except STORE_OUTAGE:
             raise
         except Exception as error:  # noqa: BLE001
             answer = await self._settler.settle_apart(self.store, ended, error), NOTHING
         self.outage.answered("worker")
         return answer
 
-    def _begin(self, leased: Leased, asked_at: float, served: Sequence[str]) -> None:
-        """Hand what was leased to the keeper and to the slots."""
+    def _start_leased(self, leased: Leased, requested_at: float, served: Sequence[str]) -> None:
+        """Pass the leased jobs to the keeper and the slots."""
         if leased.suspect_waiting:
-            self._clearing.suspect_waits(asked_at)
-        attempts = [Attempt(lease, self._settings[lease.job.task], asked_at) for lease in leased.leases]
-        # A stop, a pause or another list of queues may have come while the leases were on their way.
-        if not self.takes:
-            attempts = self._released(attempts, lambda _: True)
+            self._draining.begin(requested_at)
+        attempts = [Attempt(lease, self._settings[lease.job.task], requested_at) for lease in leased.leases]
+        # The worker may have been stopped, paused or given other queues while the answer was on its way.
+        if not self.takes_jobs:
+            attempts = self._release(attempts, lambda _: True)
         elif served is not self.queues.patterns:
-            attempts = self._released(attempts, self._unserved)
+            attempts = self._release(attempts, self._unserved)
         if attempts:
             self._worked = True
             self.queues.leased_from(attempts[0].lease.job.queue)
-            self._alone = attempts[0].lease.solo and not attempts[0].settings.isolated
+            self._runs_suspect = attempts[0].lease.solo and not attempts[0].settings.isolated
             self.keeper.hold(attempts)
             self._slots.wake()
 
-    async def _rest(self, leased: Leased, room: int) -> float:
-        """Seconds until the store is worth asking again although nothing happens."""
+    async def _next_round_in(self, leased: Leased, room: int) -> float:
+        """Seconds until the next round trip, if nothing wakes the loop sooner."""
         poll = self._poll * random.uniform(0.9, 1.1)  # noqa: S311
-        # A suspect comes alone, and if it is in a child by now others may run beside it.
+        # A suspect is leased alone. If it runs in a child process by now, others may run beside it.
         if len(leased.leases) >= room or (leased.leases and leased.leases[0].solo):
-            self._bell.disarm()
+            self._work_listener.stop()
             return 0.0 if room else poll
-        # A ring that the known queues do not explain may come from another one.
-        if not leased.leases and self._bell.rang and await self._queues_changed():
+        # An announcement without a job in the known queues may come from a new queue.
+        if not leased.leases and self._work_listener.fired and await self._queues_changed():
             return 0.0
-        # Those that were asked for have no more; the next ones may.
-        if self.queues.cut and await self._queues_changed():
+        # Only the first queues were asked for, and they have no more jobs; the next ones may.
+        if self.queues.truncated and (self.queues.advance() or await self._queues_changed()):
             return 0.0
-        if leased.passed_over and self._bell.rang:
-            await self._pass_on(leased.passed_over)
+        if leased.passed_over and self._work_listener.fired:
+            await self._wake_peers(leased.passed_over)
         if self._app.options.wakeup:
-            self._bell.arm(self.queues.patterns, self.peers.skipped, ASIDE if leased.passed_over else 0.0)
+            self._work_listener.start(
+                self.queues.patterns, self.peers.skipped, LISTEN_PAUSE if leased.passed_over else 0.0
+            )
         return poll if leased.due_in is None else min(poll, max(leased.due_in, 0.001))
 
-    async def _pass_on(self, tasks: Sequence[str]) -> None:
-        """Wake workers that know these tasks, for the ring that they did not hear."""
+    async def _wake_peers(self, tasks: Sequence[str]) -> None:
+        """Wake workers that know these tasks, because this worker received the announcement meant for them."""
         try:
             await self.peers.pass_on(tasks)
-        except GONE as error:
-            log.debug("worker %s: others were not told of jobs for them: %s", self.stem, error)
+        except STORE_OUTAGE as error:
+            log.debug("worker %s: could not wake workers for the jobs that it passed over: %s", self.stem, error)
 
     async def _queues_changed(self) -> bool:
-        """Look for queues that have something to do; whether the list is another now, or may be."""
+        """Look for queues with jobs. Returns whether the list has changed, or may have."""
         if not self.queues.changing:
             return False
-        before = self.queues.names
+        before = self.queues.found
         try:
             await self.queues.refresh()
         except StoreError as error:
-            await self._stir.wait(self.outage.gone("worker", error))
+            await self._finish_wakeup.wait(self.outage.failed("worker", error))
             return True
         self.outage.answered("worker")
-        return self.queues.names != before
+        return self.queues.found != before
 
-    # Giving back.
+    # Releasing.
 
-    def _let_go(self) -> None:
-        self._released(self._buffer.claim_all(), lambda _: True)
+    def _release_buffer(self) -> None:
+        self._release(self._buffer.claim_all(), lambda _: True)
         self._wakeup.set()
 
-    def _released(self, attempts: Iterable[Attempt], unwanted: Callable[[Attempt], bool]) -> list[Attempt]:
-        """Release what is not wanted; the rest."""
+    def _release(self, attempts: Iterable[Attempt], unwanted: Callable[[Attempt], bool]) -> list[Attempt]:
+        """Release the unwanted attempts and return the others."""
         wanted = []
         for attempt in attempts:
             if unwanted(attempt):
@@ -419,21 +447,12 @@ class Loop:
                 wanted.append(attempt)
         return wanted
 
-    def _gave_up(self, attempt: Attempt) -> None:
-        """The keeper has let go of a job that it could not renew in time."""
+    def _on_given_up(self, attempt: Attempt) -> None:
+        """The keeper gave up a job whose lease it could not renew in time."""
         job = attempt.lease.job
-        self._app.internals.audience.happened(
+        self._app.internals.audience.emit_if_wanted(
             LeaseLost(time(), job.id, job.task, job.queue, job.run_id, job.attempt, job.worker, AbortReason.ERROR)
         )
 
     def _unserved(self, attempt: Attempt) -> bool:
         return not serves(self.queues.patterns, attempt.lease.job.queue)
-
-
-def event_loops() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """What makes the fastest event loop that is installed."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop

@@ -1,30 +1,33 @@
-"""Whether the worker's event loop moves, seen from another thread."""
+"""`LoopMonitor`: checks from another thread whether the worker's event loop moves."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import math
 import sys
 import threading
 from collections.abc import Callable, Sequence
 
+from tenure.core.loops import call_soon
 from tenure.worker.attempt import Attempt
 
 __all__ = ["LoopMonitor"]
 
 BLOCKED = 1.0
-"""Seconds for which the loop must not have moved before that is worth a warning."""
+"""Seconds for which the loop must be blocked before a warning is logged."""
 
-NAMED = 3
-"""How many jobs are named at most when it cannot be known which it was."""
+MAX_NAMED = 3
+"""Jobs named in the warning, at most, when it is unknown which one is the cause."""
 
 log = logging.getLogger("tenure.worker")
 
 
 class LoopMonitor:
-    """Pings an event loop, and knows which job has it if there is no answer. Made on that loop. Knows no clock: it is handed the time."""
+    """Pings an event loop, and names the job that blocks it if there is no answer.
+
+    Create it on that loop. It reads no clock: callers pass the time.
+    """
 
     def __init__(self, on_loop: Callable[[], Attempt | None]) -> None:
         self._on_loop = on_loop
@@ -33,29 +36,34 @@ class LoopMonitor:
         self._pinged_at: float | None = None
         self._warned = False
         self.expected_at = math.inf
-        """When whoever looks meant to look again."""
+        """When the next call of `look` should come."""
 
     def look(self, worker_id: str | None, now: float, held: Sequence[Attempt]) -> None:
-        """Warn if this look comes so late that not even who looks can have moved; one of the jobs held since then may be why."""
+        """Warn if this call comes so late that the whole process must have stood still.
+
+        One of the jobs held since then may be the cause.
+        """
         late = now - self.expected_at
         jobs = [each.lease.job for each in held if each.leased_at < self.expected_at and not each.settings.isolated]
         if late > BLOCKED and jobs:
             log.warning(
-                "worker %s has stood still for %.1f s, and its leases may be lost. A call into C that holds the interpreter, in %s%s? "
-                'Such a task needs isolation="process". Or else the whole process was paused',
+                "worker %s stood still for %.1f s, so it may have lost its leases. Does a C call hold the interpreter, in %s%s? "
+                'Run such a task with isolation="process". Otherwise the whole process was paused',
                 worker_id,
                 late,
-                ", ".join(f"job {job.id} of task {job.task}" for job in jobs[:NAMED]),
-                f" or {len(jobs) - NAMED} more" if len(jobs) > NAMED else "",
+                ", ".join(f"job {job.id} of task {job.task}" for job in jobs[:MAX_NAMED]),
+                f" or {len(jobs) - MAX_NAMED} more" if len(jobs) > MAX_NAMED else "",
             )
 
     def check(self, worker_id: str | None, now: float) -> None:
-        """See whether it has answered the last ping, and ping it again; warn once if it does not answer."""
+        """Check whether the loop has answered the last ping, and ping it again.
+
+        Warns once for each time it is blocked.
+        """
         if self._pinged_at is None:
             self._pinged_at = now
             self._warned = False
-            with contextlib.suppress(RuntimeError):  # the loop is closed: the worker has ended
-                self._loop.call_soon_threadsafe(self._moved)
+            call_soon(self._loop, self._moved)
         elif self.blocked(now) and not self._warned:
             self._warned = True
             frame = sys._current_frames().get(self._thread)
@@ -68,7 +76,7 @@ class LoopMonitor:
             )
 
     def blocked(self, now: float) -> str | None:
-        """What keeps the loop from moving; None if nothing does."""
+        """The job that blocks the loop; None if it moves."""
         return None if self._pinged_at is None or now - self._pinged_at <= BLOCKED else self._culprit
 
     @property

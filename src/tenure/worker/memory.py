@@ -1,4 +1,4 @@
-"""How much memory the process occupies."""
+"""`occupied`: how much memory this process uses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def occupied() -> int:
-    """Bytes of memory that this process has in use; where the system does not tell, the most that it ever had."""
+    """Resident memory of this process, in bytes. Where the system does not say: its peak."""
     try:
         return int(_STATM.read_bytes().split()[1]) * _PAGE
     except OSError:

@@ -1,4 +1,4 @@
-"""A store that is gone, or refuses everything: said once when that begins and once when it ends, ridden out in between."""
+"""`Outage`: retries while the store is down, and logs once when that begins and once when it ends."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final, NoReturn
 
-from tenure.errors import OutcomeUnknown, StoreError, StoreFull, StoreUnavailable
+from tenure.core.jitter import full_jitter
+from tenure.errors import StoreError
 
-__all__ = ["GONE", "Outage"]
-
-GONE: Final = (StoreUnavailable, OutcomeUnknown, StoreFull)
-"""Errors that are the store's and pass by themselves; what was asked is asked again."""
+__all__ = ["Outage"]
 
 FIRST, LONGEST = 0.1, 5.0
-"""Seconds that the pause before another try is at most: the first one, and in the end."""
+"""Upper bound of the pause before a retry, in seconds: for the first retry, and for all later ones."""
 
-SURE: Final = 6
-"""Tries of a chore after which it is the chore that is refused: of a store that is gone the other parts have heard by then."""
+REFUSED_AFTER: Final = 6
+"""Failures in a row after which only the chore is refused: if the store were down, other parts of the worker would have
+noticed by then.
+"""
 
 log = logging.getLogger("tenure.worker")
 
 
 class Outage:
-    """What every part of one worker knows of the store's absence; parts in different threads share it."""
+    """Which parts of one worker the store has failed. The parts share it across threads."""
 
     def __init__(self, worker: str) -> None:
         self._worker = worker
@@ -36,49 +36,52 @@ class Outage:
         self._chores: dict[str, int] = {}
         self._refused: set[str] = set()
         self._since = 0.0
-        self._said = ""
+        self._last_error = ""
 
     @property
-    def gone_for(self) -> float | None:
-        """Seconds that the store has been gone for; None while it is there."""
+    def down_for(self) -> float | None:
+        """Seconds that the store has been down; None while it answers."""
         return time.monotonic() - self._since if self._tries else None
 
     @property
-    def said(self) -> str:
-        """The latest error of the store, while it is gone."""
-        return self._said
+    def last_error(self) -> str:
+        """The latest error message of the store, while it is down."""
+        return self._last_error
 
-    def gone(self, part: str, error: Exception, *, chore: bool = False) -> float:
-        """Note that the store has failed this part of the worker; seconds to pause before the next try, with full jitter.
+    def failed(self, part: str, error: Exception, *, chore: bool = False) -> float:
+        """Record that the store has failed this part of the worker.
 
-        A chore says nothing of the store as a whole: a full one takes nothing in, and a user may lack the right to prune.
+        Returns the seconds to wait before the next try, with full jitter.
+
+        A failed chore does not mean that the store is down: a full store refuses new jobs, and a database user may lack
+        the right to prune.
         """
         with self._lock:
             if chore:
                 tries = self._chores[part] = self._chores.get(part, 0) + 1
-                if tries >= SURE and not self._tries and part not in self._refused:
+                if tries >= REFUSED_AFTER and not self._tries and part not in self._refused:
                     self._refused.add(part)
-                    log.warning("worker %s: the store refuses the %s, it is tried again: %s", self._worker, part, error)
+                    log.warning("worker %s: the store refuses the %s, retrying: %s", self._worker, part, error)
             else:
-                self._note(error)
+                self._went_down(error)
                 tries = self._tries[part] = self._tries.get(part, 0) + 1
-        return random.uniform(0, min(FIRST * 2.0 ** min(tries, 10), LONGEST))  # noqa: S311
+        return full_jitter(tries, FIRST, LONGEST)
 
-    def _note(self, error: Exception) -> None:
-        self._said = str(error)
+    def _went_down(self, error: Exception) -> None:
+        self._last_error = str(error)
         if not self._tries:
             self._since = time.monotonic()
             log.warning(
-                "worker %s: the store is gone, what was asked of it is asked again: %s",
+                "worker %s: the store is down, retrying: %s",
                 self._worker,
                 error,
                 exc_info=None if isinstance(error, StoreError) else error,
             )
 
     def answered(self, part: str) -> None:
-        """Note that the store has answered this part of the worker."""
+        """Record that the store has answered this part of the worker."""
         if not self._tries and not self._chores:
-            return  # read without the lock: every round trip comes by here
+            return  # read without the lock, because every round trip calls this
         with self._lock:
             if self._tries.pop(part, None) is not None and not self._tries:
                 log.warning("worker %s: the store is back after %.1f s", self._worker, time.monotonic() - self._since)
@@ -89,25 +92,25 @@ class Outage:
     async def repeat(
         self,
         part: str,
-        step: Callable[[], Awaitable[float]],
+        operation: Callable[[], Awaitable[float]],
         rest: Callable[[float], Awaitable[object]] = asyncio.sleep,
         *,
         chore: bool = False,
     ) -> NoReturn:
-        """Do one thing over and over until cancelled, resting between as many seconds as it says.
+        """Run `operation` until cancelled, waiting between two runs as many seconds as it returns.
 
-        No error ends it: a store that is gone, or refuses, is ridden out. Anything else is tried again too, and logged when it
-        begins.
+        No error ends it. Errors of the store are retried and reported by this object. Any other error is retried too,
+        and logged when it first occurs.
         """
         failed: type[Exception] | None = None
         while True:
             try:
-                pause = await step()
+                pause = await operation()
             except StoreError as error:
-                pause = self.gone(part, error, chore=chore)
+                pause = self.failed(part, error, chore=chore)
             except Exception as error:
                 if failed is not type(error):
-                    log.exception("worker %s: %s failed, it is tried again until it succeeds", self._worker, part)
+                    log.exception("worker %s: %s failed, retrying until it succeeds", self._worker, part)
                 failed = type(error)
                 pause = LONGEST * random.random()  # noqa: S311
             else:

@@ -1,4 +1,4 @@
-"""Taking no new jobs for a while, and the hooks before and after that."""
+"""`Pause`: pauses and resumes a worker, and calls the hooks before and after."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger("tenure.worker")
 
 
 class Pause:
-    """Pauses a loop and lets it go on, one wish after the other; hooks that fail are logged, and keep nobody from it."""
+    """Pauses and resumes a loop, one request after the other. A hook that fails is logged and does not prevent it."""
 
     def __init__(self, loop: Loop, hooks: Hooks) -> None:
         self._loop = loop
@@ -26,7 +26,11 @@ class Pause:
         self._latest: asyncio.Task[None] | None = None
 
     def begin(self, *, paused: bool) -> asyncio.Future[None]:
-        """Pause, or go on; the future ends when that has happened, and the hooks have been called. What is so already stays so."""
+        """Pause or resume.
+
+        The future is done when that has happened and the hooks have returned. Does nothing if the loop is already in
+        that state.
+        """
         if not self._before and not self._after:
             self._change(paused)
             done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -36,7 +40,7 @@ class Pause:
         return self._latest
 
     async def close(self) -> None:
-        """End what is under way."""
+        """Cancel a pause or resume that is under way."""
         if self._latest is not None and not self._latest.done():
             self._latest.cancel()
             await asyncio.wait([self._latest])
@@ -58,11 +62,11 @@ class Pause:
         else:
             self._loop.resume()
 
-    async def _call(self, moment: str, hooks: Sequence[Callable[[], Any]]) -> None:
+    async def _call(self, name: str, hooks: Sequence[Callable[[], Any]]) -> None:
         for hook in hooks:
             try:
-                said = hook()
-                if inspect.isawaitable(said):
-                    await said
+                result = hook()
+                if inspect.isawaitable(result):
+                    await result
             except Exception:
-                log.exception("%s, for %s, has failed", name_of(hook), moment)
+                log.exception("%s, for %s, failed", name_of(hook), name)

@@ -1,4 +1,4 @@
-"""Jobs that a worker leaves to other workers, because those know the task and it does not."""
+"""`Peers`: decides which tasks a worker leaves to other workers, because they know the task and it does not."""
 
 from __future__ import annotations
 
@@ -10,87 +10,98 @@ from time import monotonic
 from tenure.core.patterns import serves
 from tenure.stores.base import BATCH, Store
 from tenure.stores.values import WorkerInfo
-from tenure.worker.settings import SettingsOf
+from tenure.worker.settings import SettingsByTask
 
 __all__ = ["Peers"]
 
-FRESH = 2.0
-"""Seconds for which a look at the registry is good."""
+REGISTRY_MAX_AGE = 2.0
+"""Seconds after which the registry is read again."""
 
-UNKNOWN = 0.1
-"""Seconds for which it is believed that no worker knows a task: one that does may have come since."""
+UNKNOWN_MAX_AGE = 0.1
+"""Seconds for which "no worker knows this task" holds: one that does may have started since."""
 
-NUDGED = 3
-"""Workers that are nudged for one task, at most."""
+MAX_NUDGED = 3
+"""Workers that are woken for one task, at most."""
 
 
 class Peers:
-    """Knows which tasks to leave to other workers, and which workers know them.
+    """Decides which tasks to leave to other workers, and knows which workers run them.
 
-    The registry is read when a job of an unknown task has come, and from then on every two seconds while tasks are left to others.
-    Where all workers know the same tasks it is never read.
+    The registry is read when a job of an unknown task arrives, and from then on every two seconds while tasks are left
+    to others. Where all workers know the same tasks it is never read.
     """
 
-    def __init__(self, store: Store, settings: SettingsOf) -> None:
+    def __init__(self, store: Store, settings: SettingsByTask) -> None:
         self._store = store
         self._settings = settings
-        self._known: set[str] = set()
+        self._known_elsewhere: set[str] = set()
         """Tasks that this worker does not know and another live one does."""
 
-        self._some = asyncio.Event()
-        self._read_at = -FRESH
+        self._any_known = asyncio.Event()
+        self._read_at = -REGISTRY_MAX_AGE
         self.workers: list[WorkerInfo] = []
         """The registry, as last read."""
 
         self.skipped: tuple[str, ...] = ()
-        """Tasks whose jobs this worker passes over: those that `tasks=` leaves out, and those that other live workers know."""
+        """Tasks whose jobs this worker does not lease: those that `tasks=` leaves out, and those that only other live
+        workers know.
+        """
 
-        self._skip()
+        self._update_skipped()
 
-    async def know(self, task: str, queue: str) -> bool:
-        """Whether jobs of this task, which this worker does not run, are to be left to others; then they are from now on.
+    async def should_skip(self, task: str, queue: str) -> bool:
+        """Whether to leave jobs of this unknown task to other workers. If True, the task is skipped from now on.
 
-        So it is if a live worker that serves the queue knows the task, or if `tasks=` leaves it out. Raises what the store raises.
+        True if a live worker that serves `queue` knows the task, or if `tasks=` leaves it out. Raises what the store
+        raises.
         """
         if task in self.skipped:
             return True
         if task not in self._settings.left_out:
-            await self._read(UNKNOWN)
-            if not any(serves(worker.queues, queue) for worker in self._knowing(task)):
+            await self._read(UNKNOWN_MAX_AGE)
+            if not any(serves(worker.queues, queue) for worker in self._workers_for(task)):
                 return False
-            self._known.add(task)
-            self._some.set()
-        self._skip()
+            self._known_elsewhere.add(task)
+            self._any_known.set()
+        self._update_skipped()
         return True
 
     async def refresh(self) -> float:
-        """Take back the tasks that no live worker knows any more, or this one does by now; seconds until the next look."""
-        await self._some.wait()
+        """Stop skipping tasks that no other live worker knows any more, or that this worker knows by now.
+
+        Returns the seconds until the next call.
+        """
+        await self._any_known.wait()
         await self._read()
-        self._known = {task for task in self._known if self._knowing(task)}.difference(self._settings.known)
-        self._skip()
-        if not self._known:
-            self._some.clear()
-        return FRESH
+        self._known_elsewhere = {task for task in self._known_elsewhere if self._workers_for(task)}.difference(
+            self._settings.known
+        )
+        self._update_skipped()
+        if not self._known_elsewhere:
+            self._any_known.clear()
+        return REGISTRY_MAX_AGE
 
     async def pass_on(self, tasks: Iterable[str]) -> None:
-        """Nudge workers that know these tasks: their jobs have woken this worker in vain. Raises what the store raises."""
+        """Wake workers that know these tasks, because their jobs have woken this worker instead.
+
+        Raises what the store raises.
+        """
         await self._read()
         nudged: set[str] = set()
         for task in tasks:
-            able = self._knowing(task)
+            able = self._workers_for(task)
             random.shuffle(able)
             able.sort(key=lambda worker: worker.held >= worker.concurrency)
-            nudged.update(worker.id for worker in able[:NUDGED])
+            nudged.update(worker.id for worker in able[:MAX_NUDGED])
         if nudged:
             await self._store.nudge(sorted(nudged))
 
-    def _knowing(self, task: str) -> list[WorkerInfo]:
+    def _workers_for(self, task: str) -> list[WorkerInfo]:
         return [worker for worker in self.workers if task in worker.tasks and not worker.missing]
 
     async def _read(self, good_for: float | None = None) -> None:
-        if monotonic() - self._read_at >= (FRESH if good_for is None else good_for):
+        if monotonic() - self._read_at >= (REGISTRY_MAX_AGE if good_for is None else good_for):
             self.workers, self._read_at = await self._store.workers(), monotonic()
 
-    def _skip(self) -> None:
-        self.skipped = tuple(sorted(self._known.union(self._settings.left_out)))[:BATCH]
+    def _update_skipped(self) -> None:
+        self.skipped = tuple(sorted(self._known_elsewhere.union(self._settings.left_out)))[:BATCH]

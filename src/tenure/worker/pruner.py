@@ -1,4 +1,4 @@
-"""Removing finished jobs that retention does not keep."""
+"""`Pruner`: removes finished jobs that are past their retention."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from tenure.stores.base import BATCH, Store
 
 __all__ = ["Pruner"]
 
-LOOK = 1.0
-"""Seconds between looks at how many jobs have been finished."""
+CHECK_INTERVAL = 1.0
+"""Seconds between checks of how many jobs have finished."""
 
-SOON = 10_000
-"""Finished jobs after which to prune, however short ago it was done: at 50,000 jobs a second a minute piles up millions."""
+PRUNE_AFTER_JOBS = 10_000
+"""Prune after this many finished jobs although the interval is not over: at 50,000 jobs a second, a minute adds up to
+millions.
+"""
 
 
 class Pruner:
-    """Prunes every `interval` seconds, and sooner when many jobs have been finished; a step at a time."""
+    """Prunes every `interval` seconds, and sooner when many jobs have finished; one batch at a time."""
 
     def __init__(self, store: Store, options: AppOptions, interval: float, finished: Callable[[], int]) -> None:
         self._store = store
@@ -30,14 +32,14 @@ class Pruner:
         self._due = time.monotonic() + interval * random.random()  # noqa: S311
 
     async def prune(self) -> float:
-        """Remove one step's worth if it is time; seconds until the next look."""
+        """Remove one batch if it is time. Returns the seconds until the next call."""
         now = time.monotonic()
         finished = self._finished()
-        if now < self._due and finished - self._pruned_at < SOON:
-            return min(LOOK, self._due - now)
+        if now < self._due and finished - self._pruned_at < PRUNE_AFTER_JOBS:
+            return min(CHECK_INTERVAL, self._due - now)
         if await self._store.prune(self._options.keep, self._options.keep_in) >= BATCH:
-            # As long a rest as the step took: a backlog of old records takes at most half of the store's time.
+            # Rest as long as the batch took, so that a backlog of old records takes at most half of the store's time.
             return time.monotonic() - now
         self._pruned_at = finished
         self._due = now + self._interval
-        return min(LOOK, self._interval)
+        return min(CHECK_INTERVAL, self._interval)

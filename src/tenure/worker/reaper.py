@@ -1,4 +1,4 @@
-"""Taking jobs from workers that are gone."""
+"""`Reaper`: takes jobs from workers that are gone."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tenure.worker.queues import Queues
 __all__ = ["Reaper"]
 
 INTERVAL = 1.0
-"""Seconds between looks, about: an expired lease is noticed within this time, and a new queue."""
+"""Seconds between two runs, about. An expired lease, or a new queue, is noticed within this time."""
 
 
 class Reaper:
-    """Takes jobs of the worker's queues whose leases have expired, in bounded steps. Every worker has one, none is special.
+    """Reaps expired leases of the worker's queues, in batches. Every worker has one; none is special.
 
-    Where the queues are known by patterns it asks which have something to do: an idle worker asks the store for little else.
+    With glob patterns it also looks up which queues have jobs, so that an idle worker sends the store little else.
     """
 
     def __init__(self, store: Store, queues: Queues) -> None:
@@ -24,8 +24,8 @@ class Reaper:
         self._queues = queues
 
     async def reap(self) -> float:
-        """Take what has expired; seconds until the next look, or none if there was more than one step takes."""
-        overdue = await self._queues.tend()
+        """Reap one batch. Returns the seconds until the next call; 0 if there may be more."""
+        overdue = await self._queues.find_overdue()
         reaped = await self._store.reap(overdue) if overdue else ()
-        # Jitter keeps many workers from looking in step.
+        # Jitter keeps workers from reaping all at the same time.
         return 0.0 if len(reaped) >= BATCH else INTERVAL * random.uniform(0.9, 1.1)  # noqa: S311

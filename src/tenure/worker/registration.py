@@ -1,4 +1,4 @@
-"""A worker's entry in the registry, from before there is one until it is gone."""
+"""`Registration`: a worker's entry in the registry, and its heartbeat."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ log = logging.getLogger("tenure.worker")
 
 
 class Registration:
-    """Enters a worker once it may, beats for it, and enters it anew under another name when it was retired. Of one loop."""
+    """Registers a worker, sends its heartbeats, and registers it again under a new id if it was retired.
+
+    Belongs to one event loop.
+    """
 
     def __init__(
         self,
@@ -24,36 +27,36 @@ class Registration:
         *,
         entry: Callable[[], WorkerInfo],
         pulse: Callable[[], Pulse],
-        reached: Callable[[], None],
+        store_answered: Callable[[], object],
         entered: Callable[[WorkerInfo], None],
         retired: Callable[[], None],
     ) -> None:
         self._interval = interval
         self._entry = entry
         self._pulse = pulse
-        self._reached = reached
+        self._store_answered = store_answered
         self._on_entry = entered
         self._on_retirement = retired
-        self._coming: WorkerInfo | None = None
+        self._pending_entry: WorkerInfo | None = None
         self.worker_id: str | None = None
-        """Under which the worker is registered; None while it is not, and then it must not lease."""
+        """The worker's id in the registry. None while it is not registered; then it must not lease."""
 
         self.admitted = asyncio.Event()
-        """Set when it may register; until then it only sees to it that the store answers."""
+        """Set when it may register. Until then it only checks that the store answers."""
 
         self.beat_soon = Wakeup()
 
     @property
     def name(self) -> str | None:
-        """Under which the registry knows the worker, or may."""
-        return self.worker_id or (None if self._coming is None else self._coming.id)
+        """The id under which the registry knows the worker, or may know it."""
+        return self.worker_id or (None if self._pending_entry is None else self._pending_entry.id)
 
     async def beat(self, store: Store) -> float:
-        """Enter the registry, or show there that the worker lives; seconds until the next beat."""
+        """Register, or send a heartbeat. Returns the seconds until the next one."""
         if self.worker_id is None:
             await self._enter(store)
         elif not await store.beat(self.worker_id, self._pulse()):
-            log.warning("worker %s was retired: it drops its jobs and goes on under another name", self.worker_id)
+            log.warning("worker %s was retired: it drops its jobs and continues under a new id", self.worker_id)
             self.worker_id = None
             self._on_retirement()
             return 0.0
@@ -64,12 +67,13 @@ class Registration:
             await store.leave(self.name)
 
     async def _enter(self, store: Store) -> None:
-        # The name is kept until it is entered, however often the store fails: one that was given is given once.
-        entry = self._coming = self._coming or self._entry()
+        # The entry is reused until the store has accepted it, however often the store fails, because each id is
+        # generated once.
+        entry = self._pending_entry = self._pending_entry or self._entry()
         if not self.admitted.is_set():
-            await store.beat(entry.id, Pulse())  # nobody is known by that name, but now the store has answered
-            self._reached()
+            await store.beat(entry.id, Pulse())  # the id is not registered, but now the store has answered
+            self._store_answered()
             await self.admitted.wait()
         await store.register(entry)
-        self.worker_id, self._coming = entry.id, None
+        self.worker_id, self._pending_entry = entry.id, None
         self._on_entry(entry)

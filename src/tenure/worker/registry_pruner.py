@@ -1,4 +1,4 @@
-"""Keeping the list of workers true."""
+"""`RegistryPruner`: removes workers from the registry that are gone."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from tenure.core.patterns import covers
 from tenure.stores.base import Store
 from tenure.stores.values import WorkerInfo
 
-__all__ = ["RegistryPruner", "silences"]
+__all__ = ["RegistryPruner", "required_silence"]
 
-OTHERS = 600.0
-"""Seconds that workers of other queues must have been silent before they are forgotten."""
+OTHER_QUEUES_SILENCE = 600.0
+"""Seconds that workers of other queues must have been silent before they are removed."""
 
 log = logging.getLogger("tenure.worker")
 
 
 class RegistryPruner:
-    """Forgets missing workers that hold nothing, at start and every `interval` seconds; one worker does so for all.
+    """Removes missing workers that hold no jobs, at start and every `interval` seconds. One worker does so for all.
 
-    Jobs are never taken by this: while a worker holds any it is only shown as missing, and their leases decide.
+    This never takes jobs. While a missing worker holds any, it is only shown as missing, and its leases decide.
     """
 
     def __init__(self, store: Store, patterns: Callable[[], Sequence[str]], interval: float) -> None:
@@ -30,19 +30,21 @@ class RegistryPruner:
         self._interval = interval
 
     async def prune(self) -> float:
-        """Forget who is due for it, if it is this worker's turn; seconds until it is worth asking again."""
+        """Remove workers that are due, if this worker claims the chore. Returns the seconds until the next call."""
         if await self._store.claim_chore("registry", self._interval):
-            due = silences(await self._store.workers(), self._patterns(), self._interval)
+            due = required_silence(await self._store.workers(), self._patterns(), self._interval)
             for worker_id in await self._store.forget(due) if due else ():
-                log.warning("worker %s is missing and holds nothing: it is struck off the registry", worker_id)
-        # Jitter: or the same worker would always ask first, and those of its queues alone be forgotten soon.
+                log.warning("worker %s is missing and holds nothing: removed from the registry", worker_id)
+        # Jitter: otherwise the same worker would always be first, and only workers of its queues would be removed soon.
         return self._interval * random.uniform(0.9, 1.1)  # noqa: S311
 
 
-def silences(workers: Iterable[WorkerInfo], patterns: Sequence[str], interval: float) -> dict[str, float]:
-    """The workers that are missing, and how long each must have been silent for one who serves these queues to forget it."""
+def required_silence(workers: Iterable[WorkerInfo], patterns: Sequence[str], interval: float) -> dict[str, float]:
+    """The missing workers, each with the seconds of silence after which a worker that serves `patterns` may remove it."""
     return {
-        worker.id: max(worker.missing_after, interval if covers(patterns, worker.queues) else max(interval, OTHERS))
+        worker.id: max(
+            worker.missing_after, interval if covers(patterns, worker.queues) else max(interval, OTHER_QUEUES_SILENCE)
+        )
         for worker in workers
         if worker.missing
     }

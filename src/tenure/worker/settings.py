@@ -1,4 +1,4 @@
-"""What holds for the jobs of one task on one worker, looked up once on task, worker and app."""
+"""`Settings`: the settings for the jobs of one task on one worker, looked up once on task, worker and app."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tenure.core.backoff import Backoff
 from tenure.core.checks import seconds
 from tenure.core.lifecycle import Policy
 from tenure.core.options import UNSET, AppOptions, Unset, WorkerOptions
-from tenure.hooks.around import Failing, PerformHooks, failing_of, performing_of
+from tenure.hooks.around import FailureHooks, PerformHooks, failure_hooks_of, perform_hooks_of
 from tenure.tasks.task import Task
 
-__all__ = ["Settings", "SettingsOf", "resolve", "shortened"]
+__all__ = ["Settings", "SettingsByTask", "resolve", "shortened"]
 
 
-SHOWN = 10
-"""Names that a list for people has at most."""
+MAX_SHOWN = 10
+"""Names that `shortened` shows at most."""
 
 LANES = ("loop", "thread", "process")
 """Where a function may run."""
@@ -25,31 +25,31 @@ LANES = ("loop", "thread", "process")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of one task; those of a task that this worker does not know have no task."""
+    """The settings of one task. `task` is None for a task that this worker does not know."""
 
     task: Task[..., Any] | None
     policy: Policy
     lease: float
-    """Seconds that a renewal asks for, unless the job itself says."""
+    """Length of a lease in seconds, unless the job has its own."""
 
     renew: float | Unset | None
-    """Seconds between renewals; UNSET: when less than two thirds of the lease are left; None: never."""
+    """Seconds between renewals. UNSET: when less than two thirds of the lease are left; None: never."""
 
     timeout: float | None = None
     isolated: bool = False
-    """Whether each attempt runs in a child process of its own."""
+    """Whether each attempt runs in its own child process."""
 
     memory_limit: int | None = None
     output: int = 0
     performing: PerformHooks | None = None
-    """What hooks want done before, around and after its function; None: nothing."""
+    """Hooks to call before, around and after its function; None if there are none."""
 
-    failing: Failing = ()
-    """Which of them want to hear of attempts that have failed."""
+    failing: FailureHooks = ()
+    """Hooks to call when an attempt has failed."""
 
 
-class SettingsOf(dict[str, Settings]):
-    """The settings by task name, each looked up when the first job of the task comes."""
+class SettingsByTask(dict[str, Settings]):
+    """Settings by task name, each looked up when the first job of the task arrives."""
 
     def __init__(self, tasks: Mapping[str, Task[..., Any]], worker: WorkerOptions, app: AppOptions) -> None:
         super().__init__()
@@ -59,17 +59,17 @@ class SettingsOf(dict[str, Settings]):
 
     @property
     def known(self) -> tuple[str, ...]:
-        """Names of the tasks that this worker runs, and those that they had before."""
+        """Names of the tasks that this worker runs, former names included."""
         return tuple(sorted(name for name in self._tasks if self._served(name) is not None))
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Names of the tasks of the app that this worker does not run."""
+        """Names of the app's tasks that this worker does not run."""
         return () if self._worker.tasks is None else tuple(name for name in self._tasks if self._served(name) is None)
 
     @property
     def lanes(self) -> tuple[str, ...]:
-        """Where it runs them."""
+        """Where it runs its tasks: a subset of `LANES`."""
         return tuple(lane for lane in LANES if any(self._lane(name) == lane for name in self.known))
 
     def _lane(self, name: str) -> str:
@@ -81,25 +81,26 @@ class SettingsOf(dict[str, Settings]):
     def __missing__(self, name: str) -> Settings:
         task = self._served(name)
         settings = resolve(task, self._worker, self._app)
-        # What is unknown is not remembered: its module may be imported later, and strangers could fill the memory with names.
+        # Unknown tasks are not cached: their module may be imported later, and other programs could fill the memory
+        # with names.
         if task is not None:
             self[name] = settings
         return settings
 
     def _served(self, name: str) -> Task[..., Any] | None:
-        """The task that runs jobs stored under this name, if this worker is to run them."""
+        """The task with this name, if this worker runs it."""
         only, task = self._worker.tasks, self._tasks.get(name)
         return task if only is None or task is None or name in only or task.name in only else None
 
 
 def shortened(names: Sequence[str]) -> str:
-    """These names, or of many the first ones and how many more there are."""
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
+    """These names as text; of a long list the first ten and the number of the rest."""
+    more = f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
+    return ", ".join(names[:MAX_SHOWN]) + more
 
 
 def resolve(task: Task[..., Any] | None, worker: WorkerOptions, app: AppOptions) -> Settings:
-    """Look each setting up on the task, then on the worker, then on the app."""
+    """Look up each setting on the task, then on the worker, then on the app."""
     if task is None:
         policy = Policy(
             _backoff(app.retry), app.max_attempts, seconds(app.unknown_for, "unknown_for"), worker.fail_interrupted
@@ -109,7 +110,7 @@ def resolve(task: Task[..., Any] | None, worker: WorkerOptions, app: AppOptions)
     lease = _first(options.lease, worker.lease, app.lease)
     renew = _first(options.renew, worker.renew, app.renew)
     if isinstance(renew, float):
-        renew = min(renew, lease / 2)  # interval and lease may come from two places that did not know of each other
+        renew = min(renew, lease / 2)  # the two may come from different places that do not know of each other
     policy = Policy(
         _backoff(options.retry, worker.retry, app.retry),
         _first(options.max_attempts, worker.retry + 1 if isinstance(worker.retry, int) else UNSET, app.max_attempts),
@@ -120,12 +121,15 @@ def resolve(task: Task[..., Any] | None, worker: WorkerOptions, app: AppOptions)
     isolated = _first(options.isolation, worker.isolation) == "process"
     return Settings(
         task, policy, lease, renew, timeout, isolated, options.memory_limit, options.output,
-        performing_of(task), failing_of(task),
+        perform_hooks_of(task), failure_hooks_of(task),
     )  # fmt: skip
 
 
 def _backoff(*places: Backoff | int | Unset | None) -> Backoff | None:
-    """The backoff at the first place that has a retry policy; an integer wants retries, and so the next backoff there is."""
+    """The backoff of the first place that has a retry policy.
+
+    An integer there means retries, with the next backoff found.
+    """
     given = [value for value in places if not isinstance(value, Unset)]
     if given and isinstance(given[0], int):
         return next((value for value in given if isinstance(value, Backoff)), Backoff())
@@ -133,5 +137,5 @@ def _backoff(*places: Backoff | int | Unset | None) -> Backoff | None:
 
 
 def _first(*places: Any) -> Any:
-    """The setting at the first place that has it."""
+    """The first setting that is set."""
     return next((value for value in places if not isinstance(value, Unset)), places[-1])

@@ -1,4 +1,4 @@
-"""The signals of a worker's process, caught from before it has an event loop until it has none any more."""
+"""`SignalCatcher`: catches the signals of a worker's process and passes them to a thread."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from signal import Signals
 from types import FrameType
 from typing import Self
 
-__all__ = ["CAUGHT", "Caught"]
+__all__ = ["HANDLED_SIGNALS", "SignalCatcher"]
 
-CAUGHT = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
+HANDLED_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
 
 
-class Caught:
-    """In this block the signals lie in a pipe, where a thread finds them; the handlers do nothing else.
+class SignalCatcher:
+    """Within this block, signals are written to a pipe from which a thread reads them. The handlers do nothing else.
 
-    It is filled by the interpreter's own handler in C, so that a signal is not missed while the main thread is blocked in a call
-    that knows nothing of Python. Only the main thread gets signals; anywhere else the block changes nothing.
+    The interpreter's own C handler writes to the pipe, so no signal is missed while the main thread is blocked in a C
+    call. Only the main thread receives signals; on any other thread the block changes nothing.
     """
 
     def __init__(self) -> None:
-        self.anywhere = threading.current_thread() is threading.main_thread()
-        """Whether signals are caught at all."""
+        self.active = threading.current_thread() is threading.main_thread()
+        """Whether signals are caught: only if it was created on the main thread."""
 
         self._read, self._write = socket.socketpair()
         self._write.setblocking(False)
@@ -32,11 +32,11 @@ class Caught:
         self._fd_before = -1
 
     def __enter__(self) -> Self:
-        if self.anywhere:
-            _in_force.append(self)
+        if self.active:
+            _installed.append(self)
             # The pipe first: a signal that met a handler without it would be lost.
             self._fd_before = signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
-            self._before = {signum: signal.signal(signum, self._note) for signum in CAUGHT}
+            self._before = {signum: signal.signal(signum, self._handle) for signum in HANDLED_SIGNALS}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -45,64 +45,73 @@ class Caught:
         self._write.close()
 
     def restore(self) -> None:
-        """Leave the signals as they were found."""
-        if self in _in_force:
-            _in_force.remove(self)
+        """Restore the signal handlers as they were before."""
+        if self in _installed:
+            _installed.remove(self)
             signal.set_wakeup_fd(self._fd_before)
             for signum, handler in self._before.items():
                 signal.signal(signum, handler)  # type: ignore[arg-type]
 
-    def claim(self) -> None:
-        """Fill the pipe again, on the main thread: an event loop that begins may have taken the signals for itself."""
-        if self.anywhere:
+    def claim_wakeup_fd(self) -> None:
+        """Make the interpreter write to this pipe again; call on the main thread.
+
+        A new event loop may have taken the wakeup fd for itself.
+        """
+        if self.active:
             signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
 
-    def taken(self) -> list[Signals]:
-        """The signals whose handlers something has replaced so that they reach no one; from any thread.
+    def replaced(self) -> list[Signals]:
+        """The signals whose handlers were replaced by SIG_IGN or SIG_DFL, so that they are lost.
 
-        A function in the place of ours does no harm: the interpreter fills the pipe all the same.
+        May be called from any thread.
+
+        A function in place of ours does no harm, because the interpreter still writes to the pipe.
         """
-        return [signum for signum in CAUGHT if signal.getsignal(signum) in (signal.SIG_IGN, signal.SIG_DFL)]
+        return [signum for signum in HANDLED_SIGNALS if signal.getsignal(signum) in (signal.SIG_IGN, signal.SIG_DFL)]
 
-    def take_back(self) -> list[Signals]:
-        """Handle such signals again, on the main thread; returns them."""
-        taken = self.taken()
-        for signum in taken:
-            signal.signal(signum, self._note)
-        return taken
+    def reinstall(self) -> list[Signals]:
+        """Reinstall the handlers of such signals and return those signals; call on the main thread."""
+        replaced = self.replaced()
+        for signum in replaced:
+            signal.signal(signum, self._handle)
+        return replaced
 
     def wait(self, timeout: float) -> list[Signals]:
-        """Wait for signals, in one thread, and so many seconds at most (which may be infinite); those that came."""
+        """Wait for signals for at most `timeout` seconds, which may be infinite, and return them.
+
+        Call from one thread only.
+        """
         self._read.settimeout(None if timeout == float("inf") else max(timeout, 0.001))
         try:
-            return [signum for byte in self._read.recv(4096) if (signum := _named(byte)) is not None]
+            return [signum for byte in self._read.recv(4096) if (signum := _handled(byte)) is not None]
         except TimeoutError:
             return []
 
     def interrupt(self) -> None:
-        """Have the wait end, from any thread."""
+        """End the wait; may be called from any thread."""
         self._write.send(b"\0")
 
-    def _note(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        # What runs on this thread may have taken the pipe's place without telling: then the byte is not there yet.
-        taken_by = signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
-        if taken_by != self._write.fileno():
-            signal.set_wakeup_fd(taken_by, warn_on_full_buffer=False)
+    def _handle(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        # Code on this thread may have set its own wakeup fd. Then the byte is not in the pipe yet.
+        replaced_by = signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
+        if replaced_by != self._write.fileno():
+            signal.set_wakeup_fd(replaced_by, warn_on_full_buffer=False)
             self._write.send(bytes([signum]))
 
 
-_in_force: list[Caught] = []
+_installed: list[SignalCatcher] = []
 
 
-def _named(byte: int) -> Signals | None:
-    return Signals(byte) if byte in CAUGHT else None
+def _handled(byte: int) -> Signals | None:
+    return Signals(byte) if byte in HANDLED_SIGNALS else None
 
 
-# A signal that finds a forked child with the handlers of its parent would be the parent's: until it has its own, none gets in.
+# A signal that reached a forked child while it has its parent's handlers would go to the parent's pipe. So signals are
+# blocked until the child has its own handlers.
 
 
 def _before_fork() -> None:
-    _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, CAUGHT) if _in_force else None
+    _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED_SIGNALS) if _installed else None
 
 
 def _after_fork() -> None:
@@ -111,8 +120,8 @@ def _after_fork() -> None:
 
 
 def _in_the_child() -> None:
-    for caught in reversed(_in_force):
-        caught.restore()
+    for signals in reversed(_installed):
+        signals.restore()
     _after_fork()
 
 

@@ -1,4 +1,4 @@
-"""The slots of a worker: where jobs run, and how many at a time."""
+"""`Slots`: run a worker's jobs, a fixed number at a time."""
 
 from __future__ import annotations
 
@@ -17,37 +17,44 @@ from tenure.worker.look_ahead import LookAhead
 
 __all__ = ["Slot", "Slots"]
 
-TURN = 0.001
-"""Seconds after which a slot whose jobs never wait gives the loop to the others, so that settling goes on beside them."""
+MAX_TURN = 0.001
+"""Seconds after which a slot whose jobs never wait yields to the event loop, so that settling goes on beside them."""
 
 Execute = Callable[[Attempt], Coroutine[Any, Any, None]]
 
 
 class Slots:
-    """Runs the jobs in the buffer, at most `size` at a time; `freed` is told when a slot has rested.
+    """Runs the jobs in the buffer, at most `size` at a time. `freed` is called when a slot has rested after a job.
 
-    A slot is one long-lived asyncio task. One is woken for a full buffer and runs job after job; only when a job waits for
-    something does it wake two others. So a job that never waits costs no task and no wake-up of its own, and those that
+    A slot is one long-lived asyncio task. One slot is woken for a full buffer and runs job after job; only when a job
+    waits for something does it wake two others. So a job that never waits costs no task and no wake-up, and jobs that
     do wait are all running after a few passes of the loop.
     """
 
     def __init__(
-        self, size: int, buffer: Buffer, execute: Execute, pace: LookAhead, *, rest: float, freed: Callable[[], None]
+        self,
+        size: int,
+        buffer: Buffer,
+        execute: Execute,
+        look_ahead: LookAhead,
+        *,
+        rest: float,
+        freed: Callable[[], None],
     ) -> None:
         self.size = size
         self.buffer = buffer
         self.execute = execute
-        self.pace = pace
+        self.look_ahead = look_ahead
         self.rest = rest
         self.freed = freed
         self.busy = 0
-        """Slots that run a job, or rest after one."""
+        """Number of slots that run a job, or rest after one."""
 
         self.ran = 0
-        """Attempts that have ended."""
+        """Number of attempts that have ended."""
 
         self.on_loop: Attempt | None = None
-        """The job whose code is on the event loop at this moment; read by the keeper, from its thread."""
+        """The job whose code runs on the event loop at this moment. The keeper reads it from its thread."""
 
         self.closed = False
         self.fork_guard = ForkGuard()
@@ -60,7 +67,7 @@ class Slots:
         return [slot.attempt for slot in self._slots if slot.attempt is not None and not slot.attempt.ended]
 
     def wake(self) -> None:
-        """Let an idle slot look at the buffer, if there is something in it."""
+        """Wake an idle slot if the buffer has jobs."""
         if not self.buffer:
             return
         while self._parked:
@@ -78,7 +85,7 @@ class Slots:
         await parked
 
     async def close(self) -> None:
-        """End the slots; a job that does not let itself be cancelled is left behind."""
+        """End the slots. A job that cannot be cancelled is left behind."""
         self.closed = True
         tasks = [slot.task for slot in self._slots]
         for slot in self._slots:
@@ -90,7 +97,7 @@ class Slots:
 
 
 class Slot:
-    """Room for one job at a time."""
+    """Runs one job at a time, in a loop."""
 
     def __init__(self, slots: Slots) -> None:
         self.attempt: Attempt | None = None
@@ -111,38 +118,40 @@ class Slot:
             self.attempt = attempt
             attempt.slot = self
             self._waited = False
-            started = attempt.began = perf_counter()
+            started = attempt.started_at = perf_counter()
             await self._drive(attempt)
             ended = perf_counter()
             self.attempt = None
             slots.ran += 1
-            slots.pace.ran(ended - started)
+            slots.look_ahead.ran(ended - started)
             if slots.closed:
                 return
             while self.task.cancelling():
-                self.task.uncancel()  # it was the job that was cancelled (or that cancelled itself), not the slot
+                self.task.uncancel()  # the job was cancelled, or cancelled itself, and not the slot
             if slots.rest:
                 await asyncio.sleep(slots.rest)
                 slots.freed()
             slots.busy -= 1
             if self._waited:
                 turn_began = ended
-            elif ended - turn_began > TURN:
+            elif ended - turn_began > MAX_TURN:
                 await asyncio.sleep(0)
                 turn_began = perf_counter()
 
     @types.coroutine
     def _drive(self, attempt: Attempt) -> Generator[Any, Any, None]:
-        """Run the job in a copy of the context variables, which asyncio gives only to a task of its own."""
+        """Run the job in a copy of the context variables. asyncio offers that only for a new task, which would cost
+        more.
+        """
         slots = self._slots
         context = copy_context()
         coroutine = slots.execute(attempt)
-        step: Callable[[Any], Any] = coroutine.send
+        resume: Callable[[Any], Any] = coroutine.send
         value: Any = None
         while True:
             slots.on_loop = attempt
             try:
-                awaited = context.run(step, value)
+                awaited = context.run(resume, value)
             except StopIteration:
                 return
             finally:
@@ -154,7 +163,7 @@ class Slot:
                 slots.wake()
             try:
                 value = yield awaited
-                step = coroutine.send
-            except BaseException as error:  # noqa: BLE001  (a cancellation: it is the job's)
+                resume = coroutine.send
+            except BaseException as error:  # noqa: BLE001  (a cancellation, which is the job's)
                 value = error
-                step = coroutine.throw
+                resume = coroutine.throw

@@ -1,4 +1,4 @@
-"""What each signal asks of a worker, and how long its jobs may go on once it stops."""
+"""What each signal means to a worker, and how long its jobs may go on once it stops."""
 
 from __future__ import annotations
 
@@ -8,32 +8,34 @@ from signal import Signals
 
 from tenure.core.options import WorkerOptions
 
-__all__ = ["AT_ONCE", "FINISH", "Command", "Exit", "Stop", "asked"]
+__all__ = ["AT_ONCE", "FINISH", "ExitStatus", "Stop", "WorkerCommand", "action_for"]
 
-AGAIN = 1.0
-"""Seconds after a first TERM or INT from which an INT is another one: one keystroke may come twice, by two ways."""
+SECOND_AFTER = 1.0
+"""An INT counts as a second one only this many seconds after the first TERM or INT: one keystroke may arrive twice, in
+two ways.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """How long the jobs in hand may go on once no more are taken."""
+    """How long running jobs may go on once no more are taken."""
 
     finish: float | None
-    """Seconds in which they may finish; then they are told to stop. None: as long as they take."""
+    """Seconds that jobs have to finish before they are aborted; None: as long as they take."""
 
     clean_up: float
-    """Seconds in which they may stop once they are told; then they are released, and what is isolated is killed."""
+    """Seconds that jobs have to stop once they are aborted. Then they are released, and isolated ones killed."""
 
 
 FINISH = Stop(None, 0.0)
 AT_ONCE = Stop(0.0, 0.0)
 
 
-class Command(StrEnum):
-    """What a signal may ask of a worker that goes on."""
+class WorkerCommand(StrEnum):
+    """Signals that a worker acts on without stopping."""
 
     KILL = "kill"
-    """Kill the isolated jobs that run; failed attempts, under their policy."""
+    """Kill the isolated jobs that run. These are failed attempts, under their retry policy."""
 
     PAUSE = "pause"
     """Take no new jobs."""
@@ -42,43 +44,46 @@ class Command(StrEnum):
     """Take jobs again."""
 
 
-class Exit(IntEnum):
-    """The status with which the process of a worker ends."""
+class ExitStatus(IntEnum):
+    """Exit status of a worker's process."""
 
     STOPPED = 0
-    """It was told to, or there was nothing left to do."""
+    """It was stopped, or there was nothing left to do."""
 
     FAILED = 1
-    """Something went wrong that should not, and the log says what."""
+    """An unexpected error; the log has it."""
 
     REFUSED = 2
-    """It could not start: what it was asked cannot be done as asked, and one sentence says why."""
+    """It could not start, and has printed one sentence that says why."""
 
     RECYCLED = 75
-    """It has reached `max_jobs`, `max_age` or `max_memory`: another should take its place at once."""
+    """It has reached `max_jobs`, `max_age` or `max_memory` and should be replaced at once."""
 
 
-def asked(signum: Signals, options: WorkerOptions, told_for: float | None) -> Stop | Command:
-    """What a signal asks of a worker that was first told to stop now so many seconds ago; None: it was not."""
+def action_for(signum: Signals, options: WorkerOptions, stopping_for: float | None) -> Stop | WorkerCommand:
+    """What a worker does on a signal.
+
+    `stopping_for` is the number of seconds since it was first told to stop at once; None if it was not.
+    """
     match signum:
         case Signals.SIGUSR1:
-            return Command.KILL
+            return WorkerCommand.KILL
         case Signals.SIGUSR2:
-            return Command.PAUSE
+            return WorkerCommand.PAUSE
         case Signals.SIGCONT:
-            return Command.RESUME
+            return WorkerCommand.RESUME
         case Signals.SIGTERM if options.graceful_term:
             return FINISH
-        case Signals.SIGINT if told_for is not None and told_for >= AGAIN:
+        case Signals.SIGINT if stopping_for is not None and stopping_for >= SECOND_AFTER:
             return AT_ONCE
         case Signals.SIGTERM | Signals.SIGINT:
-            return now(options)
+            return term_stop(options)
         case _:
             return FINISH
 
 
-def now(options: WorkerOptions) -> Stop:
-    """To stop as TERM does."""
+def term_stop(options: WorkerOptions) -> Stop:
+    """The stop that TERM asks for."""
     if not options.term_child:
         return AT_ONCE
     return Stop(float(options.pre_shutdown_timeout), float(options.term_timeout))  # type: ignore[arg-type]

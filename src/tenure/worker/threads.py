@@ -1,9 +1,8 @@
-"""Where blocking functions run: daemon threads of the worker's own, fed by a queue."""
+"""`Threads`: runs blocking functions in daemon threads."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +10,7 @@ from contextvars import Context, copy_context
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
+from tenure.core.loops import call_soon
 from tenure.worker.fork_guard import ForkGuard
 
 __all__ = ["Threads"]
@@ -25,10 +25,10 @@ class _Call(NamedTuple):
 
 
 class Threads:
-    """Runs blocking functions, as many at a time as are asked for; belongs to one event loop.
+    """Runs blocking functions, as many at a time as are called. Belongs to one event loop.
 
-    The threads are daemons: one that never ends cannot keep the process from ending. Results return to the loop together,
-    one hop for all that came since the last: a hop each would cost more than the job.
+    The threads are daemons, so one that never ends cannot keep the process alive. All results since the last wake-up
+    return to the loop in one call: a call for each would cost more than the job.
     """
 
     def __init__(self) -> None:
@@ -40,13 +40,13 @@ class Threads:
         self._started = 0
         self._busy = 0
         self.strays = 0
-        """Functions that were given up and have not ended."""
+        """Number of functions that were abandoned and have not ended."""
 
     async def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Call a function in a thread, with the context variables that are set here.
+        """Call a function in a thread, with the current context variables.
 
-        Cancelled, it leaves the function running: the thread is a stray, another takes its place, and what the function
-        gives is dropped.
+        If cancelled, it leaves the function running. Its thread becomes a stray, another takes its place, and its
+        result is dropped.
         """
         self._busy += 1
         if self._busy > self._started:
@@ -76,19 +76,19 @@ class Threads:
             if not call.ended.cancelled():
                 try:
                     value = call.context.run(call.function, *call.args, **call.kwargs)
-                except BaseException as raised:  # noqa: BLE001  (the outcome of the job, whatever it is)
+                except BaseException as raised:  # noqa: BLE001  (any error becomes the outcome of the job)
                     error = raised
                 self._fork_guard.exit_if_forked(call.function)
             self._hand_back((call, value, error))
-            del call, value, error  # else an idle thread keeps the last job's arguments and result alive
+            del call, value, error  # otherwise an idle thread keeps the last job's arguments and result alive
 
     def _hand_back(self, ended: tuple[_Call, Any, BaseException | None]) -> None:
         self._ended.append(ended)
-        # The flag falls before the deque is emptied, so whoever appends after that finds it down and hops again.
+        # The flag is cleared before the deque is emptied, so a thread that appends later finds it cleared and wakes the
+        # loop again.
         if not self._hop_under_way:
             self._hop_under_way = True
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                self._loop.call_soon_threadsafe(self._resolve)
+            call_soon(self._loop, self._resolve)  # if the loop is closed, no job waits any more
 
     def _resolve(self) -> None:
         self._hop_under_way = False

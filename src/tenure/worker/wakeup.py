@@ -1,4 +1,4 @@
-"""Waiting: the one place where a worker's loop waits, and the bell that tells it of new work."""
+"""`Wakeup`, where a worker's loop waits, and `WorkListener`, which wakes it when there are new jobs."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from collections.abc import Callable, Sequence
 from tenure.errors import StoreError
 from tenure.stores.base import Store
 
-__all__ = ["Bell", "Wakeup"]
+__all__ = ["Wakeup", "WorkListener"]
 
-REFUSED = 1.0
-"""Seconds before a store that could not say when there is work is asked again."""
+RETRY_AFTER = 1.0
+"""Seconds before listening again after the store has refused."""
 
 log = logging.getLogger("tenure.worker")
 
 
 class Wakeup:
-    """Where one loop waits for anything worth another look; what is set before the wait is not missed."""
+    """Lets one loop wait until something happens. A `set` before the wait is not lost."""
 
     def __init__(self) -> None:
         self._set = False
         self._waiter: asyncio.Future[None] | None = None
 
     def set(self) -> None:
-        """End the wait, or the next one; on the loop that waits."""
+        """End the wait, or the next one; call on the loop that waits."""
         self._set = True
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     async def wait(self, timeout: float) -> None:
-        """Wait until `set` is called, or so many seconds."""
+        """Wait until `set` is called, at most `timeout` seconds."""
         if not self._set and timeout > 0:
             loop = asyncio.get_running_loop()
             self._waiter = loop.create_future()
@@ -44,29 +44,33 @@ class Wakeup:
         self._set = False
 
 
-class Bell:
-    """Listens for new work while the worker has room for it, and only then: one new job wakes one worker that listens."""
+class WorkListener:
+    """Listens for new jobs while the worker has room for them, and only then, because a new job wakes only one
+    listening worker.
+    """
 
-    def __init__(self, store: Store, wakeup: Wakeup, named: Callable[[str], None]) -> None:
-        """`named` is called with the queue that it rings for, if the store tells."""
+    def __init__(self, store: Store, wakeup: Wakeup, on_queue: Callable[[str], None]) -> None:
+        """`on_queue` is called with the name of the queue that has work, if the store gives it."""
         self._store = store
         self._wakeup = wakeup
-        self._named = named
+        self._on_queue = on_queue
         self._listening: asyncio.Task[None] | None = None
-        self.rang = False
-        """Whether it has rung since it was armed."""
+        self.fired = False
+        """Whether it has received an announcement since `start`."""
 
-    def arm(self, patterns: Sequence[str], skip_tasks: tuple[str, ...] = (), after: float = 0.0) -> None:
-        """Listen until it rings once for one of these queues, `after` so many seconds; if it listens already it goes on as it is.
+    def start(self, patterns: Sequence[str], skip_tasks: tuple[str, ...] = (), after: float = 0.0) -> None:
+        """Listen for one announcement of work in these queues, starting in `after` seconds.
 
-        Jobs of `skip_tasks` that are in line already do not ring it.
+        Does nothing if it already listens.
+
+        Jobs of `skip_tasks` that are already waiting do not count.
         """
-        self.rang = False
+        self.fired = False
         if self._listening is None:
             self._listening = asyncio.create_task(self._listen(patterns, skip_tasks, after), name="tenure-bell")
 
-    def disarm(self) -> None:
-        """Leave the next ring to somebody who has room."""
+    def stop(self) -> None:
+        """Stop listening, so that the next announcement wakes a worker that has room."""
         if self._listening is not None:
             self._listening.cancel()
             self._listening = None
@@ -77,11 +81,11 @@ class Bell:
         try:
             queue = await self._store.wait_for_work(patterns, 60.0, skip_tasks=skip_tasks)
             if queue is not None:
-                self._named(queue)
-        except StoreError as error:  # of one that is gone the worker's loop finds out by itself
-            log.info("no wake-ups come, new work is looked for instead: %s", error)
-            # Not rung at once: the store may refuse this alone, and the loop would go round without a rest.
-            await asyncio.sleep(REFUSED)
+                self._on_queue(queue)
+        except StoreError as error:  # if the store is down, the worker's loop finds out by itself
+            log.info("cannot listen for new jobs, polling instead: %s", error)
+            # Not woken at once: the store may refuse only this, and the loop would spin.
+            await asyncio.sleep(RETRY_AFTER)
         self._listening = None
-        self.rang = True
+        self.fired = True
         self._wakeup.set()

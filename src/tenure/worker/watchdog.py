@@ -1,128 +1,129 @@
-"""The thread that hears a process's signals, and ends a process that was told to stop and does not."""
+"""`Watchdog`: a thread that receives the process's signals, and ends a process that should stop and does not."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from signal import Signals
 from time import monotonic
 from types import TracebackType
 from typing import Protocol, Self
 
+from tenure.core.loops import call_soon
 from tenure.core.options import WorkerOptions
-from tenure.worker.signals import Caught
-from tenure.worker.stopping import Command, Stop, asked
+from tenure.worker.signals import SignalCatcher
+from tenure.worker.stopping import Stop, WorkerCommand, action_for
 
 __all__ = ["Watchdog"]
 
 MOVES_WITHIN = 0.5
-"""Seconds in which an event loop that is not blocked gets to a call."""
+"""Seconds within which an event loop that is not blocked runs a callback."""
 
-LAST_STEPS = 5.0
-"""Seconds that a worker may need after its jobs' time is over: to release them, to leave the registry, to close connections."""
+SHUTDOWN_TIMEOUT = 5.0
+"""Seconds that a worker has after its jobs' time is over: to release them, leave the registry and close connections."""
 
-LOOK = 1.0
-"""Seconds between looks whether a job has taken the signals from the worker."""
+CHECK_INTERVAL = 1.0
+"""Seconds between checks of whether a job has replaced the worker's signal handlers."""
 
 NEVER = float("inf")
 
 
 class Watched(Protocol):
-    """What it watches."""
+    """What a `Watchdog` watches: a worker."""
 
     @property
     def ended(self) -> bool:
-        """Whether it holds nothing any more, and only its process goes on."""
+        """Whether it has stopped, and only its process is left."""
 
-    def heed(self, signum: Signals, asked: Stop | Command) -> None:
-        """Do what a signal has asked; on the event loop."""
+    def handle_signal(self, signum: Signals, action: Stop | WorkerCommand) -> None:
+        """Act on a signal; called on the event loop."""
 
-    def deafened(self, signums: Sequence[Signals]) -> None:
-        """Hear that these signals were taken from it, and that it has them back; on the event loop."""
+    def handlers_restored(self, signums: Sequence[Signals]) -> None:
+        """Called on the event loop after handlers were replaced and have been reinstalled."""
 
-    def tell_all(self) -> None:
-        """Tell all running jobs to stop; from any thread."""
+    def stop_all_jobs(self) -> None:
+        """Abort all running jobs; from any thread."""
 
     def abandon(self) -> None:
-        """Release what is held, leave the registry, and end the process; from any thread."""
+        """Release all jobs, leave the registry, and end the process; from any thread."""
 
 
 class Watchdog:
-    """Hands each signal to the event loop, and keeps the time itself: a loop that a job has blocked can do neither.
+    """Passes each signal to the event loop, and measures the time itself, because a loop that a job has blocked can do
+    neither.
 
-    It needs the interpreter now and then: against a call into C that keeps the lock for minutes it can do nothing.
+    It needs the interpreter now and then, so it is helpless against a C call that holds the GIL for minutes.
     """
 
-    def __init__(self, caught: Caught, options: WorkerOptions, watched: Watched) -> None:
-        self._caught = caught
+    def __init__(self, signals: SignalCatcher, options: WorkerOptions, watched: Watched) -> None:
+        self._signals = signals
         self._options = options
         self._watched = watched
-        self._called_off = threading.Event()
+        self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="tenure-signals", daemon=True)
-        self._told_at: float | None = None
-        self._tell_at = self._end_at = NEVER
+        self._stop_requested_at: float | None = None
+        self._stop_jobs_at = self._abandon_at = NEVER
 
     def __enter__(self) -> Self:
         return self
 
     def begin(self) -> None:
-        """Begin, on the event loop; signals that came before are heard first."""
-        if self._caught.anywhere:
+        """Start; call on the event loop. Signals that came before are handled first."""
+        if self._signals.active:
             self._loop = asyncio.get_running_loop()
-            self._caught.claim()
+            self._signals.claim_wakeup_fd()
             self._thread.start()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._thread.is_alive():
-            self._called_off.set()
-            self._caught.interrupt()
+            self._closed.set()
+            self._signals.interrupt()
             self._thread.join()
 
     def _watch(self) -> None:
         while True:
-            for signum in self._caught.wait(min(self._tell_at, self._end_at, monotonic() + LOOK) - monotonic()):
-                self._hear(signum, monotonic())
-            if self._caught.taken():
-                self._on_loop(self._take_back)
+            for signum in self._signals.wait(
+                min(self._stop_jobs_at, self._abandon_at, monotonic() + CHECK_INTERVAL) - monotonic()
+            ):
+                self._on_signal(signum, monotonic())
+            if self._signals.replaced():
+                call_soon(self._loop, self._reinstall)
             # The handlers of other signals run on the main thread, which may be asleep in its event loop.
-            self._on_loop(_nothing)
-            if self._called_off.is_set():
+            call_soon(self._loop, _nothing)
+            if self._closed.is_set():
                 return
-            if self._tell_at <= monotonic():
-                self._tell_at = NEVER
+            if self._stop_jobs_at <= monotonic():
+                self._stop_jobs_at = NEVER
                 if not self._moves():
-                    self._watched.tell_all()
-            if self._end_at <= monotonic():
-                self._end_at = NEVER
-                if not self._moves() or not self._called_off.wait(MOVES_WITHIN if self._watched.ended else LAST_STEPS):
+                    self._watched.stop_all_jobs()
+            if self._abandon_at <= monotonic():
+                self._abandon_at = NEVER
+                if not self._moves() or not self._closed.wait(
+                    MOVES_WITHIN if self._watched.ended else SHUTDOWN_TIMEOUT
+                ):
                     self._watched.abandon()
 
-    def _take_back(self) -> None:
-        if not self._called_off.is_set() and (taken := self._caught.take_back()):
-            self._watched.deafened(taken)
+    def _reinstall(self) -> None:
+        if not self._closed.is_set() and (replaced := self._signals.reinstall()):
+            self._watched.handlers_restored(replaced)
 
-    def _hear(self, signum: Signals, now: float) -> None:
-        stop = asked(signum, self._options, None if self._told_at is None else now - self._told_at)
-        self._on_loop(self._watched.heed, signum, stop)
+    def _on_signal(self, signum: Signals, now: float) -> None:
+        stop = action_for(
+            signum, self._options, None if self._stop_requested_at is None else now - self._stop_requested_at
+        )
+        call_soon(self._loop, self._watched.handle_signal, signum, stop)
         if isinstance(stop, Stop) and stop.finish is not None:
-            self._told_at = now if self._told_at is None else self._told_at
-            self._tell_at = min(self._tell_at, now + stop.finish)
-            self._end_at = min(self._end_at, now + stop.finish + stop.clean_up)
+            self._stop_requested_at = now if self._stop_requested_at is None else self._stop_requested_at
+            self._stop_jobs_at = min(self._stop_jobs_at, now + stop.finish)
+            self._abandon_at = min(self._abandon_at, now + stop.finish + stop.clean_up)
 
     def _moves(self) -> bool:
-        """Whether the event loop gets to a call, or has been closed."""
+        """Whether the event loop runs a callback in time, or has been closed."""
         moved = threading.Event()
-        return not self._on_loop(moved.set) or moved.wait(MOVES_WITHIN)
-
-    def _on_loop(self, callback: Callable[..., object], *args: object) -> bool:
-        try:
-            self._loop.call_soon_threadsafe(callback, *args)
-        except RuntimeError:
-            return False  # it is closed: the worker has ended
-        return True
+        return not call_soon(self._loop, moved.set) or moved.wait(MOVES_WITHIN)
 
 
 def _nothing() -> None: ...

@@ -29,7 +29,7 @@ def test_without_options_there_are_the_usual_ones() -> None:
     ("url", "why"),
     [
         ("postgresql://h/d?sceham=x", "it has no option 'sceham'"),
-        ("postgresql://h/d?schema=a%22b", "no valid schema name"),
+        ("postgresql://h/d?schema=a%22b", "not a valid schema name"),
         ("postgresql://h/d?schema=pg_jobs", "PostgreSQL's own"),
         ("postgresql://h/d?schema=" + "x" * 64, "at most 63"),
         ("postgresql://h/d?timeout=0", "timeout must be a number of seconds"),

@@ -12,7 +12,7 @@ from tenure.core.lease import AbortReason, Lease, new_nonce
 from tenure.core.lifecycle import Finish, Transition
 from tenure.core.options import Retention
 from tenure.errors import BlockerNotFound, UniqueConflict
-from tenure.jobs.lost_answers import give_back
+from tenure.jobs.lost_answers import release_granted
 from tenure.stores.postgres.store import PostgresStore
 from tenure.stores.values import UNCHANGED, Enqueued, LeaseRequest, Renewal, VerdictKind
 from tenure.testing.conformance.scene import (
@@ -105,7 +105,7 @@ async def test_of_a_return_without_an_answer_and_a_reap_one_wins(race: Race) -> 
         request = LeaseRequest(queues=(queue,), limit=1, worker=queue, ttl=EXPIRED, nonce=new_nonce())
         await race.store.lease(request)
 
-        _, reaped = await race.run(order, calling(give_back, request), calling(PostgresStore.reap, [queue]))
+        _, reaped = await race.run(order, calling(release_granted, request), calling(PostgresStore.reap, [queue]))
 
         left = await record(race.store, job)
         assert (left.state, left.losses, left.attempt) == ("waiting", len(reaped), len(reaped))
@@ -397,6 +397,37 @@ async def test_a_job_is_pruned_or_waited_for(race: Race) -> None:
             assert pruned == 1
         else:
             assert await state(race.store, new.id) is State.WAITING
+
+
+async def an_empty_queue(store: PostgresStore) -> str:
+    """A queue that pruning has found empty."""
+    old = await a_lease(store, keep=0.0)
+    await settle(store, old, SUCCEED)
+    await store.prune(NOTHING, {})
+    return old.job.queue
+
+
+@pytest.mark.parametrize("pruners", [1, 2])
+async def test_a_job_that_comes_while_its_queue_is_forgotten_is_there(
+    race: Race, monkeypatch: pytest.MonkeyPatch, pruners: int
+) -> None:
+    totals = set()
+    async for order in race.orders(1 + pruners):
+        monkeypatch.undo()
+        queue = await an_empty_queue(race.store)
+        monkeypatch.setattr("tenure.stores.postgres.store.QUIET", 0.0)
+        new = a_job(queue=queue)
+
+        await race.run(
+            order, calling(PostgresStore.enqueue, [new]), *[calling(PostgresStore.prune, NOTHING, {})] * pruners
+        )
+
+        [found] = [each for each in await race.store.queues() if each.name == queue]
+        assert found.waiting == 1
+        assert queue in (await race.store.busy_queues(("*",))).queues
+        totals.add((found.totals.processed, found.totals.succeeded))
+        assert (await lease_one(race.store, queue)).job.id == new.id
+    assert totals == {(0, 0), (1, 1)}
 
 
 async def test_a_job_is_purged_or_leased(race: Race) -> None:  # I1, I4

@@ -54,9 +54,9 @@ async def test_what_an_earlier_version_holds_is_reaped_by_workers_with_patterns(
     forget_index(redis_url, index)
 
     async with asyncio.timeout(20):
-        while (await store.tend(("*",))).overdue != ("q",):
+        while (await store.busy_queues(("*",))).overdue != ("q",):
             await asyncio.sleep(0.05)
-    assert set((await store.tend(("*",))).queues) == {"due", "q"}
+    assert set((await store.busy_queues(("*",))).queues) == {"due", "q"}
     await store.close()
 
 
@@ -69,7 +69,7 @@ async def test_a_user_who_may_not_scan_finds_all_but_inboxes_that_nobody_has_nam
     store = RedisStore.from_url(redis_url.replace("redis://", f"redis://{namespace}:secret@"))
     try:
         await store.enqueue([a_job()])
-        assert (await store.tend(("*",))).queues == ("q",)
+        assert (await store.busy_queues(("*",))).queues == ("q",)
     finally:
         await store.close()
         index.execute_command("ACL", "DELUSER", namespace)  # type: ignore[no-untyped-call]

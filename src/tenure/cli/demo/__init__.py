@@ -1,4 +1,4 @@
-"""`tenure demo`: a few hundred jobs, two workers, one kill -9, and a look at what became of every job."""
+"""The command demo: runs a few hundred jobs on two workers, kills one with kill -9, and checks every job."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def demo() -> None:
 
 
 def conclude(summaries: Sequence[Summary]) -> None:
-    """Say whether everything that was enqueued ended as it should have; exit code 1 if not."""
+    """Print whether all jobs ended as expected; exit code 1 if not."""
     jobs = sum(summary.kind.jobs for summary in summaries)
     if wrong := sum(summary.wrong for summary in summaries):
-        click.secho(f"{wrong} of {jobs} jobs did not end as they should have.", fg="red", bold=True)
+        click.secho(f"{wrong} of {jobs} jobs did not end as expected.", fg="red", bold=True)
         raise click.exceptions.Exit(1)
-    click.secho(f"All {jobs} jobs ended as they should have; nothing was lost.", fg="green", bold=True)
+    click.secho(f"All {jobs} jobs ended as expected; nothing was lost.", fg="green", bold=True)

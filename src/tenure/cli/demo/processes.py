@@ -1,4 +1,4 @@
-"""The worker processes of `tenure demo`: real ones, so that killing them is real."""
+"""WorkerProcesses: the worker processes of `tenure demo`, which are real, so that killing one is too."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ COMMAND = [
 ]  # fmt: skip
 
 STOP_WITHIN = 5.0
-"""Seconds that a worker has to stop at the end before it is killed."""
+"""Seconds that a worker has to stop at the end of the demo before it is killed."""
 
 
 class WorkerProcesses:
-    """Starts workers by the command line, each under a name of its own, and leaves none behind."""
+    """Starts workers with `tenure work`, each under a different name, and leaves none behind."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self._environment = {**os.environ, "TENURE_URL": url}
         self._folder = folder
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._started = 0
 
     def __enter__(self) -> Self:
@@ -48,7 +48,7 @@ class WorkerProcesses:
                 process.wait()
 
     def start(self) -> str:
-        """Start one more worker; its name in the registry."""
+        """Start one more worker; returns its name in the registry."""
         self._started += 1
         name = f"demo-{self._started}"
         with self._log(name).open("wb") as log:
@@ -58,18 +58,18 @@ class WorkerProcesses:
         return name
 
     def kill(self, name: str) -> int:
-        """End a worker as a crash would, nothing said and nothing saved; its process id."""
+        """Kill a worker as a crash would; returns its process id."""
         process = self._running.pop(name)
         process.kill()
         process.wait()
         return process.pid
 
     def ended(self) -> list[tuple[str, str]]:
-        """The workers that have ended although nobody asked them to, each told once, with their last words."""
+        """The workers that ended by themselves, each reported once, with the last line of its log."""
         names = [
-            name for name, process in self._running.items() if process.poll() is not None and name not in self._told
+            name for name, process in self._running.items() if process.poll() is not None and name not in self._reported
         ]
-        self._told.update(names)
+        self._reported.update(names)
         return [(name, self._log(name).read_text(errors="replace").strip().rpartition("\n")[2]) for name in names]
 
     def _log(self, name: str) -> Path:

@@ -1,4 +1,4 @@
-"""What happens in the demo: jobs are enqueued, two workers let loose, one of them killed."""
+"""Runs the demo: enqueues jobs, starts two workers, kills one of them and starts another."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tenure.app import App
-from tenure.cli.demo.kinds import JOBS, KINDS, Kind, Summary, finished, summarize
+from tenure.cli.demo.kinds import JOBS, KINDS, JobKind, Summary, finished, summarize
 from tenure.cli.demo.processes import WorkerProcesses
 from tenure.cli.demo.view import View
 from tenure.core.job import JobRecord, State
@@ -19,25 +19,25 @@ from tenure.stores.base import Store
 __all__ = ["run"]
 
 TIME_LIMIT = 25.0
-"""Seconds after which the demo gives up and says what is missing. It needs less than ten."""
+"""Seconds after which the demo gives up and shows what is missing. It needs less than ten."""
 
 LOOK_EVERY = 0.1
 LET_IT_RUN = 1.0
-"""Seconds that the victim's worker is left alone, so that there is something to see, and something to lose."""
+"""Seconds that the victim's worker runs before it is killed, so that there is something to see and to lose."""
 
 
 async def run() -> list[Summary]:
-    """Tell the story in a folder that goes with it. TERM cancels it."""
+    """Run the demo in a temporary folder. SIGTERM cancels it."""
     story = asyncio.current_task()
     assert story is not None
-    # Ended politely, take folder and workers along: an orphan would wait for work for ever.
+    # On SIGTERM, remove the folder and stop the workers: an orphan would wait for jobs for ever.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, story.cancel)
     with tempfile.TemporaryDirectory(prefix="tenure-demo-") as folder:
-        return await _tell(Path(folder))
+        return await _run_in(Path(folder))
 
 
-async def _tell(folder: Path) -> list[Summary]:
-    """Enqueue, let two workers loose, kill one of them, and ask the store what became of each job."""
+async def _run_in(folder: Path) -> list[Summary]:
+    """Enqueue the jobs, start two workers, kill one, and summarize how each job ended."""
     app = App(f"sqlite:///{folder / 'demo.db'}")
     store = app.internals.session.store
     try:
@@ -59,14 +59,14 @@ async def _tell(folder: Path) -> list[Summary]:
         await app.aclose()
 
 
-async def _enqueue(app: App, kind: Kind) -> list[str]:
-    """Put the jobs of a kind in its queue, as a program does that has not the code of the task."""
+async def _enqueue(app: App, kind: JobKind) -> list[str]:
+    """Enqueue the jobs of a kind, as a program without the code of the task does."""
     task = app.remote(kind.task, queue=kind.task).using(delay=kind.delay)
     return [job.id for job in await task.aenqueue_many([()] * kind.jobs)]
 
 
 async def _watch(store: Store, workers: WorkerProcesses, view: View) -> None:
-    """Show how far the jobs are until all are finished."""
+    """Show progress until all jobs are finished."""
     while sum(map(finished, queues := await store.queues())) < JOBS:
         view.progress(queues)
         for name, last_words in workers.ended():
@@ -75,20 +75,20 @@ async def _watch(store: Store, workers: WorkerProcesses, view: View) -> None:
 
 
 async def _kill(store: Store, victim: str, workers: WorkerProcesses, view: View) -> None:
-    """Kill the worker that runs the victim, put a new one in its place, and tell when the victim is through."""
-    worker = (await _seen(store, victim, lambda job: job.state is State.RUNNING)).worker
+    """Kill the worker that runs the victim, start a new one, and show when the victim has ended."""
+    worker = (await _wait_for(store, victim, lambda job: job.state is State.RUNNING)).worker
     assert worker is not None
     await asyncio.sleep(LET_IT_RUN)
     pid, killed_at = workers.kill(worker), time.monotonic()
     view.event(f"worker {worker} killed in the middle of its jobs: kill -9 {pid}", "bold yellow")
     view.event(f"worker {workers.start()} started in its place")
-    job = await _seen(store, victim, lambda job: job.state.final)
+    job = await _wait_for(store, victim, lambda job: job.state.final)
     later = time.monotonic() - killed_at
-    view.event(f"the job that it was killed in has {job.state} on worker {job.worker}, {later:.1f} s later", "green")
+    view.event(f"the job that it ran has {job.state} on worker {job.worker}, {later:.1f} s later", "green")
 
 
-async def _seen(store: Store, job_id: str, wanted: Callable[[JobRecord], bool]) -> JobRecord:
-    """Look at a job until it is as wanted."""
+async def _wait_for(store: Store, job_id: str, wanted: Callable[[JobRecord], bool]) -> JobRecord:
+    """Poll a job until it is as `wanted`."""
     while True:
         [job] = await store.get([job_id])
         if job is not None and wanted(job):

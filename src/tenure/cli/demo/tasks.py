@@ -1,4 +1,4 @@
-"""The tasks of `tenure demo`, as its worker processes import them; TENURE_URL tells them the store."""
+"""The app and the tasks of `tenure demo`, which its worker processes import; TENURE_URL names the store."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from tenure import App, Backoff, Context
 
 __all__ = ["app"]
 
-# A short lease, so that the jobs of a killed worker are with another one in a moment.
+# A short lease, so that another worker soon gets the jobs of a killed one.
 app = App(lease=2, retry=Backoff(initial=0.3, maximum=1))
 
 
 @app.task(queue="quick")
 async def quick() -> str:
-    """What most jobs are: a short wait for somebody else."""
+    """Waits a moment, as most jobs do, such as for a server."""
     await asyncio.sleep(0.03)
     return "done"
 
 
 @app.task(queue="slow")
 def slow() -> str:
-    """A blocking function, which runs in a thread."""
+    """Blocks; a plain function runs in a thread."""
     time.sleep(0.5)
     return "done"
 
 
 @app.task(queue="flaky")
 async def flaky(ctx: Context) -> str:
-    """Fails twice before it works; an attempt that a kill cut short is none of the two."""
+    """Fails twice, then succeeds; an attempt that was lost with its worker does not count."""
     failures = ctx.attempt - ctx.job.losses - 1
     if failures < 2:
         raise ConnectionError("no answer")
@@ -44,13 +44,13 @@ async def hopeless() -> None:
 
 @app.task(queue="later")
 async def later() -> str:
-    """Enqueued now, to run in a while."""
+    """Is enqueued with a delay."""
     return "in time"
 
 
 @app.task(queue="victim")
 async def victim(ctx: Context) -> str:
-    """Waits for the kill -9 that the demo sends to its worker; whoever gets it next need not wait."""
+    """Waits for the kill -9 that the demo sends to its worker; the next worker finishes it at once."""
     if ctx.job.losses == 0:
         await asyncio.sleep(60)
     return "survived"

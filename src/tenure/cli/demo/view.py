@@ -1,4 +1,4 @@
-"""What one sees of `tenure demo`: a live table on a terminal, plain lines elsewhere, and the summary."""
+"""View: shows `tenure demo` as a live table on a terminal, as plain lines elsewhere, and its summary."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tenure.stores.values import QueueInfo
 __all__ = ["View"]
 
 LINE_EVERY = 1.0
-"""Seconds between the lines of progress where there is no terminal."""
+"""Seconds between the lines of progress if there is no terminal."""
 
 
 class View:
-    """Shows the queues while the workers are at them; what happened stays on the screen."""
+    """Shows the progress of the queues, and lines about what happened, which stay on the screen."""
 
     def __init__(self) -> None:
         self._console = console()
@@ -42,12 +42,12 @@ class View:
             self._live.stop()
 
     def event(self, what: str, style: str = "") -> None:
-        """Tell of something that has happened."""
+        """Print a line about something that happened."""
         elapsed = time.monotonic() - self._began
         self._console.print(Text.assemble((f"{elapsed:5.1f} s  ", "dim"), text(what, style)))
 
     def progress(self, queues: Sequence[QueueInfo]) -> None:
-        """Show how far the jobs of each kind are."""
+        """Show the progress of each kind."""
         if self._live:
             self._live.update(_progress_table({queue.name: queue for queue in queues}))
         elif time.monotonic() >= self._next_line:
@@ -56,7 +56,7 @@ class View:
             self.event(f"{sum(map(finished, queues))} of {JOBS} jobs finished, {running} running")
 
     def summary(self, summaries: Sequence[Summary]) -> None:
-        """Show what became of each kind beside what was expected of it."""
+        """Show how the jobs of each kind ended, beside what was expected."""
         listing = table(
             "kind", "what it does", ("jobs", "right"), "expected", "got", ("attempts", "right"), ("losses", "right"), ""
         )

@@ -35,7 +35,7 @@ _KINDS: Final[Mapping[str, Callable[[Any], CallerConnection]]] = {
 
 def caller_connection(connection: object) -> CallerConnection:
     """The guest for this connection; `InvalidOption` if it is of no library that we know."""
-    if isinstance(own := getattr(connection, "caller_connection", None), CallerConnection):  # an `OwnTransaction`
+    if isinstance(own := getattr(connection, "caller", None), CallerConnection):  # an `OwnTransaction`
         return own
     for each in type(connection).__mro__:
         kind = _KINDS.get(f"{each.__module__.partition('.')[0]}.{each.__name__}")

@@ -220,6 +220,9 @@ class Queue:
     """What other programs have put there, the oldest first."""
 
     totals: Counter[str] = field(default_factory=Counter)
+    quiet: tuple[float, int] | None = None
+    """When `prune` first found the queue empty, and the sum of its totals then."""
+
     shelves: defaultdict[Shelf, list[Place]] = field(default_factory=lambda: defaultdict(list))
 
     def put(self, job: StoredJob) -> None:
@@ -240,6 +243,11 @@ class Queue:
         """Whose time, which is what this shelf is ordered by, has come by now; the first of them first."""
         past = takewhile(lambda place: place[0] <= now, self.shelves[shelf])
         return [id_ for _, _, id_ in islice(past, limit)]
+
+    @property
+    def empty(self) -> bool:
+        """Whether no job of it is stored, nothing is in its inbox and it is not paused."""
+        return not (self.paused or self.inbox or any(self.shelves.values()))
 
     def info(self) -> QueueInfo:
         counts = {shelf: len(places) for shelf, places in self.shelves.items()}

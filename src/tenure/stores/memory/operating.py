@@ -10,6 +10,7 @@ from tenure.core.job import AttemptEnd, State
 from tenure.core.lifecycle import RELEASE, Finish
 from tenure.core.options import Retention
 from tenure.errors import BlockerNotFound, HasDependents, MissingAttribute, UniqueConflict
+from tenure.stores.base import QUIET
 from tenure.stores.memory import ending
 from tenure.stores.memory.data import Data
 from tenure.stores.memory.jobs import Queue, Shelf, StoredJob
@@ -179,12 +180,23 @@ def purge(data: Data, name: str, limit: int) -> int:
 
 
 def prune(data: Data, default: Retention, queues: Mapping[str, Retention], limit: int) -> int:
-    """Remove finished jobs that retention does not keep."""
+    """Remove finished jobs that retention does not keep, and forget queues that have long been empty."""
     old = [job for queue in data.queues.values() for job in _old(data, queue, queues.get(queue.name, default))]
     for job in old[:limit]:
         for each in job.whole:
             ending.remove(data, each)
+    for queue in [queue for queue in data.queues.values() if queue.empty]:
+        _forget_quiet(data, queue)
     return len(old[:limit])
+
+
+def _forget_quiet(data: Data, queue: Queue) -> None:
+    """Forget an empty queue that was empty `QUIET` seconds ago with the same totals; else note that it is empty now."""
+    now, totals = data.clock.wall(), queue.totals.total()
+    if queue.quiet is None or queue.quiet[0] > now or queue.quiet[1] != totals:
+        queue.quiet = now, totals
+    elif queue.quiet[0] <= now - QUIET:
+        del data.queues[queue.name]
 
 
 def _old(data: Data, queue: Queue, retention: Retention) -> Iterator[StoredJob]:

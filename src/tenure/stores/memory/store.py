@@ -16,13 +16,14 @@ from tenure.core.lease import AbortReason, Lease
 from tenure.core.lifecycle import Finish
 from tenure.core.options import Retention
 from tenure.errors import StoreUnavailable
-from tenure.stores.base import BATCH, Store, tended
+from tenure.stores.base import BATCH, Store, busy_queues_of
 from tenure.stores.memory import enqueueing, inbox, leasing, operating, reading, settling
 from tenure.stores.memory.data import LOCK, Data, RegisteredWorker
 from tenure.stores.memory.wakeup import IdleCaller, Mailbox
 from tenure.stores.values import (
     Announcement,
     AnnouncementKind,
+    BusyQueues,
     Enqueued,
     Fact,
     Layout,
@@ -38,7 +39,6 @@ from tenure.stores.values import (
     RunSearch,
     Search,
     Settlement,
-    Tended,
     Verdict,
     WorkerInfo,
 )
@@ -156,9 +156,9 @@ class MemoryStore(Store):
         with self._step() as data:
             return leasing.reap(data, queues, limit)
 
-    async def tend(self, patterns: Sequence[str]) -> Tended:
+    async def busy_queues(self, patterns: Sequence[str]) -> BusyQueues:
         with self._step() as data:
-            return tended(patterns, *leasing.busy(data))
+            return busy_queues_of(patterns, *leasing.busy(data))
 
     async def wait_for_work(
         self,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import asyncpg  # type: ignore[import-untyped]
 
+from tenure.core.after_fork import abandon, forget_after_fork
 from tenure.errors import InvalidUrl, OutcomeUnknown, StoreError, StoreFull, StoreUnavailable
 from tenure.stores.postgres.address import Address
 from tenure.stores.url import connection_refused
@@ -86,7 +85,7 @@ class Link:
 
         self._closed = False
         self._begin()
-        _links.add(self)
+        forget_after_fork(self)
 
     def _begin(self) -> None:
         self._idle: list[Connection] = []
@@ -315,7 +314,7 @@ class Link:
 
     def forget(self) -> None:
         """In a forked child: leave the connections to the parent, without closing them, and make others."""
-        _abandoned.append([*self._idle, *self._lent, *self._called_off])
+        abandon(*self._idle, *self._lent, *self._called_off)
         self._begin()
 
 
@@ -359,16 +358,3 @@ async def _end(connection: Connection, timeout: float) -> None:
         await connection.close(timeout=timeout)
     except BROKEN:
         connection.terminate()
-
-
-_links: weakref.WeakSet[Link] = weakref.WeakSet()
-_abandoned: list[Sequence[object]] = []
-"""What a fork has left in this process: kept, because collecting it could close what the parent uses."""
-
-
-def _forget_all() -> None:
-    for link in _links:
-        link.forget()
-
-
-os.register_at_fork(after_in_child=_forget_all)

@@ -11,7 +11,7 @@ from tenure.core.job import NewJob, State, Writes
 from tenure.core.lifecycle import Finish, Park, Requeue
 from tenure.errors import BlockerNotFound, MissingAttribute, UniqueConflict
 from tenure.stores.postgres.records import are_alike, dumps, is_special, new_fields, stored, text_of, written
-from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, Settlement, Verdict, refused
+from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, Settlement, Verdict, awaited_inside, refused
 
 __all__ = ["AGAIN", "LOST", "completed", "ending", "in_words", "operated", "refusal", "values", "verdicts"]
 
@@ -40,9 +40,10 @@ def in_words(
 ) -> list[Any]:
     """Settlements as `settle` reads them: an array for each of its parameters, after the time.
 
-    Those that do not end `plainly` are put in words that say everything. `known`: the id of a job that comes with one of them
-    may exist.
+    Those that do not end `plainly` are put in words that say everything, and so are those that a job waits for which comes with
+    another: they end in their turn. `known`: the id of a job that comes with one of them may exist.
     """
+    awaited = awaited_inside(settlements)
     found: list[Any] = [[] for _ in range(9)]
     numbers, ids, fences, nonces, states, results, errors, steps, payloads = found
     for lease, step in settlements:
@@ -51,7 +52,7 @@ def in_words(
         fences.append(lease.token.fence)
         nonces.append(lease.token.nonce)
         if isinstance(step, Finish):
-            plain = plainly(step)
+            plain = plainly(step) and not (awaited and (lease.job.id in awaited or lease.job.run_id in awaited))
             states.append(step.state if plain else None)
             results.append(stored(step.result))
             errors.append(text_of(step.left))

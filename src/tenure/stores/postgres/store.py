@@ -22,7 +22,7 @@ from tenure.core.lifecycle import Finish, kept_reason
 from tenure.core.options import Retention
 from tenure.core.patterns import literal_prefix
 from tenure.errors import HasDependents, StoreError, StoreUnavailable
-from tenure.stores.base import AHEAD, BATCH, MOST, OwnTransaction, Store, tended
+from tenure.stores.base import AHEAD, BATCH, NAMED, QUIET, OwnTransaction, Store, busy_queues_of
 from tenure.stores.callers import Work
 from tenure.stores.joining import Joiner
 from tenure.stores.postgres import health, reading, runs, schema, settling, single
@@ -52,6 +52,7 @@ from tenure.stores.values import (
     UNCHANGED,
     Announcement,
     AnnouncementKind,
+    BusyQueues,
     Change,
     Consequence,
     Enqueued,
@@ -70,7 +71,6 @@ from tenure.stores.values import (
     RunSearch,
     Search,
     Settlement,
-    Tended,
     Unchanged,
     Verdict,
     WorkerInfo,
@@ -345,12 +345,14 @@ class PostgresStore(Store):
     async def reap(self, queues: Sequence[str], limit: int = BATCH) -> list[Reaped]:
         return _reaped(await self._step("reap", self._now(), list(dict.fromkeys(queues)), limit))
 
-    async def tend(self, patterns: Sequence[str]) -> Tended:
+    async def busy_queues(self, patterns: Sequence[str]) -> BusyQueues:
         served = [entry for entry in patterns if not entry.startswith("!")]
         prefixes, regular = [*map(literal_prefix, served)], [*map(expression, served)]
         excluded = expressions(patterns)[1]
-        rows = await self._step("busy_queues", self._now(), prefixes, regular, excluded, MOST, AHEAD) if served else ()
-        return tended(patterns, [row["queue"] for row in rows], [row["queue"] for row in rows if row["overdue"]])
+        rows = await self._step("busy_queues", self._now(), prefixes, regular, excluded, NAMED, AHEAD) if served else ()
+        return busy_queues_of(
+            patterns, [row["queue"] for row in rows], [row["queue"] for row in rows if row["overdue"]]
+        )
 
     async def nudge(self, workers: Sequence[str]) -> None:
         await self._value("nudge", list(workers))
@@ -439,8 +441,10 @@ class PostgresStore(Store):
         await self._value("fold_counters")
         pruned = 0
         for _ in range(PAGES):
-            values = (_retention(default), list(queues), own, self._pruned_to, BATCH)
+            begun_at = self._pruned_to
+            values = (_retention(default), list(queues), own, begun_at, BATCH)
             [(went, after)] = await self._step("prune_from", self._now(), limit - pruned, *values)
+            await self._value("forget_queues", self._now(), begun_at, after, QUIET)
             pruned += went
             self._pruned_to = after or ""
             if after is None or pruned >= limit:

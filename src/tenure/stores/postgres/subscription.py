@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 from collections.abc import Callable
 from typing import Any
 
+from tenure.core.jitter import full_jitter
 from tenure.errors import StoreError
 from tenure.stores.postgres.link import BROKEN, Connection, Link
 
@@ -69,8 +69,7 @@ class Subscription:
                 tries += 1
             finally:
                 self._probed.clear()
-            # Full jitter: many who lost the server together must not return to it together.
-            await asyncio.sleep(random.uniform(0, min(0.05 * 2 ** min(tries, 10), 5.0)))  # noqa: S311
+            await asyncio.sleep(full_jitter(tries, first=0.05, longest=5.0))
 
     async def _listen(self) -> None:
         """Listen until the connection is lost."""

@@ -39,7 +39,7 @@ their seqs do, and every sorted set below that has places for members breaks its
 | `parked:QUEUE`      | zset | beside `blocked`: places, by when their parking ends |
 | `ended:STATE:QUEUE` | zset | places of final jobs, by their end |
 | `apart:STATE:QUEUE` | zset | the same, of those that the retention of the queue is not about: with a `keep` of their own, or a successor |
-| `totals:QUEUE`      | hash | what has happened, and how often; `longest`: seconds of the longest lease that was given there |
+| `totals:QUEUE`      | hash | what has happened, and how often; `longest`: seconds of the longest lease that was given there; `quiet_since`, `quiet_totals`: when pruning first found the queue empty, and the sum of its totals then |
 | `marker:QUEUE`      | list | one entry for each job that an idle worker may be woken for, up to a hundred |
 | `inbox:QUEUE`       | list | entries of other programs, the oldest first |
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import random
-import weakref
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Protocol
 
+from tenure.core.after_fork import abandon, forget_after_fork
+from tenure.core.jitter import full_jitter
 from tenure.errors import StoreError, StoreUnavailable
 from tenure.stores.redis.address import Address, Kind
 from tenure.stores.redis.pool import Pool, ScriptMissing, meaning
@@ -47,7 +46,7 @@ class Link:
             self._keys += (f"{keys[0]}:absent",)
         self._closed = False
         self._connect()
-        _links.add(self)
+        forget_after_fork(self)
 
     def _connect(self) -> None:
         topology = Topology(self.address)
@@ -102,8 +101,7 @@ class Link:
                     yield heard
             except StoreError:
                 tries += 1
-                # Full jitter: many who lost the server together must not return to it together.
-                await asyncio.sleep(random.uniform(0, min(0.05 * 2 ** min(tries, 10), 5.0)))  # noqa: S311
+                await asyncio.sleep(full_jitter(tries, first=0.05, longest=5.0))
 
     async def close(self) -> None:
         """Let calls under way end, and then go of all connections; who waits in `pop` or `listen` waits no longer."""
@@ -150,18 +148,5 @@ class Link:
 
     def forget(self) -> None:
         """In a forked child: leave the connections to the parent, without closing them, and make others."""
-        _abandoned.append((self._calls, self._blocking, self._waiting))
+        abandon(self._calls, self._blocking, self._waiting)
         self._connect()
-
-
-_links: weakref.WeakSet[Link] = weakref.WeakSet()
-_abandoned: list[object] = []
-"""What a fork has left in this process: kept, because collecting it could close what the parent uses."""
-
-
-def _forget_all() -> None:
-    for link in _links:
-        link.forget()
-
-
-os.register_at_fork(after_in_child=_forget_all)

@@ -20,7 +20,7 @@ from tenure.core.lifecycle import Finish, kept_reason
 from tenure.core.options import Retention
 from tenure.core.patterns import expand, has_patterns, literal_prefix, serves
 from tenure.errors import HasDependents, LayoutTooNew, StoreError, StoreUnavailable
-from tenure.stores.base import BATCH, MOST, Store, tended
+from tenure.stores.base import BATCH, NAMED, QUIET, Store, busy_queues_of
 from tenure.stores.joining import Joiner
 from tenure.stores.redis import enqueueing, event_channel, health, reading, settling
 from tenure.stores.redis.address import Address
@@ -33,6 +33,7 @@ from tenure.stores.redis.scripts import scripts
 from tenure.stores.redis.subscription import Subscription
 from tenure.stores.values import (
     Announcement,
+    BusyQueues,
     Enqueued,
     Fact,
     Layout,
@@ -48,7 +49,6 @@ from tenure.stores.values import (
     RunSearch,
     Search,
     Settlement,
-    Tended,
     Verdict,
     WorkerInfo,
     clock_fact,
@@ -62,8 +62,14 @@ LAYOUT = 3
 REASONS = {-1: AbortReason.NOT_FOUND, 5: AbortReason.CANCELLED, 3: AbortReason.COMPLETED, 4: AbortReason.COMPLETED, 6: AbortReason.COMPLETED}  # fmt: skip
 """Why a holder must let its job go, by the state that the job is in now; in any other it is taken."""
 
-PAGES = 50
-"""Pages of a hundred queues that one call prunes."""
+PAGES = 100
+"""Pages of fifty queues that one call prunes."""
+
+LOOKS = 40
+"""Times that one call of `busy_queues` goes on to look at a hundred queues more whose time has come, at most."""
+
+OVERDUE = 100
+"""Overdue queues after which `busy_queues` looks no further: first they are reaped."""
 
 PEEK = 100
 """Entries of an inbox that are looked at together."""
@@ -133,7 +139,13 @@ class RedisStore(Store):
         return Layout(None if found is None else int(found), LAYOUT)
 
     async def examine(self) -> list[Fact]:
-        beats, leases = await self._run("ahead", ())
+        at: Word = "0"
+        beats = leases = 0
+        while True:
+            more_beats, more_leases, at = await self._run("ahead", (at,))
+            beats, leases = beats + more_beats, leases + more_leases
+            if at == b"0":
+                break
         return [*await health.examine(self._link), clock_fact(beats, leases)]
 
     async def mend(self, *, dry_run: bool = False) -> int:
@@ -238,31 +250,42 @@ class RedisStore(Store):
     async def reap(self, queues: Sequence[str], limit: int = BATCH) -> list[Reaped]:
         return _reaped(await self._run("reap", (limit, *dict.fromkeys(queues))))
 
-    async def tend(self, patterns: Sequence[str]) -> Tended:
-        ready, soon, overdue, turn = await self._run("tend", (BATCH,))
+    async def busy_queues(self, patterns: Sequence[str]) -> BusyQueues:
+        told, soon, overdue, turn, passed, before = await self._run("busy_queues", (NAMED, 0, ""))
+        # Leases that have ended long ago are in the index until it is looked at: thousands, after a burst over as many queues.
+        for _ in range(LOOKS):
+            if passed is None or len(overdue) >= OVERDUE:
+                break
+            _, more_soon, more_overdue, more_turn, passed, _ = await self._run("busy_queues", (0, passed, before))
+            soon, overdue, turn = soon + more_soon, overdue + more_overdue, turn or more_turn
         if turn:
             await self._run("survey", ())
-        names = _decoded(soon)
-        if len(ready) < BATCH:
-            names += _decoded(ready)
+        ready, names = _decoded(told), _decoded(soon)
+        if len(ready) < NAMED:
+            names += ready
         else:
             for pattern in patterns:
                 if has_patterns([pattern]) and not pattern.startswith("!"):
-                    names += await self._ready(pattern, patterns)
-        return tended(patterns, names, _decoded(overdue))
+                    names += await self._ready(pattern, patterns, ready)
+        return busy_queues_of(patterns, names, _decoded(overdue))
 
-    async def _ready(self, pattern: str, patterns: Sequence[str]) -> list[str]:
-        """The first of the queues in the index of those that are ready that one pattern of a list serves, page by page."""
+    async def _ready(self, pattern: str, patterns: Sequence[str], first: list[str]) -> list[str]:
+        """The first of the queues in the index of those that are ready that one pattern of a list serves, page by page.
+
+        `first` is the first page of the index, which need not be asked for again.
+        """
         prefix = literal_prefix(pattern)
         found: list[str] = []
-        after, last = f"[{prefix}", f"[{prefix}\xff".encode("latin-1")
-        while len(found) < MOST:
-            page = _decoded(await self._link.command("ZRANGEBYLEX", self._keys.ready, after, last, "LIMIT", 0, BATCH))
+        page = first if not prefix else await self._page(f"[{prefix}", prefix)
+        while True:
             found += [name for name in page if fnmatchcase(name, pattern) and serves(patterns, name)]
-            if len(page) < BATCH:
-                break
-            after = f"({page[-1]}"
-        return found
+            if len(found) >= NAMED or len(page) < NAMED:
+                return found
+            page = await self._page(f"({page[-1]}", prefix)
+
+    async def _page(self, after: str, prefix: str) -> list[str]:
+        last = f"[{prefix}\xff".encode("latin-1")
+        return _decoded(await self._link.command("ZRANGEBYLEX", self._keys.ready, after, last, "LIMIT", 0, NAMED))
 
     async def nudge(self, workers: Sequence[str]) -> None:
         await self._run("nudge", workers)
@@ -352,7 +375,7 @@ class RedisStore(Store):
         for _ in range(PAGES):
             more = 1
             while more and pruned < limit:
-                went, more, at = await self._run("prune", (self._pruned_to, limit - pruned, *words))
+                went, more, at = await self._run("prune", (self._pruned_to, limit - pruned, repr(QUIET), *words))
                 pruned += went
                 self._pruned_to = at.decode()
             if pruned >= limit or self._pruned_to == "0":

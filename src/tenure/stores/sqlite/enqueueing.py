@@ -200,4 +200,7 @@ def _tie(tx: Transaction, dependents: Sequence[NewJob], marked: Collection[str])
                 gone = over(tx, last, last.successor)
                 failed += follow(tx, gone, last.state, last.result, error_of(last.error), new=job.id, coming=coming)
                 ended |= {each.id for each in failed}
+        # This job has met its blockers. A later job of this call may still end one of them: it may end a run that an older job
+        # waits for, which this job waits for in turn. `follow` tells it of that, as it tells stored jobs.
+        coming.discard(job.id)
     return failed

@@ -11,6 +11,7 @@ from tenure.core.job import AttemptEnd, State
 from tenure.core.lifecycle import Finish
 from tenure.core.options import Retention
 from tenure.errors import HasDependents
+from tenure.stores.base import BATCH, QUIET
 from tenure.stores.sqlite import ending, settling
 from tenure.stores.sqlite.attempts import remember
 from tenure.stores.sqlite.ending import end
@@ -195,6 +196,9 @@ def prune(tx: Transaction, default: Retention, queues: Mapping[str, Retention], 
             pruned += _prune_queue(
                 tx, row[0], states, failed + broken, retention.failed, retention.count, limit - pruned
             )
+    tx.flush()  # the counts say which queues are empty
+    tx.run("forget_quiet", tx.wall - QUIET, BATCH)
+    tx.run("note_quiet", tx.wall, BATCH)
     return pruned
 
 

@@ -17,7 +17,17 @@ from tenure.stores.sqlite.ending import close_for_all, conclude, drop_unkept
 from tenure.stores.sqlite.enqueueing import enqueue
 from tenure.stores.sqlite.rows import Facts, dumps, facts
 from tenure.stores.sqlite.transaction import NotPlain, Transaction
-from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, AnnouncementKind, LeaseStatus, Settlement, Verdict, refused
+from tenure.stores.values import (
+    LEASE_LOST,
+    NOT_FOUND,
+    OK,
+    AnnouncementKind,
+    LeaseStatus,
+    Settlement,
+    Verdict,
+    awaited_inside,
+    refused,
+)
 
 __all__ = ["complete", "lease_status", "settle", "settle_held"]
 
@@ -26,9 +36,12 @@ def settle(tx: Transaction, settlements: Sequence[Settlement]) -> list[Verdict]:
     """Apply each step under its token; one verdict each.
 
     Nearly every job simply finishes, hands over to the next step of its run or is given back: these go together, with few
-    statements. One that has anything else about it (a lost lease, a unique key, somebody who waits) goes by itself.
+    statements. One that has anything else about it (a lost lease, a unique key, somebody who waits) goes by itself; so does one
+    that a job waits for which comes with another.
     """
     ends = [item for item in settlements if _is_plain(item[1])]
+    if len(ends) < len(settlements) and (awaited := awaited_inside(settlements)):
+        ends = [item for item in ends if item[0].job.id not in awaited and item[0].job.run_id not in awaited]
     if tx.plainly:
         if ends:
             _end_plainly(tx, ends, alone=len(ends) == len(settlements))

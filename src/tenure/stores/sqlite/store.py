@@ -18,7 +18,7 @@ from tenure.core.lifecycle import Finish
 from tenure.core.options import Retention
 from tenure.core.patterns import serves
 from tenure.errors import StoreUnavailable
-from tenure.stores.base import BATCH, LOOK_AHEAD, SUSPECTS, Store, tended
+from tenure.stores.base import BATCH, LOOK_AHEAD, SUSPECTS, Store, busy_queues_of
 from tenure.stores.callers import SqliteWork
 from tenure.stores.sqlite import enqueueing, health, inbox, leasing, operating, reading, runs, schema, settling
 from tenure.stores.sqlite.caller_work import work
@@ -37,6 +37,7 @@ from tenure.stores.url import parsed, refuse_unless
 from tenure.stores.values import (
     Announcement,
     AnnouncementKind,
+    BusyQueues,
     Enqueued,
     Fact,
     Layout,
@@ -53,7 +54,6 @@ from tenure.stores.values import (
     RunSearch,
     Search,
     Settlement,
-    Tended,
     Verdict,
     WorkerInfo,
 )
@@ -183,9 +183,9 @@ class SqliteStore(Store):
     async def reap(self, queues: Sequence[str], limit: int = BATCH) -> list[Reaped]:
         return await self._write(lambda tx: leasing.reap(tx, queues, limit))
 
-    async def tend(self, patterns: Sequence[str]) -> Tended:
+    async def busy_queues(self, patterns: Sequence[str]) -> BusyQueues:
         busy = await self._read(reading.busy)
-        return tended(patterns, [queue for queue, _ in busy], [queue for queue, overdue in busy if overdue])
+        return busy_queues_of(patterns, [queue for queue, _ in busy], [queue for queue, overdue in busy if overdue])
 
     async def nudge(self, workers: Sequence[str]) -> None:
         def nudge(tx: Transaction) -> None:

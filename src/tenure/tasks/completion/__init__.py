@@ -1,9 +1,9 @@
-"""Transactions of a job's own: what `ctx.prepare()` and `ctx.complete()` open, in coroutines and in threads.
+"""Transactions of a job: `ctx.prepare()` and `ctx.complete()`, in coroutines and in threads.
 
-A job that is completed in a transaction becomes final when that commits, together with whatever else was written there, and by
-the same token as any other job: of two holders one commits. Until the settle is sent, everything is as if there were no
-transaction; from then on the store alone knows what became of the job, and is asked for it (`Store.holding`).
+A job that is completed in a transaction becomes final when that commits, together with everything else that was written in
+it. The fencing token decides, as for every job: of two holders only one commits. Until the settle is sent, nothing has
+changed. From then on only the store knows what became of the job, and is asked for it (`Store.lease_status`).
 
-A store object belongs to the worker's event loop, and so does all that is done with it: a function in a thread waits for that
-loop. Only what a caller's own connection does happens where the caller is.
+A store belongs to the worker's event loop, and everything is done there: a function in a thread waits for that loop. Only
+the caller's own connection is used on the caller's thread.
 """

@@ -1,4 +1,4 @@
-"""What `ctx.prepare()` and `ctx.complete()` give: blocks that are entered and left, in coroutines and in threads."""
+"""The context managers that `ctx.prepare()` and `ctx.complete()` return."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from tenure.errors import InvalidOption, OutcomeUnknown, StoreUnavailable
-from tenure.hooks.calling import awaiting, waiting
+from tenure.hooks.calling import acall_hooks, call_hooks
 from tenure.stores.base import OwnTransaction
 from tenure.stores.callers import Work, caller_connection
 from tenure.stores.values import Enqueued, Verdict, VerdictKind
 from tenure.sync import refuse_on_loop
-from tenure.tasks.completion.completion import Completion, Stage, to_the_end
+from tenure.tasks.completion.completion import Completion, await_despite_cancel
+from tenure.tasks.completion.stage import Stage, StageEvent
 from tenure.tasks.completion.transaction import AsyncTransaction, Joined, Transaction
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ S = TypeVar("S")
 
 
 class Block(Generic[A, S]):
-    """A context manager for both lanes: `async with` on the worker's loop, `with` in one of its threads."""
+    """A context manager for coroutines and threads: `async with` on the worker's loop, `with` in one of its threads."""
 
     _name: ClassVar[str] = "ctx.complete"
 
@@ -64,23 +65,23 @@ class Block(Generic[A, S]):
     async def _exit(self, error: BaseException | None) -> None:
         raise NotImplementedError
 
-    def _in_thread(self, given: A) -> S:
+    def _in_thread(self, tx: A) -> S:
         raise NotImplementedError
 
     def _wait(self, action: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(action, self._transactions.loop).result()
 
 
-class _Own(Block[AsyncTransaction, Transaction]):
+class _OwnBlock(Block[AsyncTransaction, Transaction]):
     _tx: AsyncTransaction
 
-    def _in_thread(self, given: AsyncTransaction) -> Transaction:
-        given.own.enter()
-        return Transaction(given, self._completion, self._ctx)
+    def _in_thread(self, tx: AsyncTransaction) -> Transaction:
+        tx.own.enter()
+        return Transaction(tx, self._completion, self._ctx)
 
 
-class Preparing(_Own):
-    """Reads, under a lease that the store has confirmed; see `Context.prepare`."""
+class Preparing(_OwnBlock):
+    """A read-only transaction under a lease that the store has confirmed; see `Context.prepare`."""
 
     _name = "ctx.prepare"
 
@@ -90,76 +91,76 @@ class Preparing(_Own):
         return self._tx
 
     async def _exit(self, error: BaseException | None) -> None:  # noqa: ARG002
-        await to_the_end(self._tx.end().rollback())  # nothing was written: it ends either way
+        await await_despite_cancel(self._tx.detach().rollback())  # nothing was written
 
 
-class Completing(_Own):
-    """Writes that are committed with the end of the job; see `Context.complete`."""
+class Completing(_OwnBlock):
+    """A transaction that is committed together with the end of the job; see `Context.complete`."""
 
     async def _enter(self) -> AsyncTransaction:
         await self._completion.open()
         try:
-            await self._transactions.make_room()
-            self._completion.check()  # that may have told that the lease is lost
+            await self._transactions.secure_leases()
+            self._completion.check_signal()  # the lease may have been lost meanwhile
             self._tx = AsyncTransaction(await self._transactions.begin(writes=True))
         except BaseException:
-            self._completion.stage = Stage.RUNNING
+            self._completion.advance(StageEvent.ROLLED_BACK)
             raise
         return self._tx
 
     async def _exit(self, error: BaseException | None) -> None:
-        completion, own = self._completion, self._tx.end()
+        completion, own = self._completion, self._tx.detach()
         if error is not None:
             try:
-                await to_the_end(own.rollback())
+                await await_despite_cancel(own.rollback())
             finally:
-                completion.stage = Stage.RUNNING
+                completion.advance(StageEvent.ROLLED_BACK)
             return
-        completion.stage = Stage.SETTLING
-        # Whatever happens to the function from here on, what came of the commit must be known.
+        completion.advance(StageEvent.SETTLE)
+        # From here on the outcome of the commit must become known, even if the function is cancelled.
         completion.finishing = asyncio.ensure_future(self._finish(own))
-        await to_the_end(completion.finishing)
+        await await_despite_cancel(completion.finishing)
 
     async def _finish(self, own: OwnTransaction) -> None:
         completion = self._completion
         try:
             try:
-                work = completion.settling(self._tx.result)
-                await awaiting(completion.allowed())
-                completion.judge(await own.caller.arun(work))
+                work = completion.settle_work(self._tx.result)
+                await acall_hooks(completion.before_enqueue())
+                completion.raise_unless_settled(await own.caller.arun(work))
             except BaseException:
                 await own.rollback()
                 raise
             try:
                 await own.commit()
             except OutcomeUnknown as unknown:
-                await completion.find_out()
+                await completion.ask_store()
                 self._refuse_unless_final(unknown)
             else:
-                completion.stage = Stage.FINAL
+                completion.advance(StageEvent.COMMITTED)
         finally:
             completion.finishing = None
             if completion.stage is Stage.SETTLING:
-                completion.stage = Stage.RUNNING
+                completion.advance(StageEvent.ROLLED_BACK)
 
     def _refuse_unless_final(self, unknown: OutcomeUnknown) -> None:
         if self._completion.stage is not Stage.FINAL:
-            self._completion.check()  # lost, if nobody could tell
+            self._completion.check_signal()  # raises LeaseLost if the store could not say
             job_id = self._completion.lease.job.id
             raise StoreUnavailable(f"the transaction of job {job_id} was not committed: {unknown}") from unknown
 
 
-class _WithConnection(Block[Joined, Joined]):
+class _JoinedBlock(Block[Joined, Joined]):
     def __init__(self, completion: Completion, ctx: Context, connection: Any) -> None:
         super().__init__(completion, ctx)
         self._caller = caller_connection(connection)
         self._tx = Joined(connection)
 
-    def _in_thread(self, given: Joined) -> Joined:
-        return given
+    def _in_thread(self, tx: Joined) -> Joined:
+        return tx
 
 
-class PreparingJoined(_WithConnection):
+class PreparingJoined(_JoinedBlock):
     """The caller's transaction, under a lease that the store has confirmed; see `Context.prepare`."""
 
     _name = "ctx.prepare"
@@ -169,26 +170,26 @@ class PreparingJoined(_WithConnection):
         return self._tx
 
     async def _exit(self, error: BaseException | None) -> None:
-        """The caller's transaction is the caller's to end."""
+        """Does nothing: the caller ends the transaction."""
 
 
-class CompletingJoined(_WithConnection):
+class CompletingJoined(_JoinedBlock):
     """The caller's transaction, in which the job is settled at the end of the block; see `Context.complete`."""
 
     async def _enter(self) -> Joined:
         await self._completion.open()
-        with self._reset_if_it_raises():
-            await self._caller.arun(self._nothing())
+        with self._rolled_back_on_error():
+            await self._caller.arun(self._empty_work())
         return self._tx
 
     async def _exit(self, error: BaseException | None) -> None:
         if error is not None:
-            self._completion.stage = Stage.RUNNING
+            self._completion.advance(StageEvent.ROLLED_BACK)
         else:
-            with self._reset_if_it_raises():
-                work = self._completion.settling(self._tx.result)
-                await awaiting(self._completion.allowed())
-            self._judge(await self._caller.arun(self._joined(work)))
+            with self._rolled_back_on_error():
+                work = self._completion.settle_work(self._tx.result)
+                await acall_hooks(self._completion.before_enqueue())
+            self._judge(await self._caller.arun(self._join(work)))
 
     def __enter__(self) -> Joined:
         refuse_on_loop(self._name, "use async with")
@@ -197,39 +198,39 @@ class CompletingJoined(_WithConnection):
                 "connection= is one whose calls are awaited: use async with, in a task that is an async def"
             )
         self._wait(self._completion.open())
-        with self._reset_if_it_raises():
-            self._caller.run(self._nothing())
+        with self._rolled_back_on_error():
+            self._caller.run(self._empty_work())
         return self._tx
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None:
-            self._completion.stage = Stage.RUNNING
+            self._completion.advance(StageEvent.ROLLED_BACK)
         else:
-            with self._reset_if_it_raises():
-                work = self._completion.settling(self._tx.result)
-                waiting(self._completion.allowed())
-            self._judge(self._caller.run(self._joined(work)))
+            with self._rolled_back_on_error():
+                work = self._completion.settle_work(self._tx.result)
+                call_hooks(self._completion.before_enqueue())
+            self._judge(self._caller.run(self._join(work)))
 
-    def _nothing(self) -> Work[list[Enqueued]]:
-        """An errand that does nothing, and tells whether the connection will do before the caller has written there."""
+    def _empty_work(self) -> Work[list[Enqueued]]:
+        """Work that does nothing. It fails before the caller has written anything if the connection does not fit."""
         return self._transactions.store.enqueueing(())
 
-    def _joined(self, work: Work[Verdict]) -> Work[Verdict]:
-        # Before it is sent: should it be cut off there, only the store can tell what came of it.
-        self._completion.stage = Stage.JOINED
+    def _join(self, work: Work[Verdict]) -> Work[Verdict]:
+        # Before it is sent: if the connection breaks then, only the store knows the outcome.
+        self._completion.advance(StageEvent.JOIN)
         return work
 
     def _judge(self, verdict: Verdict) -> None:
         if verdict.kind is not VerdictKind.OK:
-            self._completion.stage = Stage.RUNNING
-        self._completion.judge(verdict)
+            self._completion.advance(StageEvent.ROLLED_BACK)
+        self._completion.raise_unless_settled(verdict)
 
     @contextmanager
-    def _reset_if_it_raises(self) -> Iterator[None]:
+    def _rolled_back_on_error(self) -> Iterator[None]:
         try:
             yield
         except BaseException:
-            self._completion.stage = Stage.RUNNING
+            self._completion.advance(StageEvent.ROLLED_BACK)
             raise

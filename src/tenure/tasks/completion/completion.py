@@ -1,43 +1,43 @@
-"""One attempt's way to its end in a transaction: how far it is, and what came of it."""
+"""`Completion`: one attempt's way to its end in a transaction, from the block's opening to what the store says of the commit."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from enum import Enum, auto
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tenure.core.jitter import full_jitter
 from tenure.core.job import State
 from tenure.core.lease import AbortReason, Lease
 from tenure.core.lifecycle import Finish
 from tenure.errors import Aborted, JobError, LeaseLost, MissingAttribute, StoreError, WrongState
 from tenure.hooks.calling import HookCalls
-from tenure.jobs.enqueue_hooks import allowed
+from tenure.jobs.enqueue_hooks import before_enqueue
 from tenure.stores.base import OwnTransaction, Store
 from tenure.stores.callers import Work
 from tenure.stores.values import LeaseStatus, Verdict, VerdictKind
+from tenure.tasks.completion.stage import Stage, StageEvent, next_stage
 
 if TYPE_CHECKING:
     from tenure.tasks.context import Context
     from tenure.tasks.task import Task
 
-__all__ = ["Completion", "Stage", "Transactions", "to_the_end"]
+__all__ = ["Completion", "Transactions", "await_despite_cancel"]
 
 T = TypeVar("T")
 
-PATIENCE = 30.0
-"""Seconds that the store is asked what became of a transaction: it may be gone, or the transaction may not have ended."""
+ASK_TIMEOUT = 30.0
+"""Seconds for which the store is asked what became of a transaction; it may be gone, or the commit still under way."""
 
 
 class Transactions:
-    """Where the transactions of a worker's jobs come from; made on the worker's loop."""
+    """Opens the transactions of a worker's jobs. Created on the worker's loop."""
 
     def __init__(self, store: Store, timeout: float, secure: Callable[[float], Awaitable[None]]) -> None:
-        """`secure` makes sure that no lease is lost although none can be renewed for so many seconds."""
+        """`secure` makes sure that no lease expires although none can be renewed for the given number of seconds."""
         self._loop = asyncio.get_running_loop()
         self._store = store
         self._timeout = timeout
@@ -45,7 +45,7 @@ class Transactions:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """Where they live, and the store that they are in."""
+        """The event loop of the transactions and of their store."""
         return self._loop
 
     @property
@@ -53,60 +53,41 @@ class Transactions:
         return self._store
 
     def completion(self, ctx: Context, task: Task[..., Any]) -> Completion:
-        """One attempt's way to its end in a transaction."""
+        """A new completion for one attempt."""
         return Completion(ctx, task, self)
 
-    async def make_room(self) -> None:
-        """Let the worker be ready for a transaction that writes."""
+    async def secure_leases(self) -> None:
+        """Secure the worker's leases before a transaction that blocks every other write of the store."""
         if self.store.one_writer:
             await self._secure(self._timeout)
 
     async def begin(self, *, writes: bool) -> OwnTransaction:
-        """Open one."""
+        """Open a transaction."""
         return await self.store.begin(writes=writes, timeout=self._timeout)
 
     async def lease_status(self, lease: Lease) -> LeaseStatus | None:
-        """What a lease is worth, asked again and again while nobody can tell; None if that takes too long."""
-        deadline = monotonic() + PATIENCE
+        """Ask the store for the status of a lease until it answers; None after `ASK_TIMEOUT` seconds."""
+        deadline = monotonic() + ASK_TIMEOUT
         for tries in itertools.count():
             with suppress(StoreError):
                 return await self.store.lease_status(lease)
             if monotonic() > deadline:
                 break
-            await asyncio.sleep(random.uniform(0, min(0.1 * 2.0**tries, 2.0)))  # noqa: S311
+            await asyncio.sleep(full_jitter(tries, first=0.1, longest=2.0))
         return None
 
 
-class Stage(Enum):
-    """How far a job is on its way to an end in a transaction."""
-
-    RUNNING = auto()
-    OPEN = auto()
-    """In a block."""
-
-    SETTLING = auto()
-    """Its own transaction is being settled and committed."""
-
-    JOINED = auto()
-    """It was settled in the caller's transaction, and whether that commits is the caller's business."""
-
-    UNKNOWN = auto()
-    """Nobody could tell whether it was committed: it may be under way still."""
-
-    FINAL = auto()
-
-
 class Completion:
-    """One attempt's way to its end in a transaction; its blocks, and the worker that runs it, share it."""
+    """One attempt's way to its end in a transaction, shared by its blocks and by the worker."""
 
     def __init__(self, ctx: Context, task: Task[..., Any], transactions: Transactions) -> None:
         self.transactions = transactions
-        self.stage = Stage.RUNNING
-        self.step = Finish(State.SUCCEEDED)
+        self._stage = Stage.RUNNING
+        self.transition = Finish(State.SUCCEEDED)
         """How the job has ended, once it is final."""
 
         self.finishing: asyncio.Future[None] | None = None
-        """What settles and commits; on the worker's loop."""
+        """The future that settles and commits, on the worker's loop; None while that is not under way."""
 
         self._ctx = ctx
         self._task = task
@@ -116,12 +97,30 @@ class Completion:
         return self._ctx._lease
 
     @property
-    def under_way(self) -> bool:
-        """Whether the job may have become final, or may any moment."""
+    def stage(self) -> Stage:
+        """The current stage."""
+        return self._stage
+
+    def advance(self, event: StageEvent) -> None:
+        """Change to the stage that follows from this event."""
+        self._enter(next_stage(self._stage, event))
+
+    def mirror(self, stage: Stage, transition: Finish | None) -> None:
+        """Copy the stage, and how the job has ended, from the completion in a child process."""
+        self._enter(stage)
+        if transition is not None:
+            self.transition = transition
+
+    def _enter(self, stage: Stage) -> None:
+        self._stage = stage
+
+    @property
+    def may_be_final(self) -> bool:
+        """Whether the job may have become final, or may do so at any moment."""
         return self.stage not in (Stage.RUNNING, Stage.OPEN)
 
-    def check(self) -> None:
-        """Raise if the job is no longer held, or has run out of time; one that is to stop soon may still end well."""
+    def check_signal(self) -> None:
+        """Raise if the job is known to be lost or out of time. During a shutdown it may still be completed."""
         match self._ctx.signal.reason:
             case None | AbortReason.SHUTDOWN:
                 return
@@ -131,8 +130,8 @@ class Completion:
                 raise LeaseLost(self.lease.job.id, reason)
 
     async def check_held(self) -> None:
-        """Raise if the job is no longer held, as the store knows. Waits for nobody: it may be asked with a transaction open."""
-        self.check()
+        """Raise if the store says that the job is no longer held. Takes no lock, because a transaction may be open."""
+        self.check_signal()
         [job] = await self.transactions.store.get([self.lease.job.id])
         if job is None:
             raise self._lost(LeaseStatus.GONE)
@@ -140,69 +139,72 @@ class Completion:
             raise self._lost(LeaseStatus.LOST)
 
     async def open(self) -> None:
-        """Begin a block, unless there is nothing left to complete."""
+        """Enter a block. `WrongState` if the job is complete, or another block is open."""
         job_id = self.lease.job.id
         if self.stage is Stage.JOINED:
             await self.resolve()  # the caller may have rolled it back, to try again
         if self.stage is Stage.FINAL:
             raise WrongState(job_id, State.SUCCEEDED, "running: it is completed once")
-        self.check()
+        self.check_signal()
         if self.stage is not Stage.RUNNING:
             raise WrongState(job_id, "in ctx.complete() already", "in no other")
-        self.stage = Stage.OPEN
+        self.advance(StageEvent.ENTERED)
 
-    def settling(self, result: Any) -> Work[Verdict]:
-        """What makes the job final with this result, or value of a step, and its children exist; from now on the token alone decides."""
-        self.check()
-        self.step = self._task._finish(self.lease.job, result, self._ctx._children)
-        return self.transactions.store.settling((self.lease, self.step))
+    def settle_work(self, result: Any) -> Work[Verdict]:
+        """The work that settles the job in a transaction: with this result, or value of a step, and with its children.
 
-    def allowed(self) -> HookCalls[None]:
-        """Ask the hooks about jobs that come to exist because the next step is to wait for them; `EnqueueRefused` if one says no."""
+        From now on the token alone decides.
+        """
+        self.check_signal()
+        self.transition = self._task._finish(self.lease.job, result, self._ctx._children)
+        return self.transactions.store.settling((self.lease, self.transition))
+
+    def before_enqueue(self) -> HookCalls[None]:
+        """Call the hooks for the jobs that are created because the next step waits for them; `EnqueueRefused` if one refuses."""
         if self._task.app.internals.hooks.enqueues:
-            yield from allowed(self._task.app, self.step.children[len(self._ctx._children) :])
+            yield from before_enqueue(self._task.app, self.transition.children[len(self._ctx._children) :])
 
-    def judge(self, verdict: Verdict) -> None:
-        """Raise unless the settle was accepted."""
+    def raise_unless_settled(self, verdict: Verdict) -> None:
+        """Raise unless the store has accepted the settle."""
         match verdict.kind:
             case VerdictKind.OK:
                 return
             case VerdictKind.REFUSED:
-                successor = self.step.successor
+                successor = self.transition.successor
                 if verdict.other is None and successor is not None and successor.step is not None:
                     needs = successor.step.needs
                     missing = next((name for name in needs if f"attribute {name!r}" in verdict.reason), needs[0])
                     raise MissingAttribute(successor.task, missing)
-                raise JobError(f"the jobs that job {self.lease.job.id} enqueues are refused: {verdict.reason}")
+                raise JobError(f"the store refused the jobs that job {self.lease.job.id} enqueues: {verdict.reason}")
             case kind:
                 raise self._lost(LeaseStatus.GONE if kind is VerdictKind.NOT_FOUND else LeaseStatus.LOST)
 
     async def resolve(self) -> None:
-        """Find out whether the job is final, as far as that is not known yet."""
+        """Find out whether the job is final, if that is not known yet."""
         if self.finishing is not None:
             await asyncio.wait([self.finishing])
         if self.stage is Stage.JOINED:
-            await self.find_out()
+            await self.ask_store()
 
-    async def find_out(self) -> None:
+    async def ask_store(self) -> None:
         """Ask the store whether the transaction was committed."""
-        holding = await self.transactions.lease_status(self.lease)
-        if holding is LeaseStatus.SETTLED or (holding is LeaseStatus.GONE and self.lease.job.keep == 0):
-            self.stage = Stage.FINAL
+        status = await self.transactions.lease_status(self.lease)
+        if status is LeaseStatus.SETTLED or (status is LeaseStatus.GONE and self.lease.job.keep == 0):
+            self.advance(StageEvent.FOUND_COMMITTED)
             return
-        self.stage = Stage.UNKNOWN if holding is None else Stage.RUNNING
-        if holding is not LeaseStatus.HELD:
-            self._lost(holding)
+        self.advance(StageEvent.NOT_FOUND_OUT if status is None else StageEvent.FOUND_UNCOMMITTED)
+        if status is not LeaseStatus.HELD:
+            self._lost(status)
 
-    def _lost(self, holding: LeaseStatus | None) -> LeaseLost:
-        """Let the worker know that the job is no longer its own; what to raise."""
-        reason = {LeaseStatus.GONE: AbortReason.NOT_FOUND, None: AbortReason.ERROR}.get(holding, AbortReason.TAKEN)
+    def _lost(self, status: LeaseStatus | None) -> LeaseLost:
+        """Abort the job because it is no longer held. Returns the error to raise."""
+        reason = {LeaseStatus.GONE: AbortReason.NOT_FOUND, None: AbortReason.ERROR}.get(status, AbortReason.TAKEN)
         self._ctx.signal.abort(reason)
         return LeaseLost(self.lease.job.id, self._ctx.signal.reason or reason)
 
 
-async def to_the_end(action: Awaitable[T]) -> T:
-    """Wait for this to end, whatever happens to the caller, whose cancellation is passed on only then."""
+async def await_despite_cancel(action: Awaitable[T]) -> T:
+    """Wait until the action has ended, even if the caller is cancelled; the cancellation is raised afterwards."""
     task = asyncio.ensure_future(action)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -212,6 +214,6 @@ async def to_the_end(action: Awaitable[T]) -> T:
             cancelled = error
     if cancelled is not None:
         with suppress(asyncio.CancelledError):
-            task.exception()  # seen: the cancellation is what the caller is told
+            task.exception()  # retrieved, or asyncio would log it; the caller gets the cancellation
         raise cancelled
     return task.result()

@@ -1,4 +1,4 @@
-"""What jobs work with in a transaction: the caller's own, or one of theirs, in coroutines and in threads."""
+"""The objects that jobs use inside `ctx.prepare()` and `ctx.complete()`: `AsyncTransaction`, `Transaction` and `Joined`."""
 
 from __future__ import annotations
 
@@ -22,46 +22,46 @@ T = TypeVar("T")
 
 
 class Joined:
-    """The caller's own transaction, which the caller ends; the job is settled in it when the block is left."""
+    """The transaction of the caller, who ends it. The job is settled in it when the block ends."""
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
         self.result: Any = None
-        """What the job gives."""
+        """The result of the job."""
 
 
 class AsyncTransaction:
-    """A transaction of a job's own, for a coroutine. `task.using(connection=tx)` enqueues in it.
+    """A transaction of a job, for a coroutine. `task.using(connection=tx)` enqueues in it.
 
-    Statements are the database's own, with `$1` on PostgreSQL and `?` on SQLite for the values; what it says to them is raised as
-    its driver raises it.
+    Statements use the database's own syntax, with `$1` on PostgreSQL and `?` on SQLite for the values. Errors of the
+    database are raised as its driver raises them.
     """
 
     def __init__(self, own: OwnTransaction) -> None:
         self._own: OwnTransaction | None = own
         self.result: Any = None
-        """What the job gives, if this is the transaction that completes it."""
+        """The result of the job, if this transaction completes it."""
 
     async def execute(self, statement: str, *values: object) -> int:
-        """Run a statement; how many rows it changed."""
+        """Run a statement. Returns the number of rows that it changed."""
         return await self.own.execute(statement, *values)
 
     async def fetch(self, statement: str, *values: object) -> list[Any]:
-        """Run a statement; its rows."""
+        """Run a statement. Returns its rows."""
         return await self.own.fetch(statement, *values)
 
     async def fetchrow(self, statement: str, *values: object) -> Any:
-        """Run a statement; its first row, or None."""
+        """Run a statement. Returns its first row, or None."""
         return next(iter(await self.own.fetch(statement, *values)), None)
 
     async def fetchval(self, statement: str, *values: object) -> Any:
-        """Run a statement; the first value of its first row, or None."""
+        """Run a statement. Returns the first value of its first row, or None."""
         row = await self.fetchrow(statement, *values)
         return None if row is None else row[0]
 
     @property
     def connection(self) -> Any:
-        """The driver's connection: asyncpg's, or apsw's. To end the transaction is not the job's business."""
+        """The driver's connection: asyncpg's or apsw's. Do not end its transaction."""
         return self.own.connection
 
     @property
@@ -71,32 +71,32 @@ class AsyncTransaction:
     @property
     def own(self) -> OwnTransaction:
         if self._own is None:
-            raise RuntimeError("this transaction has ended with its block")  # another job may use its connection now
+            raise RuntimeError("this transaction has ended with its block")  # another job may use its connection by now
         return self._own
 
-    def end(self) -> OwnTransaction:
-        """Nobody uses it any more, but whoever ends it."""
+    def detach(self) -> OwnTransaction:
+        """End the use of this object, and return the transaction for the block to end."""
         own, self._own = self.own, None
         return own
 
 
 class Transaction:
-    """A transaction of a job's own, for a blocking function; see `AsyncTransaction`. Belongs to the thread that runs the job.
+    """A transaction of a job, for a blocking function; see `AsyncTransaction`. Use it only on the thread that runs the job.
 
-    A job that is told to stop while it waits for a statement gets `Aborted`.
+    If the job is aborted while a statement runs, that raises `Aborted`.
     """
 
     def __init__(self, tx: AsyncTransaction, completion: Completion, ctx: Context) -> None:
         self._tx = tx
         self._completion = completion
         self._signal = ctx.signal
-        self._asked: concurrent.futures.Future[Any] | None = None
-        self.caller: CallerConnection = _GuestInThread(tx, self._ask)
+        self._statement: concurrent.futures.Future[Any] | None = None
+        self.caller: CallerConnection = _CallerInThread(tx, self._wait)
         ctx.signal.call_when_aborted(self._interrupt)
 
     @property
     def result(self) -> Any:
-        """What the job gives, if this is the transaction that completes it."""
+        """The result of the job, if this transaction completes it."""
         return self._tx.result
 
     @result.setter
@@ -104,45 +104,45 @@ class Transaction:
         self._tx.result = value
 
     def execute(self, statement: str, *values: object) -> int:
-        """Run a statement; how many rows it changed."""
-        return self._ask(self._tx.execute(statement, *values))
+        """Run a statement. Returns the number of rows that it changed."""
+        return self._wait(self._tx.execute(statement, *values))
 
     def fetch(self, statement: str, *values: object) -> list[Any]:
-        """Run a statement; its rows."""
-        return self._ask(self._tx.fetch(statement, *values))
+        """Run a statement. Returns its rows."""
+        return self._wait(self._tx.fetch(statement, *values))
 
     def fetchrow(self, statement: str, *values: object) -> Any:
-        """Run a statement; its first row, or None."""
-        return self._ask(self._tx.fetchrow(statement, *values))
+        """Run a statement. Returns its first row, or None."""
+        return self._wait(self._tx.fetchrow(statement, *values))
 
     def fetchval(self, statement: str, *values: object) -> Any:
-        """Run a statement; the first value of its first row, or None."""
-        return self._ask(self._tx.fetchval(statement, *values))
+        """Run a statement. Returns the first value of its first row, or None."""
+        return self._wait(self._tx.fetchval(statement, *values))
 
     @property
     def connection(self) -> Any:
-        """The driver's connection: apsw's can be used here, asyncpg's only on the worker's loop."""
+        """The driver's connection. That of apsw can be used here, that of asyncpg only on the worker's loop."""
         return self._tx.connection
 
-    def _ask(self, question: Coroutine[Any, Any, T]) -> T:
-        self._asked = asked = asyncio.run_coroutine_threadsafe(question, self._completion.transactions.loop)
+    def _wait(self, action: Coroutine[Any, Any, T]) -> T:
+        self._statement = statement = asyncio.run_coroutine_threadsafe(action, self._completion.transactions.loop)
         try:
-            return asked.result()
+            return statement.result()
         except concurrent.futures.CancelledError:
             raise Aborted(self._signal.reason or AbortReason.ERROR) from None
         finally:
-            self._asked = None
+            self._statement = None
 
     def _interrupt(self) -> None:
-        if (asked := self._asked) is not None:
-            asked.cancel()
+        if (statement := self._statement) is not None:
+            statement.cancel()
 
 
-class _GuestInThread(CallerConnection):
-    def __init__(self, tx: AsyncTransaction, ask: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+class _CallerInThread(CallerConnection):
+    def __init__(self, tx: AsyncTransaction, wait: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
         self._tx = tx
-        self._ask = ask
+        self._wait = wait
 
     def run(self, work: Work[T]) -> T:
-        answer: T = self._ask(self._tx.caller.arun(work))
+        answer: T = self._wait(self._tx.caller.arun(work))
         return answer

@@ -19,6 +19,7 @@ from __future__ import annotations
 import pytest
 
 from tenure.stores.base import Store
+from tenure.testing.conformance.busy_queues import FindingBusyQueues
 from tenure.testing.conformance.edges import Edges
 from tenure.testing.conformance.enqueueing import Enqueueing
 from tenure.testing.conformance.handing_over import HandingOver
@@ -35,7 +36,6 @@ from tenure.testing.conformance.runs import Runs
 from tenure.testing.conformance.scene import MakeStore, PutIn
 from tenure.testing.conformance.settling import Settling
 from tenure.testing.conformance.telling import Telling
-from tenure.testing.conformance.tending import Tending
 from tenure.testing.conformance.transactions import Transactions
 from tenure.testing.conformance.unique import Unique
 from tenure.testing.conformance.waiting import Waiting
@@ -49,7 +49,7 @@ class StoreConformance(
     Leasing,
     Settling,
     Reaping,
-    Tending,
+    FindingBusyQueues,
     Operators,
     Edges,
     Unique,

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from tenure.core.job import State, Writes
+from tenure.core.job import BlockerPolicy, State, Writes
 from tenure.core.lifecycle import Park
 from tenure.stores.base import Store
-from tenure.stores.values import NOT_FOUND, OK, AnnouncementKind, VerdictKind
+from tenure.stores.values import NOT_FOUND, OK, AnnouncementKind, Change, Consequence, VerdictKind
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.run_scene import (
     a_run,
@@ -277,6 +277,69 @@ class HandingOver:
         assert (await lease_one(store)).job.results == ('"over"',)
         await assert_counters_equal_a_recount(store)
 
+    # The items of one call are settled in their order, also if one waits for another.
+
+    @pytest.mark.parametrize("as_run", [False, True], ids=["job", "run"])
+    async def test_a_join_keeps_a_blocker_that_ends_after_it_in_the_same_call(
+        self, store: Store, as_run: bool
+    ) -> None:  # I13
+        joining, other = await enqueue(store, a_start(), (a_start if as_run else a_job)(keep=0.0))
+        joins, ends = await lease(store)
+        if as_run:
+            await hand_over(store, ends, keep=0.0)
+            ends = await lease_one(store)
+        join = a_successor(joining, after=(other,), if_blocker_fails=BlockerPolicy.WAIT)
+
+        assert await store.settle([(joins, handing_over(join)), (ends, FAIL)]) == [OK, OK]
+
+        assert await state(store, ends.job.id) is State.FAILED
+        assert await store.blockers(join.id) == [other]
+        await store.retry([other])
+        await settle(store, await lease_one(store), success('"at last"'))
+        assert (await lease_one(store)).job.results == ('"at last"',)
+        await assert_counters_equal_a_recount(store)
+
+    @pytest.mark.parametrize("end", ["job", "run", "dependent"])
+    async def test_a_join_cannot_wait_for_what_was_removed_before_it_in_the_same_call(
+        self, store: Store, end: str
+    ) -> None:  # I13, I17
+        joining, other = await enqueue(store, a_start(), (a_start if end == "run" else a_job)(keep=0.0))
+        joins, ends = await lease(store)
+        if end == "run":
+            await hand_over(store, ends, keep=0.0)
+            ends = await lease_one(store)
+        [dependent] = await enqueue(store, a_job(queue="d", after=(other,), keep=0.0))
+        blocker = dependent if end == "dependent" else other
+        join = a_successor(joining, after=(blocker,), if_blocker_fails=BlockerPolicy.WAIT)
+
+        done, verdict = await store.settle([(ends, FAIL), (joins, handing_over(join))])
+
+        assert (done, verdict.kind, verdict.other) == (OK, VerdictKind.REFUSED, blocker)
+        assert await state(store, joining) is State.RUNNING
+        assert await store.get([other, dependent, join.id]) == [None, None, None]
+        await assert_counters_equal_a_recount(store)
+
+    @pytest.mark.parametrize("keep", [None, 0.0])
+    async def test_a_join_comes_in_line_when_a_later_item_of_the_call_unblocks_it(
+        self, store: Store, keep: float | None
+    ) -> None:  # Q54, I9
+        joining, first, second = await enqueue(store, a_start(), a_job(), a_job(keep=keep))
+        [dependent] = await enqueue(store, a_job(after=(first,)))
+        held = await lease(store)
+        join = a_successor(joining, after=(second,))
+        told: list[Consequence] = []
+        store.on_consequences = told.extend
+
+        verdicts = await store.settle([(held[0], handing_over(join)), (held[1], success("1")), (held[2], success("2"))])
+
+        assert verdicts == [OK, OK, OK]
+        assert await line(store) == [dependent, join.id]
+        assert told == [
+            Consequence(Change.UNBLOCKED, dependent, "t", "q"),
+            Consequence(Change.UNBLOCKED, join.id, "f.two", "q"),
+        ]
+        await assert_counters_equal_a_recount(store)
+
     async def test_a_failed_child_fails_the_run_that_waits_for_it(self, store: Store) -> None:  # F25
         run_id = await start(store)
         child = a_job(queue="c")
@@ -308,6 +371,33 @@ class HandingOver:
                 break
         [answer] = await store.enqueue([a_start(unique="k")])
         assert not answer.duplicate
+        await assert_counters_equal_a_recount(store)
+
+    @pytest.mark.parametrize(
+        ("policy", "expected"),
+        [
+            (BlockerPolicy.FAIL, State.FAILED),
+            (BlockerPolicy.PROCEED, State.WAITING),
+            (BlockerPolicy.WAIT, State.BLOCKED),
+        ],
+    )
+    async def test_a_child_learns_that_its_sibling_has_ended_the_run(
+        self, store: Store, policy: BlockerPolicy, expected: State
+    ) -> None:  # F25
+        # The join fails as soon as it comes. That ends the run, fails `older`, and so reaches the child that came before the join.
+        [failed] = await enqueue(store, a_job(queue="c"))
+        await settle(store, await lease_one(store, "c"), FAIL)
+        run_id = await start(store)
+        [older] = await enqueue(store, a_job(queue="d", after=(run_id,)))
+        child = a_job(queue="e", after=(older,), if_blocker_fails=policy)
+        grandchild = a_job(queue="e", after=(child.id,), if_blocker_fails=policy)
+        join = a_successor(run_id, after=(failed,))
+
+        await settle(store, await lease_one(store), handing_over(join, children=(child, grandchild)))
+
+        assert [await state(store, id_) for id_ in (join.id, older)] == [State.FAILED, State.FAILED]
+        assert await state(store, child.id) is expected
+        assert await state(store, grandchild.id) is (State.FAILED if expected is State.FAILED else State.BLOCKED)
         await assert_counters_equal_a_recount(store)
 
     async def test_an_unknown_blocker_refuses_the_hand_over(self, store: Store) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tenure.core.job import BlockerPolicy, State
-from tenure.core.lifecycle import Finish
+from tenure.core.lifecycle import Finish, Park
 from tenure.core.options import Retention
-from tenure.stores.base import Store
+from tenure.stores.base import QUIET, Store
 from tenure.stores.values import NOT_FOUND, OK
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
@@ -16,6 +18,7 @@ from tenure.testing.conformance.scene import (
     RETRY,
     SUCCEED,
     MakeStore,
+    PutIn,
     a_job,
     assert_counters_equal_a_recount,
     counts,
@@ -33,6 +36,18 @@ __all__ = ["Keeping"]
 HOUR = Retention(succeeded=3600.0, failed=7200.0, count=1000)
 NOTHING = Retention(succeeded=0.0, failed=0.0, count=0)
 FOREVER = Retention(succeeded=1e9, failed=1e9, count=10**9)
+
+
+async def queues(store: Store) -> set[str]:
+    """The names of all queues that the store knows."""
+    return {queue.name for queue in await store.queues()}
+
+
+async def forget_queues(store: Store, clock: ManualClock) -> None:
+    """Let the time pass after which empty queues are forgotten."""
+    await store.prune(NOTHING, {})
+    clock.advance(QUIET)
+    await store.prune(NOTHING, {})
 
 
 class Keeping:
@@ -155,6 +170,140 @@ class Keeping:
         clock.advance(1)
 
         assert sum([await store.prune(NOTHING, {}, limit=2) for _ in range(3)]) == 2
+
+    # Queues that have long been empty.
+
+    async def test_a_queue_that_stays_empty_is_forgotten(self, store: Store, clock: ManualClock) -> None:
+        await enqueue(store, a_job(), a_job(queue="other"), a_job(queue="third", delay=1e9))
+        await store.settle([(each, SUCCEED) for each in await lease(store, "q", "other")])
+        await store.prune(Retention(succeeded=0.0), {"other": FOREVER})
+        await store.purge("third")  # which prune finds empty only now
+
+        clock.advance(QUIET - 1)
+        await store.prune(FOREVER, {})
+        assert (await counts(store)).totals.succeeded == 1
+        clock.advance(1)
+        assert await store.prune(FOREVER, {}) == 0
+        assert await queues(store) == {"other", "third"}
+        clock.advance(QUIET - 1)
+        await store.prune(FOREVER, {})
+        assert await queues(store) == {"other"}
+
+    async def test_the_next_job_makes_a_forgotten_queue_anew(self, store: Store, clock: ManualClock) -> None:
+        await enqueue(store)
+        await settle(store, await lease_one(store), SUCCEED)
+        await forget_queues(store, clock)
+        assert await queues(store) == set()
+
+        [job_id] = await enqueue(store)
+
+        assert await queues(store) == {"q"}
+        assert (await store.busy_queues(("*",))).queues == ("q",)
+        leased = await lease_one(store)
+        assert leased.job.id == job_id
+        await settle(store, leased, FAIL)
+        found = await counts(store)
+        assert (found.failed, found.totals.processed, found.totals.failed, found.totals.succeeded) == (1, 1, 1, 0)
+        await assert_counters_equal_a_recount(store)
+
+    @pytest.mark.parametrize(
+        "what", ["waiting", "scheduled", "blocked", "parked", "running", "kept", "failed", "paused", "inbox"]
+    )
+    async def test_a_queue_with_something_in_it_is_not_forgotten(
+        self, store: Store, clock: ManualClock, put_in: PutIn, what: str
+    ) -> None:
+        await enqueue(store)
+        await settle(store, await lease_one(store), SUCCEED)
+        await store.prune(NOTHING, {})
+        [blocker] = await enqueue(store, a_job(queue="elsewhere", delay=1e9))
+        match what:
+            case "waiting" | "running" | "failed" | "parked":
+                await enqueue(store, a_job(lease=1e9))
+            case "scheduled":
+                await enqueue(store, a_job(delay=1e9))
+            case "blocked":
+                await enqueue(store, a_job(after=(blocker,)))
+            case "kept":
+                await enqueue(store, a_job(keep=1e9))
+                await settle(store, await lease_one(store), SUCCEED)
+            case "paused":
+                await store.pause("q")
+            case "inbox":
+                await put_in("q", b'{"task": "t"}')
+        if what in {"running", "failed", "parked"}:
+            leased = await lease_one(store)
+            if what != "running":
+                await settle(store, leased, FAIL if what == "failed" else Park(timeout=1e9))
+        before = await counts(store)
+
+        clock.advance(QUIET)
+        await store.prune(FOREVER, {})
+        clock.advance(QUIET)
+        await store.prune(FOREVER, {})
+
+        assert await counts(store) == before
+        assert before.totals.succeeded >= 1
+
+    async def test_a_queue_is_not_forgotten_if_a_job_came_and_went(self, store: Store, clock: ManualClock) -> None:
+        await enqueue(store, a_job(keep=0.0))
+        await settle(store, await lease_one(store), SUCCEED)
+        await store.prune(NOTHING, {})
+        clock.advance(QUIET / 2)
+        await enqueue(store, a_job(keep=0.0))
+        await settle(store, await lease_one(store), SUCCEED)
+
+        clock.advance(QUIET / 2)
+        await store.prune(NOTHING, {})
+        assert (await counts(store)).totals.succeeded == 2
+        clock.advance(QUIET)
+        await store.prune(NOTHING, {})
+        assert await queues(store) == set()
+
+    async def test_a_paused_queue_is_forgotten_once_it_is_resumed(self, store: Store, clock: ManualClock) -> None:
+        await store.pause("q")
+        await forget_queues(store, clock)
+        assert await queues(store) == {"q"}
+
+        assert await store.resume("q")
+        await forget_queues(store, clock)
+        assert await queues(store) == set()
+        assert await store.pause("q")
+        assert await queues(store) == {"q"}
+
+    async def test_thousands_of_queues_are_forgotten(self, store: Store, clock: ManualClock) -> None:
+        names = [f"q{number}" for number in range(2500)]
+        await enqueue(store, *[a_job(queue=name, keep=0.0) for name in names])
+        for first in range(0, len(names), 500):
+            leases = await lease(store, *names[first : first + 500], limit=500)
+            await store.settle([(each, SUCCEED) for each in leases])
+        for _ in range(5):
+            await store.prune(NOTHING, {})
+        clock.advance(QUIET)
+        for _ in range(5):
+            await store.prune(NOTHING, {})
+
+        assert await queues(store) == set()
+
+    async def test_jobs_that_come_while_queues_are_forgotten_are_all_there(
+        self, store: Store, clock: ManualClock, make_store: MakeStore
+    ) -> None:
+        names, other = [f"q{number}" for number in range(20)], make_store()
+        for _ in range(5):
+            await enqueue(store, *[a_job(queue=name, keep=0.0) for name in names])
+            await store.settle([(each, SUCCEED) for each in await lease(store, *names, limit=20)])
+            await store.prune(NOTHING, {})
+            clock.advance(QUIET)
+            ids, *_ = await asyncio.gather(
+                asyncio.gather(*[enqueue(store, a_job(queue=name)) for name in names]),
+                other.prune(NOTHING, {}),
+                other.prune(NOTHING, {}),
+            )
+
+            assert await queues(store) == set(names)
+            await assert_counters_equal_a_recount(store)
+            leases = await lease(store, *(await store.busy_queues(("*",))).queues, limit=20)
+            assert {each.job.id for each in leases} == {job_id for [job_id] in ids}
+            await store.settle([(each, SUCCEED) for each in leases])
 
     # Nothing kept at all.
 

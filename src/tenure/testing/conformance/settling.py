@@ -485,3 +485,32 @@ class Settling:
 
         assert [verdict.kind for verdict in verdicts] == ["lease_lost", "ok", "ok", "not_found", "not_found"]
         assert await store.get([unkept]) == [None]
+
+    async def test_who_settles_a_job_before_it_is_removed_in_the_same_call_has_lost_it(self, store: Store) -> None:
+        [unkept] = await enqueue(store, a_job(keep=0.0))
+        stale = await lease_one(store)
+        await settle(store, stale, RELEASE)
+        held = await lease_one(store)
+
+        verdicts = await store.settle([(stale, RETRY), (held, SUCCEED), (stale, RETRY)])
+
+        assert verdicts == [LEASE_LOST, OK, NOT_FOUND]
+        assert await store.get([unkept]) == [None]
+
+    @pytest.mark.parametrize("waited_for", [False, True])
+    async def test_a_child_may_have_the_id_of_a_job_that_was_removed_before_it_in_the_same_call(
+        self, store: Store, waited_for: bool
+    ) -> None:
+        unkept, other, _ = await enqueue(store, a_job(keep=0.0), a_job(), a_job())
+        first, second, parent = await lease(store)
+        if waited_for:
+            await enqueue(store, a_job(queue="d", after=(other,)))
+        again = a_job(id=unkept)
+
+        verdicts = await store.settle(
+            [(first, SUCCEED), (second, SUCCEED), (parent, Finish(State.SUCCEEDED, children=(again,)))]
+        )
+
+        assert verdicts == [OK, OK, OK]
+        assert await line(store) == [unkept]
+        await assert_counters_equal_a_recount(store)

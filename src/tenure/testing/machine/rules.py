@@ -14,6 +14,7 @@ from tenure.core.job import NewJob, Progress, State, Writes
 from tenure.core.lease import Lease
 from tenure.core.lifecycle import Finish, Transition
 from tenure.core.options import Retention
+from tenure.stores.base import QUIET
 from tenure.stores.values import Leased, LeaseRequest, Pulse, Renewal, Settlement, Verdict, WorkerInfo
 from tenure.testing.machine.builders import Making
 from tenure.testing.machine.strategies import (
@@ -360,9 +361,10 @@ class StoreMachine(Making):
     def time_passes(self, seconds: float) -> None:
         self.clock.advance(seconds)
 
-    @rule(age=st.sampled_from([0.0, 20.0, 1e6]))
-    def things_are_tidied_up(self, age: float) -> None:
-        """Store objects are closed and opened again, what is old is pruned, and who has long been silent is forgotten."""
+    @rule(age=st.sampled_from([0.0, 20.0, 1e6]), later=st.sampled_from([0.0, 0.0, QUIET]))
+    def things_are_tidied_up(self, age: float, later: float) -> None:
+        """Store objects are closed and opened again, what is old is pruned, and queues and workers that have long been quiet are forgotten."""
+        self.clock.advance(later)
         for name, party in self.parties.items():
             self.run(self.stores[name].close())
             self.stores[name] = self.opened(name, party)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from tenure.core.job import AttemptEnd, NewJob, Progress, State
 from tenure.core.lease import AbortReason, Lease, Token
 from tenure.core.lifecycle import EXPIRED, RELEASE, WAIT_TIMEOUT, Finish, Park, Requeue, Transition, lost
+from tenure.stores.base import QUIET
 from tenure.stores.values import Change, LeaseRequest
 from tenure.testing.model.life import Life
 from tenure.testing.model.world import Job, Refusal, Worker
@@ -330,7 +331,7 @@ class Model(Life):
         return changed
 
     def prune(self, age: float) -> int:
-        """Remove what ended so many seconds ago, or what its own `keep` does not keep."""
+        """Remove what ended `age` seconds ago, or what its own `keep` does not keep; and forget queues that have long been empty."""
         old = self.those(
             lambda job: (
                 job.ended_at is not None and job.ended_at + (age if job.new.keep is None else job.new.keep) <= self.now
@@ -338,6 +339,14 @@ class Model(Life):
         )
         going = [job for job in old if self.removable(job)]
         self.drop([each for job in going for each in self.whole(job)])
+        used = {job.new.queue for job in self.jobs} | {new.queue for new in self.inbox} | self.paused
+        for queue in set(self.known) - used:
+            totals = self.known[queue].total()
+            since, before = self.quiet.get(queue, (math.inf, 0))
+            if since > self.now or before != totals:
+                self.quiet[queue] = self.now, totals
+            elif since <= self.now - QUIET:
+                del self.known[queue], self.quiet[queue]
         return len(going)
 
     # Workers and waiters.

@@ -94,7 +94,10 @@ class World:
         self.inbox: list[NewJob] = []
         self.paused: set[str] = set()
         self.known: dict[str, Counter[str]] = {}
-        """The totals of every queue that there has ever been."""
+        """The totals of every queue that there has ever been and that is not forgotten."""
+
+        self.quiet: dict[str, tuple[float, int]] = {}
+        """When pruning first found a queue empty, and the sum of its totals then."""
 
         self.workers: dict[str, Worker] = {}
         self.drawn = 0

@@ -1,4 +1,4 @@
-"""What runs in a child process: one attempt of one job, and then the end."""
+"""`ChildMain`: runs one attempt of one job in a child process, then exits."""
 
 from __future__ import annotations
 
@@ -21,48 +21,48 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tenure.core.checks import seconds
-from tenure.core.failure import error_info, phrase
+from tenure.core.failure import describe_exception, error_summary
 from tenure.core.job import JobRecord, State
 from tenure.core.lease import AbortReason, Lease, Token
 from tenure.core.lifecycle import Finish, Transition, next_transition
 from tenure.core.options import WorkerOptions
-from tenure.core.outcome import Outcome, Raised, Released
+from tenure.core.outcome import Abandoned, Outcome, Raised
 from tenure.core.running import running
 from tenure.errors import Aborted
-from tenure.hooks.around import error_of, has_failed, tell_failure, tell_failure_here
-from tenure.hooks.calling import awaiting, moment, waiting
+from tenure.hooks.around import call_failure_hooks, call_failure_hooks_blocking, error_of, has_failed
+from tenure.hooks.calling import acall_hooks, call_hooks, in_turn
 from tenure.sync import loop_factory, private_loop, run, stop
-from tenure.tasks.completion.completion import Stage
+from tenure.tasks.completion.stage import Stage
 from tenure.tasks.context import AbortSignal, Context, Middleware
 from tenure.worker.executor import after_completion, perform
-from tenure.worker.isolation.frames import Begin, Ended, Failing, packed
-from tenure.worker.isolation.lazy_store import LazyStore
+from tenure.worker.isolation.frames import AttemptEnded, Begin, FailureDecided, packed
+from tenure.worker.isolation.lazy_store import LazyStores
 from tenure.worker.isolation.limits import limited_memory
-from tenure.worker.isolation.link import Link
-from tenure.worker.isolation.records import SendRecords
+from tenure.worker.isolation.link import WorkerLink
+from tenure.worker.isolation.records import ForwardingHandler
 from tenure.worker.isolation.reporting import ReportingContext, ReportingTransactions
-from tenure.worker.isolation.template import NOT_OURS
-from tenure.worker.settings import Settings, SettingsOf, resolve
+from tenure.worker.isolation.template import GROUP_SIGNALS
+from tenure.worker.settings import Settings, SettingsByTask, resolve
 
 if TYPE_CHECKING:
     from tenure.app import App
 
 __all__ = ["ChildMain"]
 
-HANDLED = (*NOT_OURS, signal.SIGIO)
-"""Signals that mean something else to a child than to other processes, or nothing."""
+HANDLED = (*GROUP_SIGNALS, signal.SIGIO)
+"""Signals that a child process handles differently from other processes, or ignores."""
 
 REHEARSALS = 16
-"""How often an attempt is rehearsed in the template."""
+"""How many times an attempt is rehearsed in the template."""
 
 log = logging.getLogger("tenure.worker")
 
 
 class ChildMain:
-    """What all children have in common, made in the template: as little as possible is left to each."""
+    """What all children share. It is created in the template, so that each child has as little to do as possible."""
 
     def __init__(
-        self, app: App, options: WorkerOptions, settings: SettingsOf, middleware: Sequence[Middleware]
+        self, app: App, options: WorkerOptions, settings: SettingsByTask, middleware: Sequence[Middleware]
     ) -> None:
         self._app = app
         self._settings = {name: settings[name] for name in settings.known}
@@ -71,44 +71,50 @@ class ChildMain:
         self._timeout = seconds(app.options.complete_timeout, "complete_timeout")
         self._die_with_parent = _dying_with_parent()
         self._attempt: ChildAttempt | None = None
-        # Here, once, and not in each child.
+        # Set here, once, and not in each child.
         signal.signal(signal.SIGTERM, self._terminated)
-        signal.signal(signal.SIGIO, self._arrived)
+        signal.signal(signal.SIGIO, self._data_arrived)
         self._rehearse()
         self._blocked = threading.local()
         os.register_at_fork(
-            before=self._hold_signals, after_in_parent=self._let_signals_come, after_in_child=self._heed_signals_again
+            before=self._block_signals, after_in_parent=self._unblock_signals, after_in_child=self._reset_signals
         )
 
-    def _hold_signals(self) -> None:
-        """A job is about to fork. One that would come to the new process before it heeds signals again would be lost."""
+    def _block_signals(self) -> None:
+        """Block signals before a job forks.
+
+        A signal that reached the new process before its handlers are reset would be lost.
+        """
         if self._attempt is not None:
             self._blocked.before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
 
-    def _let_signals_come(self) -> None:
+    def _unblock_signals(self) -> None:
         if self._attempt is not None:
             signal.pthread_sigmask(signal.SIG_SETMASK, self._blocked.before)
 
-    def _heed_signals_again(self) -> None:
-        """In a process that a job has forked: it is the job's, and to be ended as any other."""
+    def _reset_signals(self) -> None:
+        """Reset signal handlers in a process that a job has forked, so that it can be ended like any other."""
         if self._attempt is not None:
             for signum in HANDLED:
                 signal.signal(signum, signal.SIG_DFL)
-            self._let_signals_come()
+            self._unblock_signals()
 
     def _rehearse(self) -> None:
-        """Go through the motions: Python adapts code as it runs, and each child would pay for that with pages of its own."""
+        """Run a dummy attempt.
+
+        Python specializes code as it runs, and otherwise each child would pay for that with its own memory pages.
+        """
         app = self._app.internals.stand_in()
         task = app.task(name="rehearsed")(_nothing)
         lease = Lease(JobRecord("", task.name, "default", State.RUNNING, task.bind().payload), Token(1, 1), 1.0)
         for _ in range(REHEARSALS):
             ours, theirs = socket.socketpair()
             ours.sendall(packed(Begin.of(lease)))
-            link = Link(theirs)
+            link = WorkerLink(theirs)
             attempt = ChildAttempt(
                 app, resolve(task, WorkerOptions(), app.options), (), link.begin(), link, self._timeout
             )
-            link.send(Ended.of(copy_context().run(attempt.step)))
+            link.send(AttemptEnded.of(copy_context().run(attempt.run)))
             ours.close()
             theirs.close()
 
@@ -116,30 +122,32 @@ class ChildMain:
         if self._attempt is not None:
             self._attempt.main.interrupt()
 
-    def _arrived(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002
+    def _data_arrived(self, signum: int, frame: FrameType | None) -> None:  # noqa: ARG002
         if self._attempt is not None:
-            self._attempt.link.arrived()
+            self._attempt.link.data_arrived()
 
     def run(self, own: socket.socket, output: int | None) -> NoReturn:
-        """ChildAttempt the job that comes through this socket, and end; what it writes goes to `output`."""
+        """Run the job that arrives through this socket, then exit. `output` is the descriptor for stdout and stderr."""
         code = 1
         try:
             self._die_with_parent()
             if output is not None:
                 _write_to(output)
-            link = Link(own)
+            link = WorkerLink(own)
             for handler in logging.root.handlers:
-                if isinstance(handler, SendRecords):
+                if isinstance(handler, ForwardingHandler):
                     handler.redirect(link.send)
             begin = link.begin()
             settings = self._settings[begin.lease.job.task]
             self._attempt = attempt = ChildAttempt(self._app, settings, self._middleware, begin, link, self._timeout)
             link.listen(attempt.abort)
-            step = attempt.step()
-            if os.getpid() == link.pid:  # else it is a process that the job has forked, and returned from
+            transition = attempt.run()
+            if (
+                os.getpid() == link.pid
+            ):  # otherwise this is a process that the job has forked, which returned from its function
                 _flush()
                 self._app.internals.audience.listeners.flush()
-                link.send(Ended.of(step))
+                link.send(AttemptEnded.of(transition))
                 attempt.close()
                 if self._run_atexit:
                     threading._shutdown()  # type: ignore[attr-defined]
@@ -147,16 +155,22 @@ class ChildMain:
                     _flush()
             code = 0
         except BaseException:
-            log.exception("a child process has failed")
+            log.exception("a child process failed")
         finally:
             os._exit(code)
 
 
 class ChildAttempt:
-    """One attempt, here."""
+    """One attempt, in its child process."""
 
     def __init__(
-        self, app: App, settings: Settings, middleware: Sequence[Middleware], begin: Begin, link: Link, timeout: float
+        self,
+        app: App,
+        settings: Settings,
+        middleware: Sequence[Middleware],
+        begin: Begin,
+        link: WorkerLink,
+        timeout: float,
     ) -> None:
         assert settings.task is not None
         self._app = app
@@ -165,38 +179,42 @@ class ChildAttempt:
         self._middleware = middleware
         self.link = link
         self._signal = AbortSignal()
-        self._reach = LazyStore(app.internals.make_store, app.url)
-        app.internals.make_store = self._reach.store
+        self._stores = LazyStores(app.internals.make_store, app.url)
+        app.internals.make_store = self._stores.store
         self._transactions = ReportingTransactions(app, timeout, link)
-        self._context = ReportingContext(begin.given, begin.worker, self._signal, self._task, self._transactions)
+        self._context = ReportingContext(
+            begin.original_lease, begin.worker, self._signal, self._task, self._transactions
+        )
         self._context.link = link
         self.main = MainThread(self._signal, self._context, link)
         self._cancel: Callable[[], object] | None = None
         self._runner: asyncio.Runner | None = None
-        self._outcome: Outcome = Released()
+        self._outcome: Outcome = Abandoned()
 
-    def step(self) -> Transition:
-        """ChildAttempt it; what becomes of the job."""
+    def run(self) -> Transition:
+        """Run the attempt; returns the transition of its job."""
         job = self._context.job
         try:
             running.set(self._context)
             self._perform()
-            if self._reach.failed and isinstance(self._outcome, Raised):
+            if self._stores.unreachable and isinstance(self._outcome, Raised):
                 log.warning(
-                    "job %s of task %s is released: it could not reach the store: %s",
-                    job.id, job.task, phrase(self._outcome.error),
+                    "job %s of task %s could not reach the store: released: %s",
+                    job.id, job.task, error_summary(self._outcome.error),
                 )  # fmt: skip
-                self._outcome = Released()
-            step = next_transition(job, self._outcome, self._settings.policy)
-            if self._settings.failing and has_failed(step) and not self._complete_already:
-                self._tell(step)
-            return step
+                self._outcome = Abandoned()
+            transition = next_transition(job, self._outcome, self._settings.policy)
+            if self._settings.failing and has_failed(transition) and not self._complete_already:
+                self._report_failure(transition)
+            return transition
         except Exception as error:
-            log.exception("job %s of task %s could not be judged, it fails", job.id, job.task)
-            return Finish(State.FAILED, error=error_info(error))
+            log.exception(
+                "internal error while deciding the outcome of job %s of task %s: marked failed", job.id, job.task
+            )
+            return Finish(State.FAILED, error=describe_exception(error))
 
     def close(self) -> None:
-        """Let go of connections as a program does that ends well."""
+        """Close connections, as a program does that ends normally."""
         if self._runner is not None:
             self._runner.close()
         stop()
@@ -206,15 +224,15 @@ class ChildAttempt:
         completion = self._context._completion
         return completion is not None and completion.stage is Stage.FINAL
 
-    def _tell(self, step: Transition) -> None:
-        """Let hooks know that it has failed; the worker knows what follows from that, should they end this process."""
-        self.link.send(Failing(Ended.of(step)))
+    def _report_failure(self, transition: Transition) -> None:
+        """Call the `on_failure` hooks. The worker is sent the transition first, in case the hooks end this process."""
+        self.link.send(FailureDecided(AttemptEnded.of(transition)))
         failing, error = self._settings.failing, error_of(self._outcome)
         if self._runner is not None:
-            telling = tell_failure(self._task, failing, self._context, error, step, self.main)
-            self._runner.get_loop().run_until_complete(telling)
+            calling = call_failure_hooks(self._task, failing, self._context, error, transition, self.main)
+            self._runner.get_loop().run_until_complete(calling)
         else:
-            tell_failure_here(failing, self._context, error, step)
+            call_failure_hooks_blocking(failing, self._context, error, transition)
 
     def _perform(self) -> None:
         layers = self._middleware
@@ -224,9 +242,9 @@ class ChildAttempt:
             self._on_loop(layers)
             return
         try:
-            waiting(moment(self._app.internals.hooks.of("after_fork")))
-        except BaseException as error:  # noqa: BLE001  (the outcome of the job, whatever it is)
-            self._outcome = Raised(error, error_info(error))
+            call_hooks(in_turn(self._app.internals.hooks.of("after_fork")))
+        except BaseException as error:  # noqa: BLE001  (any error becomes the outcome of the job)
+            self._outcome = Raised(error, describe_exception(error))
             return
         if self._middleware or (self._task._is_step and self._app.internals.hooks.enqueues):
             self._beside_loop(layers)
@@ -234,14 +252,14 @@ class ChildAttempt:
             self._without_loop(layers)
 
     def _on_loop(self, layers: Sequence[Middleware]) -> None:
-        """A coroutine, with its middleware, on a loop of its own."""
+        """Run a coroutine and its middleware on a new event loop."""
 
         async def performed() -> None:
             self._transactions.on_loop(asyncio.get_running_loop())
             try:
-                await awaiting(moment(self._app.internals.hooks.of("after_fork")))
-            except BaseException as error:  # noqa: BLE001  (the outcome of the job, whatever it is)
-                self._outcome = Raised(error, error_info(error))
+                await acall_hooks(in_turn(self._app.internals.hooks.of("after_fork")))
+            except BaseException as error:  # noqa: BLE001  (any error becomes the outcome of the job)
+                self._outcome = Raised(error, describe_exception(error))
                 return
             self._outcome = await perform(self._task, self._context, layers, self.main, self._settings.performing)
             self._cancel = None
@@ -253,11 +271,11 @@ class ChildAttempt:
         self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
         if self._signal.aborted:
             task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):  # that came when the function had ended
+        with contextlib.suppress(asyncio.CancelledError):  # cancelled after the function had ended
             loop.run_until_complete(task)
 
     def _beside_loop(self, layers: Sequence[Middleware]) -> None:
-        """A function on this thread, its middleware on the loop of blocking code."""
+        """Run a function on this thread, and its middleware on the private loop."""
         performing = perform(self._task, self._context, layers, self.main, self._settings.performing)
         ended = asyncio.run_coroutine_threadsafe(performing, private_loop())
         self.main.serve(ended)
@@ -266,14 +284,14 @@ class ChildAttempt:
             run(self._complete())
 
     def _without_loop(self, layers: Sequence[Middleware]) -> None:
-        """A function on this thread, without a loop unless it asks for something that needs one."""
+        """Run a function on this thread, without an event loop unless the function needs one."""
         performing = perform(self._task, self._context, layers, self.main, self._settings.performing)
         try:
             performing.send(None)
         except StopIteration as ended:
             self._outcome = ended.value
         else:
-            raise RuntimeError("the function of a plain def has waited for something")
+            raise RuntimeError("a plain def was suspended: it awaited something outside an event loop")
         if self._context._completion is not None:
             run(self._complete())
 
@@ -282,7 +300,7 @@ class ChildAttempt:
             self._outcome = await after_completion(self._context._completion, self._outcome)
 
     def abort(self, reason: AbortReason) -> None:
-        """The worker says that the job must stop; on the thread of the link."""
+        """Abort the job, because the worker says so; called on the link's thread."""
         if self._signal.abort(reason):
             if self._task._is_async:
                 if (cancel := self._cancel) is not None:
@@ -292,9 +310,9 @@ class ChildAttempt:
 
 
 class MainThread:
-    """Calls blocking functions on the main thread, where a job that is to stop can be interrupted."""
+    """Calls blocking functions on the main thread, where a signal can interrupt a job that should stop."""
 
-    def __init__(self, abort: AbortSignal, ctx: Context, link: Link) -> None:
+    def __init__(self, abort: AbortSignal, ctx: Context, link: WorkerLink) -> None:
         self.ident = threading.get_ident()
         self._signal = abort
         self._ctx = ctx
@@ -304,7 +322,10 @@ class MainThread:
         self._interrupted = False
 
     async def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Call a function there, from there or from a loop elsewhere, with the context variables that are set here."""
+        """Call a function on the main thread, with the current context variables.
+
+        May be awaited there or on a loop elsewhere.
+        """
         if threading.get_ident() == self.ident:
             return self._call(function, args, kwargs)
         loop, context = asyncio.get_running_loop(), copy_context()
@@ -315,7 +336,7 @@ class MainThread:
             error: BaseException | None = None
             try:
                 value = context.run(self._call, function, args, kwargs)
-            except BaseException as raised:  # noqa: BLE001  (the outcome of the job, whatever it is)
+            except BaseException as raised:  # noqa: BLE001  (any error becomes the outcome of the job)
                 error = raised
             loop.call_soon_threadsafe(ended.set_result, (value, error))
 
@@ -326,23 +347,25 @@ class MainThread:
         return value
 
     def serve(self, asking: concurrent.futures.Future[Any]) -> None:
-        """Call what others ask for, or have asked for already, until they have ended."""
+        """Make the calls that other threads request, until `asking` is done."""
         asking.add_done_callback(lambda _: self._calls.put(None))
         while (there := self._calls.get()) is not None:
             there()
 
     def interrupt(self) -> None:
-        """A handler of TERM: raise `Aborted` in the function, once, if the worker wants it to stop; a TERM of anybody else means nothing.
+        """Handler of TERM: raise `Aborted` in the function, once, if the worker has aborted the job.
 
-        A service manager sends TERM to every process that there is: what it means for the jobs, the worker decides.
+        Any other TERM is ignored.
+
+        A service manager sends TERM to every process. What that means for the jobs is decided by the worker.
         """
         reason = self._signal.reason
         if reason is None or self._interrupted or not self._in_function or threading.get_ident() != self.ident:
             return
-        if self._ctx._completion is not None and self._ctx._completion.under_way:
-            return  # it is about to end well
+        if self._ctx._completion is not None and self._ctx._completion.may_be_final:
+            return  # it is about to commit
         if self._link.sending:
-            self._link.interrupted()
+            self._link.interrupt_later()
             return
         self._interrupted = True
         raise Aborted(reason)
@@ -357,11 +380,11 @@ class MainThread:
 
 
 def _nothing() -> None:
-    """Is rehearsed."""
+    """The function of the rehearsed task."""
 
 
 def _dying_with_parent() -> Callable[[], object]:
-    """What lets a child be killed when the template is: by the kernel, where it can."""
+    """A function that makes the kernel kill this process when the template dies, where the system supports it."""
     if sys.platform != "linux":
         return _nothing
     prctl, die, kill = ctypes.CDLL(None).prctl, 1, int(signal.SIGKILL)
@@ -369,11 +392,11 @@ def _dying_with_parent() -> Callable[[], object]:
 
 
 def _write_to(output: int) -> None:
-    """Let this process, and those that it starts, write there."""
+    """Redirect stdout and stderr of this process, and of those that it starts."""
     for descriptor in (1, 2):
         os.dup2(output, descriptor)
     os.close(output)
-    # Line by line: whatever ends the process, what it had written is there.
+    # Line buffered, so that whatever ends the process, its output is not lost.
     sys.stdout, sys.stderr = (
         open(descriptor, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
         for descriptor in (1, 2)
@@ -385,5 +408,5 @@ def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except Exception:  # noqa: BLE001, S112  (nobody is left to be told)
+        except Exception:  # noqa: BLE001, S112  (there is nothing left to report to)
             continue

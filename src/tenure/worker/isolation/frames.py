@@ -1,4 +1,4 @@
-"""What a worker, its template and their children tell each other: values, and how they travel through a socket."""
+"""Messages between a worker, its template and their children, and how they travel through a socket."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = [
     "TO_CHILD",
     "TO_TEMPLATE",
     "Abort",
+    "AttemptEnded",
     "Begin",
-    "Ended",
     "Exited",
-    "Failing",
+    "FailureDecided",
     "Fork",
     "Frames",
     "Granted",
@@ -29,9 +29,9 @@ __all__ = [
     "Opening",
     "Prepare",
     "Prepared",
+    "ProgressUpdate",
     "Refused",
-    "Said",
-    "Staged",
+    "StageChanged",
     "packed",
 ]
 
@@ -41,30 +41,30 @@ F = TypeVar("F")
 
 
 class Begin(msgspec.Struct, tag=1):
-    """What to run; the first thing that a child is told."""
+    """The job to run: the first message to a child."""
 
     lease: Lease
     worker: str
     number: str
-    """Of the lease, which may be too large for a number here."""
+    """Lease number in hexadecimal: it may be too large for a msgpack integer."""
 
     @classmethod
     def of(cls, lease: Lease) -> Begin:
         return cls(msgspec.structs.replace(lease, number=0), lease.job.worker or "", f"{lease.number:x}")
 
     @property
-    def given(self) -> Lease:
+    def original_lease(self) -> Lease:
         return msgspec.structs.replace(self.lease, number=int(self.number, 16))
 
 
 class Abort(msgspec.Struct, tag=2):
-    """Stop, and why."""
+    """Stop the job, for this reason."""
 
     reason: AbortReason
 
 
 class Granted(msgspec.Struct, tag=3):
-    """The worker is ready for the transaction that was announced; or why it is not."""
+    """The worker is ready for the transaction that was announced. `error` says why it is not."""
 
     error: str | None = None
 
@@ -72,14 +72,14 @@ class Granted(msgspec.Struct, tag=3):
 # From a child.
 
 
-class Said(msgspec.Struct, tag=1):
-    """How far the job is."""
+class ProgressUpdate(msgspec.Struct, tag=1):
+    """Progress of the job."""
 
     progress: Progress
 
 
 class Logged(msgspec.Struct, tag=2):
-    """A log record; the template sends them too."""
+    """A log record. The template sends these too."""
 
     name: str
     level: int
@@ -95,71 +95,77 @@ class Logged(msgspec.Struct, tag=2):
 
 
 class Opening(msgspec.Struct, tag=3):
-    """The job begins a transaction that may end it; it waits for `Granted`."""
+    """The job is about to begin a transaction that may end it, and waits for `Granted`."""
 
 
-class Staged(msgspec.Struct, tag=4):
-    """How far that transaction is: the name of a `Stage`, and once it is final, what was committed."""
+class StageChanged(msgspec.Struct, tag=4):
+    """The stage of that transaction: the name of a `Stage`, and once it is final, the transition that was committed."""
 
     stage: str
-    step: Finish | None = None
+    transition: Finish | None = None
 
 
-class Ended(msgspec.Struct, tag=5):
-    """What becomes of the job: one of the three."""
+class AttemptEnded(msgspec.Struct, tag=5):
+    """The attempt has ended with one of these three transitions."""
 
     finish: Finish | None = None
     requeue: Requeue | None = None
     park: Park | None = None
 
     @classmethod
-    def of(cls, step: Transition) -> Ended:
-        match step:
+    def of(cls, transition: Transition) -> AttemptEnded:
+        match transition:
             case Finish():
-                return cls(finish=step)
+                return cls(finish=transition)
             case Requeue():
-                return cls(requeue=step)
+                return cls(requeue=transition)
             case Park():
-                return cls(park=step)
+                return cls(park=transition)
 
     @property
-    def step(self) -> Transition:
-        step = self.finish or self.requeue or self.park
-        assert step is not None
-        return step
+    def transition(self) -> Transition:
+        transition = self.finish or self.requeue or self.park
+        assert transition is not None
+        return transition
 
 
-class Failing(msgspec.Struct, tag=6):
-    """The attempt has failed, which leads to this, and now hooks are told: whatever becomes of the child meanwhile."""
+class FailureDecided(msgspec.Struct, tag=6):
+    """The attempt has failed with this transition, and the `on_failure` hooks are called next.
 
-    ended: Ended
+    The transition holds even if the child dies meanwhile.
+    """
+
+    ended: AttemptEnded
 
 
 # To the template.
 
 
 class Fork(msgspec.Struct, tag=1):
-    """Fork a child, to be known by this number; so many descriptors come with it: its socket, and one for its output."""
+    """Fork a child with this number.
+
+    `descriptors` is the number of file descriptors sent along: its socket, and one for its output.
+    """
 
     number: int
     descriptors: int
 
 
 class Kill(msgspec.Struct, tag=2):
-    """Kill that child, and whatever it has started, if it is still there."""
+    """Kill this child, and all processes that it has started."""
 
     number: int
 
 
 class Prepare(msgspec.Struct, tag=3):
-    """ChildAttempt the hooks that come before the first fork."""
+    """Run the `before_first_fork` hooks."""
 
 
 # From the template.
 
 
 class Refused(msgspec.Struct, tag=12):
-    """There is no such child: a hook of the user's has raised this, or no process can be had now."""
+    """The child could not be forked: a hook raised this error, or the system refused a process."""
 
     number: int
     error: ErrorInfo
@@ -167,7 +173,7 @@ class Refused(msgspec.Struct, tag=12):
 
 
 class Exited(msgspec.Struct, tag=13):
-    """The child has ended, with this wait status, having occupied at most so many bytes."""
+    """The child has exited with this wait status. `peak` is its largest resident memory, in bytes."""
 
     number: int
     status: int
@@ -175,12 +181,12 @@ class Exited(msgspec.Struct, tag=13):
 
 
 class Prepared(msgspec.Struct, tag=14):
-    """The hooks have run; or what one of them has raised."""
+    """The hooks have run. `error` is what one of them raised."""
 
     error: ErrorInfo | None = None
 
 
-FromChild = Said | Logged | Opening | Staged | Ended | Failing
+FromChild = ProgressUpdate | Logged | Opening | StageChanged | AttemptEnded | FailureDecided
 FromTemplate = Logged | Refused | Exited | Prepared
 
 TO_CHILD: msgspec.msgpack.Decoder[Begin | Abort | Granted] = msgspec.msgpack.Decoder(Begin | Abort | Granted)
@@ -192,20 +198,23 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def packed(frame: msgspec.Struct) -> bytes:
-    """A frame as it travels: its length in four bytes, and itself."""
+    """A frame as bytes: its length in four bytes, then its body."""
     body = _encode(frame)
     return len(body).to_bytes(4, "big") + body
 
 
 class Frames(Generic[F]):
-    """Cuts what comes out of a socket into frames."""
+    """Splits the bytes from a socket into frames."""
 
     def __init__(self, decoder: msgspec.msgpack.Decoder[F]) -> None:
         self._decoder = decoder
         self._bytes = bytearray()
 
     def cut(self, received: bytes) -> Iterator[F]:
-        """The frames that are whole with this; `msgspec.DecodeError` if it was none of ours who sent them."""
+        """The frames completed by these bytes.
+
+        Raises `msgspec.DecodeError` if another program has written to the socket.
+        """
         self._bytes += received
         while len(self._bytes) >= 4:
             end = 4 + int.from_bytes(self._bytes[:4], "big")

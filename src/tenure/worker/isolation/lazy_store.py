@@ -1,4 +1,4 @@
-"""A store that a child process opens when its job first uses it, and not sooner."""
+"""`LazyStores`: store objects for a child process that connect when its job first uses them."""
 
 from __future__ import annotations
 
@@ -7,41 +7,40 @@ import inspect
 from collections.abc import Callable
 from typing import Any, cast
 
-from tenure.errors import InvalidOption
+from tenure.errors import STORE_OUTAGE, InvalidOption
 from tenure.stores.base import Store
-from tenure.worker.outage import GONE
 
-__all__ = ["LazyStore"]
+__all__ = ["LazyStores"]
 
 PAUSES = (1.0, 2.0)
-"""Seconds between the tries to reach the store: one more than there are pauses."""
+"""Seconds between the tries to reach the store: one try more than there are pauses."""
 
 
-class LazyStore:
-    """The stores of one child process, and whether any of them could be reached."""
+class LazyStores:
+    """Creates the store objects of one child process, and records whether the store could be reached."""
 
     def __init__(self, make: Callable[[], Store], url: str) -> None:
         self._make = make
         self._in_memory = url.startswith("memory:")
-        self.failed = False
-        """Whether the store was used and never reached: no fault of the job."""
+        self.unreachable = False
+        """Whether the store was used and could not be reached, which is not the job's fault."""
 
     def store(self) -> Store:
-        """A store object for the running loop, opened by its first call."""
+        """A store object for the running loop; its first operation opens it."""
         if self._in_memory:
             raise InvalidOption(
-                "memory:// is the memory of one process, and an isolated task runs in another: "
+                "memory:// belongs to one process, and an isolated task runs in another: "
                 "use ctx.enqueue(), whose jobs the worker stores"
             )
-        return cast("Store", _Reached(self._make(), self))
+        return cast("Store", LazyStore(self._make(), self))
 
 
-class _Reached:
-    """Passes everything on; before the first call that waits, it opens the store, in three tries."""
+class LazyStore:
+    """Forwards everything to a store. Before the first awaited operation it opens the store, in up to three tries."""
 
-    def __init__(self, store: Store, reach: LazyStore) -> None:
+    def __init__(self, store: Store, stores: LazyStores) -> None:
         self._store = store
-        self._reach = reach
+        self._stores = stores
         self._opening = asyncio.Lock()
         self._open = False
 
@@ -57,23 +56,23 @@ class _Reached:
         return call
 
     def enqueue_now(self, jobs: Any) -> Any:
-        """Only once the store is open; else it is to be asked the long way."""
+        """Enqueue without waiting, if the store is open; None if it is not, so that the caller awaits `enqueue`."""
         return self._store.enqueue_now(jobs) if self._open else None
 
     async def open(self) -> None:
-        """Reach the store, unless it was reached before."""
+        """Open the store, unless it is open."""
         async with self._opening:
             if self._open:
                 return
             for pause in (*PAUSES, None):
                 try:
                     await self._store.open()
-                except GONE:
-                    if pause is None or self._reach.failed:
-                        self._reach.failed = True
+                except STORE_OUTAGE:
+                    if pause is None or self._stores.unreachable:
+                        self._stores.unreachable = True
                         raise
                     await asyncio.sleep(pause)
                 else:
                     break
             self._open = True
-            self._reach.failed = False
+            self._stores.unreachable = False

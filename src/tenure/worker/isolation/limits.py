@@ -1,4 +1,4 @@
-"""How much memory a child process may allocate."""
+"""`limited_memory`: middleware that limits the memory that a child process may allocate."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _STATUS = Path("/proc/self/status")
 
 
 def limited_memory(limit: int) -> Middleware:
-    """Let what is called allocate so many bytes beside what the process has; more raises `MemoryError`."""
+    """Middleware that lets the function allocate `limit` bytes beyond what the process has; more raises `MemoryError`."""
 
     async def limited(ctx: Context, call_next: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ARG001
-        # RLIMIT_DATA counts the private memory that can be written, which is what a job allocates. RLIMIT_AS would count
-        # files and libraries that are mapped too, and the address space that the allocator reserves for each thread.
+        # RLIMIT_DATA counts private writable memory, which is what a job allocates. RLIMIT_AS would also count mapped
+        # files and libraries, and the address space that the allocator reserves for each thread.
         _, most = resource.getrlimit(resource.RLIMIT_DATA)
         resource.setrlimit(resource.RLIMIT_DATA, (_allocated() + limit, most))
         try:
             return await call_next()
         except MemoryError as error:
-            resource.setrlimit(resource.RLIMIT_DATA, (most, most))  # to be told of, it needs some
+            resource.setrlimit(resource.RLIMIT_DATA, (most, most))  # reporting the error needs memory
             raise MemoryError(f"the attempt has reached its memory_limit of {limit:,} bytes") from error
         finally:
             resource.setrlimit(resource.RLIMIT_DATA, (most, most))
@@ -35,7 +35,7 @@ def limited_memory(limit: int) -> Middleware:
 
 
 def _allocated() -> int:
-    """Bytes that count already; 0 where the system does not tell."""
+    """Bytes that already count towards the limit; 0 where the system does not say."""
     try:
         found = re.search(rb"VmData:\s+(\d+) kB", _STATUS.read_bytes())
     except OSError:

@@ -1,7 +1,7 @@
-"""A child's end of the socket to its worker.
+"""`WorkerLink`: a child's end of the socket to its worker.
 
-Most children are told nothing but what to run. So there is no thread that listens until there is something to hear, which the
-kernel tells by SIGIO: a thread costs a short-lived process more than all else that it does.
+Most children receive only the job to run. So no thread listens until the kernel announces a message by SIGIO: starting
+a thread costs a short-lived process more than all else that it does.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ import msgspec
 from tenure.core.job import Progress
 from tenure.core.lease import AbortReason
 from tenure.errors import StoreUnavailable
-from tenure.worker.isolation.frames import TO_CHILD, Abort, Begin, Frames, Granted, Opening, Said, packed
+from tenure.worker.isolation.frames import TO_CHILD, Abort, Begin, Frames, Granted, Opening, ProgressUpdate, packed
 
-__all__ = ["Link"]
+__all__ = ["WorkerLink"]
 
-SAID_EVERY = 0.25
-"""Seconds between two words of progress: the worker writes one a second."""
+PROGRESS_INTERVAL = 0.25
+"""Seconds between two progress messages; the worker stores one a second."""
 
 ORPHANED = 70
-"""The exit status of a child whose worker is gone."""
+"""Exit status of a child whose worker is gone."""
 
 
-class Link:
-    """Sends from any thread; hears in a thread of its own, which ends the process when the worker is gone.
+class WorkerLink:
+    """Sends from any thread, and receives on its own thread, which ends the process when the worker is gone.
 
-    Whoever handles SIGIO calls `arrived`.
+    The handler of SIGIO must call `data_arrived`.
     """
 
     def __init__(self, own: socket.socket) -> None:
@@ -47,10 +47,10 @@ class Link:
         self.pid = os.getpid()
         self._main = threading.get_ident()
         self._granted: concurrent.futures.Future[str | None] | None = None
-        self._said: Progress | None = None
-        self._said_at = 0.0
+        self._progress: Progress | None = None
+        self._progress_at = 0.0
         self.sending = False
-        """Whether the main thread is sending: what interrupts it then would leave half a frame behind."""
+        """Whether the main thread is sending. An interrupt at that moment would leave half a frame in the socket."""
 
         self._interrupted = False
         self._listening = False
@@ -66,22 +66,22 @@ class Link:
                 return frame
 
     def listen(self, aborted: Callable[[AbortReason], None]) -> None:
-        """Hear what the worker says from now on; `aborted` is called in another thread."""
+        """Receive messages from now on; `aborted` is called on another thread."""
         self._aborted = aborted
         own = self._socket.fileno()
         fcntl.fcntl(own, fcntl.F_SETOWN, self.pid)
         fcntl.fcntl(own, fcntl.F_SETFL, os.O_ASYNC)
         if select.select((own,), (), (), 0)[0]:
-            self.arrived()  # too early to be told of
+            self.data_arrived()  # it arrived before SIGIO was enabled
 
-    def arrived(self) -> None:
-        """There is, or will be soon, something to hear. May be called by a handler of a signal."""
+    def data_arrived(self) -> None:
+        """Start the receiving thread, because a message has arrived or will soon. May be called by a signal handler."""
         if not self._listening and os.getpid() == self.pid:
             self._listening = True
-            _thread.start_new_thread(self._listen, ())  # without a lock that the thread here may hold
+            _thread.start_new_thread(self._listen, ())  # without a lock, which the interrupted thread may hold
 
     def send(self, frame: msgspec.Struct) -> None:
-        """Tell the worker something; nothing if this is a process that the job has forked."""
+        """Send a message to the worker. Does nothing in a process that the job has forked."""
         if os.getpid() != self.pid:
             return
         message = packed(frame)
@@ -100,38 +100,38 @@ class Link:
                     self._interrupted = False
                     signal.raise_signal(signal.SIGTERM)
 
-    def interrupted(self) -> None:
-        """An interrupt has come while the main thread was sending: let it come again afterwards."""
+    def interrupt_later(self) -> None:
+        """Repeat an interrupt that came while the main thread was sending, once it has sent."""
         self._interrupted = True
 
-    def say(self, progress: Progress) -> None:
-        """Tell how far the job is, soon."""
-        self._said = progress
-        if monotonic() - self._said_at >= SAID_EVERY:
-            self._say()
+    def report_progress(self, progress: Progress) -> None:
+        """Send the job's progress, at most four times a second."""
+        self._progress = progress
+        if monotonic() - self._progress_at >= PROGRESS_INTERVAL:
+            self._send_progress()
         else:
-            self.arrived()  # somebody must say it later
+            self.data_arrived()  # the receiving thread sends it later
 
     async def open(self) -> None:
         """Announce a transaction that may end the job, and wait until the worker is ready for it."""
         self._granted = concurrent.futures.Future()
-        self.arrived()
+        self.data_arrived()
         self.send(Opening())
         error = await asyncio.wrap_future(self._granted)
         if error is not None:
             raise StoreUnavailable(error)
 
-    def _say(self) -> None:
-        said, self._said = self._said, None
-        if said is not None:
-            self._said_at = monotonic()
-            self.send(Said(said))
+    def _send_progress(self) -> None:
+        progress, self._progress = self._progress, None
+        if progress is not None:
+            self._progress_at = monotonic()
+            self.send(ProgressUpdate(progress))
 
     def _listen(self) -> None:
         waiting = select.poll()
         waiting.register(self._socket, select.POLLIN)
         while True:
-            if waiting.poll(SAID_EVERY * 1000):
+            if waiting.poll(PROGRESS_INTERVAL * 1000):
                 received = self._socket.recv(1 << 16)
                 if not received:
                     os._exit(ORPHANED)
@@ -142,4 +142,4 @@ class Link:
                         case Granted(error):
                             if self._granted is not None and not self._granted.done():
                                 self._granted.set_result(error)
-            self._say()
+            self._send_progress()

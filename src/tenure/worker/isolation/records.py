@@ -1,4 +1,4 @@
-"""Log records of other processes, logged here."""
+"""`ForwardingHandler`: forwards log records of child processes to the worker, which logs them."""
 
 from __future__ import annotations
 
@@ -9,50 +9,51 @@ from typing import Any
 
 from tenure.worker.isolation.frames import Logged
 
-__all__ = ["SendRecords", "log_here"]
+__all__ = ["ForwardingHandler", "log_here"]
 
-TEXT = 100_000
-"""Characters of a message or a traceback that are sent at most."""
+MAX_TEXT = 100_000
+"""Characters of a message or a traceback that are sent, at most."""
 
-_KNOWN = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName"}
-"""Attributes that every record has; any other was given as `extra`, or by a record factory of the user's."""
+_STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName"}
+"""Attributes that every record has. All others come from `extra`, or from a record factory of the user's."""
 
 
-class SendRecords(logging.Handler):
-    """Sends records to the worker, whose handlers are the ones that the user has set up.
+class ForwardingHandler(logging.Handler):
+    """Sends records to the worker, whose handlers are those that the user has configured.
 
-    The filters of those are asked here too, for what they add to a record from context variables, which are not sent.
+    The filters of those handlers are called here too, because they may add values from context variables, which are not
+    sent.
     """
 
     def __init__(self, send: Callable[[Logged], None]) -> None:
         super().__init__()
         self.send = send
         self.pid = os.getpid()
-        self._adds: list[tuple[str, Any]] = []
-        """Filters, and the loggers from which on they are asked."""
+        self._filters: list[tuple[str, Any]] = []
+        """Logger name prefixes, each with a filter to call for its records."""
 
     def install(self) -> None:
-        """Be the only handler that there is; levels stay as they are."""
+        """Become the only handler; levels stay as they are."""
         for logger in logging.root.manager.loggerDict.values():
             if isinstance(logger, logging.Logger) and logger.handlers:
-                self._adds += [(f"{logger.name}.", each) for handler in logger.handlers for each in handler.filters]
+                self._filters += [(f"{logger.name}.", each) for handler in logger.handlers for each in handler.filters]
                 logger.handlers = []
                 logger.propagate = True
-        self._adds += [("", each) for handler in logging.root.handlers for each in handler.filters]
+        self._filters += [("", each) for handler in logging.root.handlers for each in handler.filters]
         logging.root.handlers = [self]
 
     def redirect(self, send: Callable[[Logged], None]) -> None:
-        """Send them another way from now on, from this process."""
+        """Send records by another function from now on, from this process."""
         self.send, self.pid = send, os.getpid()
 
     def emit(self, record: logging.LogRecord) -> None:
         if os.getpid() != self.pid:
-            return _to_stderr(record)  # a process that the job has forked: the socket is not its own
+            return _to_stderr(record)  # a process that the job has forked must not write to the socket
         try:
-            for name, adds in self._adds:
+            for name, filtering in self._filters:
                 if f"{record.name}.".startswith(name):
-                    # Whether a record is dropped, the handlers decide.
-                    (adds.filter if hasattr(adds, "filter") else adds)(record)
+                    # The handlers in the worker decide whether a record is dropped.
+                    (filtering.filter if hasattr(filtering, "filter") else filtering)(record)
             self.send(_logged(record))
         except Exception:  # noqa: BLE001  (as all handlers do)
             self.handleError(record)
@@ -60,7 +61,7 @@ class SendRecords(logging.Handler):
 
 
 def log_here(logged: Logged) -> None:
-    """Let the loggers of this process have a record of another."""
+    """Log a record of another process here."""
     logger = logging.getLogger(logged.name)
     if logger.isEnabledFor(logged.level):
         record = logger.makeRecord(
@@ -69,19 +70,19 @@ def log_here(logged: Logged) -> None:
         record.created = logged.created
         record.msecs = (logged.created - int(logged.created)) * 1000
         record.process, record.threadName, record.exc_text = logged.pid, logged.thread, logged.trace
-        extra = {name: value for name, value in logged.extra.items() if name not in _KNOWN}
+        extra = {name: value for name, value in logged.extra.items() if name not in _STANDARD}
         vars(record).update(extra)
         if extra and type(record) is logging.LogRecord:
-            record.__class__ = _Told
-            vars(record)["_told"] = extra.keys()
+            record.__class__ = _ForwardedRecord
+            vars(record)["_forwarded"] = extra.keys()
         logger.handle(record)
 
 
-class _Told(logging.LogRecord):
-    """A record that keeps what was added to it in the other process, whatever filters find in the context variables of this one."""
+class _ForwardedRecord(logging.LogRecord):
+    """A record whose extra attributes, set in the other process, cannot be overwritten by filters of this one."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in vars(self).get("_told", ()):
+        if name not in vars(self).get("_forwarded", ()):
             super().__setattr__(name, value)
 
 
@@ -94,28 +95,28 @@ def _logged(record: logging.LogRecord) -> Logged:
     return Logged(
         name=record.name,
         level=record.levelno,
-        message=_text(record.getMessage()[:TEXT]),
+        message=_text(record.getMessage()[:MAX_TEXT]),
         created=record.created,
         path=record.pathname,
         line=record.lineno,
         function=record.funcName,
         thread=record.threadName,
         pid=record.process,
-        trace=None if trace is None else _text(trace[-TEXT:]),
-        extra={name: _plain(value) for name, value in vars(record).items() if name not in _KNOWN},
+        trace=None if trace is None else _text(trace[-MAX_TEXT:]),
+        extra={name: _plain(value) for name, value in vars(record).items() if name not in _STANDARD},
     )
 
 
 def _text(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode()  # half of a surrogate pair cannot be sent
+    return text.encode("utf-8", "backslashreplace").decode()  # a lone surrogate cannot be encoded
 
 
 def _plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
     try:
-        return _text((value if isinstance(value, str) else repr(value))[:TEXT])
-    except Exception as error:  # noqa: BLE001  (told in its place)
+        return _text((value if isinstance(value, str) else repr(value))[:MAX_TEXT])
+    except Exception as error:  # noqa: BLE001  (its error is logged in its place)
         return f"<its repr raised {type(error).__name__}>"
 
 

@@ -1,4 +1,4 @@
-"""What a job in a child process is given, and of which its worker is told: progress, and how far a transaction is."""
+"""Context and transactions of a job in a child process, which report progress and transaction stages to the worker."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from tenure.stores.base import Store
 from tenure.sync import private_loop, run
-from tenure.tasks.completion.completion import Completion, Stage, Transactions
+from tenure.tasks.completion.completion import Completion, Transactions
+from tenure.tasks.completion.stage import Stage, StageEvent
 from tenure.tasks.context import Context
 from tenure.tasks.task import Task
-from tenure.worker.isolation.frames import Staged
-from tenure.worker.isolation.link import Link
+from tenure.worker.isolation.frames import StageChanged
+from tenure.worker.isolation.link import WorkerLink
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -20,20 +21,20 @@ __all__ = ["ReportingContext", "ReportingTransactions"]
 
 
 class ReportingContext(Context):
-    """A context whose progress is told to the worker."""
+    """A context that sends its progress to the worker."""
 
-    link: Link
+    link: WorkerLink
 
     def progress(self, done: float, total: float | None = None, note: str | None = None) -> None:
         super().progress(done, total, note)
-        if self._said is not None:
-            self.link.say(self._said)
+        if self._progress is not None:
+            self.link.report_progress(self._progress)
 
 
 class ReportingTransactions(Transactions):
-    """Transactions in a child's own connection to the store, which the first of them opens."""
+    """Transactions on the child's own connection to the store, which the first of them opens."""
 
-    def __init__(self, app: App, timeout: float, link: Link) -> None:
+    def __init__(self, app: App, timeout: float, link: WorkerLink) -> None:
         self._app = app
         self._timeout = timeout
         self._link = link
@@ -41,7 +42,7 @@ class ReportingTransactions(Transactions):
         self._own_loop: asyncio.AbstractEventLoop | None = None
 
     def on_loop(self, loop: asyncio.AbstractEventLoop) -> None:
-        """The job is a coroutine on this loop; else it is a function, and they are on the loop of blocking code."""
+        """Use this loop, because the job is a coroutine on it. Functions use the private loop."""
         self._own_loop = loop
 
     @property
@@ -62,35 +63,29 @@ class ReportingTransactions(Transactions):
     def completion(self, ctx: Context, task: Task[..., Any]) -> Completion:
         return ReportingCompletion(ctx, task, self, self._link)
 
-    async def make_room(self) -> None:
-        """The worker has done so when the block was announced."""
+    async def secure_leases(self) -> None:
+        """Does nothing: the worker has made room when the block was announced."""
 
 
 class ReportingCompletion(Completion):
-    """A completion of which the worker knows how far it is."""
+    """A completion that reports its stage to the worker."""
 
-    def __init__(self, ctx: Context, task: Task[..., Any], transactions: Transactions, link: Link) -> None:
+    def __init__(self, ctx: Context, task: Task[..., Any], transactions: Transactions, link: WorkerLink) -> None:
         self._link = link
-        self._stage = Stage.RUNNING
         super().__init__(ctx, task, transactions)
 
-    @property
-    def stage(self) -> Stage:
-        return self._stage
-
-    @stage.setter
-    def stage(self, stage: Stage) -> None:
-        if stage is self._stage:
+    def _enter(self, stage: Stage) -> None:
+        if stage is self.stage:
             return
-        self._stage = stage
-        self._link.send(Staged(stage.name, self.step if stage is Stage.FINAL else None))
+        super()._enter(stage)
+        self._link.send(StageChanged(stage.name, self.transition if stage is Stage.FINAL else None))
 
     async def open(self) -> None:
         await super().open()
         try:
             await self._link.open()
             await self.transactions.store.open()
-            self.check()  # waiting may have told that the lease is lost
+            self.check_signal()  # the lease may have been lost while it waited
         except BaseException:
-            self.stage = Stage.RUNNING
+            self.advance(StageEvent.ROLLED_BACK)
             raise

@@ -1,8 +1,10 @@
-"""The process that forks: it has the app imported, one thread and nothing else to do, so that its children begin clean.
+"""`Template`: the process that forks child processes.
 
-A worker has an event loop, threads and connections, none of which survives a fork in one piece. So it forks this process before
-it has any of them, and asks it for every child. Only the parent of a process knows whether a pid is still its child: so it is
-the template too that kills.
+It has the app imported and one thread, so that its children start clean.
+
+A worker has an event loop, threads and connections, none of which survives a fork intact. So it forks this process
+before it has any of them, and requests every child from it. The template also kills children, because only the parent
+of a process knows whether a pid is still its child.
 """
 
 from __future__ import annotations
@@ -25,9 +27,9 @@ from typing import NoReturn
 
 import msgspec
 
-from tenure.core.failure import error_info
+from tenure.core.failure import describe_exception
 from tenure.core.job import ErrorInfo
-from tenure.hooks.calling import call
+from tenure.hooks.calling import call_hooks_without_loop
 from tenure.hooks.registry import Hooks
 from tenure.worker.isolation.frames import (
     TO_TEMPLATE,
@@ -40,38 +42,38 @@ from tenure.worker.isolation.frames import (
     Refused,
     packed,
 )
-from tenure.worker.isolation.records import SendRecords
+from tenure.worker.isolation.records import ForwardingHandler
 
-__all__ = ["NOT_OURS", "ChildAttempt", "first_fork", "fork"]
+__all__ = ["GROUP_SIGNALS", "RunChild", "call_before_first_fork", "fork"]
 
-NOT_OURS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-"""Signals that a terminal or a service manager sends to the whole group of processes: the worker decides what they mean."""
+GROUP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+"""Signals that a terminal or a service manager sends to the whole process group: the worker decides what they mean."""
 
 RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 """Bytes in the unit of `ru_maxrss`."""
 
-ChildAttempt = Callable[[socket.socket, int | None], NoReturn]
-"""What a child does with its socket, and the descriptor that its output goes to."""
+RunChild = Callable[[socket.socket, int | None], NoReturn]
+"""Runs a child: called with its socket, and the descriptor for its output."""
 
 log = logging.getLogger("tenure.worker")
 
 
-def fork(hooks: Hooks, prepare: Callable[[], ChildAttempt], abandon: Callable[[], None]) -> tuple[int, socket.socket]:
-    """Fork a template; its pid, and the socket to speak with it. It ends when that socket does.
+def fork(hooks: Hooks, prepare: Callable[[], RunChild], abandon: Callable[[], None]) -> tuple[int, socket.socket]:
+    """Fork a template. Returns its pid and the socket to it; the template exits when that socket is closed.
 
-    There, `abandon` lets go of what belongs to the worker, and `prepare` gives what the children run.
+    In the template, `abandon` closes what belongs to the worker, and `prepare` returns the function that children run.
     """
     others = [thread.name for thread in threading.enumerate() if thread is not threading.current_thread()]
     if others:
         log.warning(
-            "the process for isolated tasks is forked beside other threads (%s): what they hold locked stays locked "
-            "in it; begin with worker.run() or `tenure work`, before there are any",
+            "the process for isolated tasks is forked while other threads run (%s): locks that they hold stay locked "
+            "in it; start with worker.run() or `tenure work` before there are any",
             ", ".join(sorted(others)),
         )
     ours, theirs = socket.socketpair()
     _flush()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 says the same as we do above
+        warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of the same as we do above
         pid = os.fork()
     if pid:
         theirs.close()
@@ -80,7 +82,7 @@ def fork(hooks: Hooks, prepare: Callable[[], ChildAttempt], abandon: Callable[[]
     code = 1
     try:
         ours.close()
-        _settle_down()
+        _reset_process()
         abandon()
         template = Template(theirs, hooks, prepare())
         gc.collect()
@@ -88,28 +90,28 @@ def fork(hooks: Hooks, prepare: Callable[[], ChildAttempt], abandon: Callable[[]
         template.serve()
         code = 0
     except BaseException:
-        log.exception("the process that forks children for isolated tasks has failed")
+        log.exception("the process that forks child processes for isolated tasks failed")
     finally:
         os._exit(code)
 
 
 class Template:
-    """Forks on request, and tells of every end."""
+    """Forks children on request, and reports each exit."""
 
-    def __init__(self, control: socket.socket, hooks: Hooks, run: ChildAttempt) -> None:
+    def __init__(self, control: socket.socket, hooks: Hooks, run: RunChild) -> None:
         self._control = control
         self._hooks = hooks
         self._run = run
         self._frames = Frames(TO_TEMPLATE)
         self._descriptors: list[int] = []
         self._children: dict[int, int] = {}
-        """Process ids by number."""
+        """Process ids by child number."""
 
         self._prepared = False
-        SendRecords(self._send).install()
+        ForwardingHandler(self._send).install()
 
     def serve(self) -> None:
-        """Do what the worker asks for, until it is gone; then no child is left."""
+        """Serve the worker's requests until it is gone; then kill all children."""
         woken, wakes = os.pipe()
         self._pipe = woken, wakes
         os.set_blocking(woken, False)
@@ -125,7 +127,7 @@ class Template:
                 if woken in ready:
                     _drain(woken)
                     self._reap()
-                if self._control.fileno() in ready and not self._hear():
+                if self._control.fileno() in ready and not self._serve_requests():
                     return
         except (BrokenPipeError, ConnectionResetError):
             return  # the worker is gone
@@ -133,8 +135,8 @@ class Template:
             for number in self._children:
                 self._kill(number)
 
-    def _hear(self) -> bool:
-        """Do what was asked for; False if nobody is there to ask any more."""
+    def _serve_requests(self) -> bool:
+        """Serve the requests that have arrived; False if the worker is gone."""
         received, descriptors, _, _ = socket.recv_fds(self._control, 65536, 64)
         self._descriptors += descriptors
         for frame in self._frames.cut(received):
@@ -149,10 +151,10 @@ class Template:
         return bool(received)
 
     def _prepare(self) -> ErrorInfo | None:
-        """ChildAttempt the hooks before the first fork, once; what one of them has raised."""
+        """Run the `before_first_fork` hooks, once; returns what one of them raised."""
         if self._prepared:
             return None
-        error = first_fork(self._hooks)
+        error = call_before_first_fork(self._hooks)
         if error is None:
             self._prepared = True
             gc.freeze()
@@ -166,8 +168,8 @@ class Template:
             _flush()
             try:
                 pid = os.fork()
-            except OSError as error:  # no process or no memory to be had
-                return self._send(Refused(number, error_info(error), by_hook=False))
+            except OSError as error:  # no process or no memory left
+                return self._send(Refused(number, describe_exception(error), by_hook=False))
             if not pid:
                 self._be_child(descriptors)
             self._children[number] = pid
@@ -180,7 +182,7 @@ class Template:
         return _called(self._hooks, "before_fork")
 
     def _be_child(self, descriptors: list[int]) -> NoReturn:
-        # A group of its own: what the job starts is killed with it.
+        # Its own process group, so that what the job starts is killed with it.
         os.setpgid(0, 0)
         signal.set_wakeup_fd(-1)
         for descriptor in (self._control.detach(), *self._pipe):
@@ -191,12 +193,12 @@ class Template:
     def _kill(self, number: int) -> None:
         pid = self._children.get(number)
         if pid is not None:
-            for kill in (os.killpg, os.kill):  # it may not have begun to be a group
+            for kill in (os.killpg, os.kill):  # it may not have its process group yet
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     kill(pid, signal.SIGKILL)
 
     def _reap(self) -> None:
-        """Tell of children that have ended. Asked one by one: a hook may have started processes of the user's own."""
+        """Report children that have exited. Waits for each by pid, because a hook may have started other processes."""
         for number, child in list(self._children.items()):
             pid, status, usage = os.wait4(child, os.WNOHANG)
             if pid:
@@ -207,28 +209,29 @@ class Template:
         self._control.sendall(packed(frame))
 
 
-def first_fork(hooks: Hooks) -> ErrorInfo | None:
-    """Call the hooks `before_first_fork` here; returns what one of them has raised."""
+def call_before_first_fork(hooks: Hooks) -> ErrorInfo | None:
+    """Call the `before_first_fork` hooks here; returns what one of them raised."""
     return _called(hooks, "before_first_fork")
 
 
 def _called(hooks: Hooks, name: str) -> ErrorInfo | None:
     try:
-        call(hooks.of(name))
+        call_hooks_without_loop(hooks.of(name))
     except Exception as error:  # noqa: BLE001  (the worker decides what follows)
-        return error_info(error)
+        return describe_exception(error)
     return None
 
 
-def _settle_down() -> None:
-    """Leave behind what the worker's process was doing."""
+def _reset_process() -> None:
+    """Reset what the worker's process has set up: signal handlers, atexit functions, event loop, stdin."""
     for signum in signal.valid_signals():
         if callable(signal.getsignal(signum)):
             signal.signal(signum, signal.SIG_DFL)
-    for signum in NOT_OURS:
-        # A handler that does nothing, which the children inherit; what is ignored would be so in programs that jobs start.
+    for signum in GROUP_SIGNALS:
+        # A handler that does nothing, inherited by the children. SIG_IGN would be inherited by programs that jobs
+        # start.
         signal.signal(signum, _nothing)
-    # What was to happen at the end of the worker must not happen at the end of every child.
+    # What should happen when the worker exits must not happen when each child exits.
     atexit._clear()
     asyncio._set_running_loop(None)
     asyncio.set_event_loop(None)
@@ -238,7 +241,7 @@ def _settle_down() -> None:
 
 
 def _nothing(signum: int, frame: FrameType | None) -> None:
-    """Be interrupted, and go on."""
+    """Do nothing, so that the signal only interrupts."""
 
 
 def _drain(descriptor: int) -> None:
@@ -248,7 +251,7 @@ def _drain(descriptor: int) -> None:
 
 
 def _flush() -> None:
-    """Else the child would write once more what lies in the buffers."""
+    """Flush, because otherwise the child would write the buffered output again."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()

@@ -1,4 +1,4 @@
-"""One worker process, as its supervisor sees it."""
+"""`WorkerProcess`: the supervisor's side of one worker process."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from tenure.worker.supervision.sources import Stamp
-from tenure.worker.supervision.tether import Lines
+from tenure.worker.supervision.tether import JsonLines
 
-__all__ = ["WorkerProcess", "cause"]
+__all__ = ["WorkerProcess", "describe_exit"]
 
 HELD_BACK = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
-"""Signals that a process is not to get before it has handlers: two would end it, and the third takes back the second."""
+"""Signals that are blocked until a process has handlers: the first two would end it, and the third undoes the second.
+"""
 
 STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 
 
 class WorkerProcess:
-    """Started when it is made; what it has told so far; and how it ended.
+    """A worker process, started by the constructor: what it has reported so far, and how it ended.
 
-    It is in a session of its own: a terminal's ^C reaches the supervisor alone, which passes it on. Its stdin is empty.
+    It runs in a new session, so ^C in a terminal reaches only the supervisor, which passes it on. Its stdin is empty.
     """
 
     def __init__(self, command: Callable[[int], Sequence[str]]) -> None:
@@ -41,48 +42,48 @@ class WorkerProcess:
         self.pid = self._process.pid
         self.started_at = time.monotonic()
         self.exit_code: int | None = None
-        """Negative for the signal that ended it; None while it lives."""
+        """Exit code; negative for the signal that ended it; None while it runs."""
 
-        self.listens = False
-        """Whether every signal finds a handler."""
+        self.has_handlers = False
+        """Whether it has handlers for all signals."""
 
         self.ready = False
         """Whether it has imported the app."""
 
         self.registered = False
-        """Whether it has been in the registry, ever."""
+        """Whether it has ever registered."""
 
         self.url = ""
-        """Of the store that it works on; of one that a function makes, only who makes it."""
+        """URL of its store. For a store that a function creates: the name of that function."""
 
         self.worker_id: str | None = None
-        """Its name in the registry, now or soon."""
+        """Its worker id in the registry, now or soon."""
 
         self.refusal: str | None = None
-        """Why it could not start."""
+        """Why it could not start; None if it did not say so."""
 
         self.trouble = ""
-        """What keeps it from leasing jobs, when it was last asked; empty if nothing does."""
+        """What keeps it from leasing jobs, by its last report; empty if it can."""
 
-        self.heard_at = self.started_at
-        """When it has last told anything."""
+        self.last_message_at = self.started_at
+        """When its last message arrived, on the monotonic clock."""
 
         self.tasks = ""
-        """Those that it knows, in words."""
+        """Names of the tasks that it knows, as text."""
 
         self.advice: list[tuple[str, str]] = []
-        """What it says should be mended, and has not been logged: what it is about, and a sentence."""
+        """Problems that it has reported and that are not logged yet: a key, and a sentence."""
 
         self.retired: list[str] = []
-        """Other workers that it has retired, on order."""
+        """Ids of other workers that it has retired on request."""
 
         self.files: dict[str, Stamp] = {}
-        """What it was imported from, if the supervisor wants to know."""
+        """Source files that it has imported, if the supervisor watches them."""
 
-        self._lines = Lines()
+        self._lines = JsonLines()
 
-    def hear(self) -> bool:
-        """Take in what it has told; False if there is nothing more to come."""
+    def read_messages(self) -> bool:
+        """Read its messages; False if no more can come."""
         while True:
             try:
                 data = self.socket.recv(65536)
@@ -94,17 +95,17 @@ class WorkerProcess:
                 return False
             try:
                 for facts in self._lines.feed(data):
-                    self._learn(**facts)
-            except (ValueError, TypeError):  # somebody else in its process has written there
+                    self._update(**facts)
+            except (ValueError, TypeError):  # other code in its process has written to the socket
                 return False
 
-    def _learn(
+    def _update(
         self,
         *,
         hello: bool = False,
         ready: bool = False,
         url: str | None = None,
-        id: str | None = None,  # noqa: A002 - as it is told
+        id: str | None = None,  # noqa: A002 - the name in the message
         registered: bool = False,
         refused: str | None = None,
         trouble: str | None = None,
@@ -113,8 +114,8 @@ class WorkerProcess:
         advice: tuple[str, str] | None = None,
         files: Mapping[str, Stamp] = MappingProxyType({}),
     ) -> None:
-        self.heard_at = time.monotonic()
-        self.listens |= hello
+        self.last_message_at = time.monotonic()
+        self.has_handlers |= hello
         self.ready |= ready
         self.registered |= registered
         self.url = url or self.url
@@ -129,28 +130,28 @@ class WorkerProcess:
         if retired is not None:
             self.retired.append(retired)
 
-    def order(self, **order: object) -> None:
-        """Tell it to do something; if it does not listen, nobody hears."""
+    def send_command(self, **command: object) -> None:
+        """Send it a command. Ignored if the process no longer listens."""
         with contextlib.suppress(OSError):
-            self.socket.send(Lines.line(**order))
+            self.socket.send(JsonLines.line(**command))
 
     def send(self, signum: signal.Signals) -> None:
-        """Pass on a signal.
+        """Send it a signal.
 
-        While it has no handlers one that stops is TERM, which ends it, for it holds nothing; any other would kill it, and
-        is not sent.
+        While it has no handlers, every signal that stops it is sent as TERM, which ends it at once: it holds no jobs
+        yet. Other signals would kill it and are not sent.
         """
         if self.exit_code is not None:
             return
-        if not self.listens and signum is not signal.SIGKILL:
+        if not self.has_handlers and signum is not signal.SIGKILL:
             if signum not in STOPS:
                 return
             signum = signal.SIGTERM
         os.kill(self.pid, signum)
 
     def ended(self, status: int) -> None:
-        """It was waited for, with this status: hear its last words, and let go of it."""
-        self.hear()
+        """Record its wait status, read its last messages and close its socket."""
+        self.read_messages()
         self.socket.close()
         self.exit_code = self._process.returncode = os.waitstatus_to_exitcode(status)
 
@@ -164,7 +165,7 @@ class WorkerProcess:
 
 @contextlib.contextmanager
 def _held_back() -> Iterator[None]:
-    """Start processes in which signals wait that would end them, until `tenure.cli.early` has set handlers and lets them in."""
+    """Start processes with these signals blocked, until `tenure.cli.early` has set handlers and unblocks them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, HELD_BACK)
     try:
         yield
@@ -172,8 +173,8 @@ def _held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def cause(exit_code: int) -> str:
-    """What ended a process, in words."""
+def describe_exit(exit_code: int) -> str:
+    """What ended a process, as a phrase."""
     if exit_code >= 0:
         return f"exit code {exit_code}"
     try:

@@ -1,4 +1,4 @@
-"""Taking the jobs of a dead worker process from it at once, in the store that it worked on."""
+"""`retire`: takes the jobs of a dead worker process from it at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger("tenure.supervisor")
 
 
 def prepare(url: str) -> None:
-    """Load what it takes to reach this store: when somebody has died there is no time for it."""
+    """Import what is needed to reach this store. When a worker has died there is no time for it."""
     import tenure.observe.observed  # noqa: F401
     from tenure.stores import open_store
 
@@ -27,9 +27,9 @@ def prepare(url: str) -> None:
 
 
 async def retire(url: str, worker_id: str, reason: str) -> None:
-    """Have the store take the dead worker's jobs, which go back to the front.
+    """Retire a dead worker in the store, so that its jobs go back to the front.
 
-    A store that does not answer is asked a few times more; then the leases have to run out.
+    A store that does not answer is tried a few times. After that, the jobs come back when their leases end.
     """
     for pause in PAUSES:
         await asyncio.sleep(pause)
@@ -39,15 +39,13 @@ async def retire(url: str, worker_id: str, reason: str) -> None:
         except (TimeoutError, StoreUnavailable, OutcomeUnknown, StoreFull) as error:
             log.info("could not retire worker %s: %s", worker_id, error)
         except Exception:
-            log.exception("worker %s is not retired, its jobs come back when their leases have run out", worker_id)
+            log.exception("could not retire worker %s: its jobs come back when their leases end", worker_id)
             return
         else:
             return
     from tenure.stores import masked
 
-    log.error(
-        "%s does not answer: the jobs of worker %s come back when their leases have run out", masked(url), worker_id
-    )
+    log.error("%s does not answer: the jobs of worker %s come back when their leases end", masked(url), worker_id)
 
 
 async def _retire(url: str, worker_id: str, reason: str) -> None:
@@ -64,7 +62,7 @@ async def _retire(url: str, worker_id: str, reason: str) -> None:
         await store.close()
     log.log(
         logging.WARNING if taken else logging.INFO,
-        "worker %s is retired (%s), %d job(s) taken from it",
+        "worker %s retired (%s), %d job(s) taken from it",
         worker_id,
         reason,
         taken,

@@ -1,4 +1,4 @@
-"""The source files of an app, and whether they have changed."""
+"""`SourceWatcher`: notices when source files of an app change."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from collections.abc import Iterable, Mapping
 
 import tenure
 
-__all__ = ["Sources", "Stamp", "loaded", "own", "stamp"]
+__all__ = ["SourceWatcher", "Stamp", "app_files", "imported_files", "stamp"]
 
 Stamp = list[int] | None
-"""What changes when a file is written; None while it is not there, as when an editor replaces it."""
+"""Modification time and size of a file; None while it does not exist, as when an editor replaces it."""
 
 
-def loaded() -> list[str]:
-    """The files that this process has imported modules from, but for those of Python and of installed packages."""
+def imported_files() -> list[str]:
+    """Files of modules that this process has imported, without those of Python and of installed packages."""
     files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
-    return own(file for file in files if isinstance(file, str))
+    return app_files(file for file in files if isinstance(file, str))
 
 
-def own(files: Iterable[str]) -> list[str]:
-    """Those of these files that are source code, and not of Python, of an installed package, or of Tenure."""
+def app_files(files: Iterable[str]) -> list[str]:
+    """Those of these files that are source code of the app: not of Python, of an installed package, or of Tenure."""
     paths = sysconfig.get_paths()
     others = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")] + [*tenure.__path__]
     installed = tuple(f"{os.path.realpath(folder)}{os.sep}" for folder in others)
@@ -30,24 +30,26 @@ def own(files: Iterable[str]) -> list[str]:
     return sorted(file for file in real if not file.startswith(installed))
 
 
-class Sources:
-    """Files that are looked at again and again."""
+class SourceWatcher:
+    """Compares files with how they were when they were imported."""
 
     def __init__(self) -> None:
         self._stamps: dict[str, Stamp] = {}
         self._moving: dict[str, Stamp] = {}
 
     def __bool__(self) -> bool:
-        """Whether there is anything that could change."""
+        """Whether it watches any file."""
         return bool(self._stamps)
 
     def add(self, files: Mapping[str, Stamp]) -> None:
-        """Watch these too; they had these stamps when they were imported."""
+        """Watch these files too. The stamps are those at the time of import."""
         for file, imported in files.items():
             self._stamps.setdefault(file, imported)
 
     def changed(self) -> str | None:
-        """A file that is another than it was and has not moved since the last look: whoever wrote it has done so."""
+        """A file that has changed and is stable since the last call, so that its writer has finished; None if there is
+        none.
+        """
         now = {file: stamp(file) for file in self._stamps}
         moving, self._moving = self._moving, {file: each for file, each in now.items() if each != self._stamps[file]}
         if not self._moving or self._moving != moving:

@@ -1,4 +1,4 @@
-"""Keeping several worker processes at work: what `tenure work -p N` is beside its workers."""
+"""`Supervisor`: keeps several worker processes running, for `tenure work -p N`."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 
 from tenure.worker.health import serve
-from tenure.worker.stopping import Exit
-from tenure.worker.supervision.place import RESTART, Place, restart_in
-from tenure.worker.supervision.process import WorkerProcess, cause
+from tenure.worker.stopping import ExitStatus
+from tenure.worker.supervision.process import WorkerProcess, describe_exit
+from tenure.worker.supervision.process_slot import RESTART, ProcessSlot, restart_delay
 from tenure.worker.supervision.retirement import prepare, retire
-from tenure.worker.supervision.sources import Sources
+from tenure.worker.supervision.sources import SourceWatcher
 
 __all__ = ["Supervisor"]
 
-START = 60.0
-"""Seconds within which a process that dies without having been at work has failed to start."""
+START_TIMEOUT = 60.0
+"""A process that dies within this many seconds without having worked has failed to start."""
 
-LAST_WORD = 5.0
-"""Seconds that the supervisor, when all have ended, gives the store to hear of those that died."""
+RETIRE_TIMEOUT = 5.0
+"""Seconds that the supervisor waits at its end for dead workers to be retired in the store."""
 
-AGAIN = 80_000.0
-"""Seconds until the same advice is logged again: a little less than a day, after which workers repeat it."""
+ADVICE_INTERVAL = 80_000.0
+"""Seconds until the same advice is logged again: a little less than the day after which workers repeat it."""
 
-LOOK = 0.25
-"""Seconds between looks at the source files."""
+SOURCES_INTERVAL = 0.25
+"""Seconds between checks of the source files."""
 
 WATCHED = (
     signal.SIGCHLD,
@@ -46,8 +46,8 @@ log = logging.getLogger("tenure.supervisor")
 class Supervisor:
     """Runs worker processes, replaces those that die, and retires them at once, so that others get their jobs.
 
-    It never imports the app, so a process that it starts has the code of that moment, and nothing that an app does can harm
-    it. Only it passes signals on. If it dies itself, however, its workers stop as if by TERM.
+    It never imports the app. So each process that it starts has the code of that moment, and nothing that an app does
+    can harm the supervisor. Only the supervisor passes signals on. If it dies, its workers stop as on TERM.
     """
 
     def __init__(
@@ -55,48 +55,48 @@ class Supervisor:
         command: Callable[[int], Sequence[str]],
         *,
         processes: int,
-        patience: Mapping[signal.Signals, float | None],
+        kill_after: Mapping[signal.Signals, float | None],
         until_empty: bool = False,
         watches: bool = False,
         health: socket.socket | None = None,
         say: Callable[[str], None],
-        begun: Callable[[str, str], None],
-        told_early: Sequence[int] = (),
+        on_ready: Callable[[str, str], None],
+        early_signals: Sequence[int] = (),
     ) -> None:
-        """`command` starts a worker process whose `Tether` is at that descriptor.
+        """`command` returns the command line of a worker process whose `Tether` uses the given descriptor.
 
-        `patience` are the seconds that a process has to end after each signal that stops it; None: as long as it takes.
-        `watches`: starts them anew whenever a source file changes. `health` is where it is asked whether all is well. `say`
-        tells the user one sentence; `begun` hears, once, that a process has imported the app: the URL of its store, and its tasks in words.
-        `told_early` are signals that came before it had handlers, to be sent again.
+        `kill_after`: seconds that a process has to exit after each stopping signal; None: as long as it takes.
+        `watches`: restart the processes when a source file changes. `health`: socket of the health server. `say` shows
+        the user one sentence. `on_ready` is called once, when a process has imported the app, with the URL of its store
+        and its task names. `early_signals`: signals that arrived before there were handlers, to be sent again.
         """
         self._command = command
-        self._patience = patience
+        self._kill_after = kill_after
         self._until_empty = until_empty
-        self._sources = Sources() if watches else None
+        self._sources = SourceWatcher() if watches else None
         self._health = health
         self._say = say
-        self._begun: Callable[[str, str], None] | None = begun
-        self._told_early = told_early
-        self._places = [Place() for _ in range(processes)]
+        self._on_ready: Callable[[str, str], None] | None = on_ready
+        self._early_signals = early_signals
+        self._slots = [ProcessSlot() for _ in range(processes)]
         self._processes: dict[int, WorkerProcess] = {}
         self._retirements: set[asyncio.Task[None]] = set()
         self._unretired: dict[str, str] = {}
-        """Dead workers that processes were asked to retire and have not yet, and what they died of."""
+        """Dead workers that other processes are to retire and have not yet, with the cause of death."""
 
         self._advised: dict[str, float] = {}
-        """When it was last logged that something should be mended, by what it is about."""
+        """When each advice was last logged, by its key."""
 
         self._terminal = _has_terminal()
         self._paused = False
         self._stopping = False
         self._proven = False
-        """Whether any process has ever been at work."""
+        """Whether any process has ever worked."""
 
-        self._exit_code = Exit.STOPPED
+        self._exit_code = ExitStatus.STOPPED
 
     def run(self) -> int:
-        """Supervise until told to stop, or until it is hopeless; the exit code."""
+        """Supervise until stopped, or until no process can start; returns the exit code."""
         return asyncio.run(self._run())
 
     async def _run(self) -> int:
@@ -106,18 +106,18 @@ class Supervisor:
             self._loop.add_signal_handler(signum, self._signalled, signum)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
             self._loop.add_signal_handler(signal.SIGHUP, self._signalled, signal.SIGHUP)
-        for early in self._told_early:
+        for early in self._early_signals:
             os.kill(os.getpid(), early)
-        for place in self._places:
-            self._fill(place)
+        for slot in self._slots:
+            self._fill(slot)
         if self._sources is not None:
-            self._look(self._sources)
-        answering = None if self._health is None else self._loop.create_task(serve(self._health, self._told))
+            self._check_sources(self._sources)
+        answering = None if self._health is None else self._loop.create_task(serve(self._health, self._health_report))
         await self._ended.wait()
         if answering is not None:
             answering.cancel()
         if self._retirements:
-            await asyncio.wait(self._retirements, timeout=LAST_WORD)
+            await asyncio.wait(self._retirements, timeout=RETIRE_TIMEOUT)
         return self._exit_code
 
     # Signals.
@@ -129,7 +129,7 @@ class Supervisor:
             case signal.SIGHUP if not (self._terminal and not _has_terminal()):
                 self._reload()
             case signal.SIGHUP:
-                log.warning("the terminal is gone")
+                log.warning("the terminal is gone: stopping")
                 self._stop(signal.SIGTERM)
             case signal.SIGTERM | signal.SIGINT | signal.SIGQUIT:
                 self._stop(signum)
@@ -139,96 +139,96 @@ class Supervisor:
                 self._pass_on(signum)
 
     def _pass_on(self, signum: signal.Signals) -> None:
-        log.info("%s is passed on to %d process(es)", signum.name, len(self._processes))
+        log.info("passing %s on to %d process(es)", signum.name, len(self._processes))
         for process in self._processes.values():
             process.send(signum)
 
     def _stop(self, signum: signal.Signals) -> None:
-        """Start nothing any more, and end when all have ended."""
+        """Start no more processes, and end when all have exited."""
         self._stopping = True
-        for place in self._places:
-            if place.start is not None:
-                place.start.cancel()
+        for slot in self._slots:
+            if slot.start is not None:
+                slot.start.cancel()
         self._pass_on(signum)
-        patience = self._patience[signum]
-        if patience is not None:
-            self._loop.call_later(patience, self._kill, list(self._processes.values()))
+        kill_after = self._kill_after[signum]
+        if kill_after is not None:
+            self._loop.call_later(kill_after, self._kill, list(self._processes.values()))
         self._end_if_empty()
 
     def _kill(self, processes: Sequence[WorkerProcess]) -> None:
         for process in processes:
             if process.exit_code is None:
-                log.error("%s has not stopped in time and is killed", process)
+                log.error("%s has not stopped in time: killed", process)
                 process.send(signal.SIGKILL)
 
     def _end_if_empty(self) -> None:
-        if not self._processes and (self._stopping or all(place.done for place in self._places)):
+        if not self._processes and (self._stopping or all(slot.done for slot in self._slots)):
             self._ended.set()
 
     # Starting.
 
-    def _fill(self, place: Place) -> None:
-        place.start = None
-        place.renewing = False
-        place.process = self._start()
-        if place.process is None:
-            place.deaths += 1
-            place.start = self._loop.call_later(RESTART.jittered(place.deaths), self._fill, place)
+    def _fill(self, slot: ProcessSlot) -> None:
+        slot.start = None
+        slot.reloading = False
+        slot.process = self._start()
+        if slot.process is None:
+            slot.deaths += 1
+            slot.start = self._loop.call_later(RESTART.jittered(slot.deaths), self._fill, slot)
 
     def _start(self) -> WorkerProcess | None:
         try:
             process = WorkerProcess(self._command)
-        except OSError as error:  # no memory, too many processes or files: it may pass
-            log.error("no process can be started: %s", error)  # noqa: TRY400 - the place in the code says nothing
+        except OSError as error:  # no memory, or too many processes or files: that may pass
+            log.error("cannot start a process: %s", error)  # noqa: TRY400 - the slot in the code says nothing
             return None
         self._processes[process.pid] = process
-        self._loop.add_reader(process.socket, self._hear, process)
+        self._loop.add_reader(process.socket, self._read, process)
         return process
 
     def _reload(self) -> None:
-        """Start a successor for every process; each takes over when it is at work, and not if it never is."""
+        """Start a successor for every process. Each takes over when it works, or never if it does not."""
         if self._stopping:
             return
-        log.warning("reloading: %d new process(es) start, the old ones finish what they run", len(self._places))
-        for place in self._places:
-            if place.successor is not None:
-                place.successor.send(signal.SIGTERM)
-            if place.start is not None:
-                place.start.cancel()
-            if place.process is None:
-                place.deaths, place.done = 0, False
-                self._fill(place)
+        log.warning("reloading: starting %d new process(es), the old ones finish their jobs", len(self._slots))
+        for slot in self._slots:
+            if slot.successor is not None:
+                slot.successor.send(signal.SIGTERM)
+            if slot.start is not None:
+                slot.start.cancel()
+            if slot.process is None:
+                slot.deaths, slot.done = 0, False
+                self._fill(slot)
             else:
-                place.successor = self._start()
+                slot.successor = self._start()
 
-    def _look(self, sources: Sources) -> None:
-        """Start all anew if a source file has changed; jobs are interrupted, and run again with the new code."""
+    def _check_sources(self, sources: SourceWatcher) -> None:
+        """Restart all processes if a source file has changed. Jobs are interrupted, and run again with the new code."""
         changed = sources.changed()
         if changed is not None and not self._stopping:
             self._say(f"{changed} has changed")
-            for place in self._places:
-                place.failure = None
-                if place.start is not None:
-                    place.start.cancel()
-                if place.process is None:
-                    self._fill(place)
-                elif not place.renewing:
-                    place.renewing = True
-                    place.process.send(signal.SIGTERM)
-                    self._loop.call_later(self._patience[signal.SIGTERM] or START, self._kill, [place.process])
-        self._loop.call_later(LOOK, self._look, sources)
+            for slot in self._slots:
+                slot.failure = None
+                if slot.start is not None:
+                    slot.start.cancel()
+                if slot.process is None:
+                    self._fill(slot)
+                elif not slot.reloading:
+                    slot.reloading = True
+                    slot.process.send(signal.SIGTERM)
+                    self._loop.call_later(self._kill_after[signal.SIGTERM] or START_TIMEOUT, self._kill, [slot.process])
+        self._loop.call_later(SOURCES_INTERVAL, self._check_sources, sources)
 
-    # What processes tell.
+    # Messages of processes.
 
-    def _hear(self, process: WorkerProcess) -> None:
-        listened, registered = process.listens, process.registered
-        if not process.hear():
+    def _read(self, process: WorkerProcess) -> None:
+        had_handlers, registered = process.has_handlers, process.registered
+        if not process.read_messages():
             self._loop.remove_reader(process.socket)
-        if process.listens and not listened and self._paused:
+        if process.has_handlers and not had_handlers and self._paused:
             process.send(signal.SIGUSR2)
-        if process.ready and self._begun is not None:
-            begun, self._begun = self._begun, None
-            begun(process.url, process.tasks)
+        if process.ready and self._on_ready is not None:
+            on_ready, self._on_ready = self._on_ready, None
+            on_ready(process.url, process.tasks)
             if "://" in process.url:
                 prepare(process.url)
         while process.advice:
@@ -241,9 +241,9 @@ class Supervisor:
             self._at_work(process)
 
     def _advise(self, about: str, advice: str) -> None:
-        """Log what a process says should be mended, unless another has said so within the last day."""
-        now, told_at = self._loop.time(), self._advised.get(about)
-        if told_at is None or now - told_at >= AGAIN:
+        """Log the advice of a process, unless another has given it within the last day."""
+        now, logged_at = self._loop.time(), self._advised.get(about)
+        if logged_at is None or now - logged_at >= ADVICE_INTERVAL:
             self._advised[about] = now
             log.warning("%s", advice)
 
@@ -253,31 +253,31 @@ class Supervisor:
             return
         if not self._proven:
             self._proven = True
-            for place in self._places:
-                if place.process is None and place.start is None and not place.done:
-                    self._fill(place)
+            for slot in self._slots:
+                if slot.process is None and slot.start is None and not slot.done:
+                    self._fill(slot)
         for unretired in self._unretired.items():
-            process.order(retire=unretired)
-        for place in self._places:
-            if place.successor is process:
-                old, place.process, place.successor = place.process, process, None
+            process.send_command(retire=unretired)
+        for slot in self._slots:
+            if slot.successor is process:
+                old, slot.process, slot.successor = slot.process, process, None
                 if old is not None:
                     log.info("%s takes over from %s", process, old)
                     old.send(signal.SIGQUIT)
-            if place.process is process:
-                place.failure = None
+            if slot.process is process:
+                slot.failure = None
 
-    def _told(self) -> dict[str, object]:
-        """What somebody is told who asks whether all is well."""
-        troubles = [trouble for place in self._places if (trouble := place.trouble)]
+    def _health_report(self) -> dict[str, object]:
+        """The body of the answer to a health request."""
+        troubles = [trouble for slot in self._slots if (trouble := slot.trouble)]
         trouble = "it is stopping" if self._stopping else "; ".join(troubles)
         workers = [process.worker_id for process in self._processes.values() if process.registered]
         return {"status": "stuck" if trouble else "ok", "trouble": trouble, "workers": workers}
 
-    # Ends.
+    # Exits.
 
     def _reap(self) -> None:
-        """Wait for all that have ended, also for strangers: pid 1 of a container inherits every orphan there."""
+        """Wait for all processes that have exited, also for strangers: pid 1 of a container inherits every orphan."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -287,78 +287,78 @@ class Supervisor:
                 return
             process = self._processes.pop(pid, None)
             if process is None:
-                log.debug("process %d, an orphan, has ended", pid)
+                log.debug("process %d, an orphan, has exited", pid)
                 continue
-            self._hear(process)
+            self._read(process)
             self._loop.remove_reader(process.socket)
             process.ended(status)
             self._died(process, os.waitstatus_to_exitcode(status))
 
     def _died(self, process: WorkerProcess, exit_code: int) -> None:
-        well = exit_code in (Exit.STOPPED, Exit.RECYCLED)
+        well = exit_code in (ExitStatus.STOPPED, ExitStatus.RECYCLED)
         if not well:
-            self._retire(process, cause(exit_code))
-        place = next((place for place in self._places if process in (place.process, place.successor)), None)
+            self._retire(process, describe_exit(exit_code))
+        slot = next((slot for slot in self._slots if process in (slot.process, slot.successor)), None)
         if self._stopping:
-            # Of TERM one may die that no longer handles it, because it has ended its work.
+            # A process that has finished its work no longer handles TERM, and may die of it.
             if process.registered and not well and exit_code != -signal.SIGTERM:
-                log.error("%s: %s", process, cause(exit_code))
-                self._exit_code = max(self._exit_code, Exit.FAILED)
-        elif place is None:
-            log.info("%s, replaced before, has ended: %s", process, cause(exit_code))
-        elif place.successor is process:
-            place.successor = None
-            log.error("the new code does not start, the old goes on: %s", process.refusal or cause(exit_code))
-        elif place.successor is not None:
-            place.process, place.successor = place.successor, None
+                log.error("%s: %s", process, describe_exit(exit_code))
+                self._exit_code = max(self._exit_code, ExitStatus.FAILED)
+        elif slot is None:
+            log.info("%s, already replaced, has exited: %s", process, describe_exit(exit_code))
+        elif slot.successor is process:
+            slot.successor = None
+            log.error("the new code does not start, keeping the old: %s", process.refusal or describe_exit(exit_code))
+        elif slot.successor is not None:
+            slot.process, slot.successor = slot.successor, None
         else:
-            place.process = None
-            self._replace(place, process, exit_code)
+            slot.process = None
+            self._replace(slot, process, exit_code)
         self._end_if_empty()
 
-    def _replace(self, place: Place, process: WorkerProcess, exit_code: int) -> None:
-        if place.renewing:
-            self._fill(place)
+    def _replace(self, slot: ProcessSlot, process: WorkerProcess, exit_code: int) -> None:
+        if slot.reloading:
+            self._fill(slot)
             return
-        if self._until_empty and exit_code == Exit.STOPPED:
-            place.done = True
+        if self._until_empty and exit_code == ExitStatus.STOPPED:
+            slot.done = True
             return
-        if not process.registered and exit_code != Exit.RECYCLED and process.age < START:
-            known = {other.failure for other in self._places}
-            place.failure = process.refusal or cause(exit_code)
+        if not process.registered and exit_code != ExitStatus.RECYCLED and process.age < START_TIMEOUT:
+            known = {other.failure for other in self._slots}
+            slot.failure = process.refusal or describe_exit(exit_code)
             if self._sources:
-                if place.failure not in known:
-                    self._say(f"{place.failure}; waiting for a source file to change")
+                if slot.failure not in known:
+                    self._say(f"{slot.failure}; waiting for a source file to change")
                 return
-            if not self._proven and all(place.failure for place in self._places):
+            if not self._proven and all(slot.failure for slot in self._slots):
                 self._give_up(process)
                 return
             if not self._proven and process.refusal is not None:
-                return  # it would say the same again, unless another one shows that it need not
-        pause, place.deaths = restart_in(exit_code, process.age, place.deaths, registered=process.registered)
+                return  # another try would fail alike, unless another process shows that it need not
+        pause, slot.deaths = restart_delay(exit_code, process.age, slot.deaths, registered=process.registered)
         log.log(
-            logging.INFO if exit_code == Exit.RECYCLED else logging.WARNING,
-            "%s has ended after %.1f s (%s), another starts %s",
+            logging.INFO if exit_code == ExitStatus.RECYCLED else logging.WARNING,
+            "%s exited after %.1f s (%s), another starts %s",
             process,
             process.age,
-            process.refusal or cause(exit_code),
+            process.refusal or describe_exit(exit_code),
             f"in {pause:.1f} s" if pause else "now",
         )
-        place.start = self._loop.call_later(pause, self._fill, place)
+        slot.start = self._loop.call_later(pause, self._fill, slot)
 
     def _give_up(self, last: WorkerProcess) -> None:
-        number = len(self._places)
+        number = len(self._slots)
         who = (
             "the worker process ended before it was"
             if number == 1
             else f"all {number} worker processes ended before they were"
         )
-        self._say(f"gave up: {who} at work: {self._places[0].failure}")
-        self._exit_code = Exit.FAILED if last.refusal is None else Exit.REFUSED
+        self._say(f"gave up: {who} at work: {self._slots[0].failure}")
+        self._exit_code = ExitStatus.FAILED if last.refusal is None else ExitStatus.REFUSED
         self._stop(signal.SIGTERM)
 
     def _retire(self, process: WorkerProcess, reason: str) -> None:
-        """Take its jobs from it; where only the app can reach the store, have another process do that."""
+        """Retire a dead process's worker. Where only the app can reach the store, another process does so."""
         if process.worker_id is None:
             return
         if "://" in process.url:
@@ -368,8 +368,8 @@ class Supervisor:
             return
         self._unretired[process.worker_id] = reason
         for other in self._processes.values():
-            if other.registered:  # if it is dead too, its successor is asked
-                other.order(retire=(process.worker_id, reason))
+            if other.registered:  # if that one dies too, its successor is asked
+                other.send_command(retire=(process.worker_id, reason))
                 return
 
 

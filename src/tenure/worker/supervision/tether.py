@@ -1,4 +1,4 @@
-"""The line between a worker process and its supervisor: facts go up, orders come down, and its end tells that the other is gone."""
+"""`Tether`: the connection of a worker process to its supervisor, which stops the process when the supervisor is gone."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tenure.worker.supervision.sources import loaded, stamp
+from tenure.worker.supervision.sources import imported_files, stamp
 
-__all__ = ["Lines", "Tether"]
+__all__ = ["JsonLines", "Tether"]
 
-PATIENCE = 1
-"""Seconds that a fact may wait for a supervisor that does not listen."""
+SEND_TIMEOUT = 1
+"""Seconds that sending may take if the supervisor does not read."""
 
-LOOK = 1.0
-"""Seconds between facts that change by themselves."""
+REPORT_INTERVAL = 1.0
+"""Seconds between reports of `trouble` and `files`."""
 
 log = logging.getLogger("tenure.worker")
 
 
-class Lines:
-    """Bytes of a stream, cut into the JSON objects that its lines are."""
+class JsonLines:
+    """Splits a byte stream into JSON objects, one a line."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[dict[str, Any]]:
-        """The objects that these bytes have completed."""
+        """The objects completed by these bytes."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         return [json.loads(line) for line in lines]
 
@@ -43,58 +43,63 @@ class Lines:
 
 
 class Tether:
-    """The worker's end: tells the supervisor who it is, and stops this process, as TERM does, once the supervisor is gone.
+    """The worker's end: reports to the supervisor, and stops this process, as TERM does, when the supervisor is gone.
 
-    Facts are `hello` (signals can be sent), `ready` (the app is imported), `url` (its store), `tasks` (those that it knows, in words), `id` (it will register under this
-    name), `registered`, `refused` (why it cannot start), `advice` (what should be mended: what it is about, and a sentence), and if the supervisor wants to know, `files` (what it was imported
-    from) and `trouble` (what keeps it from leasing jobs, every second). The one order is `retire`, answered by `retired`.
+    The worker sends `hello` (it has signal handlers), `ready` (the app is imported), `url` (of its store), `tasks`
+    (names of the tasks that it knows), `id` (its worker id, before it registers), `registered`, `refused` (why it
+    cannot start) and `advice` (a problem to fix: a key, and a sentence). On request it sends `files` (source files that
+    it has imported) and `trouble` (what keeps it from leasing jobs, every second). The only command from the supervisor
+    is `retire`, answered by `retired`.
     """
 
     def __init__(self, fd: int, *, files: bool = False, health: bool = False) -> None:
         self._socket = socket.socket(fileno=fd)
         self._socket.set_inheritable(False)
-        # Of the kernel, for sending alone: the thread that listens waits for ever.
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", PATIENCE, 0))
+        # A timeout of the kernel, for sending only: the thread that listens waits for ever.
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_TIMEOUT, 0))
         self._lock = threading.Lock()
-        self._heard = True
+        self._connected = True
         self._files: list[str] | None = [] if files else None
         self._health = health
         self._paused = False
 
-    def tell(self, **facts: object) -> None:
-        """Say something to the supervisor. One that does not listen hears no more; if it is gone, `watch` sees to that."""
+    def send(self, **facts: object) -> None:
+        """Send a message to the supervisor.
+
+        After a failure nothing more is sent; if the supervisor is gone, `watch` stops the process.
+        """
         with self._lock:
-            if self._heard:
+            if self._connected:
                 try:
-                    self._socket.sendall(Lines.line(**facts))
+                    self._socket.sendall(JsonLines.line(**facts))
                 except OSError:
-                    self._heard = False  # half of a line may have gone: another one would not be understood
+                    self._connected = False  # half a line may have been sent, so the next one could not be parsed
 
-    def hello(self, told_early: Sequence[int] = ()) -> None:
-        """From here on signals find a handler, although there is no worker yet that could heed them: it holds nothing.
+    def hello(self, early_signals: Sequence[int] = ()) -> None:
+        """Install signal handlers for the time before there is a worker, which holds no jobs yet.
 
-        `told_early` are signals that came before, to be sent again.
+        `early_signals` arrived before and are sent again.
         """
         signal.signal(signal.SIGQUIT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
         signal.signal(signal.SIGHUP, _pass)
         signal.signal(signal.SIGUSR1, _pass)
         signal.signal(signal.SIGUSR2, lambda *_: self._pause(True))
         signal.signal(signal.SIGCONT, lambda *_: self._pause(False))
-        for early in told_early:
+        for early in early_signals:
             os.kill(os.getpid(), early)
-        self.tell(hello=True)
+        self.send(hello=True)
 
-    def tell_files(self, *more: str) -> None:
-        """Say which source files have been imported, if they are watched, and these."""
-        if self._files is not None and (files := sorted({*loaded(), *more})) != self._files:
+    def send_files(self, *more: str) -> None:
+        """Send the names of the imported source files, and of `more`, if the supervisor watches them."""
+        if self._files is not None and (files := sorted({*imported_files(), *more})) != self._files:
             self._files = files
-            self.tell(files={file: stamp(file) for file in files})
+            self.send(files={file: stamp(file) for file in files})
 
     def watch(self, retire: Callable[[str, str], object], trouble: Callable[[], str]) -> None:
-        """Listen, in a thread, from now on; the worker's own handlers stand.
+        """Listen on a thread from now on. The worker's own signal handlers are installed by now.
 
-        `retire` is called there for another process that has died, where the supervisor cannot reach the store itself;
-        `trouble` says what keeps the worker from leasing jobs.
+        `retire` is called there for another process that has died, if the supervisor cannot reach the store itself.
+        `trouble` returns what keeps the worker from leasing jobs.
         """
         if self._paused:
             os.kill(os.getpid(), signal.SIGUSR2)
@@ -105,13 +110,13 @@ class Tether:
         self._paused = paused
 
     def _listen(self, retire: Callable[[str, str], object], trouble: Callable[[], str]) -> None:
-        lines = Lines()
-        pause = LOOK if self._health or self._files is not None else None
+        lines = JsonLines()
+        pause = REPORT_INTERVAL if self._health or self._files is not None else None
         while True:
             if not select.select([self._socket], [], [], pause)[0]:
-                self.tell_files()
+                self.send_files()
                 if self._health:
-                    self.tell(trouble=trouble())
+                    self.send(trouble=trouble())
                 continue
             try:
                 data = self._socket.recv(65536)
@@ -119,20 +124,23 @@ class Tether:
                 data = b""
             if not data:
                 break
-            for order in lines.feed(data):
-                self._obey(order, retire)
+            for command in lines.feed(data):
+                self._execute(command, retire)
         log.warning("the supervisor is gone: the worker stops")
         os.kill(os.getpid(), signal.SIGTERM)
 
-    def _obey(self, order: dict[str, Any], retire: Callable[[str, str], object]) -> None:
-        worker_id, reason = order["retire"]
+    def _execute(self, command: dict[str, Any], retire: Callable[[str, str], object]) -> None:
+        worker_id, reason = command["retire"]
         try:
             retire(worker_id, reason)
-        except Exception:  # the leases of the dead run out by themselves
+        except Exception:  # the dead worker's leases end by themselves
             log.warning("could not retire worker %s", worker_id, exc_info=True)
         else:
-            self.tell(retired=worker_id)
+            self.send(retired=worker_id)
 
 
 def _pass(*_: object) -> None:
-    """For signals that must not end a worker, and mean nothing to it. SIG_IGN would be inherited by what jobs start."""
+    """Handler of signals that must not end a worker and mean nothing to it.
+
+    SIG_IGN would be inherited by programs that jobs start.
+    """

@@ -6,6 +6,7 @@
 -- `go_idle`. An operator can release a running job.
 
 DROP FUNCTION IF EXISTS has_work(text, text);  -- it has a parameter more
+DROP FUNCTION IF EXISTS settle_rest;  -- it has a parameter more, and gives the verdicts alone
 
 -- What has been folded from `tallies`.
 CREATE TABLE counters (

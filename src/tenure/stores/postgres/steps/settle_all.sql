@@ -10,8 +10,9 @@
 -- the batch that they belong to. If one of these cannot be done with the others, its verdict is `again`: by JSON.
 --
 -- Nearly every job simply ends, or hands over: all of these go in one statement, whose DELETE, in order, is the lock; if not all can go so,
--- they are locked beforehand. What is blocked by them is looked for after it: nobody can come to wait for them any more. Then whatever
--- else there is to be done is done in the order of the batch, as much as possible at once.
+-- they are locked beforehand. What is blocked by them is looked for after it: nobody can come to wait for them any more. Nor can jobs that
+-- come with others of the batch: what these wait for is put in JSON. Then whatever else there is to be done is done in the order of the
+-- batch, as much as possible at once.
 -- (`lease_until IS NOT NULL` is what `state = 'running'` means; said so, it would let the planner go through all that run.)
 CREATE OR REPLACE FUNCTION settle_all(
     _now float8, _ns bigint[], _ids text[], _fences integer[], _nonces bigint[], _states text[], _results text[], _errors text[],
@@ -55,7 +56,7 @@ BEGIN
         USING (
             SELECT * FROM unnest(_ns, _ids, _fences, _nonces, _states, _results, _errors, _successors) WITH ORDINALITY
                 AS each (n, id, fence, nonce, state, result, error, successor, at)
-            WHERE state IS NOT NULL ORDER BY n
+            WHERE state IS NOT NULL ORDER BY n, at  -- of two that name one job the first ends it
         ) AS wanted
         WHERE l.n = ANY (ARRAY[wanted.n]) AND l.lease_until IS NOT NULL AND l.fence = wanted.fence AND l.nonce = wanted.nonce
           AND (_lacking IS NULL OR wanted.at <> ALL (_lacking))
@@ -131,38 +132,22 @@ BEGIN
     WHERE d.blocker = ANY (
         CASE WHEN _ended_runs IS NULL THEN _ids ELSE _ids || ARRAY(SELECT id FROM jobs WHERE n = ANY (_ended_runs)) END
     ) AND d.open;
-    IF _blocking IS NULL THEN
+    IF _blocking IS NULL AND cardinality(_ended) = cardinality(_ns) THEN
         IF _unkept IS NOT NULL THEN
             PERFORM drop_unkept(_now, _unkept);
-            _unkept := NULL;
         END IF;
-        IF cardinality(_ended) = cardinality(_ns) THEN
-            IF _handing IS NOT NULL THEN
-                PERFORM hand_over(_now, _handed_runs, _handed_keyed, _coming);
-            END IF;
-            RETURN NULL;
+        IF _handing IS NOT NULL THEN
+            PERFORM hand_over(_now, _handed_runs, _handed_keyed, _coming);
         END IF;
+        RETURN NULL;
     END IF;
     IF cardinality(_ended) < cardinality(_ns) OR _ended IS NULL THEN
         PERFORM FROM live WHERE n = ANY (_ns) AND lease_until IS NOT NULL ORDER BY n FOR UPDATE;
     END IF;
-    SELECT verdicts, _unkept || dropping INTO _verdicts, _unkept FROM settle_rest(
+    _verdicts := settle_rest(
         _now, _ns, _ids, _fences, _nonces, _states, _results, _errors, _steps, _payloads, _runs,
-        _ended, _blocking, _ended_runs, _run_ends, _handing, _handed_runs, _handed_keyed, _coming
+        _ended, _blocking, _ended_runs, _run_ends, _handing, _handed_runs, _handed_keyed, _coming, _unkept
     );
-    IF _unkept IS NOT NULL THEN
-        PERFORM drop_unkept(_now, _unkept);
-        IF cardinality(_ns) > (SELECT count(DISTINCT n) FROM unnest(_ns) AS n) THEN
-            -- Who says something of a job after the one whose settle has removed it finds nothing.
-            _verdicts := ARRAY(
-                SELECT CASE WHEN EXISTS (
-                    SELECT FROM unnest(_ns, _verdicts) WITH ORDINALITY AS earlier (n, verdict, place)
-                    WHERE earlier.n = _ns[at] AND earlier.place < at AND earlier.verdict = 'ok'
-                ) AND (SELECT true FROM jobs j WHERE j.n = _ns[at]) IS NULL THEN 'not_found' ELSE _verdicts[at] END
-                FROM generate_series(1, cardinality(_ns)) AS at ORDER BY at
-            );
-        END IF;
-    END IF;
     RETURN CASE WHEN cardinality(_ended) = cardinality(_ns) THEN NULL ELSE _verdicts END;
 END
 $$;

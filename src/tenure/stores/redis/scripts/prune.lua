@@ -1,13 +1,13 @@
 -- prune: delete up to so many finished jobs that retention does not keep; how many went, a run counting once, and 1 if it stopped
--- only because it had removed enough jobs for one step; and where to go on among the queues, of which it looks at a hundred.
--- Also drops unique keys past their window.
--- Arguments: where to go on, limit; the default retention (seconds for succeeded and cancelled, for failed and broken, count); then for
+-- only because it had removed enough jobs for one step; and where to go on among the queues, of which it looks at about fifty.
+-- Also drops unique keys past their window, and forgets queues that have long been empty.
+-- Arguments: where to go on, limit, seconds for which a queue must have been empty; the default retention (seconds for succeeded and cancelled, for failed and broken, count); then for
 -- each queue that has its own: name and retention.
 -- include: step, draining, totals, jobs, flows, runs, unique, edges, ending, removing, recent, done
 
-local QUEUES = 100  -- that one step looks at, about
+local QUEUES = 50  -- that one step looks at, about
 
-local at, limit = Step.arg(), tonumber(Step.arg())
+local at, limit, quiet = Step.arg(), tonumber(Step.arg()), tonumber(Step.arg())
 local function read_retention()
   return { short = tonumber(Step.arg()), long = tonumber(Step.arg()), count = tonumber(Step.arg()) }
 end
@@ -143,11 +143,41 @@ local function drop_oldest(queue, states, age, most)
   end
 end
 
+-- Whether no job of a queue is stored in any state, its inbox is empty and it is not paused.
+local function empty(queue)
+  local keys = { Key.inbox .. queue, Key.line .. queue, Key.suspects .. queue, Key.scheduled .. queue, Key.blocked .. queue, Key.held .. queue }
+  for state = is.succeeded, is.broken do
+    keys[#keys + 1] = Key.ended .. name_of[state] .. ':' .. queue
+    keys[#keys + 1] = Key.apart .. name_of[state] .. ':' .. queue
+  end
+  return redis.call('EXISTS', unpack(keys)) == 0 and redis.call('SISMEMBER', Key.paused, queue) == 0
+end
+
+-- Forget an empty queue that was empty `quiet` seconds ago with the same totals; else note that it is empty now.
+local function forget_quiet(queue)
+  local key, told, totals = Key.totals .. queue, {}, 0
+  local fields = redis.call('HGETALL', key)
+  for i = 1, #fields, 2 do told[fields[i]] = tonumber(fields[i + 1]) end
+  for what, number in pairs(told) do
+    if what ~= 'longest' and what ~= 'quiet_since' and what ~= 'quiet_totals' then totals = totals + number end
+  end
+  local since = told.quiet_since
+  if not since or since > Step.now or told.quiet_totals ~= totals then
+    redis.call('HSET', key, 'quiet_since', string.format('%.17g', Step.now), 'quiet_totals', totals)
+  elseif since <= Step.now - quiet then
+    redis.call('SREM', Key.queues, queue)
+    redis.call('DEL', key, Key.marker .. queue)
+    redis.call('ZREM', Key.ready, queue)
+    redis.call('ZREM', Key.timed, queue)
+  end
+end
+
 if at == '0' then drop_outlived() end
 local next_at, queues = unpack(redis.call('SSCAN', Key.queues, at, 'COUNT', QUEUES))
 for _, queue in ipairs(queues) do
   local retention = own[queue] or default
   if not done() then drop_oldest(queue, { is.succeeded, is.cancelled }, retention.short, retention.count) end
   if not done() then drop_oldest(queue, { is.failed, is.broken }, retention.long, retention.count) end
+  if not done() and empty(queue) then forget_quiet(queue) end
 end
 return Step.done({ pruned, gone >= MOST and 1 or 0, done() and at or next_at })

@@ -1,7 +1,10 @@
 -- The index of queues that have something to do: `ready` now, `timed` at some time. Steps add to it as they change a queue; what
 -- is there too soon, or no longer, is found here.
 
-local Indexing = { soon = {}, overdue = {} }
+local Indexing = {
+  soon = {}, overdue = {},
+  stayed = 0,  -- of those that were looked at: how many are due soon and not yet, and so stand first in `timed` still
+}
 
 local AHEAD = 1  -- seconds before its time that a queue is named, so that its workers lease when that comes, and not a look later
 local AGAIN = 60  -- seconds until a queue is looked at again whose due jobs no worker takes
@@ -17,6 +20,7 @@ function Indexing.look(queue)
   local at = math.min(ends, due)
   if at == math.huge then return redis.call('ZREM', Key.timed, queue) end
   if at <= Step.now + AHEAD then Indexing.soon[#Indexing.soon + 1] = queue end
+  if at <= Step.now + AHEAD and at > Step.now then Indexing.stayed = Indexing.stayed + 1 end
   if ends <= Step.now then Indexing.overdue[#Indexing.overdue + 1] = queue end
   if due <= Step.now then
     redis.call('ZADD', Key.ready, 0, queue)

@@ -78,6 +78,20 @@ function Settlements.read()
   return items
 end
 
+-- The refs that jobs wait for which come with these settlements; nil if there are none.
+function Settlements.awaited(items)
+  local found
+  for _, coming in pairs(items.coming) do
+    for _, job in ipairs(coming.jobs) do
+      if job.after then
+        found = found or {}
+        for _, ref in ipairs(job.after) do found[ref] = true end
+      end
+    end
+  end
+  return found
+end
+
 -- A broken job never ran.
 function Settlements.count_processed(state, queue, worker, number)
   if state ~= is.broken then Totals.count('processed', queue, worker, number) end

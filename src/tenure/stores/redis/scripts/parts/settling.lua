@@ -12,6 +12,7 @@ function Settling.finish_plainly(items, verdicts)
   local records, firsts, changed, n = Step.fields_of(Key.records, refs), {}, {}, 0
   local head, tails, unnoticed, closing = '\159' .. string.char(succeeded), {}, nil, nil
   local coming = next(items.coming) and items.coming
+  local awaited = coming and #refs > 1 and Settlements.awaited(items)
   for _, group in ipairs(items.groups) do
     local places = {}
     for i = group.first, group.last do
@@ -28,6 +29,8 @@ function Settling.finish_plainly(items, verdicts)
           plain = state == running and (flags == 0 or flags == flag.blocks)
         end
       end
+      -- Who waits for it comes with another of these, maybe before it.
+      if awaited and (awaited[ref] or plain and flags == flag.step and awaited[unnoticed[i]]) then plain = false end
       if firsts[ref] then plain = false else firsts[ref] = i end
       if plain and sub(record, 4, 25) == tokens[i] then
         if flags == flag.blocks then

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tenure.core.lifecycle import Park
-from tenure.stores.base import MOST, Store
+from tenure.stores.base import NAMED, Store
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
     SUCCEED,
@@ -18,20 +18,20 @@ from tenure.testing.conformance.scene import (
     settle,
 )
 
-__all__ = ["Tending"]
+__all__ = ["FindingBusyQueues"]
 
 
 async def named(store: Store, *patterns: str) -> list[str]:
     """The queues with something to do that these patterns, or any, serve."""
-    return list((await store.tend(patterns or ("*",))).queues)
+    return list((await store.busy_queues(patterns or ("*",))).queues)
 
 
 async def overdue(store: Store) -> list[str]:
     """The queues that are to be reaped."""
-    return list((await store.tend(("*",))).overdue)
+    return list((await store.busy_queues(("*",))).overdue)
 
 
-class Tending:
+class FindingBusyQueues:
     async def test_a_queue_is_named_while_it_has_a_job_in_line(self, store: Store) -> None:
         assert await named(store) == []
         await enqueue(store, a_job(queue="b"), a_job(queue="a"), a_job(queue="a"))
@@ -49,7 +49,7 @@ class Tending:
 
         assert await named(store, "none", "b*", "a", "!b1") == ["none", "b2", "a"]
         assert await named(store, "[!ab]*", "?") == ["c", "a"]
-        assert await store.tend(()) == ((), ())
+        assert await store.busy_queues(()) == ((), ())
 
     async def test_a_queue_is_named_shortly_before_a_job_of_it_is_due(self, store: Store, clock: ManualClock) -> None:
         await enqueue(store, a_job(delay=10), a_job(queue="later", delay=1000))
@@ -125,13 +125,13 @@ class Tending:
         await store.resume("q")
         assert await named(store) == ["q"]
 
-    async def test_no_more_are_named_than_one_lease_asks_for_and_the_others_follow(self, store: Store) -> None:
-        queues = [f"q{number:04}" for number in range(2 * MOST + 10)]
+    async def test_a_bounded_number_is_named_and_the_others_follow(self, store: Store) -> None:
+        queues = [f"q{number:04}" for number in range(2 * NAMED + 10)]
         await store.enqueue([a_job(queue=queue) for queue in queues])
 
         found: list[str] = []
         while names := await named(store, "q*"):
-            assert len(names) <= MOST
+            assert len(names) <= NAMED
             found += [each.job.queue for each in await lease(store, *names, limit=1000)]
 
         assert found == queues
@@ -141,6 +141,19 @@ class Tending:
 
         assert (await named(store, "b*", "*"))[:2] == ["b", "a0000"]
         assert await named(store, "b*") == ["b"]
+
+    async def test_a_job_is_found_when_it_is_due_however_many_other_queues_had_leases(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        queues = [f"q{number:04}" for number in range(2000)]
+        await store.enqueue([a_job(queue=queue) for queue in queues])
+        await store.settle([(each, SUCCEED) for each in await lease(store, *queues, limit=2000, ttl=30)])
+        later = [f"s{number}" for number in range(300)]
+        await store.enqueue([a_job(queue="z", delay=31), *(a_job(queue=queue, delay=31.5) for queue in later)])
+        assert await lease(store, "z", *later) == []
+
+        clock.advance(31)
+        assert "z" in await named(store)
 
     @pytest.mark.parametrize("patterns", [("*",), ("q", "x*")])
     async def test_whoever_waits_for_work_may_be_told_the_queue(

@@ -1,4 +1,4 @@
-"""A child process as its worker sees it: what it is told, what it tells, and how it ends."""
+"""`ChildProcess`: the worker's side of a child process."""
 
 from __future__ import annotations
 
@@ -17,58 +17,61 @@ from tenure.core.failure import storable
 from tenure.core.job import ErrorInfo, State
 from tenure.core.lease import AbortReason
 from tenure.core.lifecycle import Finish, Transition
-from tenure.core.outcome import Interrupted, Outcome, Raised, Released
-from tenure.errors import ChildDied
-from tenure.tasks.completion.completion import Completion, Stage
+from tenure.core.outcome import Abandoned, Interrupted, Outcome, Raised
+from tenure.errors import STORE_OUTAGE, ChildDied
+from tenure.tasks.completion.completion import Completion
+from tenure.tasks.completion.stage import Stage
 from tenure.worker.attempt import Attempt
 from tenure.worker.executor import timed_out
 from tenure.worker.isolation.frames import (
     FROM_CHILD,
     Abort,
+    AttemptEnded,
     Begin,
-    Ended,
     Exited,
-    Failing,
+    FailureDecided,
     Frames,
     FromChild,
     Granted,
     Logged,
     Opening,
-    Said,
-    Staged,
+    ProgressUpdate,
+    StageChanged,
     packed,
 )
 from tenure.worker.isolation.records import log_here
-from tenure.worker.outage import GONE
 
-__all__ = ["Child", "let_go"]
+__all__ = ["ChildProcess", "stopped_outcome"]
 
-GRACE = 4.0
-"""Seconds that a job has to stop once its time is over, before its process is killed."""
+TIMEOUT_GRACE = 4.0
+"""Seconds that a job has to stop after its timeout, before its process is killed."""
 
-SHORT = 0.5
-"""The same for a job that is no longer the worker's: within a second of its cancellation it is gone."""
+LOST_GRACE = 0.5
+"""Seconds that a job has to stop whose lease is lost: within a second of its cancellation it is gone."""
 
-REMIND = 0.1
-"""Seconds after which a child is told once more to stop, and then twice as many: a signal that comes when the interpreter is just about to wait is noticed with the next one."""
+REMIND_AFTER = 0.1
+"""Seconds after which `Abort` is sent again, doubled each time.
+
+A signal that arrives just as the interpreter is about to wait is only noticed with the next one.
+"""
 
 LINGER = 30.0
-"""Seconds that a child has to end once its job has."""
+"""Seconds that a child has to exit once its job has ended."""
 
 log = logging.getLogger("tenure.worker")
 
 
-class Child:
-    """One child; on the worker's loop."""
+class ChildProcess:
+    """One child process. All methods are called on the worker's loop."""
 
     def __init__(self, attempt: Attempt, number: int, kill: Callable[[int], None]) -> None:
         self.attempt = attempt
         self.number = number
         self.ended: asyncio.Future[Outcome | Transition] = asyncio.get_running_loop().create_future()
-        """What came of the attempt; the process may take a little longer."""
+        """Outcome or transition of the attempt. The process may take a little longer to exit."""
 
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """When there is no process any more."""
+        """Done when the process has exited."""
 
         self._kill = kill
         self._killed = False
@@ -76,77 +79,80 @@ class Child:
         self._loop = asyncio.get_running_loop()
         self._socket, self._theirs = socket.socketpair()
         self._socket.setblocking(False)
-        self._output = Tail(self._loop, attempt.settings.output) if attempt.settings.output else None
+        self._output = OutputTail(self._loop, attempt.settings.output) if attempt.settings.output else None
         self._frames = Frames(FROM_CHILD)
         self._unsent = bytearray()
         self._timer: asyncio.TimerHandle | None = None
         self._reminder: asyncio.TimerHandle | None = None
         self._granting: asyncio.Task[None] | None = None
         self._failed: Transition | None = None
-        """What becomes of the job, once it has said that it tells hooks of a failure."""
+        """The transition of a failed attempt whose `on_failure` hooks are running in the child."""
 
-    # Its beginning.
+    # Starting.
 
     @property
     def descriptors(self) -> list[int]:
-        """What the template needs to fork it."""
+        """File descriptors that the template passes to the child."""
         return [self._theirs.fileno(), *(() if self._output is None else (self._output.theirs,))]
 
     def begin(self) -> None:
-        """It is being forked: tell it what to do, and hear it."""
+        """Send the job to the child that is being forked, and read its messages."""
         self._begun = True
         self._theirs.close()
         if self._output is not None:
             self._output.begin()
-        self._loop.add_reader(self._socket, self._hear)
+        self._loop.add_reader(self._socket, self._read)
         self._send(Begin.of(self.attempt.lease))
         self.attempt.child = self
 
-    # What the worker does to it.
+    # Stopping.
 
     def stop(self) -> None:
-        """Tell it to stop, for the reason that the signal has. Who stops the worker says how long it may take; else it is killed soon."""
+        """Send it the abort reason of its signal.
+
+        After a timeout or a lost lease it is killed soon; on shutdown the caller decides when.
+        """
         match self.attempt.signal.reason:
             case AbortReason.SHUTDOWN:
                 self.terminate(None)
             case AbortReason.TIMEOUT:
-                self.terminate(GRACE)
+                self.terminate(TIMEOUT_GRACE)
             case _:
-                self.terminate(SHORT)
+                self.terminate(LOST_GRACE)
 
     def terminate(self, grace: float | None) -> None:
-        """Tell it to stop, and kill it after so many seconds; None: do not."""
+        """Send it the abort reason, and kill it after `grace` seconds; None: do not kill it."""
         if self.attempt.signal.reason is not None and not self.ended.done():
             if self._reminder is None:
-                self._tell_to_stop(self.attempt.signal.reason, REMIND)
+                self._send_abort(self.attempt.signal.reason, REMIND_AFTER)
             if grace is not None:
                 self._kill_after(grace)
 
-    def _tell_to_stop(self, reason: AbortReason, again: float) -> None:
+    def _send_abort(self, reason: AbortReason, again: float) -> None:
         if not self.ended.done():
             self._send(Abort(reason))
-            self._reminder = self._loop.call_later(again, self._tell_to_stop, reason, again * 2)
+            self._reminder = self._loop.call_later(again, self._send_abort, reason, again * 2)
 
     def kill(self) -> None:
-        """End it at once, and whatever it has started."""
+        """Kill it at once, with all processes that it has started."""
         if not self.gone.done():
             self._killed = True
             self._kill(self.number)
 
     def give_up(self) -> None:
-        """Nobody waits for its job any more: end it at once, unless that has ended."""
+        """Kill it, because its slot no longer waits for the job. If the job has ended, the process exits by itself."""
         if not self._begun:
-            self.refused(Released())
+            self.not_started(Abandoned())
         elif not self.ended.done():
             self.kill()
 
     @property
     def job(self) -> tuple[str, str]:
-        """The id and the task of its job."""
+        """Id and task name of its job."""
         return self.attempt.lease.job.id, self.attempt.lease.job.task
 
     def forget(self) -> None:
-        """It is gone, or is nobody's business any more."""
+        """Release timers, readers and descriptors, because the process has exited or no longer matters."""
         if self._reminder is not None:
             self._reminder.cancel()
         if self._timer is not None:
@@ -157,28 +163,28 @@ class Child:
             self._loop.remove_reader(self._socket)
             if self._unsent:
                 self._loop.remove_writer(self._socket)
-        self.abandon()
+        self.close_descriptors()
         if not self.gone.done():
             self.gone.set_result(None)
 
-    def abandon(self) -> None:
-        """Let go of the descriptors."""
+    def close_descriptors(self) -> None:
+        """Close the descriptors."""
         self._socket.close()
         self._theirs.close()
         if self._output is not None:
             self._output.close()
 
-    # What becomes of it.
+    # How it ends.
 
     def exited(self, exited: Exited) -> None:
-        """The process has ended."""
-        self._hear(math.inf)
+        """The process has exited."""
+        self._read(math.inf)
         if not self.ended.done():
             self._end(self._failed or self._death(exited))
         self.forget()
 
-    def refused(self, outcome: Outcome) -> None:
-        """There is no process, and this is why."""
+    def not_started(self, outcome: Outcome) -> None:
+        """The process was not started, with this outcome for the attempt."""
         self._end(outcome)
         self.forget()
 
@@ -189,14 +195,16 @@ class Child:
             self.ended.set_result(outcome)
 
     def _death(self, exited: Exited) -> Outcome:
-        """What it means that the process has ended before the job."""
+        """The outcome of an attempt whose process exited before the job had ended."""
         attempt = self.attempt
         task, limit = attempt.settings.task, attempt.settings.memory_limit
         assert task is not None
         if attempt.signal.reason is AbortReason.TIMEOUT:
-            return timed_out(task, how=f": it did not stop within {GRACE:g} s, and was killed" if self._killed else "")
+            return timed_out(
+                task, how=f": it did not stop within {TIMEOUT_GRACE:g} s, and was killed" if self._killed else ""
+            )
         if attempt.signal.aborted:
-            return let_go(attempt)
+            return stopped_outcome(attempt)
         code = os.waitstatus_to_exitcode(exited.status)
         memory = f"it had occupied up to {exited.peak >> 20:,} MiB of memory"
         if limit is not None:
@@ -204,83 +212,80 @@ class Child:
         if code >= 0:
             why = f"its process ended with exit code {code} before the job had; {memory}"
         elif self._killed:
-            why = "its process was killed, as its worker was asked to"
+            why = "its process was killed, because its worker was asked to kill it"
         else:
             why = f"its process was killed by {_name(-code)}"
-            why += " (which is what the kernel sends if memory runs out)" if code == -signal.SIGKILL else ""
+            why += " (which the kernel sends when memory runs out)" if code == -signal.SIGKILL else ""
             why += f"; {memory}"
         died = ChildDied(
             why, exit_code=code if code >= 0 else None, signal=-code if code < 0 else None, peak=exited.peak
         )
         return Raised(died, ErrorInfo("ChildDied", why))
 
-    # What it tells.
+    # Messages from the child.
 
-    def _hear(self, times: float = 1) -> None:
+    def _read(self, times: float = 1) -> None:
         try:
             while received := self._socket.recv(1 << 16):
                 for frame in self._frames.cut(received):
-                    self._heard(frame)
+                    self._handle(frame)
                 times -= 1
                 if times <= 0:
-                    return  # whoever talks without end gets its turn again, as do the others
+                    return  # a child that never stops writing must not keep the others waiting
         except BlockingIOError:
             return
         except OSError:
             pass
         except msgspec.DecodeError:
-            log.exception("the process of job %s says what cannot be read: it is killed", self.attempt.lease.job.id)
+            log.exception("the process of job %s sent an unreadable message: killed", self.attempt.lease.job.id)
             self.kill()
         if self._socket.fileno() >= 0:
             self._loop.remove_reader(self._socket)
 
-    def _heard(self, frame: FromChild) -> None:
+    def _handle(self, frame: FromChild) -> None:
         attempt = self.attempt
         context = attempt.context
         assert context is not None
         match frame:
-            case Ended():
+            case AttemptEnded():
                 if self._timer is not None:
                     self._timer.cancel()
-                self._end(self._judged(frame.step))
+                self._end(self._unless_timed_out(frame.transition))
                 self._timer = self._loop.call_later(LINGER, self._lingers)
-            case Failing(ended):
-                self._failed = ended.step
-            case Said(progress):
-                context._said = progress
+            case FailureDecided(ended):
+                self._failed = ended.transition
+            case ProgressUpdate(progress):
+                context._progress = progress
             case Logged():
                 log_here(frame)
             case Opening():
                 self._granting = self._loop.create_task(self._grant(context._begin_completion()))
-            case Staged(stage, step):
-                completion = context._begin_completion()
-                completion.stage = Stage[stage]
-                if step is not None:
-                    completion.step = step
+            case StageChanged(stage, transition):
+                context._begin_completion().mirror(Stage[stage], transition)
 
-    def _judged(self, step: Transition) -> Outcome | Transition:
-        """What it has decided; unless it did not know yet that its time was over."""
+    def _unless_timed_out(self, transition: Transition) -> Outcome | Transition:
+        """The child's transition, unless the child did not know yet that its timeout was over."""
         task = self.attempt.settings.task
         too_late = self.attempt.signal.reason is AbortReason.TIMEOUT and self.attempt.completed is None
-        if too_late and task is not None and isinstance(step, Finish) and step.state is State.SUCCEEDED:
+        if too_late and task is not None and isinstance(transition, Finish) and transition.state is State.SUCCEEDED:
             return timed_out(task)
-        return step
+        return transition
 
     async def _grant(self, completion: Completion) -> None:
         try:
-            await completion.transactions.make_room()
-        except GONE as error:
+            await completion.transactions.secure_leases()
+        except STORE_OUTAGE as error:
             self._send(Granted(str(error)))
         except Exception as error:  # the child must not wait for ever
-            log.exception("the leases could not be secured for a transaction of job %s", self.attempt.lease.job.id)
+            log.exception("could not extend the leases for a transaction of job %s", self.attempt.lease.job.id)
             self._send(Granted(str(error)))
         else:
             self._send(Granted())
 
-    # How.
+    # Timers and the socket.
 
     def _lingers(self) -> None:
-        log.warning("job %s of task %s has ended, and its process has not: it is killed", *self.job)
+        log.warning("job %s of task %s has ended, but its process has not: killed", *self.job)
         self.kill()
 
     def _kill_after(self, grace: float) -> None:
@@ -298,13 +303,13 @@ class Child:
         except BlockingIOError:
             sent = 0
         except OSError:
-            return  # it has ended, and nobody reads this any more
+            return  # the process has exited, so the message does not matter
         if sent < len(message):
             self._unsent += message[sent:]
             self._loop.add_writer(self._socket, self._send_rest)
 
     def _send_rest(self) -> None:
-        """Send what the socket takes now."""
+        """Send as much of the rest as the socket takes now."""
         try:
             del self._unsent[: self._socket.send(self._unsent)]
         except BlockingIOError:
@@ -315,8 +320,8 @@ class Child:
             self._loop.remove_writer(self._socket)
 
 
-class Tail:
-    """The end of what a child writes to stdout and stderr."""
+class OutputTail:
+    """Keeps the last bytes that a child writes to stdout and stderr."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, size: int) -> None:
         self._loop = loop
@@ -329,12 +334,12 @@ class Tail:
         self._open_theirs = True
 
     def begin(self) -> None:
-        """The child has its end: read."""
+        """Start to read, once the child has the other end."""
         self._close_theirs()
         self._loop.add_reader(self._ours, self._read)
 
     def text(self) -> str:
-        """What is kept, now."""
+        """The output so far."""
         if self._open:
             self._read()
         kept = storable(self._kept.decode(errors="backslashreplace"))
@@ -363,9 +368,9 @@ class Tail:
         del self._kept[: -self._size]
 
 
-def let_go(attempt: Attempt) -> Outcome:
-    """What came of an attempt that was told to stop, or whose worker ends."""
-    return Released() if attempt.lost or attempt.child is None else Interrupted()
+def stopped_outcome(attempt: Attempt) -> Outcome:
+    """The outcome of an attempt that was aborted, or whose worker stops."""
+    return Abandoned() if attempt.lost or attempt.child is None else Interrupted()
 
 
 def _name(signum: int) -> str:

@@ -1,4 +1,4 @@
-"""Which events have happened, from what a store was asked and what it has answered. No I/O, no clock."""
+"""Derives events from what a store was asked and what it answered. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from tenure.stores.values import (
 
 __all__ = [
     "BY_CHANGE",
-    "COMING",
+    "CREATION",
     "ENDS",
     "RUNS",
     "completed",
     "enqueued",
-    "failed_without_word",
+    "failed_without_worker",
     "followed",
     "leased",
     "lost",
@@ -44,11 +44,11 @@ __all__ = [
 ]
 
 RUNS = events.bits_of([events.RunEvent])
-COMING = events.Enqueued.bit | RUNS
-"""What may happen when jobs come to exist."""
+CREATION = events.Enqueued.bit | RUNS
+"""Kinds of events that may happen when jobs are created."""
 
-ENDS = events.bits_of([events.EndEvent, events.Fenced]) | COMING
-"""What may happen when attempts are settled."""
+ENDS = events.bits_of([events.EndEvent, events.Fenced]) | CREATION
+"""Kinds of events that may happen when attempts are settled."""
 
 BY_CHANGE: Mapping[Change, type[events.JobEvent]] = {
     Change.ENQUEUED: events.Enqueued,
@@ -61,14 +61,14 @@ BY_CHANGE: Mapping[Change, type[events.JobEvent]] = {
 
 
 def enqueued(wants: int, at: float, jobs: Iterable[NewJob], answers: Iterable[Enqueued]) -> Iterator[Event]:
-    """These jobs were enqueued."""
+    """Events of these jobs being enqueued."""
     for job, answer in zip(jobs, answers, strict=True):
         if not answer.duplicate:
-            yield from _came(wants, at, job, answer.state)
+            yield from _created(wants, at, job, answer.state)
 
 
 def leased(wants: int, at: float, request: LeaseRequest, answer: Leased) -> Iterator[Event]:
-    """Jobs were handed out."""
+    """Events of jobs being leased."""
     if wants & events.Leased.bit:
         for lease in answer.leases:
             job = lease.job
@@ -78,7 +78,7 @@ def leased(wants: int, at: float, request: LeaseRequest, answer: Leased) -> Iter
 def renewed(
     wants: int, at: float, renewals: Sequence[Renewal], answers: Sequence[AbortReason | Unchanged | None]
 ) -> Iterator[Event]:
-    """Somebody has shown that it lives."""
+    """Events of leases being renewed, or found to be lost."""
     for renewal, answer in zip(renewals, answers, strict=True):
         job = renewal.lease.job
         if isinstance(answer, AbortReason):
@@ -89,27 +89,27 @@ def renewed(
 
 
 def settled(
-    wants: int, at: float, settlements: Sequence[Settlement], verdicts: Sequence[Verdict], took: dict[str, float]
+    wants: int, at: float, settlements: Sequence[Settlement], verdicts: Sequence[Verdict], durations: dict[str, float]
 ) -> Iterator[Event]:
-    """Attempts have come to their end. `took` has the seconds that they ran, by the id of the job, and is emptied."""
+    """Events of attempts being settled. `durations` has the seconds that they ran, by job id; used entries are removed."""
     succeeded = events.Succeeded if wants & events.Succeeded.bit else None
-    for (lease, step), verdict in zip(settlements, verdicts, strict=True):
+    for (lease, transition), verdict in zip(settlements, verdicts, strict=True):
         job = lease.job
-        duration = took.pop(job.id, None) if took else None
-        if verdict is OK and type(step) is Finish and step.state is State.SUCCEEDED and job.run_id is None:
-            # As below, in a third of the time: that is what most attempts come to.
+        duration = durations.pop(job.id, None) if durations else None
+        if verdict is OK and type(transition) is Finish and transition.state is State.SUCCEEDED and job.run_id is None:
+            # The same as below in a third of the time, because most attempts end like this.
             if succeeded is not None:
                 yield succeeded(at, job.id, job.task, job.queue, None, job.attempt, job.worker, duration)
-            if step.children:
-                yield from _followed(wants, at, job, step)
+            if transition.children:
+                yield from _followed(wants, at, job, transition)
         elif verdict.kind is VerdictKind.OK:
-            made = _ENDED.get(step.state) if type(step) is Finish else _put_back(step)
+            made = _ENDED.get(transition.state) if type(transition) is Finish else _put_back(transition)
             if made is not None and wants & made.bit:
-                yield _ended(made, at, job, step, duration)
-            if type(step) is Finish and (step.children or job.run_id is not None):
-                yield from _followed(wants, at, job, step)
+                yield _ended(made, at, job, transition, duration)
+            if type(transition) is Finish and (transition.children or job.run_id is not None):
+                yield from _followed(wants, at, job, transition)
         elif verdict.kind is not VerdictKind.REFUSED and job.attempt and wants & events.Fenced.bit:
-            # Attempt 0: a lease that was never given, by which a worker finds out whether the store settles anything.
+            # Attempt 0 is a lease that never existed, with which a worker finds out whether the store settles at all.
             yield events.Fenced(at, job.id, job.task, job.queue, job.run_id, job.attempt, job.worker)
 
 
@@ -119,12 +119,12 @@ def settled_and_leased(
     settlements: Sequence[Settlement],
     request: LeaseRequest,
     answer: tuple[Sequence[Verdict], Leased],
-    took: dict[str, float],
+    durations: dict[str, float],
 ) -> Iterator[Event]:
-    """Both at once."""
+    """Events of attempts being settled and jobs being leased in one call."""
     verdicts, given = answer
     if settlements:
-        yield from settled(wants, at, settlements, verdicts, took)
+        yield from settled(wants, at, settlements, verdicts, durations)
     yield from leased(wants, at, request, given)
 
 
@@ -135,8 +135,8 @@ _ENDED: Mapping[State, type[events.EndEvent]] = {
 }
 
 
-def _put_back(step: Transition) -> type[events.EndEvent]:
-    match step:
+def _put_back(transition: Transition) -> type[events.EndEvent]:
+    match transition:
         case Requeue(front=True):
             return events.Released
         case Requeue(missed=True):
@@ -150,34 +150,34 @@ def _put_back(step: Transition) -> type[events.EndEvent]:
 
 
 def _ended(
-    made: type[events.EndEvent], at: float, job: JobRecord, step: Transition, duration: float | None
+    made: type[events.EndEvent], at: float, job: JobRecord, transition: Transition, duration: float | None
 ) -> events.EndEvent:
     fields = (at, job.id, job.task, job.queue, job.run_id, job.attempt, job.worker, duration)
-    match step:
+    match transition:
         case Finish(error=None):
             return made(*fields)
         case Finish(error=error):
             return made(*fields, events.brief(error))
         case Park(timeout=timeout):
             return events.Parked(*fields, None, timeout)
-    error = events.brief(step.error)
+    error = events.brief(transition.error)
     if made is events.Rescheduled:
-        return events.Rescheduled(*fields, error, step.delay, step.run_at)
+        return events.Rescheduled(*fields, error, transition.delay, transition.run_at)
     if made is events.Retried:
-        return events.Retried(*fields, error, step.delay)
+        return events.Retried(*fields, error, transition.delay)
     if made is events.Reoffered:
-        return events.Reoffered(*fields, error, step.delay)
+        return events.Reoffered(*fields, error, transition.delay)
     return events.Released(*fields)
 
 
-def _followed(wants: int, at: float, job: JobRecord, step: Finish) -> Iterator[Event]:
-    """What came to exist with the end of a job, and what it means for its run."""
-    for child in step.children:
-        yield from _came(wants, at, child, State.BLOCKED if child.after else State.WAITING)
+def _followed(wants: int, at: float, job: JobRecord, transition: Finish) -> Iterator[Event]:
+    """Events of the jobs that were created with the end of a job, and of what that end means for its run."""
+    for child in transition.children:
+        yield from _created(wants, at, child, State.BLOCKED if child.after else State.WAITING)
     if job.run_id is None:
         return
-    if (after := step.successor) is None:
-        yield from _run_ended(wants, at, job, step.state)
+    if (after := transition.successor) is None:
+        yield from _run_ended(wants, at, job, transition.state)
         return
     if wants & events.Enqueued.bit:
         yield events.Enqueued(
@@ -187,7 +187,7 @@ def _followed(wants: int, at: float, job: JobRecord, step: Finish) -> Iterator[E
         yield events.RunAdvanced(at, job.run_id, _flow(job.task), job.id, job.task, after.id, after.task)
 
 
-def _came(wants: int, at: float, job: NewJob, state: State) -> Iterator[Event]:
+def _created(wants: int, at: float, job: NewJob, state: State) -> Iterator[Event]:
     step = job.step
     if wants & events.Enqueued.bit:
         yield events.Enqueued(at, job.id, job.task, job.queue, None if step is None else step.run_id, state)
@@ -196,30 +196,30 @@ def _came(wants: int, at: float, job: NewJob, state: State) -> Iterator[Event]:
 
 
 def _run_ended(wants: int, at: float, job: JobRecord, state: State) -> Iterator[Event]:
-    """A job that has handed over to nobody has ended, and with it the run that it may be a step of."""
+    """The event of a run having ended with this job, if the job is a step."""
     if job.run_id is not None and wants & events.RunEnded.bit:
         yield events.RunEnded(at, job.run_id, _flow(job.task), job.id, job.task, state)
 
 
 def lost(wants: int, at: float, jobs: Iterable[Reaped]) -> Iterator[Event]:
-    """Jobs were taken from somebody who is gone. Of those that failed `failed_without_word` knows more."""
+    """Events of jobs being taken from dead workers. `failed_without_worker` gives the events of those that failed by it."""
     if wants & events.Lost.bit:
         for job in jobs:
             yield events.Lost(at, job.id, job.task, job.queue, None, None, job.worker, job.losses)
 
 
-def failed_without_word(
+def failed_without_worker(
     wants: int, at: float, jobs: Sequence[Consequence | Reaped], records: Sequence[JobRecord | None]
 ) -> Iterator[Event]:
-    """Jobs have failed without their worker's word; `records` are what the store says of them, as far as it still does."""
-    for told, record in zip(jobs, records, strict=True):
-        job_id = told.id if isinstance(told, Reaped) else told.job_id
+    """Events of jobs that failed without their worker. `records` are the store's, None for those that are gone."""
+    for job, record in zip(jobs, records, strict=True):
+        job_id = job.id if isinstance(job, Reaped) else job.job_id
         if wants & events.Failed.bit:
             yield (
-                events.Failed(at, job_id, told.task, told.queue)
+                events.Failed(at, job_id, job.task, job.queue)
                 if record is None
                 else events.Failed(
-                    at, job_id, told.task, told.queue, record.run_id, record.attempt or None, record.worker, None,
+                    at, job_id, job.task, job.queue, record.run_id, record.attempt or None, record.worker, None,
                     events.brief(record.error),
                 )
             )  # fmt: skip
@@ -228,21 +228,21 @@ def failed_without_word(
 
 
 def followed(wants: int, at: float, consequences: Sequence[Consequence]) -> Iterator[Event]:
-    """A step has done this to jobs that nobody named. Of those that failed `failed_without_word` knows more."""
+    """Events of an operation's consequences for other jobs. `failed_without_worker` gives those of jobs that failed by it."""
     for each in consequences:
         kind = BY_CHANGE[each.change]
         if each.change is not Change.FAILED and wants & kind.bit:
             yield kind(at, each.job_id, each.task, each.queue)
 
 
-def completed(wants: int, at: float, job_id: str, step: Finish, record: JobRecord | None) -> Iterator[Event]:
-    """A job was completed from outside."""
+def completed(wants: int, at: float, job_id: str, transition: Finish, record: JobRecord | None) -> Iterator[Event]:
+    """Events of a job being completed from outside."""
     yield from operated(wants, at, events.Completed, [job_id], [record])
     if record is not None:
-        yield from _followed(wants, at, record, step)
+        yield from _followed(wants, at, record, transition)
     else:
-        for child in step.children:
-            yield from _came(wants, at, child, State.BLOCKED if child.after else State.WAITING)
+        for child in transition.children:
+            yield from _created(wants, at, child, State.BLOCKED if child.after else State.WAITING)
 
 
 def operated(
@@ -253,7 +253,10 @@ def operated(
     records: Sequence[JobRecord | None],
     end: State | None = None,
 ) -> Iterator[Event]:
-    """Somebody has done this to jobs of which the store says so much; some have ended by it in this state."""
+    """Events of this kind for jobs on which an operator has acted.
+
+    `end` is the state in which they have ended by it; None if they have not.
+    """
     for job_id, job in zip(ids, records, strict=True):
         if kind is not None and wants & kind.bit:
             yield kind(at, job_id) if job is None else kind(at, job.id, job.task, job.queue, job.run_id)
@@ -262,10 +265,10 @@ def operated(
 
 
 def started(at: float, worker: WorkerInfo) -> Event:
-    """A worker has entered the registry."""
+    """The event of a worker entering the registry."""
     return events.WorkerStarted(at, worker.id, worker.host, worker.pid, worker.queues)
 
 
 def _flow(task: str) -> str:
-    """The flow that a step is of, by its name."""
+    """The name of the flow, from the task name of a step."""
     return task.rpartition(".")[0]

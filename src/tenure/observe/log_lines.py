@@ -1,4 +1,4 @@
-"""Log records as lines: for people, and as JSON. One record is one line, whatever is in it, and says which job it is of."""
+"""Formats log records as lines, for people or as JSON. One record is one line, and names the job it was made in."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from typing import Any, TextIO
 import msgspec
 
 from tenure.core.escape import escaped
-from tenure.core.failure import Failure
+from tenure.core.failure import AttemptFailure
 from tenure.core.running import running
 from tenure.events import Event
 
-__all__ = ["FORMATS", "Bound", "Human", "Json", "Lines", "Said", "bind"]
+__all__ = ["FORMATS", "Bound", "Human", "Json", "Lines", "LogLine", "bind"]
 
 BOUND = ("job_id", "task", "attempt", "worker")
-"""What a record that was made in a job says of it."""
+"""Fields that a record made in a job has."""
 
 TEXT = 10_000
-"""Characters of a value that is no plain one, as JSON shows it."""
+"""Longest text, in characters, of a value that JSON cannot express."""
 
 _KNOWN = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {"message", "asctime", "taskName", *BOUND}
 
 
-Said = tuple[float, int, str, Event, Failure | None]
-"""A line to be: when, its level, its message, in which nothing is left to be escaped, the event that it is of, and its exception."""
+LogLine = tuple[float, int, str, Event, AttemptFailure | None]
+"""A line to write: time, level, escaped message, event, and the exception if there is one."""
 
 
 class Bound(logging.Filter):
-    """Lets every record through, and puts in those that were made in a job which it is: `job_id`, `task`, `attempt`, `worker`.
+    """Adds to every record which job it was made in: `job_id`, `task`, `attempt`, `worker`. Drops no record.
 
-    In others these are empty, so that a format may name them. The job is known by a context variable, on the loop, in threads and in
-    child processes.
+    Outside of a job they are empty, so that a format may name them. The job is known by a context variable: on the loop, in
+    threads and in child processes.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -53,14 +53,17 @@ class Bound(logging.Filter):
 
 
 def bind(*handlers: logging.Handler) -> None:
-    """Let the records that go through these handlers say which job they are of; without any, through those of the root logger."""
+    """Add the job to the records of these handlers; without any, of the handlers of the root logger."""
     for handler in handlers or logging.root.handlers:
         if not any(isinstance(each, Bound) for each in handler.filters):
             handler.addFilter(Bound())
 
 
 class Human(logging.Formatter):
-    """For people. Escapes the message and every line of a traceback, which is indented so that it cannot pass for another record."""
+    """For people. Escapes the message and every line of a traceback.
+
+    A traceback is indented, so that it cannot pass for another record.
+    """
 
     def __init__(
         self, fmt: str = "%(asctime)s %(levelname)-7s %(name)s  %(message)s", datefmt: str | None = "%H:%M:%S"
@@ -73,7 +76,7 @@ class Human(logging.Formatter):
         if self.usesTime():
             record.asctime = self.formatTime(record, self.datefmt)
         parts = [self.formatMessage(record)]
-        # Not kept in `exc_text`, as the standard formatter does: another handler would be given the indented text.
+        # Not cached in `exc_text`, as the standard formatter does: another handler would get the indented text.
         if record.exc_text:
             parts.append(_indented(record.exc_text))
         elif record.exc_info:
@@ -95,9 +98,9 @@ class Human(logging.Formatter):
     def formatStack(self, stack_info: str) -> str:  # noqa: N802
         return _indented(stack_info)
 
-    def line(self, name: str, said: Said) -> str:
-        """What `format` gives for a record of this logger with this and nothing else."""
-        at, level, message, _, failure = said
+    def line(self, name: str, log_line: LogLine) -> str:
+        """What `format` returns for a record of this logger with this line and nothing else."""
+        at, level, message, _, failure = log_line
         second = int(at)
         if second != self._clock[0]:
             self._clock = second, time.strftime("%H:%M:%S", time.localtime(second))
@@ -116,7 +119,10 @@ _PADDED = {
 
 
 class Json(logging.Formatter):
-    """For programs: an object a line, with `time`, `level`, `logger`, `message`, which job it is of, and whatever was given as `extra`."""
+    """For programs: one JSON object a line.
+
+    It has `time`, `level`, `logger`, `message`, the fields of the job, and all fields of `extra`.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -134,11 +140,11 @@ class Json(logging.Formatter):
         head = self._head(record.created, record.levelno, record.name, record.getMessage())
         return _harmless(_json(head | document))
 
-    def line(self, name: str, said: Said) -> str:
-        """What `format` gives for a record of this logger with this and nothing else."""
-        at, level, message, event, failure = said
+    def line(self, name: str, log_line: LogLine) -> str:
+        """What `format` returns for a record of this logger with this line and nothing else."""
+        at, level, message, event, failure = log_line
         head = _json(self._head(at, level, name, message))
-        kind, _, fields = _json(event).split(",", 2)  # its time is in the head
+        kind, _, fields = _json(event).split(",", 2)  # the time is in the head already
         trace = "" if failure is None else f"{_json({'exception': failure.trace.rstrip(chr(10))})[:-1]},"
         return _harmless(f"{head[:-1]},{trace[1:]}{kind[1:]},{fields}")
 
@@ -170,12 +176,12 @@ def _plain(value: Any) -> Any:
         return value
     try:
         return repr(value)[:TEXT]
-    except Exception as error:  # noqa: BLE001  (told in its place)
+    except Exception as error:  # noqa: BLE001  (shown in its place)
         return f"<its repr raised {type(error).__name__}>"
 
 
 def _harmless(text: str) -> str:
-    r"""JSON whose strings show what a terminal would obey as escapes of JSON, `\u202e`: they read the same."""
+    r"""JSON text in which characters that a terminal would obey are escaped, as `\u202e`. It reads the same."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else _escape(c) for c in text)
@@ -190,29 +196,29 @@ FORMATS: dict[str, type[Human | Json]] = {"human": Human, "json": Json}
 
 
 class Lines(logging.StreamHandler[TextIO]):
-    """Writes records as lines, of jobs too; many at once if they come from `tenure.jobs` and nobody else wants them."""
+    """Writes records as lines; many at once if they come from `tenure.jobs` and no other handler gets them."""
 
     def __init__(self, form: str = "human", stream: TextIO | None = None) -> None:
-        """`form` is one of `FORMATS`; without a stream they go to stderr."""
+        """`form` is one of `FORMATS`. The default stream is stderr."""
         super().__init__(stream)
         self.form = FORMATS[form]()
         self.setFormatter(self.form)
         self.addFilter(Bound())
 
-    def text(self, name: str, said: Iterable[Said]) -> str:
-        """These, as lines of records of this logger."""
-        level, line = self.level, self.form.line
-        return "".join([line(name, each) + "\n" for each in said if each[1] >= level])
+    def text(self, name: str, log_lines: Iterable[LogLine]) -> str:
+        """The text of these lines, as records of this logger."""
+        level, formatted = self.level, self.form.line
+        return "".join([formatted(name, each) + "\n" for each in log_lines if each[1] >= level])
 
     def write(self, text: str) -> None:
-        """Write lines at once."""
+        """Write text at once."""
         with self.lock or _unlocked:
             self.stream.write(text)
             self.flush()
 
     @classmethod
     def only(cls, logger: logging.Logger) -> Lines | None:
-        """The one handler through which all records of a logger go, if that is one of these and nothing else looks at them."""
+        """The handler that alone gets all records of this logger, if it is a plain `Lines`; else None."""
         found: Sequence[logging.Handler] = ()
         at: logging.Logger | None = logger
         while at is not None:
@@ -221,7 +227,7 @@ class Lines(logging.StreamHandler[TextIO]):
         if len(found) != 1 or logger.filters or logging.root.manager.disable or len(found[0].filters) != 1:
             return None
         [handler] = found
-        # Not one that is to be another, or to write otherwise.
+        # Not a subclass, and not one with another formatter.
         return handler if type(handler) is cls and handler.formatter is handler.form else None
 
 
