@@ -18,6 +18,7 @@ from tenure.core.lifecycle import Finish, Requeue, Transition, next_transition
 from tenure.core.outcome import Next, Outcome, Reschedule, Unknown
 from tenure.core.running import running
 from tenure.errors import JobError, UnknownTask
+from tenure.hooks.around import Blocking, call_failure_hooks, error_of, has_failed
 from tenure.hooks.calling import acall_hooks
 from tenure.jobs.enqueue_hooks import after_enqueue_of_children
 from tenure.jobs.handle import Handle
@@ -31,7 +32,6 @@ from tenure.tasks.context import AbortSignal, Context
 
 if TYPE_CHECKING:
     from tenure.app import App
-    from tenure.hooks.around import Blocking
     from tenure.worker.settings import Settings
 
 __all__ = ["Inline"]
@@ -113,8 +113,6 @@ class Inline:
                 raise failures[0]
 
     async def _run_pending(self, handles: Sequence[Handle], threads: Blocking) -> None:
-        from tenure.hooks.around import error_of, has_failed
-
         store = self.sessions.here().store
         while (lease := await self._next(store)) is not None:
             outcome = await self._outcome(lease, threads)
@@ -157,7 +155,6 @@ class Inline:
     async def _call_failure_hooks(
         self, settings: Settings, lease: Lease, error: BaseException, transition: Transition, threads: Blocking
     ) -> None:
-        from tenure.hooks.around import call_failure_hooks
 
         assert settings.task is not None
         context = Context(lease, WORKER, AbortSignal())

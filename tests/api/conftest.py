@@ -44,11 +44,11 @@ class Timed(NamedTuple):
 async def timed(url: str) -> AsyncIterator[Timed]:
     """An app on each store, whose clock moves by hand."""
     clock = ManualClock()
-    space = Data(clock)
+    data = Data(clock)
 
     def make() -> Store:
         if url.startswith("memory"):
-            return MemoryStore(space)
+            return MemoryStore(data)
         if url.startswith("sqlite"):
             return SqliteStore(url.removeprefix("sqlite:///"), clock=clock)
         if url.startswith("redis"):

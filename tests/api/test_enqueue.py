@@ -469,8 +469,8 @@ class TestBatch:
 class Flaky(MemoryStore):
     """A store whose connection goes away: before some enqueues, or between the deed and the answer."""
 
-    def __init__(self, space: Data, errors: list[Exception]) -> None:
-        super().__init__(space)
+    def __init__(self, data: Data, errors: list[Exception]) -> None:
+        super().__init__(data)
         self.errors = errors
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -485,9 +485,9 @@ class Flaky(MemoryStore):
 
 class TestOutage:
     async def test_an_enqueue_repeats_itself_and_stores_the_job_once(self) -> None:  # I2, F16
-        space = Data()
+        data = Data()
         app = App(
-            lambda: Flaky(space, [OutcomeUnknown("reply lost"), StoreUnavailable("down"), OutcomeUnknown("again")])
+            lambda: Flaky(data, [OutcomeUnknown("reply lost"), StoreUnavailable("down"), OutcomeUnknown("again")])
         )
 
         job = await make_send(app).using(unique="k", unique_raises=True).aenqueue(1)

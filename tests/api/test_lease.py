@@ -107,8 +107,8 @@ async def test_who_holds_a_job_by_hand_takes_those_of_dead_peers_for_others(app:
 
 async def test_a_holder_that_was_held_up_renews_its_own_jobs_before_it_looks_for_those_of_the_dead() -> None:
     clock = ManualClock()
-    space = Data(clock)
-    app = App(lambda: MemoryStore(space), lease=30)
+    data = Data(clock)
+    app = App(lambda: MemoryStore(data), lease=30)
     job = await make_add(app).aenqueue(1)
     [held] = await app.alease("default")
     lease = held._held_lease
@@ -399,8 +399,8 @@ class Unwilling(MemoryStore):
 
 
 async def test_a_lease_that_could_not_be_renewed_in_time_counts_as_lost(caplog: pytest.LogCaptureFixture) -> None:  # F7
-    space = Data()
-    app = App(lambda: Unwilling(space), lease=1)
+    data = Data()
+    app = App(lambda: Unwilling(data), lease=1)
     await make_add(app).aenqueue(1)
     [held] = await app.alease("default")
     assert held.lost is None

@@ -195,11 +195,11 @@ class Late:
         store.complete = self.complete  # type: ignore[method-assign]
         self.app = app
 
-    async def complete(self, job_id: str, step: Any) -> Verdict:
+    async def complete(self, job_id: str, transition: Any) -> Verdict:
         meanwhile, self.meanwhile = self.meanwhile, None
         if meanwhile is not None:
             await meanwhile()
-        return await self._complete(job_id, step)
+        return await self._complete(job_id, transition)
 
 
 async def test_a_step_that_hands_over_meanwhile_leaves_the_completion_to_the_next(app: App) -> None:  # I13

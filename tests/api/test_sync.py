@@ -104,8 +104,8 @@ class Counted(MemoryStore):
     made = 0
     closed = 0
 
-    def __init__(self, space: Data) -> None:
-        super().__init__(space)
+    def __init__(self, data: Data) -> None:
+        super().__init__(data)
         type(self).made += 1
         self.loop = asyncio.get_running_loop()
 
@@ -122,8 +122,8 @@ def counted() -> type[Counted]:
 
 @pytest.fixture
 def counted_app(counted: type[Counted]) -> App:
-    space = Data()
-    return App(lambda: counted(space))
+    data = Data()
+    return App(lambda: counted(data))
 
 
 def test_each_event_loop_has_a_store_object_that_is_closed_with_it(counted_app: App, counted: type[Counted]) -> None:
@@ -177,7 +177,7 @@ def test_a_loop_that_ended_without_a_word_is_forgotten(counted_app: App, counted
 
 def test_what_a_dropped_app_has_is_closed_on_its_loop_before_it_is_finalized(counted: type[Counted]) -> None:
     ends: list[str] = []
-    space = Data()
+    data = Data()
 
     class Told(counted):  # type: ignore[valid-type, misc]
         async def close(self) -> None:
@@ -187,7 +187,7 @@ def test_what_a_dropped_app_has_is_closed_on_its_loop_before_it_is_finalized(cou
         def __del__(self) -> None:  # as that of a connection, which reaches into the loop
             ends.append("gone")
 
-    app = App(lambda: Told(space))
+    app = App(lambda: Told(data))
     app.queues()
     app.itself = app  # type: ignore[attr-defined]  # so that only the collector finds it, here
     del app

@@ -258,7 +258,7 @@ async def test_the_library_can_be_said(path: str) -> None:
 
 
 async def test_a_library_that_is_too_old_is_told(add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tenure.stores.callers.sqlite.OLDEST", (999,))
+    monkeypatch.setattr("tenure.stores.callers.sqlite.OLDEST_SQLITE", (999,))
     connection = sqlite3.connect(add.app.url.removeprefix("sqlite:///"))
 
     with pytest.raises(InvalidOption, match="999 is needed"):

@@ -1,4 +1,4 @@
-"""Memory stores with one rule of the contract broken, each. A suite that passes one of them proves nothing."""
+"""Memory stores that each break one rule of the contract. A suite that passes one of them proves nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tenure.core.lease import Lease, Token
 from tenure.core.lifecycle import Requeue, Transition
 from tenure.stores.memory import ending, enqueueing, inbox, leasing, operating, settling
 from tenure.stores.memory.data import Data
-from tenure.stores.memory.jobs import Edge, Queue, Shelf, StoredJob
+from tenure.stores.memory.jobs import Edge, Index, Queue, StoredJob
 from tenure.stores.values import Leased, LeaseRequest, Verdict
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
@@ -33,7 +33,7 @@ class Mutant:
     """What that test is given besides the usual fixtures."""
 
     machine: Machine
-    """When the state machine has to find it too: not what only a signal tells, in long runs only what takes it long."""
+    """When the state machine must find it too: never if only an announcement shows it, in long runs if it takes long."""
 
 
 MUTANTS: dict[str, Mutant] = {}
@@ -47,12 +47,12 @@ def mutant(caught_by: str, *, machine: Machine = "always", **arguments: Any) -> 
     return enter
 
 
-@mutant("test_a_stale_holder_cannot_settle_what_another_one_holds", machine="long", step=Requeue())
+@mutant("test_a_stale_holder_cannot_settle_what_another_one_holds", machine="long", transition=Requeue())
 def settle_asks_for_no_token(patch: pytest.MonkeyPatch) -> None:
     _settle_as_holder_if(patch, lambda job, lease: True)
 
 
-@mutant("test_a_stale_attempt_of_the_same_worker_is_refused", machine="long", step=Requeue())
+@mutant("test_a_stale_attempt_of_the_same_worker_is_refused", machine="long", transition=Requeue())
 def settle_asks_only_for_the_worker(patch: pytest.MonkeyPatch) -> None:
     _settle_as_holder_if(patch, lambda job, lease: job.worker == lease.job.worker)
 
@@ -60,23 +60,23 @@ def settle_asks_only_for_the_worker(patch: pytest.MonkeyPatch) -> None:
 def _settle_as_holder_if(patch: pytest.MonkeyPatch, trusted: Callable[[StoredJob, Lease], bool]) -> None:
     original = settling._settle
 
-    def settle(space: Data, lease: Lease, step: Transition) -> Verdict:
-        job = space.jobs.get(lease.job.id)
+    def settle(data: Data, lease: Lease, transition: Transition) -> Verdict:
+        job = data.jobs.get(lease.job.id)
         if job is not None and job.state is State.RUNNING and job.token is not None and trusted(job, lease):
             lease = replace(lease, token=job.token)
-        return original(space, lease, step)
+        return original(data, lease, transition)
 
     patch.setattr(settling, "_settle", settle)
 
 
-@mutant("test_the_winning_settle_repeated_is_ok_and_changes_nothing", step=Requeue())
+@mutant("test_the_winning_settle_repeated_is_ok_and_changes_nothing", transition=Requeue())
 def a_repeated_settle_is_refused(patch: pytest.MonkeyPatch) -> None:
     original = settling.settle
 
-    def settle(space: Data, settlements: Any) -> list[Verdict]:
-        verdicts = original(space, settlements)
+    def settle(data: Data, settlements: Any) -> list[Verdict]:
+        verdicts = original(data, settlements)
         for lease, _ in settlements:
-            if (job := space.jobs.get(lease.job.id)) and job.state is not State.RUNNING:
+            if (job := data.jobs.get(lease.job.id)) and job.state is not State.RUNNING:
                 job.token = None
         return verdicts
 
@@ -87,20 +87,20 @@ def a_repeated_settle_is_refused(patch: pytest.MonkeyPatch) -> None:
 def release_gives_the_fence_back(patch: pytest.MonkeyPatch) -> None:
     original = settling.requeue
 
-    def requeue(space: Data, job: StoredJob, step: Requeue) -> None:
-        original(space, job, step)
-        job.fence -= step.front
+    def requeue(data: Data, job: StoredJob, transition: Requeue) -> None:
+        original(data, job, transition)
+        job.fence -= transition.front
 
     patch.setattr(settling, "requeue", requeue)
 
 
 @mutant("test_a_lease_that_has_not_expired_is_left_alone")
 def reap_takes_what_has_not_expired(patch: pytest.MonkeyPatch) -> None:
-    original = Queue.over
+    original = Queue.due
     patch.setattr(
         Queue,
-        "over",
-        lambda queue, shelf, now, limit: original(queue, shelf, math.inf if shelf is Shelf.RUNNING else now, limit),
+        "due",
+        lambda queue, index, now, limit: original(queue, index, math.inf if index is Index.RUNNING else now, limit),
     )
 
 
@@ -108,7 +108,9 @@ def reap_takes_what_has_not_expired(patch: pytest.MonkeyPatch) -> None:
 def requeue_goes_to_the_wrong_end(patch: pytest.MonkeyPatch) -> None:
     original = settling.requeue
     patch.setattr(
-        settling, "requeue", lambda space, job, step: original(space, job, replace(step, front=not step.front))
+        settling,
+        "requeue",
+        lambda data, job, transition: original(data, job, replace(transition, front=not transition.front)),
     )
 
 
@@ -116,23 +118,23 @@ def requeue_goes_to_the_wrong_end(patch: pytest.MonkeyPatch) -> None:
 def reap_goes_to_the_back(patch: pytest.MonkeyPatch) -> None:
     original = leasing._lose
 
-    def lose(space: Data, job: StoredJob, *reason: str) -> Any:
-        reaped = original(space, job, *reason)
+    def lose(data: Data, job: StoredJob, *reason: str) -> Any:
+        reaped = original(data, job, *reason)
         if not reaped.failed:
-            space.join(job)
+            data.join(job)
         return reaped
 
     patch.setattr(leasing, "_lose", lose)
 
 
-@mutant("test_the_key_is_free_in_the_step_that_ends_the_job", end="cancelled")
+@mutant("test_the_key_is_free_as_soon_as_the_job_has_ended", end="cancelled")
 def cancel_does_not_free_the_unique_key(patch: pytest.MonkeyPatch) -> None:
     original = ending.finish
 
-    def finish(space: Data, job: StoredJob, state: State, *rest: Any, **more: Any) -> None:
-        original(space, job, state, *rest, **more)
+    def finish(data: Data, job: StoredJob, state: State, *rest: Any, **more: Any) -> None:
+        original(data, job, state, *rest, **more)
         if state is State.CANCELLED and job.new.unique is not None:
-            space.keys[job.new.task, job.new.unique] = job
+            data.keys[job.new.task, job.new.unique] = job
 
     patch.setattr(ending, "finish", finish)
 
@@ -141,9 +143,9 @@ def cancel_does_not_free_the_unique_key(patch: pytest.MonkeyPatch) -> None:
 def the_attempt_is_not_counted_at_the_lease(patch: pytest.MonkeyPatch) -> None:
     original = leasing._lease
 
-    def lease(space: Data, job: StoredJob, request: LeaseRequest, *, solo: bool = False) -> Lease:
-        leased = original(space, job, request, solo=solo)
-        with space.changing(job):
+    def lease(data: Data, job: StoredJob, request: LeaseRequest, *, solo: bool = False) -> Lease:
+        leased = original(data, job, request, solo=solo)
+        with data.changing(job):
             job.attempt -= 1
         return leased
 
@@ -154,13 +156,13 @@ def the_attempt_is_not_counted_at_the_lease(patch: pytest.MonkeyPatch) -> None:
 def the_second_blocker_loses_the_dependent(patch: pytest.MonkeyPatch) -> None:
     original = ending._close
 
-    def close(space: Data, edge: Edge, result: str | None, *, noted: bool) -> None:
+    def close(data: Data, edge: Edge, result: str | None, *, reported: bool) -> None:
         if len(edge.dependent.edges) > 1 and edge.dependent.blocked_by == 1:
             edge.open = False
             edge.result = result
-            space.unlink(edge)
+            data.unlink(edge)
         else:
-            original(space, edge, result, noted=noted)
+            original(data, edge, result, reported=reported)
 
     patch.setattr(ending, "_close", close)
 
@@ -169,10 +171,10 @@ def the_second_blocker_loses_the_dependent(patch: pytest.MonkeyPatch) -> None:
 def an_idle_lease_leaves_a_queue_behind(patch: pytest.MonkeyPatch) -> None:
     original = leasing.lease
 
-    def lease(space: Data, request: LeaseRequest) -> Leased:
+    def lease(data: Data, request: LeaseRequest) -> Leased:
         for name in request.queues:
-            space.queue(name)
-        return original(space, request)
+            data.queue(name)
+        return original(data, request)
 
     patch.setattr(leasing, "lease", lease)
 
@@ -181,22 +183,22 @@ def an_idle_lease_leaves_a_queue_behind(patch: pytest.MonkeyPatch) -> None:
 def suspects_are_handed_out_with_others(patch: pytest.MonkeyPatch) -> None:
     original = leasing._hand_out
 
-    def hand_out(space: Data, queues: Any, request: LeaseRequest) -> list[Lease]:
-        leases = original(space, queues, request)
-        suspects = [id_ for queue in queues for id_ in queue.ids(Shelf.SUSPECTS)]
+    def hand_out(data: Data, queues: Any, request: LeaseRequest) -> list[Lease]:
+        leases = original(data, queues, request)
+        suspects = [id_ for queue in queues for id_ in queue.ids(Index.SUSPECTS)]
         if leases and len(leases) < request.limit and suspects:
-            leases.append(leasing._lease(space, space.jobs[suspects[0]], request))
+            leases.append(leasing._lease(data, data.jobs[suspects[0]], request))
         return leases
 
     patch.setattr(leasing, "_hand_out", hand_out)
 
 
-@mutant("test_a_suspect_of_another_task_still_waits_for_somebody_who_holds_nothing", machine="long")
-def whoever_has_isolated_tasks_gets_any_suspect(patch: pytest.MonkeyPatch) -> None:
+@mutant("test_a_suspect_of_another_task_still_waits_for_a_worker_that_holds_nothing", machine="long")
+def a_worker_with_isolated_tasks_gets_any_suspect(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(leasing, "_may_have", lambda request, suspect: request.solo or bool(request.isolated))
 
 
-@mutant("test_who_runs_it_in_a_process_of_its_own_gets_a_suspect_though_he_holds_others", machine="long")
+@mutant("test_a_worker_that_isolates_the_task_gets_its_suspect_while_it_holds_other_jobs", machine="long")
 def isolated_suspects_wait_for_a_worker_that_holds_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(leasing, "_may_have", lambda request, suspect: request.solo)
 
@@ -205,8 +207,8 @@ def isolated_suspects_wait_for_a_worker_that_holds_nothing(patch: pytest.MonkeyP
 def a_retry_by_an_operator_begins_a_new_fence(patch: pytest.MonkeyPatch) -> None:
     original = operating._retry
 
-    def retry(space: Data, job: StoredJob) -> Verdict:
-        verdict = original(space, job)
+    def retry(data: Data, job: StoredJob) -> Verdict:
+        verdict = original(data, job)
         if verdict.kind == "ok":
             job.fence = 0
         return verdict
@@ -218,24 +220,24 @@ def _release(patch: pytest.MonkeyPatch, spoil: Callable[[Data, StoredJob, Token 
     """Let each operator's release be followed by something that must not happen."""
     original = operating._release
 
-    def release(space: Data, job: StoredJob) -> Verdict:
+    def release(data: Data, job: StoredJob) -> Verdict:
         token = job.token
-        verdict = original(space, job)
+        verdict = original(data, job)
         if verdict.kind == "ok":
-            spoil(space, job, token)
+            spoil(data, job, token)
         return verdict
 
     patch.setattr(operating, "_release", release)
 
 
-@mutant("test_the_token_of_a_released_job_is_dead", machine="long", step=Requeue())
+@mutant("test_the_token_of_a_released_job_is_dead", machine="long", transition=Requeue())
 def a_released_job_remembers_its_token(patch: pytest.MonkeyPatch) -> None:
     _release(patch, lambda _, job, token: setattr(job, "token", token))
 
 
 @mutant("test_a_running_job_is_released_to_its_place_as_if_it_had_not_been_leased", machine="long")
 def a_released_job_goes_to_the_back(patch: pytest.MonkeyPatch) -> None:
-    _release(patch, lambda space, job, _: space.join(job))
+    _release(patch, lambda data, job, _: data.join(job))
 
 
 @mutant("test_a_running_job_is_released_to_its_place_as_if_it_had_not_been_leased", machine="long")
@@ -245,15 +247,15 @@ def a_release_counts_the_attempt(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("test_a_running_job_is_released_to_its_place_as_if_it_had_not_been_leased", machine="long")
 def a_release_counts_as_a_loss(patch: pytest.MonkeyPatch) -> None:
-    _release(patch, lambda space, job, _: space.count("lost", job.new.queue, job.worker))
+    _release(patch, lambda data, job, _: data.count("lost", job.new.queue, job.worker))
 
 
 @mutant("test_a_call_that_raises_has_stored_nothing")
 def a_refused_enqueue_leaves_jobs_behind(patch: pytest.MonkeyPatch) -> None:
     original = enqueueing.enqueue
 
-    def enqueue(space: Data, jobs: Any) -> Any:
-        return [answer for job in jobs for answer in original(space, [job])]
+    def enqueue(data: Data, jobs: Any) -> Any:
+        return [answer for job in jobs for answer in original(data, [job])]
 
     patch.setattr(enqueueing, "enqueue", enqueue)
 
@@ -262,10 +264,10 @@ def a_refused_enqueue_leaves_jobs_behind(patch: pytest.MonkeyPatch) -> None:
 def totals_forget_what_is_removed(patch: pytest.MonkeyPatch) -> None:
     original = ending.remove
 
-    def remove(space: Data, job: StoredJob) -> None:
-        original(space, job)
+    def remove(data: Data, job: StoredJob) -> None:
+        original(data, job)
         if job.state.final:
-            space.queues[job.new.queue].totals[job.state.value] -= 1
+            data.queues[job.new.queue].totals[job.state.value] -= 1
 
     patch.setattr(ending, "remove", remove)
 
@@ -301,8 +303,8 @@ def an_entry_is_a_new_job_whatever_its_id(patch: pytest.MonkeyPatch) -> None:
 def the_inbox_of_a_busy_queue_is_overlooked(patch: pytest.MonkeyPatch) -> None:
     original = leasing.lease
 
-    def lease(space: Data, request: LeaseRequest) -> Leased:
-        leased = original(space, request)
+    def lease(data: Data, request: LeaseRequest) -> Leased:
+        leased = original(data, request)
         return replace(leased, inbox=leased.inbox and not leased.leases)
 
     patch.setattr(leasing, "lease", lease)
@@ -312,31 +314,31 @@ def the_inbox_of_a_busy_queue_is_overlooked(patch: pytest.MonkeyPatch) -> None:
 def a_suspect_waits_for_the_queues_before_its_own(patch: pytest.MonkeyPatch) -> None:
     original = leasing._hand_out
 
-    def hand_out(space: Data, queues: Any, request: LeaseRequest) -> list[Lease]:
-        busy = next((number for number, queue in enumerate(queues) if queue.shelves[Shelf.LINE]), len(queues))
-        return original(space, queues[: busy + 1], request)
+    def hand_out(data: Data, queues: Any, request: LeaseRequest) -> list[Lease]:
+        busy = next((number for number, queue in enumerate(queues) if queue.indexes[Index.LINE]), len(queues))
+        return original(data, queues[: busy + 1], request)
 
     patch.setattr(leasing, "_hand_out", hand_out)
 
 
 @mutant("test_what_has_ended_or_was_taken_is_held_no_more", machine="long")
-def every_job_of_the_worker_is_told_as_held_by_its_request(patch: pytest.MonkeyPatch) -> None:
-    def held(space: Data, request: LeaseRequest) -> list[Lease]:
-        running = [job for job in space.jobs.values() if job.state is State.RUNNING and job.worker == request.worker]
-        return [request.given(space.record(job)) for job in running]
+def every_job_of_the_worker_is_listed_as_held_by_its_request(patch: pytest.MonkeyPatch) -> None:
+    def leases_of(data: Data, request: LeaseRequest) -> list[Lease]:
+        running = [job for job in data.jobs.values() if job.state is State.RUNNING and job.worker == request.worker]
+        return [request.given(data.record(job)) for job in running]
 
-    patch.setattr(leasing, "held", held)
+    patch.setattr(leasing, "leases_of", leases_of)
 
 
 @mutant("test_jobs_of_skipped_tasks_are_passed_over_and_keep_their_places", machine="long")
 def what_is_passed_over_goes_to_the_back(patch: pytest.MonkeyPatch) -> None:
     original = leasing._hand_out
 
-    def hand_out(space: Data, queues: Any, request: LeaseRequest) -> list[Lease]:
-        for id_ in [id_ for queue in queues for id_ in queue.ids(Shelf.LINE)]:
-            if space.jobs[id_].new.task in request.skip_tasks:
-                space.join(space.jobs[id_])
-        return original(space, queues, request)
+    def hand_out(data: Data, queues: Any, request: LeaseRequest) -> list[Lease]:
+        for id_ in [id_ for queue in queues for id_ in queue.ids(Index.LINE)]:
+            if data.jobs[id_].new.task in request.skip_tasks:
+                data.join(data.jobs[id_])
+        return original(data, queues, request)
 
     patch.setattr(leasing, "_hand_out", hand_out)
 
@@ -345,10 +347,10 @@ def what_is_passed_over_goes_to_the_back(patch: pytest.MonkeyPatch) -> None:
 def what_is_passed_over_counts_for_the_limit(patch: pytest.MonkeyPatch) -> None:
     original = leasing._hand_out
 
-    def hand_out(space: Data, queues: Any, request: LeaseRequest) -> list[Lease]:
-        first = [id_ for queue in queues for id_ in queue.ids(Shelf.LINE)][: request.limit]
-        skipped = sum(space.jobs[id_].new.task in request.skip_tasks for id_ in first)
-        return original(space, queues, replace(request, limit=request.limit - skipped))
+    def hand_out(data: Data, queues: Any, request: LeaseRequest) -> list[Lease]:
+        first = [id_ for queue in queues for id_ in queue.ids(Index.LINE)][: request.limit]
+        skipped = sum(data.jobs[id_].new.task in request.skip_tasks for id_ in first)
+        return original(data, queues, replace(request, limit=request.limit - skipped))
 
     patch.setattr(leasing, "_hand_out", hand_out)
 
@@ -357,13 +359,13 @@ def what_is_passed_over_counts_for_the_limit(patch: pytest.MonkeyPatch) -> None:
 def suspects_are_handed_out_whatever_is_skipped(patch: pytest.MonkeyPatch) -> None:
     original = leasing._suspects
     patch.setattr(
-        leasing, "_suspects", lambda space, queues, request: original(space, queues, replace(request, skip_tasks=()))
+        leasing, "_suspects", lambda data, queues, request: original(data, queues, replace(request, skip_tasks=()))
     )
 
 
-@mutant("test_who_gets_nothing_hears_which_tasks_were_passed_over", machine="long")
-def nothing_is_told_of_what_was_passed_over(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(leasing, "_passed_over", lambda space, queues, request: ())
+@mutant("test_an_empty_answer_names_the_tasks_that_were_passed_over", machine="long")
+def no_task_is_named_as_passed_over(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(leasing, "_passed_over", lambda data, queues, request: ())
 
 
 @mutant("test_a_lease_looks_for_other_tasks_only_so_far_ahead", machine="never")

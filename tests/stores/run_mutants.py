@@ -1,4 +1,4 @@
-"""Memory stores that break one rule about runs, each."""
+"""Memory stores that each break one rule about runs."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ from tests.stores.mutants import mutant
 
 
 @mutant("test_a_successor_that_needs_what_the_run_has_not_is_refused")
-def the_successor_comes_after_the_settle_as_a_step_of_its_own(patch: pytest.MonkeyPatch) -> None:
+def the_successor_is_enqueued_by_a_second_operation(patch: pytest.MonkeyPatch) -> None:
     original = settling._finish
 
-    def finish(space: Data, job: StoredJob, step: Finish) -> Verdict:
-        verdict = original(space, job, replace(step, successor=None))
-        if verdict.kind == "ok" and step.successor is not None:
-            job.successor = step.successor.id
+    def finish(data: Data, job: StoredJob, transition: Finish) -> Verdict:
+        verdict = original(data, job, replace(transition, successor=None))
+        if verdict.kind == "ok" and transition.successor is not None:
+            job.successor = transition.successor.id
             with suppress(MissingAttribute, BlockerNotFound):
-                enqueueing.enqueue(space, [step.successor])
+                enqueueing.enqueue(data, [transition.successor])
         return verdict
 
     patch.setattr(settling, "_finish", finish)
 
 
 @mutant("test_a_successor_that_needs_what_the_run_has_not_is_refused")
-def nobody_looks_what_a_successor_needs(patch: pytest.MonkeyPatch) -> None:
+def the_needs_of_a_successor_are_not_checked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(enqueueing, "_check_attributes", lambda *needs: None)
 
 
-@mutant("test_who_waits_for_a_run_hears_nothing_of_a_hand_over", machine="never")
-def the_waiters_of_a_run_are_told_at_its_first_hand_over(patch: pytest.MonkeyPatch) -> None:
+@mutant("test_a_hand_over_is_not_announced_to_the_waiters_of_the_run", machine="never")
+def waiters_of_a_run_are_notified_at_its_first_hand_over(patch: pytest.MonkeyPatch) -> None:
     original = ending.finish
 
-    def finish(space: Data, job: StoredJob, *rest: Any, **more: Any) -> None:
-        original(space, job, *rest, **more)
-        space.tell_waiters(job, AnnouncementKind.DONE)
+    def finish(data: Data, job: StoredJob, *rest: Any, **more: Any) -> None:
+        original(data, job, *rest, **more)
+        data.notify_waiters(job, AnnouncementKind.DONE)
 
     for module in (ending, settling):
         patch.setattr(module, "finish", finish)
@@ -57,36 +57,36 @@ def the_waiters_of_a_run_are_told_at_its_first_hand_over(patch: pytest.MonkeyPat
 def the_key_of_a_run_is_freed_at_its_first_hand_over(patch: pytest.MonkeyPatch) -> None:
     original = settling.carry_out
 
-    def carry_out(space: Data, job: StoredJob, *rest: Any, **more: Any) -> None:
-        original(space, job, *rest, **more)
-        space.free_key(job)
+    def carry_out(data: Data, job: StoredJob, *rest: Any, **more: Any) -> None:
+        original(data, job, *rest, **more)
+        data.free_key(job)
 
     patch.setattr(settling, "carry_out", carry_out)
 
 
 @mutant("test_a_job_waits_for_the_run_not_for_its_first_step", machine="long")
-def who_waits_for_a_run_waits_for_its_first_step(patch: pytest.MonkeyPatch) -> None:
-    original = ending._waiting_for
+def dependents_of_a_run_wait_for_its_first_step(patch: pytest.MonkeyPatch) -> None:
+    original = ending._open_edges_to
 
-    def follow(space: Data, blocker: StoredJob, ended: str, **more: Any) -> list[StoredJob]:
-        failed = followed(space, blocker, ended, **more)
-        for edge in original(space, [blocker]) if blocker.begins and blocker.successor is not None else ():
-            ending._close(space, edge, blocker.result, noted=True)
+    def propagate(data: Data, blocker: StoredJob, ended: str, **more: Any) -> list[StoredJob]:
+        failed = propagated(data, blocker, ended, **more)
+        for edge in original(data, [blocker]) if blocker.begins_run and blocker.successor is not None else ():
+            ending._close(data, edge, blocker.result, reported=True)
         return failed
 
-    followed = ending.follow
-    patch.setattr(settling, "follow", follow)
+    propagated = ending.propagate
+    patch.setattr(settling, "propagate", propagate)
 
 
-@mutant("test_a_stale_holder_hands_over_to_nobody")
+@mutant("test_a_stale_holder_cannot_hand_over")
 def a_stale_holder_writes_attributes(patch: pytest.MonkeyPatch) -> None:
     original = settling._settle
 
-    def settle(space: Data, lease: Lease, step: Transition) -> Verdict:
-        job = space.jobs.get(lease.job.id)
-        if job is not None and job.run is not None and isinstance(step, Finish):
-            job.run.write(step.writes)
-        return original(space, lease, step)
+    def settle(data: Data, lease: Lease, transition: Transition) -> Verdict:
+        job = data.jobs.get(lease.job.id)
+        if job is not None and job.run is not None and isinstance(transition, Finish):
+            job.run.write(transition.writes)
+        return original(data, lease, transition)
 
     patch.setattr(settling, "_settle", settle)
 
@@ -95,33 +95,33 @@ def a_stale_holder_writes_attributes(patch: pytest.MonkeyPatch) -> None:
 def steps_of_a_live_run_are_pruned(patch: pytest.MonkeyPatch) -> None:
     original = operating.prune
 
-    def prune(space: Data, default: Retention, queues: Any, limit: int) -> int:
-        live = [run for run in space.runs.values() if not run.steps[-1].state.final]
+    def prune(data: Data, default: Retention, queues: Any, limit: int) -> int:
+        live = [run for run in data.runs.values() if not run.steps[-1].state.final]
         for run in live:
             for step in run.steps[1:-1]:
-                ending.remove(space, step)
+                ending.remove(data, step)
                 run.steps.remove(step)
             if len(run.steps) == 2 and run.steps[0].new.unique is None:
-                space.queues[run.steps[0].new.queue].take(run.steps[0])
-                del space.jobs[run.steps[0].new.id]
+                data.queues[run.steps[0].new.queue].remove(run.steps[0])
+                del data.jobs[run.steps[0].new.id]
                 del run.steps[0]
-        return original(space, default, queues, limit)
+        return original(data, default, queues, limit)
 
     patch.setattr(operating, "prune", prune)
 
 
 @mutant("test_cancelling_a_run_cancels_its_current_step", machine="long")
 def the_id_of_a_run_means_its_first_step(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Data, "meant", lambda space, id_: space.jobs.get(id_))
+    patch.setattr(Data, "resolve", lambda data, id_: data.jobs.get(id_))
 
 
 @mutant("test_a_step_that_has_handed_over_is_not_retried", machine="long")
 def a_step_that_has_handed_over_is_retried(patch: pytest.MonkeyPatch) -> None:
     original = operating._retry
 
-    def retry(space: Data, job: StoredJob) -> Verdict:
+    def retry(data: Data, job: StoredJob) -> Verdict:
         job.successor = None
-        return original(space, job)
+        return original(data, job)
 
     patch.setattr(operating, "_retry", retry)
 
@@ -130,10 +130,10 @@ def a_step_that_has_handed_over_is_retried(patch: pytest.MonkeyPatch) -> None:
 def a_run_that_is_retried_goes_on_without_its_key(patch: pytest.MonkeyPatch) -> None:
     original = operating._retry
 
-    def retry(space: Data, job: StoredJob) -> Verdict:
-        verdict = original(space, job)
-        if verdict.kind == "ok" and job.run is not None and not job.begins:
-            space.free_key(job.run.steps[0])
+    def retry(data: Data, job: StoredJob) -> Verdict:
+        verdict = original(data, job)
+        if verdict.kind == "ok" and job.run is not None and not job.begins_run:
+            data.free_key(job.run.steps[0])
         return verdict
 
     patch.setattr(operating, "_retry", retry)
@@ -142,7 +142,7 @@ def a_run_that_is_retried_goes_on_without_its_key(patch: pytest.MonkeyPatch) -> 
 @mutant("test_a_step_parked_with_a_way_out_comes_in_line_when_its_time_is_over", machine="long")
 def a_step_fails_in_spite_of_its_way_out(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        leasing, "_unpark", lambda space, job: ending.end(space, job, State.FAILED, error=lifecycle.WAIT_TIMEOUT)
+        leasing, "_unpark", lambda data, job: ending.end(data, job, State.FAILED, error=lifecycle.WAIT_TIMEOUT)
     )
 
 
@@ -150,8 +150,8 @@ def a_step_fails_in_spite_of_its_way_out(patch: pytest.MonkeyPatch) -> None:
 def a_lease_gives_all_attributes(patch: pytest.MonkeyPatch) -> None:
     original = leasing._lease
 
-    def lease(space: Data, job: StoredJob, request: LeaseRequest, *, solo: bool = False) -> Lease:
-        leased = original(space, job, request, solo=solo)
+    def lease(data: Data, job: StoredJob, request: LeaseRequest, *, solo: bool = False) -> Lease:
+        leased = original(data, job, request, solo=solo)
         if job.run is None:
             return leased
         return replace(leased, job=replace(leased.job, attributes=dict(job.run.attributes)))
@@ -174,27 +174,27 @@ def what_a_run_is_found_by_is_never_taken_back(patch: pytest.MonkeyPatch) -> Non
 def attributes_outlive_their_run(patch: pytest.MonkeyPatch) -> None:
     original = ending.remove
 
-    def remove(space: Data, job: StoredJob) -> None:
+    def remove(data: Data, job: StoredJob) -> None:
         run = job.run
-        original(space, job)
+        original(data, job)
         if run is not None and job is run.steps[0]:
-            space.runs[job.new.id] = Run(run.flow, run.number, attributes=run.attributes)
-            space.runs[job.new.id].steps.append(job)
+            data.runs[job.new.id] = Run(run.flow, run.number, attributes=run.attributes)
+            data.runs[job.new.id].steps.append(job)
 
     patch.setattr(ending, "remove", remove)
 
 
 @mutant("test_a_join_that_fails_as_soon_as_it_comes_is_the_end_of_the_run", machine="never")
 def a_join_that_fails_at_once_leaves_others_waiting(patch: pytest.MonkeyPatch) -> None:
-    original = ending.follow
+    original = ending.propagate
 
-    def follow(space: Data, blocker: StoredJob, ended: str, *, only: StoredJob) -> list[StoredJob]:
-        others = [edge for edges in space.dependents.values() for edge in edges if edge.dependent is not only]
+    def propagate(data: Data, blocker: StoredJob, ended: str, *, only: StoredJob) -> list[StoredJob]:
+        others = [edge for edges in data.dependents.values() for edge in edges if edge.dependent is not only]
         for edge in others:
-            space.unlink(edge)
-        failed = original(space, blocker, ended, only=only)
+            data.unlink(edge)
+        failed = original(data, blocker, ended, only=only)
         for edge in others:
-            space.link(edge)
+            data.link(edge)
         return failed
 
-    patch.setattr(enqueueing, "follow", follow)
+    patch.setattr(enqueueing, "propagate", propagate)

@@ -35,8 +35,8 @@ pytestmark = pytest.mark.timeout(3600 if LONG else 600)  # a failure takes minut
 
 
 def memory(clock: ManualClock) -> Party:
-    space = Data(clock)
-    return Party(lambda: MemoryStore(space), MemoryStore(space).put_in)
+    data = Data(clock)
+    return Party(lambda: MemoryStore(data), MemoryStore(data).put_in)
 
 
 def sqlite(clock: ManualClock) -> Party:

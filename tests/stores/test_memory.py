@@ -26,11 +26,11 @@ class TestMemory(StoreConformance):
 
     @pytest.fixture
     async def make_store(self, clock: ManualClock) -> AsyncIterator[MakeStore]:
-        space = Data(clock)
+        data = Data(clock)
         made: list[MemoryStore] = []
 
         def make() -> MemoryStore:
-            made.append(MemoryStore(space))
+            made.append(MemoryStore(data))
             return made[-1]
 
         yield make
@@ -64,11 +64,11 @@ async def on_another_thread(work: Callable[[], Awaitable[None]]) -> None:
 
 
 async def test_work_that_another_thread_enqueues_wakes_an_idle_worker() -> None:
-    space = Data()
-    store = MemoryStore(space)
+    data = Data()
+    store = MemoryStore(data)
 
     async def produce() -> None:
-        await enqueue(MemoryStore(space))
+        await enqueue(MemoryStore(data))
 
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         group.create_task(store.wait_for_work(["q"], 60.0))
@@ -76,13 +76,13 @@ async def test_work_that_another_thread_enqueues_wakes_an_idle_worker() -> None:
 
 
 async def test_what_another_thread_settles_is_announced_here() -> None:
-    space = Data()
-    store = MemoryStore(space)
+    data = Data()
+    store = MemoryStore(data)
     [job_id] = await enqueue(store)
     await store.wait([job_id])
 
     async def consume() -> None:
-        other = MemoryStore(space)
+        other = MemoryStore(data)
         await settle(other, await lease_one(other), SUCCEED)
 
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
@@ -93,10 +93,10 @@ async def test_what_another_thread_settles_is_announced_here() -> None:
 
 
 def test_a_listener_whose_loop_is_gone_disturbs_nobody() -> None:
-    space = Data()
+    data = Data()
 
     async def wait_and_go() -> None:
-        store = MemoryStore(space)
+        store = MemoryStore(data)
         await enqueue(store, a_job(id="1"))
         await store.wait(["1"])
         with pytest.raises(TimeoutError):
@@ -105,7 +105,7 @@ def test_a_listener_whose_loop_is_gone_disturbs_nobody() -> None:
                     pass
 
     async def settle_it() -> None:
-        store = MemoryStore(space)
+        store = MemoryStore(data)
         await settle(store, await lease_one(store), SUCCEED)
 
     asyncio.run(wait_and_go())
@@ -113,11 +113,11 @@ def test_a_listener_whose_loop_is_gone_disturbs_nobody() -> None:
 
 
 def test_many_threads_never_get_the_same_job() -> None:  # W5, I4
-    space = Data()
+    data = Data()
     start = threading.Barrier(4)
 
     async def drain() -> list[str]:
-        store = MemoryStore(space)
+        store = MemoryStore(data)
         start.wait()
         await enqueue(store, *[a_job() for _ in range(200)])
         leased = []

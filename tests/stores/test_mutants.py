@@ -11,7 +11,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tenure.stores.memory import Data, MemoryStore
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance import StoreConformance
-from tests.stores import run_mutants, telling_mutants  # noqa: F401
+from tests.stores import consequence_mutants, run_mutants  # noqa: F401
 from tests.stores.mutants import MUTANTS
 from tests.stores.test_machine import MemoryMachine
 
@@ -21,13 +21,13 @@ async def test_the_suite_catches_it(name: str, monkeypatch: pytest.MonkeyPatch) 
     mutant = MUTANTS[name]
     mutant.mutate(monkeypatch)
     clock = ManualClock()
-    space = Data(clock)
-    store = MemoryStore(space)
+    data = Data(clock)
+    store = MemoryStore(data)
 
     async def put_in(queue: str, entry: bytes) -> None:
         store.put_in(queue, entry)
 
-    fixtures = {"store": store, "clock": clock, "make_store": lambda: MemoryStore(space), "put_in": put_in}
+    fixtures = {"store": store, "clock": clock, "make_store": lambda: MemoryStore(data), "put_in": put_in}
     test = getattr(StoreConformance(), mutant.caught_by)
     wanted = inspect.signature(test).parameters.keys()
 

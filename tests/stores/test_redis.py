@@ -220,7 +220,7 @@ async def test_one_that_gives_up_does_not_take_others_with_it(store: Store) -> N
     assert set(await line(store)) >= {answer[0] for answer in answers if isinstance(answer, list)}
 
 
-async def test_ten_thousand_children_come_in_one_step(store: Store) -> None:
+async def test_ten_thousand_children_come_in_one_operation(store: Store) -> None:
     await enqueue(store, a_job(queue="parents"))
     parent = await lease_one(store, "parents")
     children = tuple(a_job() for _ in range(10_000))

@@ -95,7 +95,7 @@ async def with_history(store: SqliteStore, clock: ManualClock, kind: str, queue:
 
 
 @pytest.mark.parametrize("kind", HISTORIES)
-async def test_it_goes_with_its_job(path: Path, store: SqliteStore, clock: ManualClock, kind: str) -> None:
+async def test_the_history_goes_with_its_job(path: Path, store: SqliteStore, clock: ManualClock, kind: str) -> None:
     await with_history(store, clock, kind)
     assert remembered(path) == 1
 

@@ -19,7 +19,7 @@ import pytest
 from tenure.errors import StoreUnavailable
 from tenure.stores.sqlite import event_channel
 from tenure.stores.sqlite.store import SqliteStore
-from tenure.testing.conformance.telling import hear
+from tenure.testing.conformance.consequences import receive
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ async def test_a_stopped_watcher_holds_nobody_up_and_hears_all_when_it_goes_on(p
         os.kill(stopped.pid, signal.SIGSTOP)
         for start in range(0, len(notes), 10):
             await store.publish(notes[start : start + 10])
-            assert await hear(heard, 10) == notes[start : start + 10]
+            assert await receive(heard, 10) == notes[start : start + 10]
 
         os.kill(stopped.pid, signal.SIGCONT)
         assert await said(stopped, len(notes)) == notes
@@ -152,7 +152,7 @@ async def test_what_others_send_is_passed_over(
             for rubbish in (b"", b"rubbish", b"\xff\xfe", b'{"a": 1}', b"[1, 2]"):
                 stranger.sendto(rubbish, name)
         await store.publish(["sense"])
-        assert await hear(notes, 1) == ["sense"]
+        assert await receive(notes, 1) == ["sense"]
 
 
 async def test_a_watcher_whose_folder_was_deleted_is_there_again(
@@ -162,8 +162,8 @@ async def test_a_watcher_whose_folder_was_deleted_is_there_again(
     other = SqliteStore(path)
     async with store.watch() as notes:
         await other.publish(["before"])
-        assert await hear(notes, 1) == ["before"]
-        waiting = asyncio.create_task(hear(notes, 1))
+        assert await receive(notes, 1) == ["before"]
+        waiting = asyncio.create_task(receive(notes, 1))
         shutil.rmtree(bells)
         await eventually(lambda: bells.exists() and len(watchers(bells)) == 1)
 

@@ -75,11 +75,11 @@ def clock() -> ManualClock:
 @pytest.fixture
 def make_store(url: str, clock: ManualClock) -> Timed:
     """Makes stores whose clock moves by hand."""
-    space = Data(clock)
+    data = Data(clock)
 
     def make() -> Store:
         if url.startswith("memory"):
-            return MemoryStore(space)
+            return MemoryStore(data)
         if url.startswith("sqlite"):
             return SqliteStore(url.removeprefix("sqlite:///"), clock=clock)
         if url.startswith("redis"):

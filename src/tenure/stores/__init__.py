@@ -1,4 +1,4 @@
-"""The stores, and the one place that knows which URL means which of them."""
+"""`open_store` makes the store that a URL names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["masked", "open_store", "store_maker"]
 
 
 def store_maker(url: str) -> Callable[[], Store]:
-    """What makes the store objects of one app. `memory://` without a name is a store that only this app has."""
+    """A function that makes the store objects of one app. `memory://` without a name is a store of this app alone."""
     if url != "memory://":
         return lambda: open_store(url)
     from tenure.stores.memory import Data, MemoryStore
@@ -24,10 +24,11 @@ def store_maker(url: str) -> Callable[[], Store]:
 
 
 def open_store(url: str) -> Store:
-    """Make a store object for this URL, for one event loop; nothing is connected before its first use.
+    """Make a store object for this URL, for one event loop. It connects on first use.
 
-    `sqlite:///jobs.db` is relative to the working directory, `sqlite:////var/lib/jobs.db` absolute. `redis://host:6379/0` and
-    its relatives are told in docs/redis.md, `postgresql://host:5432/db` in docs/postgres.md. `memory://name` is one store for every object of the same name in this process.
+    `sqlite:///jobs.db` is relative to the working directory, `sqlite:////var/lib/jobs.db` is absolute. docs/redis.md
+    describes `redis://host:6379/0` and its variants, docs/postgres.md `postgresql://host:5432/db`. All objects of
+    `memory://name` in this process share one store.
     """
     scheme = url.partition(":")[0]
     match scheme:

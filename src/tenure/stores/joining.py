@@ -1,4 +1,4 @@
-"""Enqueues that arrive together, made one call."""
+"""`Joiner` joins enqueues that arrive while another one is under way into one call of the store."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["Joiner"]
 
 
 class Joiner:
-    """Makes one call of those that arrive while another is under way; one that arrives alone goes at once, by itself.
+    """Joins calls that arrive while another is under way into one. A call that arrives alone goes at once.
 
-    Only calls that nothing can refuse: they would fail together.
+    Only for calls that nothing can refuse, because joined calls fail together.
     """
 
     def __init__(self, enqueue: Callable[[Sequence[NewJob]], Awaitable[list[Enqueued]]]) -> None:
@@ -26,7 +26,7 @@ class Joiner:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """Enqueue these jobs, with others or without."""
+        """Enqueue these jobs, alone or joined with others."""
         if self._busy:
             answer: asyncio.Future[list[Enqueued]] = asyncio.get_running_loop().create_future()
             self._waiting.append((jobs, answer))
@@ -41,13 +41,13 @@ class Joiner:
         if not self._waiting:
             self._busy = False
             return
-        # A context of its own: it must not keep the variables of whoever happened to be first.
+        # An empty context: the task must not keep the variables of the caller that happened to be first.
         task = asyncio.get_running_loop().create_task(self._enqueue_together(self._take()), context=Context())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def _take(self) -> list[tuple[Sequence[NewJob], asyncio.Future[list[Enqueued]]]]:
-        """The calls that go next: all that wait, but not many more jobs than a step."""
+        """The calls to join next: all that wait, up to about a batch of jobs."""
         size = number = 0
         for jobs, _ in self._waiting:
             if size and size + len(jobs) > BATCH:
@@ -60,7 +60,7 @@ class Joiner:
     async def _enqueue_together(self, calls: Sequence[tuple[Sequence[NewJob], asyncio.Future[list[Enqueued]]]]) -> None:
         try:
             found = await self._enqueue([job for jobs, _ in calls for job in jobs])
-        except Exception as error:  # noqa: BLE001 - handed to everybody whose call it was
+        except Exception as error:  # noqa: BLE001 - raised in every joined call
             for _, answer in calls:
                 if not answer.done():
                     answer.set_exception(error)

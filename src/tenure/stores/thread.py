@@ -1,4 +1,4 @@
-"""Threads that stores work on."""
+"""`StoreThread`: the class of threads that stores work on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ __all__ = ["StoreThread"]
 
 
 class StoreThread(threading.Thread):
-    """A thread that does what others wait for: who waits there for something of the same store may wait for ever.
+    """A thread of a store.
 
-    Only finalizers come to that, for the collector runs them on whatever thread it is on.
+    Code that waits on it for the same store may wait for ever, because the thread waits for itself.
+
+    Only finalizers get there, because the garbage collector runs them on any thread.
     """

@@ -1,6 +1,6 @@
-"""How a store's URL is read, and how it is shown without its passwords.
+"""Reads the URL of a store and its options, and masks its passwords.
 
-Each option is read by a function of its text and its name, which raises ValueError.
+Each option has a function that reads its text, given text and name of the option, and raises ValueError.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ HIDDEN = "•••"
 
 
 def masked(url: str) -> str:
-    """The URL without its user name and passwords, for people and logs.
+    """The URL with user name and passwords hidden, for people and logs.
 
-    Everything between `//` and the last `@` is hidden, before anything is parsed: an unescaped `#`, `/` or `?` in a password would
-    otherwise end it too soon. So are the values of all options whose names end in `password`.
+    Hides everything between `//` and the last `@` before it parses anything, because an unescaped `#`, `/` or `?` in a
+    password would otherwise end it too soon. Also hides the values of options whose names end in `password`.
     """
     if url.startswith("sqlite:///"):
-        return url  # a path, in which an @ is an @
+        return url  # in a path, an @ is just an @
     credentials, at, rest = url.rpartition("@")
     if not at:
         return _without_options(url)
@@ -61,10 +61,11 @@ def _without_options(text: str) -> str:
 
 
 def parsed(url: str, parse: Callable[[str], T], what: str) -> T:
-    """What `parse` makes of the URL; `InvalidUrl` if it raises ValueError.
+    """The URL as `parse` reads it; `InvalidUrl` if `parse` raises ValueError.
 
-    What that error says may contain a part of a password. So the reason given is the one for the masked URL; if that can be parsed,
-    the credentials are what is wrong. No error that knows more is left as the context of the one that is raised.
+    The text of that ValueError may contain a part of a password. So the reason given is that for the masked URL; if
+    that one can be parsed, the credentials are wrong. `InvalidUrl` has no other error as its context, because that
+    would show the password.
     """
     try:
         return parse(url)
@@ -86,7 +87,7 @@ def _why(url: str, parse: Callable[[str], object]) -> str:
 
 
 def options(query: str, known: Mapping[str, Read]) -> dict[str, Any]:
-    """What the query of a URL says: each option once, and no other than these."""
+    """The options in the query of a URL. ValueError if one is given twice or is not `known`."""
     found: dict[str, Any] = {}
     for option, value in parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)):
         refuse_unless(option in known, f"it has no option {option!r}, only {', '.join(sorted(known))}")
@@ -133,7 +134,7 @@ def yes(value: str, option: str) -> bool:
 
 
 def refuse_at_in(parts: SplitResult) -> None:
-    """Refuse an @ in the path, after a host: a / in a password would end it there, and the rest be shown as a name."""
+    """Refuse an @ in the path after a host: with an unescaped / in a password, the rest of it would be shown as a name."""
     refuse_unless(not parts.netloc or "@" not in parts.path, "there is an @ after the host, which must be written %40")
 
 
@@ -143,7 +144,10 @@ def refuse_unless(true: bool, why: str) -> None:
 
 
 def connection_refused(error: BaseException) -> bool:
-    """Whether nothing listens where a driver has tried to connect; some drivers give only the text of the system's error."""
+    """Whether a driver failed to connect because nothing listens there.
+
+    Some drivers give only the text of the system's error.
+    """
     return isinstance(error, ConnectionRefusedError) or any(
         sign in str(error)
         for sign in (os.strerror(errno.ECONNREFUSED), f"[Errno {errno.ECONNREFUSED}]", f"Error {errno.ECONNREFUSED} ")

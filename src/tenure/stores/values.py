@@ -1,4 +1,4 @@
-"""What calls of a store take and give."""
+"""Arguments and answers of store operations, such as `Verdict`, `LeaseRequest`, `Leased` and `WorkerInfo`."""
 
 from __future__ import annotations
 
@@ -52,13 +52,16 @@ __all__ = [
 ]
 
 MISSING_AFTER = 10.0
-"""Seconds of silence after which a worker is missing, unless it says otherwise itself. That is shown and takes nothing from it: its
-jobs are judged by their leases."""
+"""Seconds of silence after which a worker is shown as missing, unless its `Pulse` says otherwise.
+
+A missing worker keeps its jobs: only their leases decide.
+"""
 
 JOBS_SHOWN = 20
-"""Jobs that a worker names with a beat, at most."""
+"""Ids of running jobs that a worker sends with a beat, at most."""
 
 Settlement = tuple[Lease, Transition]
+"""A lease, and what becomes of its job."""
 
 
 def awaited_inside(settlements: Sequence[Settlement]) -> Collection[str]:
@@ -87,17 +90,17 @@ class VerdictKind(StrEnum):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What became of one item of a batch."""
+    """The answer to one item of a call."""
 
     kind: VerdictKind
     reason: str = ""
-    """Of a refusal: what stands in the way, as a sentence."""
+    """Why the item was refused, as a sentence; empty if it was not."""
 
     state: State | None = None
-    """Of an operator's refusal: the state that the job is in."""
+    """State of the job when an operator's call was refused; None otherwise."""
 
     other: str | None = None
-    """Of a refusal: the job that stands in the way."""
+    """Id of the job that stands in the way of a refused item; None if there is none."""
 
 
 OK = Verdict(VerdictKind.OK)
@@ -106,108 +109,130 @@ NOT_FOUND = Verdict(VerdictKind.NOT_FOUND)
 
 
 def refused(reason: str, *, state: State | None = None, other: str | None = None) -> Verdict:
-    """Refuse one item, saying what stands in its way."""
+    """The verdict `REFUSED`, with what stands in the way."""
     return Verdict(VerdictKind.REFUSED, reason, state, other)
 
 
 class Enqueued(msgspec.Struct, frozen=True, gc=False):
-    """The job that an enqueue led to."""
+    """The answer to one job of an enqueue."""
 
     id: str
+    """Id of the stored job, or of the owner of the unique key if this is a duplicate."""
+
     state: State
+    """State of that job; if `id` is a run's, of the run's current step."""
+
     duplicate: bool = False
-    """Whether it is an older job that holds the unique key; `id` is that job's, and the new one was not stored."""
+    """Whether an older job owns the unique key, so that the new one was not stored."""
 
 
 class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Who wants how many jobs from which queues."""
+    """A worker's request for jobs."""
 
     queues: tuple[str, ...]
-    """Names, the first served first."""
+    """Queue names, no patterns; the first is served first."""
 
     limit: int
+    """Jobs to hand out, at most."""
+
     worker: str
+    """Id of the worker."""
+
     ttl: float
-    """Seconds until the lease expires, for jobs that do not say themselves."""
+    """Seconds that a lease lasts, for jobs without their own `lease`."""
 
     nonce: int
-    """The random part of the tokens of this call, never used before."""
+    """Random part of the tokens of this request, never used before."""
 
     solo: bool = False
-    """Whether the caller holds nothing else and can take any suspect."""
+    """Whether the worker holds no other job, so that it can take any suspect."""
 
     isolated: tuple[str, ...] = ()
-    """Tasks whose jobs the caller runs in a process of their own each: it can take a suspect of these though it holds others."""
+    """Tasks whose jobs the worker runs in a process each: it can take their suspects while it holds other jobs."""
 
     skip_tasks: tuple[str, ...] = ()
-    """Tasks whose jobs the caller leaves to other workers; at most `BATCH` of them, no name twice."""
+    """Tasks whose jobs the worker leaves to others; at most `BATCH` names, each once."""
 
     at_most: float | None = None
-    """Seconds after which every lease of this request expires, if its job and `ttl` say more."""
+    """Seconds that a lease of this request lasts at most, whatever its job and `ttl` say; None: no limit."""
 
     def length(self, own: float | None) -> float:
-        """Seconds that a lease lasts, for a job with this lease of its own."""
+        """Seconds that a lease lasts for a job whose own `lease` is `own`; None: the job has none."""
         wanted = self.ttl if own is None else own
         return wanted if self.at_most is None else min(wanted, self.at_most)
 
     def given(self, job: JobRecord, number: int = 0) -> Lease:
-        """The lease of a job that was handed out to this request, and is still held under it."""
+        """The lease of a job that was handed out to this request and is still held."""
         return Lease(job, Token(job.fence, self.nonce), self.length(job.lease), number=number)
 
 
 class Leased(msgspec.Struct, frozen=True):
-    """What a request for leases got, in the order in which the jobs stood in line."""
+    """The answer to a `LeaseRequest`."""
 
     leases: list[Lease]
+    """In the order in which the jobs were in line."""
+
     suspect_waiting: bool = False
-    """Whether a suspect waits in these queues for somebody who holds nothing else, being none of the `isolated` tasks of the
-    request and none that it skips, whatever was leased. Never set for a solo request."""
+    """Whether these queues have a suspect that this request may not have, whatever was leased.
+
+    Skipped tasks do not count. Always False for a `solo` request.
+    """
 
     due_in: float | None = None
-    """When `leases` is empty: seconds until the next scheduled job of these queues is due; None if there is none."""
+    """Seconds until the next scheduled job of these queues is due; None if there is none or a job was leased."""
 
     inbox: bool = False
-    """Whether something lies in an inbox of these queues, paused ones too, whatever was leased: time for `take_in`."""
+    """Whether an inbox of these queues has an entry, whatever was leased, so that the worker calls `take_in`.
+
+    Paused queues count too.
+    """
 
     passed_over: tuple[str, ...] = ()
-    """When `leases` is empty: those of `skip_tasks` that have a job in line here, as far as the store has looked, in the order
-    of the request."""
+    """Those of `skip_tasks` that have a job in line here, in the order of the request; empty if a job was leased."""
 
 
 class Renewal(msgspec.Struct, frozen=True):
-    """A holder's sign of life for one job."""
+    """Extends one lease, and reports progress."""
 
     lease: Lease
     ttl: float | None = None
-    """Hold it for this many seconds from now; None leaves the expiry as it is."""
+    """Seconds from now that the lease lasts; None leaves its end as it is."""
 
     progress: Progress | None = None
+    """None leaves the stored progress as it is."""
 
 
 class Reaped(msgspec.Struct, frozen=True):
-    """A job that was taken from a worker which is silent or gone."""
+    """A job that was taken from a worker because its lease had expired or the worker was retired."""
 
     id: str
     queue: str
     task: str
     worker: str | None
+    """Id of the worker that held it."""
+
     losses: int
+    """Losses of the job, this one included."""
+
     failed: bool
-    """Whether it failed as lost, rather than going back to the front."""
+    """Whether the job failed as lost; otherwise it went back to the front."""
 
 
 class Totals(msgspec.Struct, frozen=True):
-    """What has happened since the store was made; never lowered."""
+    """Counts of what has happened in a queue or by a worker; they never fall."""
 
     processed: int = 0
-    """Attempts that a worker ended: succeeded + retried + failed by its settle (not released, rescheduled or parked)."""
+    """Attempts that a worker settled as succeeded, retried or failed.
+
+    Released, rescheduled and parked ones do not count.
+    """
 
     succeeded: int = 0
     failed: int = 0
-    """Jobs that became failed, for whatever reason."""
+    """Jobs that became failed, for any reason."""
 
     retried: int = 0
-    """Attempts that were settled to run again, errors and `Retry` alike."""
+    """Attempts that were settled to run again, after an error or by `Retry`."""
 
     lost: int = 0
     cancelled: int = 0
@@ -215,15 +240,15 @@ class Totals(msgspec.Struct, frozen=True):
 
 
 class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue: how many jobs it has in each state, and what has happened in it."""
+    """A queue: its number of jobs by state, and its totals."""
 
     name: str
     paused: bool = False
     waiting: int = 0
-    """In line: due, and leasable unless the queue is paused."""
+    """Jobs in line: `lease` hands them out unless the queue is paused."""
 
     scheduled: int = 0
-    """Waiting for their time."""
+    """Jobs that wait for their `run_at`, and due ones that `lease` has not promoted yet."""
 
     blocked: int = 0
     running: int = 0
@@ -235,59 +260,63 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BusyQueues(NamedTuple):
-    """The queues that have something to do, of those that a list of patterns serves."""
+    """The queues with something to do that a list of names and patterns serves."""
 
     queues: tuple[str, ...]
-    """In the order in which they are served, the first `NAMED`. Those that the list names are among them, whether they have something
-    to do or not."""
+    """The first `NAMED` of them, in the order in which they are served.
+
+    Queues that the list names without a pattern are always among them.
+    """
 
     overdue: tuple[str, ...]
-    """Those in which a lease has expired or a parking is over, for `reap`."""
+    """Queues in which a lease has expired or a parking is over, for `reap`."""
 
 
 class Pulse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a worker says of itself with every beat."""
+    """What a worker reports about itself with each beat."""
 
     held: int = 0
-    """Jobs in its hands, those that it has leased ahead among them."""
+    """Number of jobs that it holds, including those leased ahead."""
 
     jobs: tuple[str, ...] = ()
-    """Ids of those that it runs, the one begun first first; no more than `JOBS_SHOWN`."""
+    """Ids of the jobs that it runs, in the order of their start; at most `JOBS_SHOWN`."""
 
     memory: int = 0
-    """Bytes of memory that its process occupies."""
+    """Memory of its process, in bytes."""
 
     strays: int = 0
-    """Threads that run on although their jobs have been given up."""
+    """Number of threads that still run although their jobs were abandoned."""
 
     trouble: str = ""
-    """What keeps it from leasing jobs, for people to read; empty if nothing does."""
+    """Why it leases no jobs, as a phrase for people; empty if it does."""
 
     queues: tuple[str, ...] | None = None
-    """What it serves now, if that is no longer what it registered with."""
+    """Names and patterns that it serves now; None: those that it registered with."""
 
     missing_after: float = MISSING_AFTER
-    """Seconds of silence after which it is missing."""
+    """Seconds of silence after which it is shown as missing."""
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker as the registry knows it."""
+    """A registered worker."""
 
     id: str
     host: str
     pid: int
     queues: tuple[str, ...]
-    """As it was asked to serve them: names and patterns."""
+    """Names and patterns that it serves."""
 
     tasks: tuple[str, ...]
-    """Names of the tasks that it knows."""
+    """Names of its tasks."""
 
     concurrency: int
+    """Jobs that it runs at a time, at most."""
+
     lanes: tuple[str, ...] = ()
-    """Where it runs them: `loop`, `thread`, `process`."""
+    """Where it runs jobs: `loop`, `thread`, `process`."""
 
     held: int = 0
-    """As of its last beat, like all that a `Pulse` says."""
+    """As of its last beat, like the next five: see `Pulse`."""
 
     jobs: tuple[str, ...] = ()
     memory: int = 0
@@ -295,29 +324,31 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str = ""
     missing_after: float = MISSING_AFTER
     started_at: float = 0.0
-    """Set by the store."""
+    """Seconds since the epoch; set by the store when it registers."""
 
     silent_for: float = 0.0
-    """Seconds since its last beat; set by the store. A beat from the future, by a clock that was set back since, tells nothing: it
-    counts as silence of as many seconds as it lies ahead."""
+    """Seconds since its last beat; set by the store.
+
+    A beat from the future, because the clock was set back since, counts as silence of as many seconds as it lies ahead.
+    """
 
     totals: Totals = Totals()
 
     @property
     def missing(self) -> bool:
-        """Whether it has been silent for so long that it may be gone."""
+        """Whether it has been silent for longer than `missing_after`, so that it may be gone."""
         return self.silent_for > self.missing_after
 
     @property
     def pulse(self) -> Pulse:
-        """What it says of itself when it registers."""
+        """Its values as of the last beat."""
         return Pulse(
             held=self.held, jobs=self.jobs, memory=self.memory, strays=self.strays, trouble=self.trouble,
             missing_after=self.missing_after,
         )  # fmt: skip
 
     def beating(self, pulse: Pulse) -> WorkerInfo:
-        """The same worker, after this beat."""
+        """The same worker, with the values of a beat."""
         queues = self.queues if pulse.queues is None else pulse.queues
         return msgspec.structs.replace(
             self, held=pulse.held, jobs=pulse.jobs, memory=pulse.memory, strays=pulse.strays, trouble=pulse.trouble,
@@ -327,14 +358,14 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 Unchanged = Literal["unchanged"]
 UNCHANGED: Final[Unchanged] = "unchanged"
-"""Of a renewal: the job is held, but not for longer."""
+"""Answer to a renewal: the lease is held but was not extended (RENEW-3)."""
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True):
-    """Which jobs to list. Without a state: all of them, by order of enqueueing, newest first.
+    """Which jobs to list: those that match all filters that are given. The order depends on `state` (READ-3).
 
-    With a state: waiting jobs by place, and after those in line the scheduled ones by run_at; blocked ones by priority and
-    seq; running ones by start; final ones by their end, the latest first.
+    Without a state: newest first. With one: waiting jobs by position, then scheduled ones by `run_at`; blocked ones by
+    position; running ones by start; final ones by their end, the latest first.
     """
 
     state: State | None = None
@@ -347,28 +378,30 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A part of a listing."""
+    """One page of a listing."""
 
     jobs: list[JobRecord]
     cursor: str | None
-    """For the next page; None at the end. A page may be short of its limit and still have a cursor: a call looks at no
-    more than 2,000 rows."""
+    """For the next page; None on the last one.
+
+    A short page may have one too, because a call looks at no more than 2,000 rows.
+    """
 
     searched: int
-    """How many jobs were looked at for this page."""
+    """Number of jobs that were looked at for this page."""
 
 
 class RunRecord(msgspec.Struct, frozen=True):
-    """What a store knows of a run."""
+    """A run as it is stored."""
 
     id: str
     flow: str
     created_at: float
     step: JobRecord
-    """The current step, or, once the run is final, the last one: its state, result and error are the run's."""
+    """The current step, which is the last one once the run is final. Its state, result and error are the run's."""
 
     completed_queue: str | None = None
-    """The queue of the latest step that has succeeded."""
+    """Queue of the latest step that has succeeded; None if none has."""
 
 
 class RunSearch(msgspec.Struct, frozen=True, kw_only=True):
@@ -376,7 +409,7 @@ class RunSearch(msgspec.Struct, frozen=True, kw_only=True):
 
     flow: str | None = None
     lookup: tuple[str, str] | None = None
-    """Name and value of what they can be found by; with a flow only."""
+    """Name and value (JSON) of a lookup; needs `flow`."""
 
     state: State | None = None
     limit: int = 50
@@ -385,7 +418,7 @@ class RunSearch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunPage(msgspec.Struct, frozen=True):
-    """A part of a listing of runs; as `Page`."""
+    """One page of a listing of runs; as `Page`."""
 
     runs: list[RunRecord]
     cursor: str | None
@@ -401,38 +434,40 @@ class AnnouncementKind(StrEnum):
     """A job that this store object waits for is final."""
 
     WORK = "work"
-    """A worker that is registered with this store object should ask for a lease; the job id is empty."""
+    """A worker that is registered with this store object should ask for leases; the job id is empty."""
 
 
 class Announcement(msgspec.Struct, frozen=True):
-    """A hint that something has happened to a job. May be lost, may come twice: the truth is in the store."""
+    """A hint that something has happened to a job. It may be lost and may come twice (WAIT-3)."""
 
     kind: AnnouncementKind
     job_id: str
 
 
 class Change(StrEnum):
-    """What has become of a job that nobody named."""
+    """What an operation did to a job that its caller did not name."""
 
     ENQUEUED = "enqueued"
-    """It was taken in from an inbox."""
+    """Taken in from an inbox."""
 
     BROKEN = "broken"
-    """It was taken in, and cannot be read."""
+    """Taken in from an inbox, but the entry cannot be read."""
 
     UNBLOCKED = "unblocked"
-    """The last that it waited for has ended; it is in line, or scheduled. Not of one that comes to exist in this step."""
+    """Its last open edge has closed: it is in line, or scheduled. Not for jobs that the same operation creates."""
 
     FAILED = "failed"
-    """One that it waited for has ended without success, perhaps before it came to exist, or nobody completed it in time."""
+    """A blocker has ended without success, perhaps before this job was created, or its parking timed out."""
 
     EXPIRED = "expired"
+    """Not started in time, and cancelled."""
+
     OVERDUE = "overdue"
-    """Nobody has completed it in time, and it is in line to hand over to the step for that case."""
+    """Its parking timed out, and it is in line to hand over to its `on_timeout` step."""
 
 
 class Consequence(msgspec.Struct, frozen=True):
-    """What a step did to a job that its caller did not name."""
+    """One change of a job that the caller of an operation did not name."""
 
     change: Change
     job_id: str
@@ -441,7 +476,7 @@ class Consequence(msgspec.Struct, frozen=True):
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """The version of the store's layout: as found (None if the store is still empty), and the newest that this Tenure knows."""
+    """The version of the layout: `found` in the store (None: it is empty), and the newest `known` to this Tenure."""
 
     found: int | None
     known: int
@@ -450,24 +485,24 @@ class Layout(msgspec.Struct, frozen=True):
 class Health(StrEnum):
     OK = "ok"
     WARN = "warn"
-    """It works, and one day it may not."""
+    """It works, but may fail one day."""
 
     BAD = "bad"
     """Jobs may be lost, or do not run."""
 
 
 class Fact(msgspec.Struct, frozen=True):
-    """Something that people should know of a store; `tenure doctor` tells it, a worker that starts logs what is not ok."""
+    """A finding of `examine`. `tenure doctor` shows all of them; a worker logs those that are not ok when it starts."""
 
     name: str
     value: str
     health: Health = Health.OK
     advice: str = ""
-    """What to do about it, as a sentence; there is one if it is not ok."""
+    """What to do about it, in sentences; not empty if `health` is not ok."""
 
 
 def clock_fact(beats: int, leases: int) -> Fact:
-    """The fact about the clock of a store with a server: this many beats and leases are from the future."""
+    """The finding about the clock of a store with a server, from its number of beats and leases in the future."""
     if not beats and not leases:
         return Fact("clock", "no beat and no lease is from the future")
     return Fact(
@@ -480,16 +515,16 @@ def clock_fact(beats: int, leases: int) -> Fact:
 
 
 class LeaseStatus(StrEnum):
-    """What a lease is worth."""
+    """Whether a lease still holds its job (TRANSACTION-6)."""
 
     HELD = "held"
     """The job runs under this token."""
 
     SETTLED = "settled"
-    """This very token has settled it, and it has not been leased since."""
+    """This token has settled the job, which has not been leased since."""
 
     LOST = "lost"
-    """Somebody else has taken, ended or revived it."""
+    """The job was taken from its holder, ended by another caller, or retried."""
 
     GONE = "gone"
-    """There is no such job (any more)."""
+    """The job does not exist any more."""

@@ -1,4 +1,4 @@
-"""For tests: of programs that use Tenure, and of stores."""
+"""Helpers for tests: `context` for tests of tasks; `conformance`, `model` and `machine` for tests of stores."""
 
 from tenure.testing.attempt import context
 

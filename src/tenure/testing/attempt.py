@@ -1,4 +1,4 @@
-"""Makes a context in which a test can call a task's function."""
+"""`context` makes the context in which a test can call the function of a task."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ __all__ = ["AttemptContext", "context"]
 
 
 class AttemptContext(Context):
-    """A context that belongs to no job in a store, and shows what the function did with it."""
+    """A context of a job that is in no store. It shows what the function did with it."""
 
     @property
     def said(self) -> Progress | None:
-        """What the function said last of its progress."""
+        """The progress that the function reported last."""
         return self._progress
 
     @property
     def children(self) -> tuple[NewJob, ...]:
-        """The jobs that the function gave to `ctx.enqueue`."""
+        """The jobs that the function passed to `ctx.enqueue`."""
         return self._children
 
 
@@ -42,11 +42,11 @@ def context(
     results: Sequence[Any] = (),
     attributes: Mapping[str, Any] | None = None,
 ) -> Iterator[AttemptContext]:
-    """Make a context current for a block of a test, so that a task which takes one can be called there.
+    """Make a context current inside a block of a test, so that a task that takes one can be called there.
 
-    `with context(attempt=2) as ctx: resize("a.png")`. The context belongs to a job that is in no store: what `ctx.enqueue` is
-    given stays in `ctx.children`, what `ctx.progress` is given in `ctx.said`, and `ctx.signal.abort(…)` tells the function to stop.
-    `ctx.prepare` and `ctx.complete` need a worker.
+    `with context(attempt=2) as ctx: resize("a.png")`. The job of the context is in no store: `ctx.children` has the
+    jobs that `ctx.enqueue` was called with, `ctx.said` the latest progress, and `ctx.signal.abort(…)` asks the function
+    to stop. `ctx.prepare` and `ctx.complete` need a worker.
     """
     job = JobRecord(
         id=new_id(), task=task, queue=queue, state=State.RUNNING, payload=msgspec.json.encode(payload),

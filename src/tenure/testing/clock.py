@@ -1,4 +1,4 @@
-"""A clock that stands still until a test moves it."""
+"""`ManualClock`: a clock that stands still until a test moves it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ __all__ = ["ManualClock"]
 
 
 class ManualClock:
-    """Both clocks of a host, moved together by `advance`; `set_wall` moves one of them. Safe to share between threads."""
+    """Wall clock and boot clock of a host.
+
+    `advance` moves both, `set_wall` the wall clock alone. Safe to share between threads.
+    """
 
     def __init__(self, wall: float = 1_700_000_000.0, boot: float = 1_000.0) -> None:
         self._lock = threading.Lock()
@@ -24,12 +27,12 @@ class ManualClock:
             return self._boot
 
     def set_wall(self, seconds: float) -> None:
-        """Set the wall clock forward by `seconds`, or back if they are negative; the other clock goes on as before."""
+        """Set the wall clock forward by `seconds`, or back if they are negative. The boot clock does not change."""
         with self._lock:
             self._wall += seconds
 
     def advance(self, seconds: float) -> None:
-        """Let so many seconds pass."""
+        """Let `seconds` pass on both clocks."""
         if seconds < 0:
             raise ValueError(f"time does not run backwards, got {seconds} s")
         with self._lock:

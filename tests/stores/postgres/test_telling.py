@@ -14,8 +14,8 @@ from tenure.errors import StoreError
 from tenure.stores.base import MESSAGE_BYTES
 from tenure.stores.postgres.event_channel import ROOM, packed, unpacked
 from tenure.stores.values import Change, Consequence
+from tenure.testing.conformance.consequences import consequences_of
 from tenure.testing.conformance.scene import BOOM, SUCCEED, a_job, enqueue, lease, lease_one, record, settle, success
-from tenure.testing.conformance.telling import told_by
 from tests.stores.postgres.test_link import end_others
 
 from .conftest import MakeStore
@@ -27,7 +27,7 @@ async def test_what_was_undone_with_a_refusal_is_not_told(make_store: MakeStore)
     [waiting, kept] = await enqueue(store, a_job(after=(first,)), a_job(after=(refused,)))
     await enqueue(store, a_job(queue="k", unique="held"))
     one, other = await lease(store, "b")
-    told = told_by(store)
+    told = consequences_of(store)
     child = a_job(queue="k", unique="held", unique_raises=True)
 
     verdicts = await store.settle([(one, success(children=(a_job(queue="c"),))), (other, success(children=(child,)))])
@@ -43,7 +43,7 @@ async def test_nothing_of_a_transaction_of_ones_own_is_told(make_store: MakeStor
     [blocker] = await enqueue(store, a_job(queue="b"))
     [waiting] = await enqueue(store, a_job(after=(blocker,)))
     held = await lease_one(store, "b")
-    told = told_by(store)
+    told = consequences_of(store)
 
     own = await store.begin()
     assert (await own.caller.arun(store.settling((held, SUCCEED)))).kind == "ok"

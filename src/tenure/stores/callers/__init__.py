@@ -1,15 +1,16 @@
-"""Connections that are not ours: the caller's own, in a transaction that is the caller's to end.
+"""`CallerConnection`: runs work of a store on a connection of the caller's, in a transaction that the caller ends.
 
-A store says what is to be done there as an errand; a guest, which knows the library that made the connection, has it done.
-So every store knows one way to enqueue and to settle in somebody else's transaction, and every library is known in one file.
+A store describes the work (`PostgresWork`, `SqliteWork`); a `CallerConnection`, which knows the library of the
+connection, runs it. So each store has one way to enqueue and to settle in a caller's transaction, and each library has
+one file.
 
-No library is imported here: whoever brings a connection has imported its own.
+No library is imported here, because a caller that has a connection has imported its library.
 """
 
 from __future__ import annotations
 
 from tenure.stores.callers.connection import CallerConnection, PostgresWork, SqliteWork, Work
-from tenure.stores.callers.kinds import caller_connection
+from tenure.stores.callers.libraries import caller_connection
 from tenure.stores.callers.postgres import collided
 
 __all__ = ["CallerConnection", "PostgresWork", "SqliteWork", "Work", "caller_connection", "collided"]

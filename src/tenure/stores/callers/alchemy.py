@@ -1,4 +1,4 @@
-"""Connections and sessions of SQLAlchemy 2, blocking and awaited, to either database."""
+"""`AlchemyCaller` and `AsyncAlchemyCaller`: connections and sessions of SQLAlchemy 2, to PostgreSQL or SQLite."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, ClassVar, TypeVar
 
 from tenure.errors import InvalidOption
 from tenure.stores.callers.connection import CallerConnection, PostgresWork, Work
-from tenure.stores.callers.postgres import explained, query
-from tenure.stores.callers.sqlite import LiteRows, PythonLite, by_name, run_script, script
+from tenure.stores.callers.postgres import explain_missing_function, postgres_work
+from tenure.stores.callers.sqlite import Rows, Sqlite3Adapter, run_on_sqlite, sqlite_work, with_named_parameters
 
 __all__ = ["AlchemyCaller", "AsyncAlchemyCaller"]
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class AlchemyCaller(CallerConnection):
-    """A `Connection`, a `Session` or a `scoped_session`, whose connection it takes."""
+    """A `Connection`, or the connection of a `Session` or `scoped_session`."""
 
     def __init__(self, bind: Any) -> None:
         self._bind = bind
@@ -31,7 +31,7 @@ class AsyncAlchemyCaller(CallerConnection):
     awaited: ClassVar[bool] = True
 
     def __init__(self, bind: Any) -> None:
-        # A scoped session lacks the one method that we need; the session of this scope has it.
+        # A scoped session lacks `run_sync`; the session of its current scope has it.
         self._bind = bind.registry() if hasattr(bind, "registry") else bind
 
     async def arun(self, work: Work[T]) -> T:
@@ -42,41 +42,41 @@ class AsyncAlchemyCaller(CallerConnection):
 def _run(bind: Any, work: Work[T]) -> T:
     connection = bind if hasattr(bind, "exec_driver_sql") else bind.connection()
     if connection.dialect.name == "postgresql":
-        return _run_query(connection, query(work, connection.dialect.driver))
+        return _run_on_postgres(connection, postgres_work(work, connection.dialect.driver))
     if connection.dialect.name != "sqlite" or isinstance(work, PostgresWork):
         raise InvalidOption(
             f"connection= must be to the store's own database: this one is to {connection.dialect.name}"
         )
     if not connection.in_transaction():
-        connection.begin()  # as its own calls would: what it does not know of it will not commit
+        connection.begin()  # as its own calls would, because SQLAlchemy does not commit what it does not know of
     driver = connection.connection.driver_connection
     awaited = driver is not connection.connection.dbapi_connection
-    lite = _AwaitedLite(connection.connection.dbapi_connection) if awaited else PythonLite(driver)
-    return run_script(script(work, connection.dialect.driver), lite, driver)
+    adapter = _AiosqliteAdapter(connection.connection.dbapi_connection) if awaited else Sqlite3Adapter(driver)
+    return run_on_sqlite(sqlite_work(work, connection.dialect.driver), adapter, driver)
 
 
-def _run_query(connection: Any, asked: PostgresWork[T]) -> T:
+def _run_on_postgres(connection: Any, query: PostgresWork[T]) -> T:
     if connection.connection.dbapi_connection.autocommit:
         raise InvalidOption(
             "connection= commits each statement by itself: use one whose isolation level is not AUTOCOMMIT"
         )
     place = "$1" if connection.dialect.paramstyle.startswith("numeric") else "%s"
-    with explained(asked.statement):
-        told = connection.exec_driver_sql(asked.statement.format(place), (asked.value,)).scalar()
-    return asked.read(told)
+    with explain_missing_function(query.statement):
+        value = connection.exec_driver_sql(query.statement.format(place), (query.value,)).scalar()
+    return query.read(value)
 
 
-class _AwaitedLite:
-    """A connection of aiosqlite as SQLAlchemy shows it to code that does not await."""
+class _AiosqliteAdapter:
+    """A connection of aiosqlite, as SQLAlchemy presents it to code that does not await."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
         self._changes = 0
 
-    def execute(self, statement: str, values: Sequence[Any] = (), /) -> LiteRows:
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows:
         cursor = self._connection.cursor()
-        cursor.execute(*by_name(statement, values))
-        rows = LiteRows(cursor.fetchall() if cursor.description else ())
+        cursor.execute(*with_named_parameters(statement, values))
+        rows = Rows(cursor.fetchall() if cursor.description else ())
         self._changes = cursor.rowcount
         cursor.close()
         return rows
@@ -85,4 +85,4 @@ class _AwaitedLite:
         return self._changes
 
     def after_commit(self, action: Callable[[], None], /) -> None:
-        """It has no way to say so."""
+        """Does nothing: aiosqlite does not report commits."""

@@ -1,43 +1,51 @@
-"""What a store wants done on a caller's connection, and who does it."""
+"""`Work` of a store for a caller's connection, and `CallerConnection`, which runs it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-__all__ = ["CallerConnection", "LiteCaller", "LiteConnection", "LiteCursor", "PostgresWork", "SqliteWork", "Work"]
+__all__ = [
+    "CallerConnection",
+    "PostgresWork",
+    "SqliteAdapter",
+    "SqliteConnection",
+    "SqliteCursor",
+    "SqliteWork",
+    "Work",
+]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class LiteCursor(Protocol):
-    """What a statement on a SQLite connection has given."""
+class SqliteCursor(Protocol):
+    """The rows of a statement on a SQLite connection."""
 
     def fetchall(self) -> list[Any]: ...
     def fetchone(self) -> Any: ...
     def __iter__(self) -> Iterator[Any]: ...
 
 
-class LiteConnection(Protocol):
-    """A SQLite connection as the store uses it, whichever library made it: rows are tuples, text is `str`."""
+class SqliteConnection(Protocol):
+    """A SQLite connection of any library, as the store uses it: rows are tuples, text is `str`."""
 
-    def execute(self, statement: str, values: Sequence[Any] = (), /) -> LiteCursor: ...
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> SqliteCursor: ...
     def changes(self) -> int:
-        """Rows that the last statement has changed."""
+        """Number of rows that the last statement changed."""
         ...
 
 
-class LiteCaller(LiteConnection, Protocol):
-    """A SQLite connection as a script uses it."""
+class SqliteAdapter(SqliteConnection, Protocol):
+    """A SQLite connection of a caller, as `SqliteWork` uses it."""
 
     def after_commit(self, action: Callable[[], None], /) -> None:
-        """Do this after the commit, if there is a way to hear of it; else never."""
+        """Call `action` after the commit, if the library can report commits; else never."""
         ...
 
 
 class PostgresWork(Generic[T_co]):
-    """An errand on PostgreSQL: one statement with one parameter, a text, for which it has `{}`; and how its one value is read."""
+    """Work on PostgreSQL: one statement with one text parameter, written `{}`, and a function that reads its one value."""
 
     __slots__ = ("read", "statement", "value")
 
@@ -48,16 +56,16 @@ class PostgresWork(Generic[T_co]):
 
 
 class SqliteWork(Generic[T_co]):
-    """An errand on SQLite: a function of the connection, all of which happens or nothing."""
+    """Work on SQLite: an atomic function of the connection."""
 
     __slots__ = ("action", "admit", "path")
 
-    def __init__(self, path: str, admit: Callable[[str], None], action: Callable[[LiteCaller], T_co]) -> None:
+    def __init__(self, path: str, admit: Callable[[str], None], action: Callable[[SqliteAdapter], T_co]) -> None:
         self.path = path
-        """The file that the connection must be to."""
+        """The file that the connection must have open as its main database."""
 
         self.admit = admit
-        """Makes sure that the store itself uses the file through this library, or raises `InvalidOption`."""
+        """Called with the name of the connection's library; `InvalidOption` if the store uses another library."""
 
         self.action = action
 
@@ -66,19 +74,19 @@ Work = PostgresWork[T_co] | SqliteWork[T_co]
 
 
 class CallerConnection:
-    """A connection of the caller's. What is done on it is part of the caller's transaction, whose end is not ours.
+    """A caller's connection. Work on it becomes part of the caller's transaction, which only the caller ends.
 
-    What its library raises passes through: it is the caller's connection, and the caller's to handle. `InvalidOption` if it is no
-    connection to the errand's database, or commits each statement by itself.
+    Errors of its library pass through, because the caller handles the connection. `InvalidOption` if the connection is
+    to another database than the work is for, or commits each statement by itself.
     """
 
     awaited: ClassVar[bool] = False
-    """Whether its calls are awaited; then `run` cannot be used."""
+    """Whether its calls are awaited; if so, only `arun` works."""
 
     def run(self, work: Work[T]) -> T:
-        """Have it done, on this thread."""
+        """Run the work on this thread."""
         raise NotImplementedError
 
     async def arun(self, work: Work[T]) -> T:
-        """Have it done; right here, too, if the connection is a blocking one."""
+        """Run the work; if the connection is a blocking one, on this thread too."""
         return self.run(work)

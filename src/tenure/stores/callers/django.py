@@ -1,4 +1,4 @@
-"""Django's connections, to either database."""
+"""`DjangoCaller`: connections of Django, to PostgreSQL or SQLite."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 from tenure.errors import InvalidOption
 from tenure.stores.callers.connection import CallerConnection, PostgresWork, Work
-from tenure.stores.callers.postgres import explained, query
-from tenure.stores.callers.sqlite import PythonLite, run_script, script
+from tenure.stores.callers.postgres import explain_missing_function, postgres_work
+from tenure.stores.callers.sqlite import Sqlite3Adapter, run_on_sqlite, sqlite_work
 
 __all__ = ["DjangoCaller"]
 
@@ -31,21 +31,21 @@ class DjangoCaller(CallerConnection):
                 "connection= commits each statement by itself: use it inside `with transaction.atomic():`"
             )
         if self._connection.vendor == "postgresql":
-            return self._run_query(query(work, "Django"))
+            return self._run_on_postgres(postgres_work(work, "Django"))
         self._connection.validate_no_broken_transaction()
         driver = self._connection.connection
         with self._connection.wrap_database_errors:
-            return run_script(script(work, "Django"), _DjangoLite(driver, self._connection), driver)
+            return run_on_sqlite(sqlite_work(work, "Django"), _DjangoAdapter(driver, self._connection), driver)
 
-    def _run_query(self, asked: PostgresWork[T]) -> T:
-        with explained(asked.statement), self._connection.cursor() as cursor:
-            cursor.execute(asked.statement.format("%s"), [asked.value])
-            [told] = cursor.fetchone()
-        return asked.read(told)
+    def _run_on_postgres(self, query: PostgresWork[T]) -> T:
+        with explain_missing_function(query.statement), self._connection.cursor() as cursor:
+            cursor.execute(query.statement.format("%s"), [query.value])
+            [value] = cursor.fetchone()
+        return query.read(value)
 
 
-class _DjangoLite(PythonLite):
-    """Its connection to SQLite, which says when it has committed."""
+class _DjangoAdapter(Sqlite3Adapter):
+    """Django's connection to SQLite, which reports commits."""
 
     def __init__(self, driver: Any, connection: Any) -> None:
         super().__init__(driver)

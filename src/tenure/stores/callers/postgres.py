@@ -1,4 +1,4 @@
-"""Connections of PostgreSQL's own drivers, and what holds for every connection to it."""
+"""Connections of asyncpg and psycopg, and helpers for every connection to PostgreSQL."""
 
 from __future__ import annotations
 
@@ -9,49 +9,58 @@ from typing import Any, ClassVar, TypeVar
 from tenure.errors import InvalidOption
 from tenure.stores.callers.connection import CallerConnection, PostgresWork, Work
 
-__all__ = ["AsyncPsycopgCaller", "AsyncpgCaller", "PsycopgCaller", "codes", "collided", "explained", "query"]
+__all__ = [
+    "AsyncPsycopgCaller",
+    "AsyncpgCaller",
+    "PsycopgCaller",
+    "collided",
+    "explain_missing_function",
+    "postgres_work",
+    "sqlstates",
+]
 
 T = TypeVar("T")
 
 _ABSENT = {"3F000", "42883"}
-"""There is no such schema; it has no such function."""
+"""SQLSTATEs of a missing schema and of a missing function."""
 
 _COLLIDED = {"40001", "40P01"}
+"""SQLSTATEs of a serialization failure and of a deadlock."""
 
 
-def query(work: Work[T], library: str) -> PostgresWork[T]:
-    """The errand, which must be one on PostgreSQL."""
+def postgres_work(work: Work[T], library: str) -> PostgresWork[T]:
+    """The work, if it is for PostgreSQL; else `InvalidOption`."""
     if isinstance(work, PostgresWork):
         return work
     raise InvalidOption(f"connection= must be to the store's own database, {work.path}: this one is of {library}")
 
 
 @contextmanager
-def explained(statement: str) -> Iterator[None]:
-    """Say what is wrong if the statement's function is not there; the library itself says everything else."""
+def explain_missing_function(statement: str) -> Iterator[None]:
+    """Raise `InvalidOption` if the function of the statement does not exist; all other errors pass through."""
     try:
         yield
     except Exception as error:
-        if _ABSENT.isdisjoint(codes(error)):
+        if _ABSENT.isdisjoint(sqlstates(error)):
             raise
         raise InvalidOption(
             f"connection= must be to the store's own database: this one has no {statement.split()[1].partition('(')[0]}"
         ) from error
 
 
-def codes(error: BaseException) -> set[Any]:
-    """The server's code of an error, wherever the library has it: some wrap the error of another."""
+def sqlstates(error: BaseException) -> set[Any]:
+    """The SQLSTATEs of an error and of the errors that it wraps, because some libraries wrap that of a driver."""
     wrapped = (error, getattr(error, "orig", None), error.__cause__)
     return {getattr(each, "sqlstate", None) for each in wrapped}
 
 
 def collided(error: BaseException) -> bool:
-    """Whether the server has undone a transaction because it met another: a serialization failure, or a deadlock."""
-    return not _COLLIDED.isdisjoint(codes(error))
+    """Whether the server rolled a transaction back because of another one: a serialization failure or a deadlock."""
+    return not _COLLIDED.isdisjoint(sqlstates(error))
 
 
 class AsyncpgCaller(CallerConnection):
-    """`asyncpg.Connection`, or one of its pool."""
+    """An `asyncpg.Connection`, or a connection of its pool."""
 
     awaited: ClassVar[bool] = True
 
@@ -59,32 +68,32 @@ class AsyncpgCaller(CallerConnection):
         self._connection = connection
 
     async def arun(self, work: Work[T]) -> T:
-        asked = query(work, "asyncpg")
+        query = postgres_work(work, "asyncpg")
         if not self._connection.is_in_transaction():
             raise InvalidOption(
                 "connection= is in no transaction: use it inside `async with connection.transaction():`"
             )
-        with explained(asked.statement):
-            told = await self._connection.fetchval(asked.statement.format("$1"), asked.value)
-        return asked.read(told)
+        with explain_missing_function(query.statement):
+            value = await self._connection.fetchval(query.statement.format("$1"), query.value)
+        return query.read(value)
 
 
 class PsycopgCaller(CallerConnection):
-    """`psycopg.Connection`, of version 3."""
+    """A `psycopg.Connection` of psycopg 3."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
     def run(self, work: Work[T]) -> T:
-        asked = query(work, "psycopg")
+        query = postgres_work(work, "psycopg")
         _refuse_autocommit(self._connection)
-        with explained(asked.statement), self._connection.cursor(row_factory=_tuples) as cursor:
-            [told] = cursor.execute(asked.statement.format("%s"), [asked.value]).fetchone()
-        return asked.read(told)
+        with explain_missing_function(query.statement), self._connection.cursor(row_factory=_tuples) as cursor:
+            [value] = cursor.execute(query.statement.format("%s"), [query.value]).fetchone()
+        return query.read(value)
 
 
 class AsyncPsycopgCaller(CallerConnection):
-    """`psycopg.AsyncConnection`, of version 3."""
+    """A `psycopg.AsyncConnection` of psycopg 3."""
 
     awaited: ClassVar[bool] = True
 
@@ -92,13 +101,13 @@ class AsyncPsycopgCaller(CallerConnection):
         self._connection = connection
 
     async def arun(self, work: Work[T]) -> T:
-        asked = query(work, "psycopg")
+        query = postgres_work(work, "psycopg")
         _refuse_autocommit(self._connection)
-        with explained(asked.statement):
+        with explain_missing_function(query.statement):
             async with self._connection.cursor(row_factory=_tuples) as cursor:
-                await cursor.execute(asked.statement.format("%s"), [asked.value])
-                [told] = await cursor.fetchone()
-        return asked.read(told)
+                await cursor.execute(query.statement.format("%s"), [query.value])
+                [value] = await cursor.fetchone()
+        return query.read(value)
 
 
 def _refuse_autocommit(connection: Any) -> None:
@@ -109,5 +118,5 @@ def _refuse_autocommit(connection: Any) -> None:
 
 
 def _tuples(_cursor: Any) -> Callable[[Any], tuple[Any, ...]]:
-    """Rows as they are, whatever the connection makes of its own."""
+    """Row factory for plain tuples, whatever that of the connection makes."""
     return tuple

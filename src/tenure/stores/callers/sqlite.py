@@ -1,4 +1,4 @@
-"""Connections to a SQLite file, of Python's own library and of apsw, and what holds for every connection to one."""
+"""Connections of `sqlite3` and apsw, and helpers for every connection to a SQLite file."""
 
 from __future__ import annotations
 
@@ -10,18 +10,27 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from tenure.errors import InvalidOption
-from tenure.stores.callers.connection import CallerConnection, LiteCaller, SqliteWork, Work
+from tenure.stores.callers.connection import CallerConnection, SqliteAdapter, SqliteWork, Work
 
-__all__ = ["ApswCaller", "LiteRows", "PythonLite", "SqliteCaller", "by_name", "run_script", "same_file", "script"]
+__all__ = [
+    "ApswCaller",
+    "Rows",
+    "Sqlite3Adapter",
+    "Sqlite3Caller",
+    "run_on_sqlite",
+    "same_file",
+    "sqlite_work",
+    "with_named_parameters",
+]
 
 T = TypeVar("T")
 
-OLDEST = (3, 38, 0)
-"""The first version of SQLite that understands the statements of the store."""
+OLDEST_SQLITE = (3, 38, 0)
+"""The oldest version of SQLite that can run the statements of the store."""
 
 
-class LiteRows(list[Any]):
-    """The rows of a statement that has been run to its end: one that is not would be in the way of a savepoint's end."""
+class Rows(list[Any]):
+    """All rows of a statement. An unfinished statement would keep a savepoint from ending."""
 
     def fetchall(self) -> list[Any]:
         return self
@@ -30,10 +39,10 @@ class LiteRows(list[Any]):
         return self[0] if self else None
 
 
-def by_name(statement: str, values: Sequence[Any]) -> tuple[str, Sequence[Any] | Mapping[str, Any]]:
-    """The statement with `:p1` in place of `?1` and so on, and its values by these names; as they are if it has only bare `?`.
+def with_named_parameters(statement: str, values: Sequence[Any]) -> tuple[str, Sequence[Any] | Mapping[str, Any]]:
+    """Replace `?1` by `:p1` and so on, and give the values by these names; a statement with bare `?` is unchanged.
 
-    The module `sqlite3` takes `?1` for a name, and a name with a sequence of values for a mistake: Python 3.12.0 to 3.12.3 warn.
+    `sqlite3` takes `?1` for a name, and warns in Python 3.12.0 to 3.12.3 about names with a sequence of values.
     """
     if "?1" not in statement:
         return statement, tuple(values)
@@ -45,17 +54,17 @@ def _named(statement: str) -> str:
     return re.sub(r"\?(\d+)", r":p\1", statement)
 
 
-class PythonLite:
-    """A connection of the module `sqlite3`, whatever its owner has it make of rows."""
+class Sqlite3Adapter:
+    """A connection of the module `sqlite3`. Rows are tuples, whatever row factory its owner has set."""
 
     def __init__(self, connection: Any) -> None:
         self.bare = connection
         self._changes = 0
 
-    def execute(self, statement: str, values: Sequence[Any] = (), /) -> LiteRows:
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows:
         cursor = self.bare.cursor()
         cursor.row_factory = None
-        rows = LiteRows(cursor.execute(*by_name(statement, values)))
+        rows = Rows(cursor.execute(*with_named_parameters(statement, values)))
         self._changes = cursor.rowcount
         cursor.close()
         return rows
@@ -64,72 +73,72 @@ class PythonLite:
         return self._changes
 
     def after_commit(self, action: Callable[[], None], /) -> None:
-        """It has no way to say so."""
+        """Does nothing: `sqlite3` does not report commits."""
 
 
-class _ApswLite:
-    """A connection of apsw, whatever its owner has it make of rows."""
+class _ApswAdapter:
+    """A connection of apsw. Rows are tuples, whatever row trace its owner has set."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
-    def execute(self, statement: str, values: Sequence[Any] = (), /) -> LiteRows:
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows:
         cursor = self._connection.cursor()
         cursor.row_trace = cursor.exec_trace = None
-        return LiteRows(cursor.execute(statement, values))
+        return Rows(cursor.execute(statement, values))
 
     def changes(self) -> int:
         changes: int = self._connection.changes()
         return changes
 
     def after_commit(self, action: Callable[[], None], /) -> None:
-        """It could, by hooks that are its owner's to set."""
+        """Does nothing: apsw reports commits by hooks, which belong to the owner of the connection."""
 
 
-def script(work: Work[T], library: str) -> SqliteWork[T]:
-    """The errand, which must be one on SQLite."""
+def sqlite_work(work: Work[T], library: str) -> SqliteWork[T]:
+    """The work, if it is for SQLite; else `InvalidOption`."""
     if isinstance(work, SqliteWork):
         return work
     raise InvalidOption(f"connection= must be to the store's own PostgreSQL database: this one is of {library}")
 
 
-def run_script(script: SqliteWork[T], connection: LiteCaller, owner: Any) -> T:
-    """Run a script in the transaction of a connection, beginning the one that its library would have begun by itself.
+def run_on_sqlite(work: SqliteWork[T], connection: SqliteAdapter, owner: Any) -> T:
+    """Run work in the transaction of a connection; if none is open, begin the one that its library would have begun.
 
-    `owner` is the connection of `sqlite3` behind it, or one of a library on top of that which shows the same attributes.
+    `owner` is the connection of `sqlite3` behind it, or that of a library on top of it with the same attributes.
     """
     begins = not owner.in_transaction
     if begins and (owner.isolation_level is None or getattr(owner, "autocommit", False) is True):
-        raise autocommits()
-    with _as_text(owner):
-        check(script, connection, "sqlite3")
+        raise autocommit_error()
+    with _text_as_str(owner):
+        check_connection(work, connection, "sqlite3")
         if begins:
             connection.execute("BEGIN IMMEDIATE")
-        return script.action(connection)
+        return work.action(connection)
 
 
-def autocommits() -> InvalidOption:
+def autocommit_error() -> InvalidOption:
     return InvalidOption("connection= commits each statement by itself: begin a transaction on it, and commit that")
 
 
-def check(script: SqliteWork[Any], connection: LiteCaller, library: str) -> None:
-    """Refuse a connection to another file, and one of a library that cannot be used."""
+def check_connection(work: SqliteWork[Any], connection: SqliteAdapter, library: str) -> None:
+    """Refuse a connection to another file, with too old a SQLite, or of a library that the store does not use."""
     [[version]] = connection.execute("SELECT sqlite_version()").fetchall()
-    if tuple(int(part) for part in version.split(".")) < OLDEST:
-        needed = ".".join(str(part) for part in OLDEST)
+    if tuple(int(part) for part in version.split(".")) < OLDEST_SQLITE:
+        needed = ".".join(str(part) for part in OLDEST_SQLITE)
         raise InvalidOption(f"connection= is of SQLite {version}, and {needed} is needed: use a newer library, or apsw")
     files = {name: file for _, name, file in connection.execute("PRAGMA database_list").fetchall()}
-    if not same_file(files["main"], script.path):
-        attached = next((name for name, file in files.items() if same_file(file, script.path)), None)
+    if not same_file(files["main"], work.path):
+        attached = next((name for name, file in files.items() if same_file(file, work.path)), None)
         raise InvalidOption(
-            f"connection= must be to the store's own file, {script.path}: this one is to {files['main'] or 'memory'}"
+            f"connection= must be to the store's own file, {work.path}: this one is to {files['main'] or 'memory'}"
             + (f", and has it attached as {attached!r}, which is not enough" if attached else "")
         )
-    script.admit(library)
+    work.admit(library)
 
 
 def same_file(file: str, path: str) -> bool:
-    """Whether both are there, and one."""
+    """Whether both exist and are the same file."""
     try:
         return os.path.samefile(file, path)
     except OSError:
@@ -137,8 +146,8 @@ def same_file(file: str, path: str) -> bool:
 
 
 @contextmanager
-def _as_text(owner: Any) -> Iterator[None]:
-    """Have text come as `str` for a while."""
+def _text_as_str(owner: Any) -> Iterator[None]:
+    """Have the connection return text as `str` inside the block."""
     before = owner.text_factory
     owner.text_factory = str
     try:
@@ -147,26 +156,26 @@ def _as_text(owner: Any) -> Iterator[None]:
         owner.text_factory = before
 
 
-class SqliteCaller(CallerConnection):
+class Sqlite3Caller(CallerConnection):
     """A connection of the module `sqlite3`."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
     def run(self, work: Work[T]) -> T:
-        return run_script(script(work, "sqlite3"), PythonLite(self._connection), self._connection)
+        return run_on_sqlite(sqlite_work(work, "sqlite3"), Sqlite3Adapter(self._connection), self._connection)
 
 
 class ApswCaller(CallerConnection):
-    """A connection of apsw, which begins no transaction by itself."""
+    """A connection of apsw, which does not begin transactions by itself."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
     def run(self, work: Work[T]) -> T:
-        wanted = script(work, "apsw")
+        on_sqlite = sqlite_work(work, "apsw")
         if not self._connection.in_transaction:
-            raise autocommits()
-        connection = _ApswLite(self._connection)
-        check(wanted, connection, "apsw")
-        return wanted.action(connection)
+            raise autocommit_error()
+        connection = _ApswAdapter(self._connection)
+        check_connection(on_sqlite, connection, "apsw")
+        return on_sqlite.action(connection)

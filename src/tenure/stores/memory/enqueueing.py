@@ -1,4 +1,4 @@
-"""Jobs coming into the store."""
+"""`enqueue` stores new jobs: plans the call first, then carries it out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tenure.core.job import NewJob, State, Writes
 from tenure.errors import BlockerNotFound, MissingAttribute, UniqueConflict
 from tenure.stores.memory.data import Data
-from tenure.stores.memory.ending import drop_unkept, follow
+from tenure.stores.memory.ending import drop_unkept, propagate
 from tenure.stores.memory.jobs import Edge, Run, StoredJob
 from tenure.stores.values import Enqueued
 
@@ -19,15 +19,17 @@ __all__ = ["Plan", "add", "enqueue", "plan"]
 
 @dataclass(slots=True)
 class Plan:
-    """What an enqueue will do, now that nothing stands in its way."""
+    """What an enqueue will do, after all checks."""
 
     coming: dict[str, NewJob] = field(default_factory=dict)
+    """The jobs to store, by id."""
+
     leads_to: list[tuple[str, bool]] = field(default_factory=list)
-    """For each job of the call the id that it leads to, and whether that is an older job's."""
+    """For each job of the call: the id to answer, and whether it is that of the owner of its unique key."""
 
 
 def enqueue(data: Data, jobs: Sequence[NewJob]) -> list[Enqueued]:
-    """Store all of these jobs, or raise."""
+    """Store all of these jobs, or raise and store none."""
     planned = plan(data, jobs)
     ended = [each for new in planned.coming.values() for each in add(data, new)]
     answers = [Enqueued(id_, _state(data, id_), duplicate) for id_, duplicate in planned.leads_to]
@@ -36,15 +38,16 @@ def enqueue(data: Data, jobs: Sequence[NewJob]) -> list[Enqueued]:
 
 
 def _state(data: Data, id_: str) -> State:
-    job = data.meant(id_)
+    job = data.resolve(id_)
     assert job is not None
     return job.state
 
 
 def plan(data: Data, jobs: Iterable[NewJob], ending: Collection[StoredJob] = (), writes: Writes | None = None) -> Plan:
-    """Decide about each job, changing nothing; raise if one of them refuses the whole call.
+    """Decide what to do with each job, changing nothing. Raises if one of them refuses the whole call.
 
-    Those that are `ending` have become final before these come, so that their keys are free to take, and have written this.
+    The jobs in `ending` become final before these are stored, so their unique keys are free; `writes` are the
+    attributes that they write.
     """
     planned = Plan()
     taken: dict[tuple[str, str], str] = {}
@@ -54,12 +57,12 @@ def plan(data: Data, jobs: Iterable[NewJob], ending: Collection[StoredJob] = (),
             planned.leads_to.append((new.id, False))
             continue
         if new.unique is not None:
-            holder = taken.get((new.task, new.unique)) or _holder(data, new.task, new.unique, ending)
-            if holder is not None and new.unique_raises:
-                raise UniqueConflict(new.task, new.unique, holder)
-            if holder is not None:
-                stands_for[new.id] = holder
-                planned.leads_to.append((holder, True))
+            owner = taken.get((new.task, new.unique)) or _owner(data, new.task, new.unique, ending)
+            if owner is not None and new.unique_raises:
+                raise UniqueConflict(new.task, new.unique, owner)
+            if owner is not None:
+                stands_for[new.id] = owner
+                planned.leads_to.append((owner, True))
                 continue
             taken[new.task, new.unique] = new.id
         after = tuple(stands_for.get(blocker, blocker) for blocker in new.after)
@@ -72,8 +75,8 @@ def plan(data: Data, jobs: Iterable[NewJob], ending: Collection[StoredJob] = (),
     return planned
 
 
-def _holder(data: Data, task: str, key: str, ending: Collection[StoredJob]) -> str | None:
-    job = data.holder(task, key)
+def _owner(data: Data, task: str, key: str, ending: Collection[StoredJob]) -> str | None:
+    job = data.owner(task, key)
     return None if job is None or (job in ending and job.unique_until is None) else job.new.id
 
 
@@ -89,9 +92,9 @@ def _check_attributes(data: Data, new: NewJob, writes: Writes | None) -> None:
 
 
 def add(data: Data, new: NewJob) -> list[StoredJob]:
-    """Store a job that nothing stands in the way of: in line, scheduled, blocked, or failed with its blocker at once.
+    """Store a job: in line, scheduled, blocked, or failed at once because a blocker has failed.
 
-    Gives those whose end that is: if it is a run's, those who waited for the run may end with it.
+    Returns the jobs that became final: itself and, if it is the end of a run, dependents of the run.
     """
     now = data.clock.wall()
     run_at = now + new.delay if new.run_at is None else new.run_at
@@ -105,7 +108,7 @@ def add(data: Data, new: NewJob) -> list[StoredJob]:
         unique_until=None if new.window is None else now + new.window,
     )
     data.jobs[new.id] = job
-    data.queue(new.queue).put(job)
+    data.queue(new.queue).add(job)
     if new.unique is not None:
         data.keys[new.task, new.unique] = job
     if new.step is not None:
@@ -118,10 +121,10 @@ def add(data: Data, new: NewJob) -> list[StoredJob]:
         data.link(edge)
     ended: list[StoredJob] = []
     for blocker in dict.fromkeys(new.after):
-        meant = data.meant(blocker)
-        assert meant is not None
-        if meant.state.final:
-            ended += follow(data, meant, meant.state, only=job)
+        current = data.resolve(blocker)
+        assert current is not None
+        if current.state.final:
+            ended += propagate(data, current, current.state, only=job)
     if job.state is State.BLOCKED and not job.blocked_by:
         data.join(job, job.run_at)
     return ended

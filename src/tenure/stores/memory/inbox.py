@@ -1,4 +1,4 @@
-"""What other programs have put in the inboxes of queues, becoming jobs."""
+"""`take_in` turns inbox entries of other programs into jobs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["put_in", "take_in"]
 
 
 def put_in(data: Data, queue: str, entry: bytes) -> None:
-    """Lay an entry in the inbox of a queue, which comes to exist by this."""
+    """Put an entry in the inbox of a queue, which is created if it does not exist."""
     data.queue(checked_name("queue", queue)).inbox.append(entry)
     data.wake(queue)
 
 
 def take_in(data: Data, names: Sequence[str], limit: int, entry_limit: int, raw: Mapping[str, NewJob]) -> int:
-    """Make jobs of entries; how many went."""
+    """Turn entries into jobs. Returns the number of entries removed."""
     taken = 0
     for queue in data.existing(names):
         while queue.inbox and taken < limit:
@@ -33,6 +33,6 @@ def take_in(data: Data, names: Sequence[str], limit: int, entry_limit: int, raw:
                 end(data, data.jobs[new.id], State.BROKEN, error=error)
             if not known and not answer.duplicate:
                 job = data.jobs[new.id]
-                data.note(Change.ENQUEUED if error is None else Change.BROKEN, job)
+                data.report(Change.ENQUEUED if error is None else Change.BROKEN, job)
             taken += 1
     return taken

@@ -1,4 +1,4 @@
-"""A stored job, and where in its queue it stands."""
+"""`StoredJob` and `Queue`: jobs as they are stored, and the indexes of their queue."""
 
 from __future__ import annotations
 
@@ -13,27 +13,31 @@ from tenure.core.job import AttemptRecord, ErrorInfo, JobRecord, NewJob, Progres
 from tenure.core.lease import Token
 from tenure.stores.values import QueueInfo, Totals
 
-__all__ = ["Edge", "Queue", "Run", "Shelf", "StoredJob"]
+__all__ = ["Edge", "Index", "Queue", "Run", "StoredJob"]
 
 
 @dataclass(slots=True, eq=False)
 class Edge:
-    """One job's waiting for another."""
+    """An edge: one job waits for another."""
 
     dependent: StoredJob
     position: int
+    """Index in the `after` of the dependent."""
+
     blocker: str
+    """Id of the job, or of the run, that is waited for."""
+
     open: bool = True
     result: str | None = None
 
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """One passage through a flow."""
+    """A run of a flow."""
 
     flow: str
     number: int
-    """That of its first step."""
+    """The number of its first step."""
 
     steps: list[StoredJob] = field(default_factory=list)
     attributes: dict[str, str] = field(default_factory=dict)
@@ -47,11 +51,11 @@ class Run:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class StoredJob:
-    """What a producer has asked for, and what has become of it since."""
+    """A job as its producer enqueued it (`new`), and its state since."""
 
     new: NewJob
     number: int
-    """The how-manieth job of the data it is."""
+    """Counts the jobs ever stored, from 1; the order of enqueueing."""
 
     created_at: float
     seq: int
@@ -59,25 +63,25 @@ class StoredJob:
     run_at: float | None = None
     expires_at: float | None = None
     unique_until: float | None = None
-    """End of the window of its unique key; None: held until final."""
+    """When the window of its unique key ends; None: it owns the key until it is final."""
 
     attempt: int = 0
     losses: int = 0
     fence: int = 0
     misses: int = 0
     token: Token | None = None
-    """While running: of the lease that holds it; else of the one that settled it. None once that token is dead."""
+    """The token of the lease that holds it, or of the one that settled it; None once that token has ended."""
 
     worker: str | None = None
     lease_until: float = 0.0
-    """By the boot clock."""
+    """When the lease expires, by the boot clock."""
 
     solo: bool = False
     parked_until: float | None = None
-    """Blocked until completed from outside, or until then; infinity: for ever."""
+    """When its parking times out, infinity for never; None: it is not parked."""
 
     on_timeout: str | None = None
-    """The step that follows if nobody has completed it by then."""
+    """The step to hand over to if its parking times out; None: it fails then."""
 
     run: Run | None = None
     successor: str | None = None
@@ -85,7 +89,7 @@ class StoredJob:
     started_at: float | None = None
     ended_at: float | None = None
     awaited: bool = False
-    """Whether somebody has asked to be told of its end."""
+    """Whether a store object waits for its end."""
 
     result: str | None = None
     error: ErrorInfo | None = None
@@ -93,35 +97,35 @@ class StoredJob:
     progress: Progress | None = None
     edges: list[Edge] = field(default_factory=list)
     open_edges: int = 0
-    """How many of them are open: a count of 10,000 edges each time that one closes would take longer than their jobs."""
+    """Number of open edges; to count 10,000 edges whenever one closes would take longer than their jobs."""
 
     @property
     def blocked_by(self) -> int:
-        """How many things it waits for: open edges, or its completion from outside."""
+        """Number of open edges, plus 1 if it is parked."""
         return self.open_edges + (self.parked_until is not None)
 
     @property
-    def begins(self) -> bool:
+    def begins_run(self) -> bool:
         """Whether it is the first step of a run, whose id is the run's."""
         return self.run is not None and self.run.steps[0] is self
 
     @property
-    def whole(self) -> list[StoredJob]:
-        """What goes when it goes: the steps of its run, or itself."""
+    def with_run(self) -> list[StoredJob]:
+        """The jobs that are removed together with it: all steps of its run, or itself alone."""
         return [self] if self.run is None else list(self.run.steps)
 
     @property
-    def over(self) -> list[StoredJob]:
-        """Which jobs' dependents, waiters and keys it is time for, now that this one is final.
+    def represents(self) -> list[StoredJob]:
+        """The jobs whose dependents, waiters and unique keys are affected when this one becomes final.
 
-        A run's first step stands for the run: not before that has ended is it over, and then with the last.
+        The first step of a run stands for the run: it is affected by the end of the last step, not by its own.
         """
         if self.successor is not None:
-            return [] if self.begins else [self]
-        return [self] if self.run is None or self.begins else [self, self.run.steps[0]]
+            return [] if self.begins_run else [self]
+        return [self] if self.run is None or self.begins_run else [self, self.run.steps[0]]
 
     def record(self, boot: float) -> JobRecord:
-        """The job as everybody may read it, at this time since boot."""
+        """The job as callers read it, at this time of the boot clock."""
         new = self.new
         running = self.state is State.RUNNING
         return JobRecord(
@@ -162,8 +166,11 @@ class StoredJob:
         )
 
 
-class Shelf(StrEnum):
-    """Where jobs of a queue stand, each shelf in an order of its own."""
+class Index(StrEnum):
+    """The indexes of a queue, each in its own order.
+
+    A job is in one of the first nine, and may be in the last two as well.
+    """
 
     LINE = "line"
     SUSPECTS = "suspects"
@@ -175,92 +182,93 @@ class Shelf(StrEnum):
     CANCELLED = "cancelled"
     BROKEN = "broken"
     EXPIRING = "expiring"
-    """Beside another: not started, and to be cancelled at a time."""
+    """Jobs that have not started and expire at a time."""
 
     PARKED = "parked"
-    """Beside `BLOCKED`: fails at a time."""
+    """Parked jobs, by the time of their timeout."""
 
 
-Place = tuple[float, int, str]
+SortKey = tuple[float, int, str]
+"""What an index is ordered by, then seq or number, then the id of the job."""
 
 
-def places(job: StoredJob) -> list[tuple[Shelf, Place]]:
-    """Every shelf that a job belongs on as it is now, and its place there. Nothing else decides about that."""
+def index_entries(job: StoredJob) -> list[tuple[Index, SortKey]]:
+    """All indexes that a job belongs to as it is now, each with its sort key. Nothing else decides this."""
     seq, id_ = job.seq, job.new.id
-    found: list[tuple[Shelf, Place]] = []
+    found: list[tuple[Index, SortKey]] = []
     match job.state:
         case State.WAITING if job.run_at is not None:
-            found.append((Shelf.SCHEDULED, (job.run_at, seq, id_)))
+            found.append((Index.SCHEDULED, (job.run_at, seq, id_)))
         case State.WAITING:
             suspect = job.losses >= 2
-            found.append((Shelf.SUSPECTS if suspect else Shelf.LINE, (job.new.priority, seq, id_)))
+            found.append((Index.SUSPECTS if suspect else Index.LINE, (job.new.priority, seq, id_)))
         case State.BLOCKED:
-            found.append((Shelf.BLOCKED, (job.new.priority, seq, id_)))
+            found.append((Index.BLOCKED, (job.new.priority, seq, id_)))
         case State.RUNNING:
-            found.append((Shelf.RUNNING, (job.lease_until, seq, id_)))
+            found.append((Index.RUNNING, (job.lease_until, seq, id_)))
         case _:
-            found.append((Shelf(job.state.value), (job.ended_at or 0.0, job.number, id_)))
+            found.append((Index(job.state.value), (job.ended_at or 0.0, job.number, id_)))
     if job.expires_at is not None and job.attempt == 0 and not job.state.final:
-        found.append((Shelf.EXPIRING, (job.expires_at, seq, id_)))
+        found.append((Index.EXPIRING, (job.expires_at, seq, id_)))
     if job.parked_until is not None:
-        found.append((Shelf.PARKED, (job.parked_until, seq, id_)))
+        found.append((Index.PARKED, (job.parked_until, seq, id_)))
     return found
 
 
 @dataclass(slots=True, eq=False)
 class Queue:
-    """The jobs of one queue, each on the shelves that its state implies."""
+    """A queue: its inbox, its totals and the indexes of its jobs."""
 
     name: str
     paused: bool = False
     arrived: int = 0
-    """When a job last came in line, as a number that grows with every arrival in the data."""
+    """The value of `Data.arrivals` when something last arrived in this queue."""
 
     inbox: deque[bytes] = field(default_factory=deque)
-    """What other programs have put there, the oldest first."""
+    """Entries of other programs, the oldest first."""
 
     totals: Counter[str] = field(default_factory=Counter)
     quiet: tuple[float, int] | None = None
     """When `prune` first found the queue empty, and the sum of its totals then."""
 
-    shelves: defaultdict[Shelf, list[Place]] = field(default_factory=lambda: defaultdict(list))
+    indexes: defaultdict[Index, list[SortKey]] = field(default_factory=lambda: defaultdict(list))
 
-    def put(self, job: StoredJob) -> None:
-        """Put a job on its shelves."""
-        for shelf, place in places(job):
-            insort(self.shelves[shelf], place)
+    def add(self, job: StoredJob) -> None:
+        """Enter a job in its indexes."""
+        for index, key in index_entries(job):
+            insort(self.indexes[index], key)
 
-    def take(self, job: StoredJob) -> None:
-        """Take a job off its shelves, before anything about it changes."""
-        for shelf, place in places(job):
-            del self.shelves[shelf][bisect_left(self.shelves[shelf], place)]
+    def remove(self, job: StoredJob) -> None:
+        """Take a job out of its indexes, before anything about it changes."""
+        for index, key in index_entries(job):
+            del self.indexes[index][bisect_left(self.indexes[index], key)]
 
-    def ids(self, shelf: Shelf) -> Iterator[str]:
-        """Who stands on a shelf, in order."""
-        return (id_ for _, _, id_ in self.shelves[shelf])
+    def ids(self, index: Index) -> Iterator[str]:
+        """The ids in an index, in order."""
+        return (id_ for _, _, id_ in self.indexes[index])
 
-    def over(self, shelf: Shelf, now: float, limit: int) -> list[str]:
-        """Whose time, which is what this shelf is ordered by, has come by now; the first of them first."""
-        past = takewhile(lambda place: place[0] <= now, self.shelves[shelf])
+    def due(self, index: Index, now: float, limit: int) -> list[str]:
+        """Up to `limit` ids of an index that is ordered by time, whose time has been reached; the earliest first."""
+        past = takewhile(lambda key: key[0] <= now, self.indexes[index])
         return [id_ for _, _, id_ in islice(past, limit)]
 
     @property
     def empty(self) -> bool:
         """Whether no job of it is stored, nothing is in its inbox and it is not paused."""
-        return not (self.paused or self.inbox or any(self.shelves.values()))
+        return not (self.paused or self.inbox or any(self.indexes.values()))
 
     def info(self) -> QueueInfo:
-        counts = {shelf: len(places) for shelf, places in self.shelves.items()}
+        counts = {index: len(keys) for index, keys in self.indexes.items()}
         return QueueInfo(
             name=self.name,
             paused=self.paused,
-            waiting=counts.get(Shelf.LINE, 0) + counts.get(Shelf.SUSPECTS, 0),
-            scheduled=counts.get(Shelf.SCHEDULED, 0),
-            blocked=counts.get(Shelf.BLOCKED, 0),
-            running=counts.get(Shelf.RUNNING, 0),
-            succeeded=counts.get(Shelf.SUCCEEDED, 0),
-            failed=counts.get(Shelf.FAILED, 0),
-            cancelled=counts.get(Shelf.CANCELLED, 0),
-            broken=counts.get(Shelf.BROKEN, 0),
+            waiting=counts.get(Index.LINE, 0) + counts.get(Index.SUSPECTS, 0),
+            scheduled=counts.get(Index.SCHEDULED, 0),
+            blocked=counts.get(Index.BLOCKED, 0),
+            running=counts.get(Index.RUNNING, 0),
+            succeeded=counts.get(Index.SUCCEEDED, 0),
+            failed=counts.get(Index.FAILED, 0),
+            cancelled=counts.get(Index.CANCELLED, 0),
+            broken=counts.get(Index.BROKEN, 0),
             totals=Totals(**self.totals),
         )

@@ -1,4 +1,4 @@
-"""Handing jobs out, holding them for longer, and taking them from the silent."""
+"""`lease` hands jobs out, `renew` extends leases, `reap` and `retire` take jobs from silent and dead workers."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tenure.core.lifecycle import EXPIRED, WAIT_TIMEOUT, after_loss, kept_reason
 from tenure.stores.base import AHEAD, BATCH, LOOK_AHEAD, SUSPECTS
 from tenure.stores.memory.data import Data
 from tenure.stores.memory.ending import end
-from tenure.stores.memory.jobs import Queue, Shelf, StoredJob
+from tenure.stores.memory.jobs import Index, Queue, StoredJob
 from tenure.stores.values import AnnouncementKind, Change, Leased, LeaseRequest, Reaped, Renewal
 
-__all__ = ["busy", "held", "lease", "reap", "renew", "retire"]
+__all__ = ["busy_and_overdue", "lease", "leases_of", "reap", "renew", "retire"]
 
 
 def lease(data: Data, request: LeaseRequest) -> Leased:
-    """Hand out what is first in line."""
-    asked = data.existing(request.queues)
-    queues = [queue for queue in asked if not queue.paused]
+    """Hand out the first jobs in line."""
+    requested = data.existing(request.queues)
+    queues = [queue for queue in requested if not queue.paused]
     for queue in queues:
         _cancel_expired(data, queue)
     for queue in queues:
@@ -32,22 +32,22 @@ def lease(data: Data, request: LeaseRequest) -> Leased:
         leases,
         suspect_waiting=any(not _may_have(request, job) for job in _suspects(data, queues, request)),
         due_in=None if leases else _due_in(data, queues),
-        inbox=any(queue.inbox for queue in asked),
+        inbox=any(queue.inbox for queue in requested),
         passed_over=_passed_over(data, queues, request) if request.skip_tasks and not leases else (),
     )
 
 
 def _cancel_expired(data: Data, queue: Queue) -> None:
-    for id_ in queue.over(Shelf.EXPIRING, data.clock.wall(), BATCH):
-        # The end of one may have been the end of the next, which waited for it.
+    for id_ in queue.due(Index.EXPIRING, data.clock.wall(), BATCH):
+        # The end of one may have failed the next, which waited for it.
         job = data.jobs.get(id_)
         if job is not None and not job.state.final:
-            data.note(Change.EXPIRED, job)
+            data.report(Change.EXPIRED, job)
             end(data, job, State.CANCELLED, error=EXPIRED)
 
 
 def _promote(data: Data, queue: Queue) -> None:
-    for id_ in queue.over(Shelf.SCHEDULED, data.clock.wall(), BATCH):
+    for id_ in queue.due(Index.SCHEDULED, data.clock.wall(), BATCH):
         with data.changing(data.jobs[id_]) as job:
             job.run_at = None
             job.seq = next(data.seqs)
@@ -60,7 +60,7 @@ def _hand_out(data: Data, queues: Sequence[Queue], request: LeaseRequest) -> lis
     leases: list[Lease] = []
     for queue in queues:
         room = request.limit - len(leases)
-        looked_at = islice(queue.ids(Shelf.LINE), LOOK_AHEAD if request.skip_tasks else None)
+        looked_at = islice(queue.ids(Index.LINE), LOOK_AHEAD if request.skip_tasks else None)
         in_line = (job for id_ in looked_at if (job := data.jobs[id_]).new.task not in request.skip_tasks)
         chosen = list(islice((job for job in in_line if not _expired(data, job)), room))
         leases += [_lease(data, job, request) for job in chosen]
@@ -68,18 +68,18 @@ def _hand_out(data: Data, queues: Sequence[Queue], request: LeaseRequest) -> lis
 
 
 def _suspects(data: Data, queues: Iterable[Queue], request: LeaseRequest) -> Iterator[StoredJob]:
-    """Who is handed out only alone, as far as one has to look, without the tasks that the request skips."""
-    looked_at = (data.jobs[id_] for queue in queues for id_ in islice(queue.ids(Shelf.SUSPECTS), SUSPECTS))
+    """The first `SUSPECTS` suspects of each queue, without those of tasks that the request skips."""
+    looked_at = (data.jobs[id_] for queue in queues for id_ in islice(queue.ids(Index.SUSPECTS), SUSPECTS))
     return (job for job in looked_at if job.new.task not in request.skip_tasks)
 
 
 def _passed_over(data: Data, queues: Iterable[Queue], request: LeaseRequest) -> tuple[str, ...]:
-    """Which of the skipped tasks have a job in line."""
+    """The skipped tasks that have a job in line."""
     seen = {
         data.jobs[id_].new.task
         for queue in queues
-        for shelf, limit in ((Shelf.LINE, LOOK_AHEAD), (Shelf.SUSPECTS, SUSPECTS))
-        for id_ in islice(queue.ids(shelf), limit)
+        for index, limit in ((Index.LINE, LOOK_AHEAD), (Index.SUSPECTS, SUSPECTS))
+        for id_ in islice(queue.ids(index), limit)
     }
     return tuple(task for task in request.skip_tasks if task in seen)
 
@@ -112,12 +112,12 @@ def _lease(data: Data, job: StoredJob, request: LeaseRequest, *, solo: bool = Fa
 
 
 def _due_in(data: Data, queues: Iterable[Queue]) -> float | None:
-    due = [queue.shelves[Shelf.SCHEDULED][0][0] for queue in queues if queue.shelves[Shelf.SCHEDULED]]
+    due = [queue.indexes[Index.SCHEDULED][0][0] for queue in queues if queue.indexes[Index.SCHEDULED]]
     return max(0.0, min(due) - data.clock.wall()) if due else None
 
 
 def renew(data: Data, renewals: Sequence[Renewal]) -> list[AbortReason | None]:
-    """Hold jobs for longer; None each, or why it has to be let go."""
+    """Extend leases. Returns None each, or the reason why the holder must stop."""
     return [_renew(data, renewal) for renewal in renewals]
 
 
@@ -137,46 +137,46 @@ def _renew(data: Data, renewal: Renewal) -> AbortReason | None:
 
 
 def reap(data: Data, names: Sequence[str], limit: int) -> list[Reaped]:
-    """Take jobs of these queues from holders whose lease has expired, and end the parking of those whose time is over."""
+    """Take jobs of these queues whose lease has expired, and end parkings whose timeout is over."""
     queues = data.existing(names)
-    silent = [id_ for queue in queues for id_ in queue.over(Shelf.RUNNING, data.clock.boot(), limit)]
+    silent = [id_ for queue in queues for id_ in queue.due(Index.RUNNING, data.clock.boot(), limit)]
     reaped = [_lose(data, data.jobs[id_]) for id_ in silent[:limit]]
     if len(reaped) < limit:
-        parked = [id_ for queue in queues for id_ in queue.over(Shelf.PARKED, data.clock.wall(), limit)]
+        parked = [id_ for queue in queues for id_ in queue.due(Index.PARKED, data.clock.wall(), limit)]
         for id_ in parked[:limit]:
             _unpark(data, data.jobs[id_])
     return reaped
 
 
 def _unpark(data: Data, job: StoredJob) -> None:
-    """End the wait of a job that nobody has completed in time."""
+    """End a parking that has timed out."""
     if job.on_timeout is None:
-        data.note(Change.FAILED, job)
+        data.report(Change.FAILED, job)
         end(data, job, State.FAILED, error=WAIT_TIMEOUT)
         return
     with data.changing(job):
         job.parked_until = None
     data.join(job)
-    data.note(Change.OVERDUE, job)
+    data.report(Change.OVERDUE, job)
 
 
-def held(data: Data, request: LeaseRequest) -> list[Lease]:
-    """What this request was given and has not ended."""
-    running = [data.jobs[id_] for queue in data.queues.values() for _, _, id_ in queue.shelves[Shelf.RUNNING]]
+def leases_of(data: Data, request: LeaseRequest) -> list[Lease]:
+    """The leases of this request that are still held."""
+    running = [data.jobs[id_] for queue in data.queues.values() for _, _, id_ in queue.indexes[Index.RUNNING]]
     return [request.given(data.record(job)) for job in running if job.token and job.token.nonce == request.nonce]
 
 
-def busy(data: Data) -> tuple[list[str], list[str]]:
-    """The queues that have something to do, and those of them where a lease has expired or a parking is over."""
+def busy_and_overdue(data: Data) -> tuple[list[str], list[str]]:
+    """The queues with something to do, and those in which a lease has expired or a parking is over."""
 
     def ends(queue: Queue, within: float) -> bool:
-        lapsed = queue.over(Shelf.RUNNING, data.clock.boot() + within, 1)
-        return bool(lapsed or queue.over(Shelf.PARKED, data.clock.wall() + within, 1))
+        lapsed = queue.due(Index.RUNNING, data.clock.boot() + within, 1)
+        return bool(lapsed or queue.due(Index.PARKED, data.clock.wall() + within, 1))
 
     def has_work(queue: Queue) -> bool:
         soon = data.clock.wall() + AHEAD
-        in_line = queue.shelves[Shelf.LINE] or queue.shelves[Shelf.SUSPECTS]
-        return bool(in_line or queue.over(Shelf.SCHEDULED, soon, 1) or queue.over(Shelf.EXPIRING, soon, 1))
+        in_line = queue.indexes[Index.LINE] or queue.indexes[Index.SUSPECTS]
+        return bool(in_line or queue.due(Index.SCHEDULED, soon, 1) or queue.due(Index.EXPIRING, soon, 1))
 
     queues = data.queues.values()
     found = [each.name for each in queues if each.inbox or (has_work(each) and not each.paused) or ends(each, AHEAD)]
@@ -184,8 +184,8 @@ def busy(data: Data) -> tuple[list[str], list[str]]:
 
 
 def retire(data: Data, worker_id: str, limit: int, reason: str | None) -> list[Reaped]:
-    """Remove a worker and take its jobs."""
-    running = sorted(place for queue in data.queues.values() for place in queue.shelves[Shelf.RUNNING])
+    """Remove a worker and take up to `limit` of its jobs."""
+    running = sorted(key for queue in data.queues.values() for key in queue.indexes[Index.RUNNING])
     held = [data.jobs[id_] for _, _, id_ in running if data.jobs[id_].worker == worker_id]
     reaped = [_lose(data, job, kept_reason(reason)) for job in held[:limit]]
     data.workers.pop(worker_id, None)
@@ -193,12 +193,12 @@ def retire(data: Data, worker_id: str, limit: int, reason: str | None) -> list[R
 
 
 def _lose(data: Data, job: StoredJob, reason: str = "") -> Reaped:
-    """Take a running job from its holder, who is silent or gone: to the front, or failed as lost."""
+    """Take a running job from its holder: back to the front, or failed as lost."""
     loss = after_loss(job.losses, job.new.max_losses, job.solo)
     data.count("lost", job.new.queue, job.worker)
     data.revoke(job, AnnouncementKind.TAKEN)
     error = lost(loss.losses, reason)
-    data.remember(job, AttemptEnd.LOST, error)
+    data.enter_attempt(job, AttemptEnd.LOST, error)
     with data.changing(job):
         job.state = State.WAITING
         job.losses = loss.losses

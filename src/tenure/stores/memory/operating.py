@@ -1,4 +1,4 @@
-"""What operators do to jobs and queues, and what retention does for them."""
+"""Operations of operators on jobs and queues, retention, and the cleaning of the registry."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tenure.errors import BlockerNotFound, HasDependents, MissingAttribute, Uniq
 from tenure.stores.base import QUIET
 from tenure.stores.memory import ending
 from tenure.stores.memory.data import Data
-from tenure.stores.memory.jobs import Queue, Shelf, StoredJob
+from tenure.stores.memory.jobs import Index, Queue, StoredJob
 from tenure.stores.memory.settling import carry_out, planned_for, refusal_of, requeue
 from tenure.stores.values import NOT_FOUND, OK, AnnouncementKind, Verdict, refused
 
@@ -34,7 +34,7 @@ __all__ = [
 
 
 def _each(data: Data, ids: Sequence[str], act: Callable[[Data, StoredJob], Verdict]) -> list[Verdict]:
-    return [NOT_FOUND if (job := data.meant(id_)) is None else act(data, job) for id_ in ids]
+    return [NOT_FOUND if (job := data.resolve(id_)) is None else act(data, job) for id_ in ids]
 
 
 def cancel(data: Data, ids: Sequence[str]) -> list[Verdict]:
@@ -46,32 +46,32 @@ def _cancel(data: Data, job: StoredJob) -> Verdict:
     if job.state.final:
         return refused("it is final already", state=job.state)
     if job.state is State.RUNNING:
-        data.remember(job, AttemptEnd.CANCELLED)
+        data.enter_attempt(job, AttemptEnd.CANCELLED)
     data.revoke(job, AnnouncementKind.CANCELLED)
     ending.end(data, job, State.CANCELLED)
     return OK
 
 
-def complete(data: Data, job_id: str, step: Finish) -> Verdict:
-    """End a job as succeeded; this very one, though its id may be a run's."""
+def complete(data: Data, job_id: str, transition: Finish) -> Verdict:
+    """End a job as succeeded: the very one of this id, even if that is the id of a run."""
     job = data.jobs.get(job_id)
     if job is None:
         return NOT_FOUND
     if job.state.final:
         return refused("it is final already", state=job.state)
     try:
-        planned = planned_for(data, job, step)
+        planned = planned_for(data, job, transition)
     except (UniqueConflict, BlockerNotFound, MissingAttribute) as refusal:
         return refusal_of(refusal)
     if job.state is State.RUNNING:
-        data.remember(job, AttemptEnd.COMPLETED)
+        data.enter_attempt(job, AttemptEnd.COMPLETED)
     data.revoke(job, AnnouncementKind.COMPLETED)
-    carry_out(data, job, step, planned, settled=False)
+    carry_out(data, job, transition, planned, settled=False)
     return OK
 
 
 def retry(data: Data, ids: Sequence[str]) -> list[Verdict]:
-    """Let final jobs begin anew."""
+    """Put final jobs in line again, from their first attempt."""
     return _each(data, ids, _retry)
 
 
@@ -83,18 +83,18 @@ def _retry(data: Data, job: StoredJob) -> Verdict:
     for edge in job.edges:
         if edge.open and edge.blocker not in data.jobs:
             return refused(f"job {edge.blocker}, which it waits for, is gone", state=job.state, other=edge.blocker)
-    keyed = [each for each in job.over if each.new.unique is not None and not data.window_is_over(each)]
+    keyed = [each for each in job.represents if each.new.unique is not None and not data.window_is_over(each)]
     for each in keyed:
-        holder = data.holder(each.new.task, each.new.unique or "")
-        if holder is not None and holder is not each:
-            return refused(f"job {holder.new.id} holds its unique key", state=job.state, other=holder.new.id)
+        owner = data.owner(each.new.task, each.new.unique or "")
+        if owner is not None and owner is not each:
+            return refused(f"job {owner.new.id} holds its unique key", state=job.state, other=owner.new.id)
     for each in keyed:
         data.keys[each.new.task, each.new.unique or ""] = each
-    for each in job.over:
+    for each in job.represents:
         each.awaited = False
     entered = bool(job.attempts) and job.attempts[-1].fence == job.fence
     if job.state is State.SUCCEEDED and job.token is not None and not entered:
-        data.remember(job, AttemptEnd.SUCCEEDED)
+        data.enter_attempt(job, AttemptEnd.SUCCEEDED)
     with data.changing(job):
         job.state = State.BLOCKED
         job.attempt = job.losses = job.misses = 0
@@ -105,7 +105,7 @@ def _retry(data: Data, job: StoredJob) -> Verdict:
 
 
 def trigger(data: Data, ids: Sequence[str]) -> list[Verdict]:
-    """Let scheduled jobs come in line now."""
+    """Put scheduled jobs in line now."""
     return _each(data, ids, _trigger)
 
 
@@ -117,7 +117,7 @@ def _trigger(data: Data, job: StoredJob) -> Verdict:
 
 
 def release(data: Data, ids: Sequence[str]) -> list[Verdict]:
-    """Take running jobs from their holders, and put them back in their places."""
+    """Take running jobs from their holders and put them back in their places."""
     return _each(data, ids, _release)
 
 
@@ -130,13 +130,13 @@ def _release(data: Data, job: StoredJob) -> Verdict:
 
 
 def delete(data: Data, ids: Sequence[str], *, cascade: bool) -> list[str]:
-    """Remove jobs, with those that wait for them if `cascade`."""
-    going = {each.new.id: each for id_ in ids if id_ in data.jobs for each in _whole(data.jobs[id_])}
+    """Remove jobs; with `cascade`, their blocked dependents too."""
+    going = {each.new.id: each for id_ in ids if id_ in data.jobs for each in _with_run_after(data.jobs[id_])}
     looked_at = deque(going.values())
     while looked_at:
         job = looked_at.popleft()
         waiting = (other for other in data.blocked_on(job) if other.new.id not in going)
-        others = {each.new.id: each for other in waiting for each in _whole(other) if each.new.id not in going}
+        others = {each.new.id: each for other in waiting for each in _with_run_after(other) if each.new.id not in going}
         if others and not cascade:
             raise HasDependents(job.new.id, others)
         going |= others
@@ -145,8 +145,8 @@ def delete(data: Data, ids: Sequence[str], *, cascade: bool) -> list[str]:
     return list(going)
 
 
-def _whole(job: StoredJob) -> list[StoredJob]:
-    return [job, *(each for each in job.whole if each is not job)]
+def _with_run_after(job: StoredJob) -> list[StoredJob]:
+    return [job, *(each for each in job.with_run if each is not job)]
 
 
 def pause(data: Data, name: str) -> bool:
@@ -167,23 +167,23 @@ def resume(data: Data, name: str) -> bool:
 
 
 def purge(data: Data, name: str, limit: int) -> int:
-    """Remove jobs of a queue that nobody holds."""
+    """Remove jobs of a queue that are waiting, scheduled or blocked."""
     if name not in data.queues:
         return 0
     queue = data.queues[name]
-    # The newest first, for they may wait for the others.
-    ids = sorted(queue.ids(Shelf.BLOCKED), key=lambda id_: -data.jobs[id_].seq)
-    for shelf in (Shelf.SCHEDULED, Shelf.LINE, Shelf.SUSPECTS):
-        ids += queue.ids(shelf)
-    ending.delete(data, [each for id_ in ids[:limit] for each in data.jobs[id_].whole])
+    # The newest first, because they may wait for the others.
+    ids = sorted(queue.ids(Index.BLOCKED), key=lambda id_: -data.jobs[id_].seq)
+    for index in (Index.SCHEDULED, Index.LINE, Index.SUSPECTS):
+        ids += queue.ids(index)
+    ending.delete(data, [each for id_ in ids[:limit] for each in data.jobs[id_].with_run])
     return len(ids[:limit])
 
 
 def prune(data: Data, default: Retention, queues: Mapping[str, Retention], limit: int) -> int:
-    """Remove finished jobs that retention does not keep, and forget queues that have long been empty."""
+    """Remove final jobs that retention does not keep, and forget queues that have been empty for long."""
     old = [job for queue in data.queues.values() for job in _old(data, queue, queues.get(queue.name, default))]
     for job in old[:limit]:
-        for each in job.whole:
+        for each in job.with_run:
             ending.remove(data, each)
     for queue in [queue for queue in data.queues.values() if queue.empty]:
         _forget_quiet(data, queue)
@@ -191,7 +191,7 @@ def prune(data: Data, default: Retention, queues: Mapping[str, Retention], limit
 
 
 def _forget_quiet(data: Data, queue: Queue) -> None:
-    """Forget an empty queue that was empty `QUIET` seconds ago with the same totals; else note that it is empty now."""
+    """Forget an empty queue that was empty `QUIET` seconds ago with the same totals; else store that it is empty now."""
     now, totals = data.clock.wall(), queue.totals.total()
     if queue.quiet is None or queue.quiet[0] > now or queue.quiet[1] != totals:
         queue.quiet = now, totals
@@ -200,11 +200,11 @@ def _forget_quiet(data: Data, queue: Queue) -> None:
 
 
 def _old(data: Data, queue: Queue, retention: Retention) -> Iterator[StoredJob]:
-    for shelves, age in (
-        ((Shelf.SUCCEEDED, Shelf.CANCELLED), seconds(retention.succeeded, "succeeded")),
-        ((Shelf.FAILED, Shelf.BROKEN), seconds(retention.failed, "failed")),
+    for indexes, age in (
+        ((Index.SUCCEEDED, Index.CANCELLED), seconds(retention.succeeded, "succeeded")),
+        ((Index.FAILED, Index.BROKEN), seconds(retention.failed, "failed")),
     ):
-        newest_first = sorted((place for shelf in shelves for place in queue.shelves[shelf]), reverse=True)
+        newest_first = sorted((key for index in indexes for key in queue.indexes[index]), reverse=True)
         kept = 0
         for ended_at, _, id_ in newest_first:
             job = data.jobs[id_]
@@ -218,8 +218,8 @@ def _old(data: Data, queue: Queue, retention: Retention) -> Iterator[StoredJob]:
 
 
 def forget(data: Data, silences: Mapping[str, float]) -> list[str]:
-    """Remove workers that have been silent for long and hold nothing."""
-    holders = {data.jobs[id_].worker for queue in data.queues.values() for id_ in queue.ids(Shelf.RUNNING)}
+    """Remove workers that hold no job and have been silent for the given seconds."""
+    holders = {data.jobs[id_].worker for queue in data.queues.values() for id_ in queue.ids(Index.RUNNING)}
     gone = [
         id_
         for id_, silence in silences.items()
@@ -231,9 +231,9 @@ def forget(data: Data, silences: Mapping[str, float]) -> list[str]:
 
 
 def claim_chore(data: Data, chore: str, interval: float) -> bool:
-    """Take the turn at a chore, if it is time."""
-    now, last = data.clock.boot(), data.turns.get(chore)
+    """Claim a chore if its interval is over."""
+    now, last = data.clock.boot(), data.chores.get(chore)
     if last is not None and last <= now < last + interval:
         return False
-    data.turns[chore] = now
+    data.chores[chore] = now
     return True

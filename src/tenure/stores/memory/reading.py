@@ -1,4 +1,4 @@
-"""What everybody reads: single jobs, listings, queues, workers, results."""
+"""Reads jobs, listings, runs, queues and workers."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from tenure.stores.values import (
 __all__ = ["attributes", "blockers", "get", "ids", "queues", "run", "runs", "search", "steps", "wait", "workers"]
 
 ROWS = 2000
-"""Jobs that one page looks at, at most."""
+"""Jobs that one call looks at, at most."""
 
 
 def get(data: Data, ids: Sequence[str]) -> list[JobRecord | None]:
     """Read jobs, None for each that does not exist."""
-    return [_whole(data, data.jobs[id_]) if id_ in data.jobs else None for id_ in ids]
+    return [_with_history(data, data.jobs[id_]) if id_ in data.jobs else None for id_ in ids]
 
 
-def _whole(data: Data, job: StoredJob) -> JobRecord:
+def _with_history(data: Data, job: StoredJob) -> JobRecord:
     record = data.record(job)
     return msgspec.structs.replace(record, attempts=job.attempts) if job.attempts else record
 
 
 def ids(data: Data, prefix: str, limit: int) -> list[str]:
-    """Ids that begin like this."""
+    """Ids that begin with `prefix`."""
     return list(islice((job_id for job_id in data.jobs if job_id.startswith(prefix)), limit))
 
 
 def blockers(data: Data, job_id: str, limit: int) -> list[str]:
-    """What a blocked job still waits for."""
+    """The ids that a blocked job still waits for."""
     job = data.jobs.get(job_id)
     if job is None or job.state is not State.BLOCKED:
         return []
@@ -53,12 +53,12 @@ def blockers(data: Data, job_id: str, limit: int) -> list[str]:
 
 
 def queues(data: Data) -> list[QueueInfo]:
-    """Count the jobs of every queue."""
+    """List the queues with their counts, by name."""
     return [queue.info() for _, queue in sorted(data.queues.items())]
 
 
 def workers(data: Data) -> list[WorkerInfo]:
-    """List the registry."""
+    """List the registered workers by their start."""
     boot = data.clock.boot()
     return [
         msgspec.structs.replace(worker.info, silent_for=boot - worker.beat, totals=Totals(**worker.totals))
@@ -67,10 +67,10 @@ def workers(data: Data) -> list[WorkerInfo]:
 
 
 def wait(data: Data, ids: Sequence[str], mailbox: Mailbox[Announcement]) -> dict[str, JobRecord | None]:
-    """Give what is final or does not exist, and have the rest announced to this mailbox."""
+    """The jobs that are final or do not exist. The end of the others is announced to this mailbox."""
     found: dict[str, JobRecord | None] = {}
     for id_ in ids:
-        job = data.meant(id_)
+        job = data.resolve(id_)
         if job is None or job.state.final:
             found[id_] = None if job is None else data.record(job)
         else:
@@ -91,7 +91,7 @@ def _run_record(data: Data, run: Run) -> RunRecord:
 
 
 def runs(data: Data, search: RunSearch) -> RunPage:
-    """List runs, the newest first, from the cursor on."""
+    """List runs newest first, from the cursor on."""
     before = None if search.cursor is None else int(search.cursor)
     walk = (
         run
@@ -117,7 +117,7 @@ def _found_by(run: Run, lookup: tuple[str, str] | None) -> bool:
 
 
 def steps(data: Data, run_id: str, limit: int, cursor: str | None) -> Page:
-    """List the steps of a run as they came, from the cursor on."""
+    """List the steps of a run in the order of their creation, from the cursor on."""
     if run_id not in data.runs:
         return Page([], None, 0)
     start = 0 if cursor is None else int(cursor)
@@ -133,11 +133,11 @@ def attributes(data: Data, run_id: str, names: Sequence[str] | None) -> dict[str
 
 
 Key = list[float]
-"""Where a job stands in a listing."""
+"""Sort key of a job in a listing."""
 
 
 def search(data: Data, search: Search) -> Page:
-    """List jobs in the order that their state asks for, from the cursor on."""
+    """List jobs in the order of their state, from the cursor on."""
     key = _ORDERS[search.state]
     walk = iter(sorted((job for job in data.jobs.values() if _listed(job, search)), key=key))
     if search.cursor is not None:
@@ -158,7 +158,7 @@ def search(data: Data, search: Search) -> Page:
 
 
 def _listed(job: StoredJob, search: Search) -> bool:
-    """Whether the job is in the listing that is walked: all of one state, of one queue."""
+    """Whether the job is in the listing that is walked: that of one state and one queue, or of all."""
     return search.state in {None, job.state} and search.queue in {None, job.new.queue}
 
 
@@ -166,8 +166,8 @@ def _wanted(job: StoredJob, search: Search) -> bool:
     return search.task in {None, job.new.task} and (search.tag is None or search.tag in job.new.tags)
 
 
-def _place(job: StoredJob) -> Key:
-    # What is scheduled is not in line yet: after those who are, by its time.
+def _position(job: StoredJob) -> Key:
+    # Scheduled jobs are not in line yet: they follow those that are, by their time.
     return [0, job.new.priority, job.seq] if job.run_at is None else [1, job.run_at, job.seq]
 
 
@@ -177,7 +177,7 @@ def _newest_end_first(job: StoredJob) -> Key:
 
 _ORDERS: dict[State | None, Callable[[StoredJob], Key]] = {
     None: lambda job: [-job.number],
-    State.WAITING: _place,
+    State.WAITING: _position,
     State.BLOCKED: lambda job: [job.new.priority, job.seq],
     State.RUNNING: lambda job: [job.started_at or 0.0, job.number],
     State.SUCCEEDED: _newest_end_first,

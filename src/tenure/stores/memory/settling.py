@@ -1,4 +1,4 @@
-"""Attempts coming to their end."""
+"""`settle` applies transitions to jobs that are held: finish, requeue or park."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tenure.core.lease import Lease
 from tenure.core.lifecycle import Finish, Park, Requeue, Transition
 from tenure.errors import BlockerNotFound, MissingAttribute, UniqueConflict
 from tenure.stores.memory.data import Data
-from tenure.stores.memory.ending import doomed, drop_unkept, finish, follow
+from tenure.stores.memory.ending import drop_unkept, failing_with, finish, propagate
 from tenure.stores.memory.enqueueing import Plan, add, plan
 from tenure.stores.memory.jobs import StoredJob
 from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, Settlement, Verdict, refused
@@ -19,51 +19,53 @@ __all__ = ["carry_out", "planned_for", "refusal_of", "requeue", "settle"]
 
 
 def settle(data: Data, settlements: Sequence[Settlement]) -> list[Verdict]:
-    """Apply each step under its token; one verdict each."""
-    return [_settle(data, lease, step) for lease, step in settlements]
+    """Apply each transition if its token is the current one. Returns one verdict each."""
+    return [_settle(data, lease, transition) for lease, transition in settlements]
 
 
-def _settle(data: Data, lease: Lease, step: Transition) -> Verdict:
+def _settle(data: Data, lease: Lease, transition: Transition) -> Verdict:
     job = data.jobs.get(lease.job.id)
     if job is None:
         return NOT_FOUND
     if job.token != lease.token:
         return LEASE_LOST
     if job.state is not State.RUNNING:
-        return OK  # This very token has settled it before, and the answer was lost.
-    match step:
+        return OK  # The same token has settled it before, and the answer was lost.
+    match transition:
         case Finish():
-            return _finish(data, job, step)
+            return _finish(data, job, transition)
         case Requeue():
-            requeue(data, job, step)
+            requeue(data, job, transition)
         case Park():
-            _park(data, job, step)
+            _park(data, job, transition)
     return OK
 
 
-def _finish(data: Data, job: StoredJob, step: Finish) -> Verdict:
+def _finish(data: Data, job: StoredJob, transition: Finish) -> Verdict:
     try:
-        planned = planned_for(data, job, step)
+        planned = planned_for(data, job, transition)
     except (UniqueConflict, BlockerNotFound, MissingAttribute) as refusal:
         return refusal_of(refusal)
-    if step.state is not State.BROKEN:  # A broken job never ran.
+    if transition.state is not State.BROKEN:  # A broken job never ran.
         data.count("processed", job.new.queue, job.worker)
-    if step.state is not State.SUCCEEDED or step.output:
-        data.remember(job, AttemptEnd(step.state.value), step.left)
-    carry_out(data, job, step, planned, settled=True)
+    if transition.state is not State.SUCCEEDED or transition.output:
+        data.enter_attempt(job, AttemptEnd(transition.state.value), transition.left)
+    carry_out(data, job, transition, planned, settled=True)
     return OK
 
 
-def planned_for(data: Data, job: StoredJob, step: Finish) -> Plan:
-    """Decide about the jobs that come with the end of this one; raise if they refuse it."""
-    if step.successor is not None:
-        return plan(data, (*step.children, step.successor), [] if job.begins else [job], step.writes)
-    ending = [each for gone in (job, *doomed(data, job, step.state)) for each in gone.over]
-    return plan(data, step.children, ending, step.writes)
+def planned_for(data: Data, job: StoredJob, transition: Finish) -> Plan:
+    """Plan the children and the successor that come with the end of a job. Raises if one of them refuses it."""
+    if transition.successor is not None:
+        return plan(
+            data, (*transition.children, transition.successor), [] if job.begins_run else [job], transition.writes
+        )
+    ending = [each for gone in (job, *failing_with(data, job, transition.state)) for each in gone.represents]
+    return plan(data, transition.children, ending, transition.writes)
 
 
 def refusal_of(error: UniqueConflict | BlockerNotFound | MissingAttribute) -> Verdict:
-    """The answer to a step whose jobs cannot be enqueued."""
+    """The verdict for a transition whose children or successor cannot be enqueued."""
     match error:
         case UniqueConflict():
             return refused(str(error), other=error.holder)
@@ -73,43 +75,51 @@ def refusal_of(error: UniqueConflict | BlockerNotFound | MissingAttribute) -> Ve
             return refused(str(error))
 
 
-def carry_out(data: Data, job: StoredJob, step: Finish, planned: Plan, *, settled: bool) -> None:
-    """End a job, with all that comes with its end; by its holder, if it is `settled`."""
+def carry_out(data: Data, job: StoredJob, transition: Finish, planned: Plan, *, settled: bool) -> None:
+    """End a job, then store its children and its successor. `settled`: by its holder."""
     if job.run is not None:
-        job.run.write(step.writes)
-        job.successor = None if step.successor is None else step.successor.id
-    finish(data, job, step.state, step.result, step.error, by=job.worker if settled else None, settled=settled)
-    ended = [job, *follow(data, job, step.state)]
+        job.run.write(transition.writes)
+        job.successor = None if transition.successor is None else transition.successor.id
+    finish(
+        data,
+        job,
+        transition.state,
+        transition.result,
+        transition.error,
+        by=job.worker if settled else None,
+        settled=settled,
+    )
+    ended = [job, *propagate(data, job, transition.state)]
     ended += [each for coming in planned.coming.values() for each in add(data, coming)]
     drop_unkept(data, ended)
 
 
-def requeue(data: Data, job: StoredJob, step: Requeue) -> None:
-    """Let a running job wait again."""
-    if step.counts:
+def requeue(data: Data, job: StoredJob, transition: Requeue) -> None:
+    """Put a running job back in line, or schedule it."""
+    if transition.counts:
         data.count("processed", job.new.queue, job.worker)
         data.count("retried", job.new.queue, job.worker)
-        data.remember(job, AttemptEnd.RETRIED, step.error)
+        data.enter_attempt(job, AttemptEnd.RETRIED, transition.error)
     with data.changing(job):
         job.state = State.WAITING
-        job.error = step.error or job.error
-        if not step.counts:
+        job.error = transition.error or job.error
+        if not transition.counts:
             job.attempt -= 1
-        if step.missed:
+        if transition.missed:
             job.misses += 1
-        elif not step.front:
+        elif not transition.front:
             job.misses = 0
-    if step.front:
+    if transition.front:
         data.wake(job.new.queue)
     else:
-        data.join(job, data.clock.wall() + step.delay if step.run_at is None else step.run_at)
+        data.join(job, data.clock.wall() + transition.delay if transition.run_at is None else transition.run_at)
 
 
-def _park(data: Data, job: StoredJob, step: Park) -> None:
+def _park(data: Data, job: StoredJob, transition: Park) -> None:
     with data.changing(job):
         job.state = State.BLOCKED
-        job.parked_until = math.inf if step.timeout is None else data.clock.wall() + step.timeout
-        job.on_timeout = step.on_timeout
+        job.parked_until = math.inf if transition.timeout is None else data.clock.wall() + transition.timeout
+        job.on_timeout = transition.on_timeout
         job.attempt -= 1
         job.misses = 0
         job.expires_at = None

@@ -1,4 +1,4 @@
-"""The store object: one event loop's door to a data."""
+"""`MemoryStore`: the store object of one event loop on shared `Data`."""
 
 from __future__ import annotations
 
@@ -45,120 +45,122 @@ from tenure.stores.values import (
 
 __all__ = ["MemoryStore"]
 
-_spaces: dict[str, Data] = {}
-"""Spaces that have a name, for as long as the process lives."""
+_named_data: dict[str, Data] = {}
+"""Data by name (`memory://name`); kept until the process ends."""
 
 
 class MemoryStore(Store):
-    """Jobs in the memory of this process, gone with it. Objects on one data see the same jobs, from any thread and loop.
+    """A store in the memory of this process.
 
-    After a fork the child goes on with a copy of its own: what parent and child do from then on is unknown to the other.
+    Objects on the same `Data` see the same jobs, from any thread and event loop.
+
+    After a fork the child has its own copy: parent and child do not see what the other does from then on.
     """
 
     def __init__(self, data: Data | None = None, clock: Clock | None = None) -> None:
-        """Open a door to this data, or to a new one that goes by this clock."""
-        self._space = Data(clock) if data is None else data
+        """A store object on this data, or on new data that uses this clock."""
+        self._data = Data(clock) if data is None else data
         self._mailbox = Mailbox[Announcement]()
         self._watching: set[Mailbox[str]] = set()
         self._callers: set[IdleCaller] = set()
-        self._looked = 0
-        """How many jobs had come in line, in the whole data, when this object last asked for leases."""
+        self._arrivals_seen = 0
+        """The value of `Data.arrivals` when this object last leased or waited for work."""
 
         self._closed = False
 
     @classmethod
     def from_url(cls, url: str) -> MemoryStore:
-        """A store object on the data of that name (`memory://name`), which is made on first use."""
+        """A store object on the data of that name (`memory://name`), which is created on first use."""
         name = url.partition(":")[2].removeprefix("//")
         with LOCK:
-            return cls(_spaces.setdefault(name, Data()))
+            return cls(_named_data.setdefault(name, Data()))
 
     @contextmanager
-    def _step(self) -> Iterator[Data]:
-        """One atomic step: nobody else is in the data meanwhile."""
+    def _operation(self) -> Iterator[Data]:
+        """One atomic operation: no other one uses any data meanwhile."""
         if self._closed:
             raise StoreUnavailable("this store object is closed: open another one")
         with LOCK:
-            happened = self._space.consequences = []
-            yield self._space
-        if happened and self.on_consequences is not None:
-            self.on_consequences(happened)
+            consequences = self._data.consequences = []
+            yield self._data
+        if consequences and self.on_consequences is not None:
+            self.on_consequences(consequences)
 
     async def open(self) -> None:
-        with self._step():
+        with self._operation():
             pass
 
     async def close(self) -> None:
         with LOCK:
             self._closed = True
-            for mailboxes in self._space.waiters.values():
+            for mailboxes in self._data.waiters.values():
                 mailboxes.discard(self._mailbox)
-            self._space.watchers -= self._watching
+            self._data.watchers -= self._watching
         self._mailbox.close()
         for mailbox in self._watching:
             mailbox.close()
         for caller in self._callers:
-            caller.ring()
+            caller.wake()
 
     async def reset(self) -> None:
-        with self._step() as data:
+        with self._operation() as data:
             data.reset()
 
     async def layout(self) -> Layout:
-        with self._step():
+        with self._operation():
             return Layout(found=1, known=1)
 
     async def examine(self) -> list[Fact]:
-        with self._step() as data:
+        with self._operation() as data:
             return [
                 Fact("jobs", f"{len(data.jobs):,} in the memory of this process"),
                 Fact("durability", "none: what is enqueued is gone when the process ends"),
             ]
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        with self._step() as data:
+        with self._operation() as data:
             return enqueueing.enqueue(data, jobs)
 
     def enqueue_now(self, jobs: Sequence[NewJob]) -> list[Enqueued] | None:
         if self.on_consequences is not None and any(job.after for job in jobs):
-            return None  # what comes of these is told on the event loop
+            return None  # their consequences are reported on the event loop
         if threading.current_thread() is threading.main_thread():
-            return None  # a signal handler would wait for the lock of the very call that it has interrupted
-        with self._step() as data:
+            return None  # a signal handler would wait for the lock that the call it has interrupted holds
+        with self._operation() as data:
             return enqueueing.enqueue(data, jobs)
 
     async def lease(self, request: LeaseRequest) -> Leased:
-        with self._step() as data:
-            self._looked = data.arrivals
+        with self._operation() as data:
+            self._arrivals_seen = data.arrivals
             return leasing.lease(data, request)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
-        with self._step() as data:
+        with self._operation() as data:
             return settling.settle(data, settlements)
 
     async def settle_and_lease(
         self, settlements: Sequence[Settlement], request: LeaseRequest
     ) -> tuple[list[Verdict], Leased]:
-        with self._step() as data:
+        with self._operation() as data:
             verdicts = settling.settle(data, settlements)
-            self._looked = data.arrivals
+            self._arrivals_seen = data.arrivals
             return verdicts, leasing.lease(data, request)
 
     async def leases_of(self, request: LeaseRequest) -> list[Lease]:
-        with self._step() as data:
-            return leasing.held(data, request)
+        with self._operation() as data:
+            return leasing.leases_of(data, request)
 
     async def renew(self, renewals: Sequence[Renewal]) -> list[AbortReason | None]:
-        with self._step() as data:
+        with self._operation() as data:
             return leasing.renew(data, renewals)
 
     async def reap(self, queues: Sequence[str], limit: int = BATCH) -> list[Reaped]:
-        with self._step() as data:
+        with self._operation() as data:
             return leasing.reap(data, queues, limit)
 
     async def busy_queues(self, patterns: Sequence[str]) -> BusyQueues:
-        with self._step() as data:
-            return busy_queues_of(patterns, *leasing.busy(data))
+        with self._operation() as data:
+            return busy_queues_of(patterns, *leasing.busy_and_overdue(data))
 
     async def wait_for_work(
         self,
@@ -168,9 +170,9 @@ class MemoryStore(Store):
         skip_tasks: tuple[str, ...] = (),  # noqa: ARG002
     ) -> None:
         caller = IdleCaller(patterns)
-        with self._step() as data:
-            # A job that came after this object last looked has woken somebody else, or nobody.
-            looked, self._looked = self._looked, data.arrivals
+        with self._operation() as data:
+            # A job that came after this object last looked has woken another caller, or none.
+            looked, self._arrivals_seen = self._arrivals_seen, data.arrivals
             if any(queue.arrived > looked and caller.serves(queue.name) for queue in data.queues.values()):
                 return
             data.idle.append(caller)
@@ -181,17 +183,17 @@ class MemoryStore(Store):
                     await caller.wait()
         finally:
             self._callers.discard(caller)
-            with LOCK, suppress(ValueError):  # whoever woke it has taken it from the list
-                self._space.idle.remove(caller)
+            with LOCK, suppress(ValueError):  # the call that woke it has removed it
+                self._data.idle.remove(caller)
 
     async def nudge(self, workers: Sequence[str]) -> None:
-        with self._step() as data:
+        with self._operation() as data:
             for worker in [data.workers[worker_id] for worker_id in workers if worker_id in data.workers]:
                 worker.mailbox.post(Announcement(AnnouncementKind.WORK, ""))
 
     def put_in(self, queue: str, entry: bytes) -> None:
-        """Lay an entry in the inbox of a queue, as another program would."""
-        with self._step() as data:
+        """Put an entry in the inbox of a queue, as another program would."""
+        with self._operation() as data:
             inbox.put_in(data, queue, entry)
 
     async def take_in(
@@ -202,16 +204,16 @@ class MemoryStore(Store):
         entry_limit: int = ENTRY_LIMIT,
         raw: Mapping[str, NewJob] = NO_RAW,
     ) -> int:
-        with self._step() as data:
+        with self._operation() as data:
             return inbox.take_in(data, queues, limit, entry_limit, raw)
 
     async def register(self, worker: WorkerInfo) -> None:
-        with self._step() as data:
+        with self._operation() as data:
             info = msgspec.structs.replace(worker, started_at=data.clock.wall())
             data.workers[worker.id] = RegisteredWorker(info, self._mailbox, data.clock.boot())
 
     async def beat(self, worker_id: str, pulse: Pulse) -> bool:
-        with self._step() as data:
+        with self._operation() as data:
             if (worker := data.workers.get(worker_id)) is None:
                 return False
             worker.beat = data.clock.boot()
@@ -219,122 +221,122 @@ class MemoryStore(Store):
             return True
 
     async def leave(self, worker_id: str) -> None:
-        with self._step() as data:
+        with self._operation() as data:
             data.workers.pop(worker_id, None)
 
     async def retire(self, worker_id: str, limit: int = BATCH, reason: str | None = None) -> list[Reaped]:
-        with self._step() as data:
+        with self._operation() as data:
             return leasing.retire(data, worker_id, limit, reason)
 
     async def forget(self, silences: Mapping[str, float]) -> list[str]:
-        with self._step() as data:
+        with self._operation() as data:
             return operating.forget(data, silences)
 
     async def claim_chore(self, chore: str, interval: float) -> bool:
-        with self._step() as data:
+        with self._operation() as data:
             return operating.claim_chore(data, chore, interval)
 
     async def workers(self) -> list[WorkerInfo]:
-        with self._step() as data:
+        with self._operation() as data:
             return reading.workers(data)
 
     async def cancel(self, ids: Sequence[str]) -> list[Verdict]:
-        with self._step() as data:
+        with self._operation() as data:
             return operating.cancel(data, ids)
 
-    async def complete(self, job_id: str, step: Finish) -> Verdict:
-        with self._step() as data:
-            return operating.complete(data, job_id, step)
+    async def complete(self, job_id: str, transition: Finish) -> Verdict:
+        with self._operation() as data:
+            return operating.complete(data, job_id, transition)
 
     async def retry(self, ids: Sequence[str]) -> list[Verdict]:
-        with self._step() as data:
+        with self._operation() as data:
             return operating.retry(data, ids)
 
     async def trigger(self, ids: Sequence[str]) -> list[Verdict]:
-        with self._step() as data:
+        with self._operation() as data:
             return operating.trigger(data, ids)
 
     async def release(self, ids: Sequence[str]) -> list[Verdict]:
-        with self._step() as data:
+        with self._operation() as data:
             return operating.release(data, ids)
 
     async def delete(self, ids: Sequence[str], *, cascade: bool = False) -> list[str]:
-        with self._step() as data:
+        with self._operation() as data:
             return operating.delete(data, ids, cascade=cascade)
 
     async def pause(self, queue: str) -> bool:
-        with self._step() as data:
+        with self._operation() as data:
             return operating.pause(data, queue)
 
     async def resume(self, queue: str) -> bool:
-        with self._step() as data:
+        with self._operation() as data:
             return operating.resume(data, queue)
 
     async def purge(self, queue: str, limit: int = BATCH) -> int:
-        with self._step() as data:
+        with self._operation() as data:
             return operating.purge(data, queue, limit)
 
     async def prune(self, default: Retention, queues: Mapping[str, Retention], limit: int = BATCH) -> int:
-        with self._step() as data:
+        with self._operation() as data:
             return operating.prune(data, default, queues, limit)
 
     async def get(self, ids: Sequence[str]) -> list[JobRecord | None]:
-        with self._step() as data:
+        with self._operation() as data:
             return reading.get(data, ids)
 
     async def search(self, search: Search) -> Page:
-        with self._step() as data:
+        with self._operation() as data:
             return reading.search(data, search)
 
     async def run(self, run_id: str) -> RunRecord | None:
-        with self._step() as data:
+        with self._operation() as data:
             return reading.run(data, run_id)
 
     async def runs(self, search: RunSearch) -> RunPage:
-        with self._step() as data:
+        with self._operation() as data:
             return reading.runs(data, search)
 
     async def steps(self, run_id: str, limit: int = 50, cursor: str | None = None) -> Page:
-        with self._step() as data:
+        with self._operation() as data:
             return reading.steps(data, run_id, limit, cursor)
 
     async def attributes(self, run_id: str, names: Sequence[str] | None = None) -> dict[str, str]:
-        with self._step() as data:
+        with self._operation() as data:
             return reading.attributes(data, run_id, names)
 
     async def ids(self, prefix: str, limit: int) -> list[str]:
-        with self._step() as data:
+        with self._operation() as data:
             return reading.ids(data, prefix, limit)
 
     async def blockers(self, job_id: str, limit: int = 50) -> list[str]:
-        with self._step() as data:
+        with self._operation() as data:
             return reading.blockers(data, job_id, limit)
 
     async def queues(self) -> list[QueueInfo]:
-        with self._step() as data:
+        with self._operation() as data:
             return reading.queues(data)
 
     async def wait(self, ids: Sequence[str]) -> dict[str, JobRecord | None]:
-        with self._step() as data:
+        with self._operation() as data:
             return reading.wait(data, ids, self._mailbox)
 
     def announcements(self) -> AsyncIterator[Announcement]:
         return self._mailbox.listen()
 
     async def watched(self) -> bool:
-        with self._step() as data:
+        with self._operation() as data:
             return bool(data.watchers)
 
-    async def publish(self, notes: Sequence[str]) -> None:
-        with self._step() as data:
+    async def publish(self, messages: Sequence[str]) -> None:
+        with self._operation() as data:
             for mailbox in data.watchers:
-                for note in notes:
-                    mailbox.post(note)
+                for message in messages:
+                    mailbox.post(message)
 
     @asynccontextmanager
     async def watch(self) -> AsyncIterator[AsyncIterator[str]]:
         mailbox = Mailbox[str]()
-        with self._step() as data:
+        with self._operation() as data:
             data.watchers.add(mailbox)
             self._watching.add(mailbox)
         try:
@@ -342,4 +344,4 @@ class MemoryStore(Store):
         finally:
             self._watching.discard(mailbox)
             with LOCK:
-                self._space.watchers.discard(mailbox)
+                self._data.watchers.discard(mailbox)

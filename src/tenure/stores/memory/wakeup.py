@@ -1,4 +1,4 @@
-"""How one event loop hears of what another one has done."""
+"""`Waker` and `Mailbox`: how one event loop or thread wakes another and sends it hints."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Generic, TypeVar
 
 from tenure.core import patterns
 
-__all__ = ["Bell", "IdleCaller", "Mailbox"]
+__all__ = ["IdleCaller", "Mailbox", "Waker"]
 
 T = TypeVar("T")
 
 
-class Bell:
-    """An event of one event loop that any thread may set."""
+class Waker:
+    """Wakes a coroutine of one event loop, from any thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._event = asyncio.Event()
 
-    def ring(self) -> None:
-        # A loop that is closed has nobody left to wake.
+    def wake(self) -> None:
+        # A closed loop has no coroutine to wake.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._event.set)
 
@@ -32,8 +32,8 @@ class Bell:
         self._event.clear()
 
 
-class IdleCaller(Bell):
-    """Somebody who waits for work in the queues that these names and patterns serve."""
+class IdleCaller(Waker):
+    """A caller that waits for work in the queues that these names and patterns serve."""
 
     def __init__(self, served: Sequence[str]) -> None:
         super().__init__()
@@ -44,30 +44,30 @@ class IdleCaller(Bell):
 
 
 class Mailbox(Generic[T]):
-    """What one store object is to hear. They are hints, so the oldest go when nobody listens."""
+    """Hints for one store object. Without a listener only the latest 10,000 are kept."""
 
     def __init__(self) -> None:
         self._hints: deque[T] = deque(maxlen=10_000)
-        self._bell: Bell | None = None
+        self._waker: Waker | None = None
         self._closed = False
 
     def post(self, hint: T) -> None:
         self._hints.append(hint)
-        self._ring()
+        self._wake()
 
     def close(self) -> None:
         self._closed = True
-        self._ring()
+        self._wake()
 
     async def listen(self) -> AsyncIterator[T]:
-        """Give the hints as they come, those that waited here first, until the mailbox is closed."""
-        # The bell hangs before the box is emptied: what is posted in between rings it.
-        bell = self._bell = Bell()
+        """Yield the hints, those already here first, until the mailbox is closed."""
+        # The waker is set before the box is emptied, so that a hint posted in between wakes it.
+        waker = self._waker = Waker()
         while not self._closed:
             while self._hints:
                 yield self._hints.popleft()
-            await bell.wait()
+            await waker.wait()
 
-    def _ring(self) -> None:
-        if self._bell is not None:
-            self._bell.ring()
+    def _wake(self) -> None:
+        if self._waker is not None:
+            self._waker.wake()

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from tenure.core.clock import Clock
 from tenure.stores.callers import SqliteWork
-from tenure.stores.callers.connection import LiteCaller
+from tenure.stores.callers.connection import SqliteAdapter
 from tenure.stores.sqlite.calls import Action
 from tenure.stores.sqlite.engine import Engine
 from tenure.stores.sqlite.library import Library
@@ -21,7 +21,7 @@ T = TypeVar("T")
 def work(engine: Engine, action: Action[T]) -> SqliteWork[T]:
     """What does this in any transaction on the file; if it raises, it leaves that as it was."""
 
-    def run(connection: LiteCaller) -> T:
+    def run(connection: SqliteAdapter) -> T:
         connection.execute("SAVEPOINT tenure")
         try:
             # For writing from the first: a transaction that has read cannot write any more once somebody else has.
@@ -43,7 +43,7 @@ def work(engine: Engine, action: Action[T]) -> SqliteWork[T]:
     return SqliteWork(engine.path, lambda library: engine.choose(Library(library)), run)
 
 
-def _perform(connection: LiteCaller, clock: Clock, action: Action[T], *, plainly: bool) -> tuple[T, Transaction]:
+def _perform(connection: SqliteAdapter, clock: Clock, action: Action[T], *, plainly: bool) -> tuple[T, Transaction]:
     transaction = Transaction(connection, clock, plainly=plainly)
     result = action(transaction)
     transaction.flush()

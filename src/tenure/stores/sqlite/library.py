@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 import apsw
 
-from tenure.stores.callers.connection import LiteConnection
-from tenure.stores.callers.sqlite import PythonLite, same_file
+from tenure.stores.callers.connection import SqliteConnection
+from tenure.stores.callers.sqlite import Sqlite3Adapter, same_file
 
 __all__ = [
     "BUSY",
@@ -43,7 +43,7 @@ class Library(StrEnum):
     """For programs that use the file through it themselves, as Django and SQLAlchemy do."""
 
 
-class Connection(LiteConnection, Protocol):
+class Connection(SqliteConnection, Protocol):
     """A connection that is ours."""
 
     @property
@@ -52,7 +52,7 @@ class Connection(LiteConnection, Protocol):
     def close(self) -> None: ...
 
 
-class PythonConnection(PythonLite):
+class PythonConnection(Sqlite3Adapter):
     """A connection of the module `sqlite3` that is ours."""
 
     @property

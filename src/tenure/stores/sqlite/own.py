@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from tenure.errors import InvalidOption, OutcomeUnknown, StoreError, StoreUnavailable
 from tenure.stores.base import OwnTransaction
 from tenure.stores.callers import CallerConnection, Work
-from tenure.stores.callers.sqlite import LiteRows, script
+from tenure.stores.callers.sqlite import Rows, sqlite_work
 from tenure.stores.sqlite.connection import translated
 from tenure.stores.sqlite.library import INTERRUPTED, Connection, bare, code_of, drop
 
@@ -153,11 +153,11 @@ class LiteTransaction(OwnTransaction):
 
     # What takes the turn.
 
-    def run(self, statement: str, values: Sequence[object] = ()) -> LiteRows:
+    def run(self, statement: str, values: Sequence[object] = ()) -> Rows:
         """Run a statement to its end."""
         if not self.used.in_transaction:
             raise StoreError("the transaction was ended by a statement in it, or by SQLite after an error")
-        return LiteRows(self.used.execute(statement, values))
+        return Rows(self.used.execute(statement, values))
 
     def _begin(self) -> None:
         try:
@@ -204,7 +204,7 @@ class _Inside:
     def __init__(self, own: LiteTransaction) -> None:
         self._own = own
 
-    def execute(self, statement: str, values: Sequence[Any] = (), /) -> LiteRows:
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows:
         return self._own.run(statement, values)
 
     def changes(self) -> int:
@@ -227,7 +227,7 @@ class _OwnCaller(CallerConnection):
         return await self._own.do(lambda: self._run(work))
 
     def _run(self, work: Work[T]) -> T:
-        wanted = script(work, "SQLite")
+        wanted = sqlite_work(work, "SQLite")
         if wanted.path != self._own.path:
             raise InvalidOption(
                 f"connection= must be to the store's own file, {wanted.path}: this one is to {self._own.path}"

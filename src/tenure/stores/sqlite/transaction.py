@@ -13,7 +13,7 @@ import msgspec
 
 from tenure.core.clock import Clock
 from tenure.errors import TenureError
-from tenure.stores.callers.connection import LiteConnection
+from tenure.stores.callers.connection import SqliteConnection
 from tenure.stores.sqlite.queries import sql
 from tenure.stores.values import Announcement, AnnouncementKind, Change, Consequence
 
@@ -49,7 +49,7 @@ class Transaction:
         "_connection", "_queues", "_workers", "boot", "consequences", "edges", "plainly", "signals", "wall", "work",
     )  # fmt: skip
 
-    def __init__(self, connection: LiteConnection, clock: Clock, *, plainly: bool = True) -> None:
+    def __init__(self, connection: SqliteConnection, clock: Clock, *, plainly: bool = True) -> None:
         self._connection = connection
         self.plainly = plainly
         """Whether to take the usual case for granted, raising `NotPlain` if it is not."""

@@ -1,17 +1,18 @@
-"""The store contract as a test suite. A store that passes it is a Tenure store.
+"""`StoreConformance`: the rules of docs/store-contract.md as a test suite. A store that passes it is a Tenure store.
 
     class TestMine(StoreConformance):
         @pytest.fixture
         def clock(self) -> ManualClock: ...
 
         @pytest.fixture
-        def make_store(self, clock) -> Iterator[MakeStore]: ...   # each call: one more store object on the same, empty data
+        def make_store(self, clock) -> Iterator[MakeStore]: ...  # each call makes one more store object on the same data
 
         @pytest.fixture
-        def put_in(self) -> PutIn: ...       # `await put_in(queue, entry)`: puts it in the inbox, as another program would
+        def put_in(self) -> PutIn: ...  # `await put_in(queue, entry)` puts it in the inbox, as another program would
 
-A store that is `transactional` has `Transactions` as a base too. The suite needs pytest and pytest-asyncio. Time passes only by `clock.advance`, except where real waiting is the point.
-For readable failures, say `pytest.register_assert_rewrite("tenure.testing.conformance")` in a conftest.py first.
+A store that is `transactional` has `Transactions` as a second base. The suite needs pytest and pytest-asyncio. Time
+passes only by `clock.advance`, except in tests of real waiting. For readable failures, call
+`pytest.register_assert_rewrite("tenure.testing.conformance")` in a conftest.py first.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import pytest
 
 from tenure.stores.base import Store
 from tenure.testing.conformance.busy_queues import FindingBusyQueues
+from tenure.testing.conformance.consequences import Consequences
 from tenure.testing.conformance.edges import Edges
 from tenure.testing.conformance.enqueueing import Enqueueing
 from tenure.testing.conformance.handing_over import HandingOver
@@ -35,7 +37,6 @@ from tenure.testing.conformance.run_removal import RunRemoval
 from tenure.testing.conformance.runs import Runs
 from tenure.testing.conformance.scene import MakeStore, PutIn
 from tenure.testing.conformance.settling import Settling
-from tenure.testing.conformance.telling import Telling
 from tenure.testing.conformance.transactions import Transactions
 from tenure.testing.conformance.unique import Unique
 from tenure.testing.conformance.waiting import Waiting
@@ -62,9 +63,9 @@ class StoreConformance(
     HandingOver,
     RunRemoval,
     History,
-    Telling,
+    Consequences,
 ):
-    """Everything that a store promises. Subclass it, and say where `clock`, `make_store` and `put_in` come from."""
+    """All tests of the contract but those of transactions. Subclass it and provide `clock`, `make_store` and `put_in`."""
 
     @pytest.fixture
     def store(self, make_store: MakeStore) -> Store:

@@ -1,4 +1,4 @@
-"""Queues that have something to do, as workers that serve patterns find them."""
+"""Tests of `busy_queues`: how workers with patterns find the queues that have something to do."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = ["FindingBusyQueues"]
 
 
 async def named(store: Store, *patterns: str) -> list[str]:
-    """The queues with something to do that these patterns, or any, serve."""
+    """The queues that `busy_queues` names for these patterns, by default `*`."""
     return list((await store.busy_queues(patterns or ("*",))).queues)
 
 
 async def overdue(store: Store) -> list[str]:
-    """The queues that are to be reaped."""
+    """The queues that `busy_queues` calls overdue."""
     return list((await store.busy_queues(("*",))).overdue)
 
 
@@ -82,7 +82,7 @@ class FindingBusyQueues:
 
         clock.advance(2)
         assert (await named(store), await overdue(store)) == (["q"], ["q"])
-        clock.advance(10)  # and it is said again, until it is reaped
+        clock.advance(10)  # it stays overdue until it is reaped
         assert await overdue(store) == ["q"]
         assert len(await store.reap(["q"])) == 1
         assert (await named(store), await overdue(store)) == (["q"], [])
@@ -156,7 +156,7 @@ class FindingBusyQueues:
         assert "z" in await named(store)
 
     @pytest.mark.parametrize("patterns", [("*",), ("q", "x*")])
-    async def test_whoever_waits_for_work_may_be_told_the_queue(
+    async def test_a_wait_for_work_may_name_the_queue(
         self, store: Store, make_store: MakeStore, patterns: tuple[str, ...]
     ) -> None:
         idle = make_store()

@@ -1,4 +1,4 @@
-"""Edges: jobs that wait for others, and own what these have given them."""
+"""Tests of edges: jobs that wait for others and own their results."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Edges:
             assert leased.job.id == expected
             await settle(store, leased, SUCCEED)
 
-    @pytest.mark.parametrize("missing", ["nobody", "itself", "later"])
+    @pytest.mark.parametrize("missing", ["missing", "itself", "later"])
     async def test_a_blocker_must_exist_before(self, store: Store, missing: str) -> None:
         jobs = [a_job(id="itself", after=(missing,)), a_job(id="later")]
 
@@ -383,7 +383,9 @@ class Edges:
 
         assert (await lease_one(store)).job.results == ("42",)
 
-    async def test_a_blocker_that_came_back_tells_even_those_who_have_ended_meanwhile(self, store: Store) -> None:
+    async def test_a_blocker_that_was_enqueued_again_closes_edges_of_dependents_that_have_ended(
+        self, store: Store
+    ) -> None:
         blocker = a_job(id="blocker", queue="b")
         await store.enqueue([blocker])
         [dependent] = await enqueue(store, a_job(after=("blocker",)))
@@ -396,7 +398,7 @@ class Edges:
 
         assert (await lease_one(store)).job.results == ("42",)
 
-    async def test_a_parked_job_is_told_apart_from_one_that_waits_for_jobs(self, store: Store) -> None:
+    async def test_a_parked_job_differs_from_one_that_waits_for_jobs(self, store: Store) -> None:
         [first, second] = await blockers(store, 2)
         [dependent, alone] = await enqueue(store, a_job(after=(first, second)), a_job())
         await settle(store, await lease_one(store), Park())

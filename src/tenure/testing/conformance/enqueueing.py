@@ -1,4 +1,4 @@
-"""Enqueue: all or none, once per id, and every byte as it was."""
+"""Tests of enqueue: all or none, once per id, every byte unchanged."""
 
 from __future__ import annotations
 
@@ -171,10 +171,10 @@ class Enqueueing:
         with pytest.raises(UniqueConflict) as raised:
             await store.enqueue([good, conflicting])
         with pytest.raises(BlockerNotFound) as missing:
-            await store.enqueue([good, a_job(queue="fresh", after=("nobody",))])
+            await store.enqueue([good, a_job(queue="fresh", after=("missing",))])
 
         assert (raised.value.task, raised.value.key, raised.value.holder) == ("t", "k", holder.id)
-        assert missing.value.blocker == "nobody"
+        assert missing.value.blocker == "missing"
         assert [job.id for job in await everything(store)] == [holder.id]
         assert await store.get([good.id]) == [None]
         assert [queue.name for queue in await store.queues()] == ["q"]

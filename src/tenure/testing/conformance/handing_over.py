@@ -1,4 +1,4 @@
-"""Steps that hand over to each other: attributes, what the next one waits for, completion from outside, parking."""
+"""Tests of steps that hand over: attributes, fan-out and fan-in, completion from outside, parking."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ __all__ = ["HandingOver"]
 
 
 class HandingOver:
-    async def test_a_step_that_succeeds_and_its_successor_are_one_step(self, store: Store) -> None:  # I13, G28, Q42
+    async def test_a_step_succeeds_and_its_successor_is_created_atomically(self, store: Store) -> None:  # I13, G28, Q42
         run_id = await start(store)
         await enqueue(store)
         leased = await lease_one(store)
@@ -84,19 +84,19 @@ class HandingOver:
         assert [step.id for step in page.jobs] == ids[2:4]
         page = await store.steps(run_id, limit=2, cursor=page.cursor)
         assert ([step.id for step in page.jobs], page.cursor) == (ids[4:], None)
-        assert (await store.steps("nobody")).jobs == []
+        assert (await store.steps("missing")).jobs == []
 
     async def test_the_same_hand_over_again_is_ok_and_makes_no_second_step(self, store: Store) -> None:  # I6, I13, Q46
         run_id = await start(store)
         leased = await lease_one(store)
-        step = handing_over(a_successor(run_id), {"a": "1"})
-        assert await settle(store, leased, step) == OK
+        transition = handing_over(a_successor(run_id), {"a": "1"})
+        assert await settle(store, leased, transition) == OK
 
-        assert await settle(store, leased, step) == OK
+        assert await settle(store, leased, transition) == OK
 
         assert len(await steps(store, run_id)) == 2
 
-    async def test_a_stale_holder_hands_over_to_nobody(self, store: Store, clock: ManualClock) -> None:  # I5, I13
+    async def test_a_stale_holder_cannot_hand_over(self, store: Store, clock: ManualClock) -> None:  # I5, I13
         run_id = await start(store)
         stale = await lease_one(store)
         await lose(store, clock, stale)
@@ -162,8 +162,8 @@ class HandingOver:
 
     async def test_a_retried_or_released_step_is_the_same_step(self, store: Store) -> None:
         run_id, second = await a_run(store)
-        for step in (RETRY, RELEASE):
-            await settle(store, await lease_one(store), step)
+        for transition in (RETRY, RELEASE):
+            await settle(store, await lease_one(store), transition)
         assert [step.id for step in await steps(store, run_id)] == [run_id, second]
 
     async def test_the_successor_may_be_scheduled_and_have_a_priority(self, store: Store, clock: ManualClock) -> None:
@@ -198,7 +198,7 @@ class HandingOver:
         assert (await lease_one(store)).job.attributes == {"a": "1", "b": "3", "c": "null"}
         assert await store.attributes(run_id) == {"a": "1", "b": "3", "c": "null"}
         assert await store.attributes(run_id, ["c", "a", "nothing"]) == {"c": "null", "a": "1"}
-        assert await store.attributes("nobody") == {}
+        assert await store.attributes("missing") == {}
 
     async def test_an_attempt_that_does_not_succeed_writes_nothing(self, store: Store) -> None:
         run_id = await start(store, {"a": "1"})
@@ -404,9 +404,9 @@ class HandingOver:
         run_id = await start(store)
         leased = await lease_one(store)
 
-        verdict = await settle(store, leased, handing_over(a_successor(run_id, after=("nobody",))))
+        verdict = await settle(store, leased, handing_over(a_successor(run_id, after=("missing",))))
 
-        assert (verdict.kind, verdict.other) == (VerdictKind.REFUSED, "nobody")
+        assert (verdict.kind, verdict.other) == (VerdictKind.REFUSED, "missing")
         assert (await run_record(store, run_id)).step.state is State.RUNNING
 
     # Completion from outside.
@@ -422,7 +422,7 @@ class HandingOver:
         assert await state(store, run_id) is State.SUCCEEDED
         assert (await lease_one(store)).job.attributes == {"ok": "true"}
 
-    async def test_completing_the_last_step_ends_the_run_and_tells_the_holder(self, store: Store) -> None:  # Q60
+    async def test_completing_the_last_step_ends_the_run_and_notifies_the_holder(self, store: Store) -> None:  # Q60
         await store.register(a_worker())
         await listening(store)
         run_id, second = await a_run(store)
@@ -438,7 +438,7 @@ class HandingOver:
         assert (await run_record(store, run_id)).step.result == '"by hand"'
         verdict = await store.complete(second, success())
         assert (verdict.kind, verdict.state) == (VerdictKind.REFUSED, State.SUCCEEDED)
-        assert await store.complete("nobody", success()) == NOT_FOUND
+        assert await store.complete("missing", success()) == NOT_FOUND
 
     async def test_a_completion_made_for_a_step_that_has_handed_over_does_not_end_the_next(self, store: Store) -> None:
         run_id, second = await a_run(store)

@@ -1,4 +1,4 @@
-"""History: which attempts a job has had, and what became of each."""
+"""Tests of the history: the attempts of a job, and how each ended."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tenure.testing.conformance.scene import (
 __all__ = ["History"]
 
 WROTE = "§ ünï 'quoted' \"\\\nand more\n"
-"""What an attempt wrote."""
+"""Output of an attempt."""
 
 
 async def past(store: Store, job_id: str) -> list[AttemptRecord]:
@@ -44,7 +44,7 @@ async def outcomes(store: Store, job_id: str) -> list[tuple[int, str]]:
 
 
 class History:
-    """Part of the suite: what is remembered of attempts."""
+    """Part of the suite."""
 
     async def test_an_attempt_that_is_retried_leaves_an_entry(self, store: Store, clock: ManualClock) -> None:
         [job_id] = await enqueue(store)
@@ -80,14 +80,14 @@ class History:
         assert (entry.number, entry.outcome, entry.error) == (1, AttemptEnd(end.value), BOOM)
         assert entry.ended_at == pytest.approx(found.ended_at, abs=0.01)
 
-    async def test_a_success_leaves_none_for_the_job_says_it_itself(self, store: Store) -> None:
+    async def test_a_success_without_output_leaves_no_entry(self, store: Store) -> None:
         [job_id] = await enqueue(store)
         await settle(store, await lease_one(store, worker="w1"), SUCCEED)
         found = await record(store, job_id)
         assert found.attempts == ()
-        [told] = attempts_of(found)
-        assert (told.number, told.worker, told.outcome) == (1, "w1", AttemptEnd.SUCCEEDED)
-        assert told.ended_at == found.ended_at
+        [attempts] = attempts_of(found)
+        assert (attempts.number, attempts.worker, attempts.outcome) == (1, "w1", AttemptEnd.SUCCEEDED)
+        assert attempts.ended_at == found.ended_at
 
     async def test_a_success_that_leaves_output_leaves_an_entry(self, store: Store, clock: ManualClock) -> None:
         [job_id] = await enqueue(store)
@@ -103,15 +103,15 @@ class History:
         assert attempts_of(found) == [entry]
 
     @pytest.mark.parametrize("output", [None, ""])
-    async def test_a_success_that_wrote_nothing_leaves_none(self, store: Store, output: str | None) -> None:
+    async def test_a_success_with_empty_output_leaves_no_entry(self, store: Store, output: str | None) -> None:
         [job_id] = await enqueue(store)
         await settle(store, await lease_one(store), success(output=output))
         assert await past(store, job_id) == []
 
     @pytest.mark.parametrize("about", ["unique", "awaited", "blocks", "tried before", "children"])
-    async def test_it_does_so_whatever_else_there_is_about_the_job(self, store: Store, about: str) -> None:
+    async def test_output_of_a_success_leaves_an_entry_for_every_kind_of_job(self, store: Store, about: str) -> None:
         [job_id] = await enqueue(store, a_job(unique="k" if about == "unique" else None))
-        step = success(output=WROTE, children=(a_job(),) if about == "children" else ())
+        transition = success(output=WROTE, children=(a_job(),) if about == "children" else ())
         match about:
             case "awaited":
                 await store.wait([job_id])
@@ -119,24 +119,26 @@ class History:
                 await enqueue(store, a_job(after=(job_id,)))
             case "tried before":
                 await settle(store, await lease_one(store), RETRY)
-        assert await settle(store, await lease_one(store), step) == OK
+        assert await settle(store, await lease_one(store), transition) == OK
         entry = (await past(store, job_id))[-1]
         assert (entry.outcome, entry.output, entry.error) == (AttemptEnd.SUCCEEDED, WROTE, None)
 
     @pytest.mark.parametrize("comes", ["nothing", "writes", "a successor", "a successor that waits"])
-    async def test_a_step_of_a_run_does_so_too(self, store: Store, comes: str) -> None:
+    async def test_output_of_a_step_leaves_an_entry(self, store: Store, comes: str) -> None:
         run_id = new_id()
         await enqueue(store, a_job(id=run_id, step=RunStep(run_id=run_id, flow="f")))
         child = a_job(queue="other")
-        step = success(output=WROTE, writes=Writes({"x": "1"}) if comes != "nothing" else None)
+        transition = success(output=WROTE, writes=Writes({"x": "1"}) if comes != "nothing" else None)
         if comes.startswith("a successor"):
             waits = comes.endswith("waits")
             after = a_job(step=RunStep(run_id=run_id, flow="f"), after=(child.id,) if waits else ())
-            step = success(output=WROTE, writes=step.writes, successor=after, children=(child,) if waits else ())
-        assert await settle(store, await lease_one(store), step) == OK
+            transition = success(
+                output=WROTE, writes=transition.writes, successor=after, children=(child,) if waits else ()
+            )
+        assert await settle(store, await lease_one(store), transition) == OK
         [entry] = await past(store, run_id)
         assert (entry.outcome, entry.output, entry.error) == (AttemptEnd.SUCCEEDED, WROTE, None)
-        assert (await record(store, run_id)).successor == (step.successor and step.successor.id)
+        assert (await record(store, run_id)).successor == (transition.successor and transition.successor.id)
 
     async def test_an_operators_retry_enters_no_attempt_twice(self, store: Store) -> None:
         [job_id] = await enqueue(store)
@@ -156,18 +158,18 @@ class History:
         entries = await past(store, job_id)
         assert [each.output for each in entries] == [f"{number}" * 50_000 for number in range(2, HISTORY + 2)]
 
-    async def test_the_attempt_that_runs_is_told_by_the_job_too(self, store: Store) -> None:
+    async def test_the_running_attempt_is_the_last_of_the_attempts(self, store: Store) -> None:
         [job_id] = await enqueue(store)
         await settle(store, await lease_one(store), RETRY)
         await lease_one(store, worker="w2")
-        told = attempts_of(await record(store, job_id))
-        assert [(each.number, each.worker, each.outcome) for each in told] == [
+        attempts = attempts_of(await record(store, job_id))
+        assert [(each.number, each.worker, each.outcome) for each in attempts] == [
             (1, "w", AttemptEnd.RETRIED),
             (2, "w2", None),
         ]
 
     @pytest.mark.parametrize(
-        "step",
+        "transition",
         [
             RELEASE,
             Requeue(counts=False),
@@ -175,12 +177,14 @@ class History:
             Park(),
         ],
     )
-    async def test_an_attempt_that_is_given_back_leaves_none(self, store: Store, step: Requeue | Park) -> None:
+    async def test_an_attempt_that_is_given_back_leaves_no_entry(
+        self, store: Store, transition: Requeue | Park
+    ) -> None:
         [job_id] = await enqueue(store)
-        await settle(store, await lease_one(store), step)
+        await settle(store, await lease_one(store), transition)
         assert await past(store, job_id) == []
 
-    async def test_a_cancelled_attempt_leaves_one_a_job_that_waits_none(self, store: Store) -> None:
+    async def test_a_cancelled_attempt_leaves_an_entry_and_a_waiting_job_none(self, store: Store) -> None:
         [running] = await enqueue(store)
         await lease_one(store, worker="w1")
         [waiting] = await enqueue(store)
@@ -231,7 +235,7 @@ class History:
         await lose(store, clock, await lease_one(store))
         assert await outcomes(store, job_id) == [(1, "lost")]
 
-    async def test_the_latest_are_kept(self, store: Store) -> None:
+    async def test_the_latest_entries_are_kept(self, store: Store) -> None:
         [job_id] = await enqueue(store)
         for _ in range(HISTORY + 3):
             await settle(store, await lease_one(store), RETRY)
@@ -258,7 +262,7 @@ class History:
         assert (entry.outcome, entry.error) == (AttemptEnd.RETRIED, None)
 
     @pytest.mark.parametrize("end", ["retried", "failed", "broken"])
-    async def test_what_an_attempt_wrote_is_told_by_its_entry(self, store: Store, end: str) -> None:
+    async def test_the_output_of_an_attempt_is_in_its_entry(self, store: Store, end: str) -> None:
         [job_id] = await enqueue(store)
         wrote = ErrorInfo("ValueError", "boom", output=WROTE)
         await settle(
@@ -294,26 +298,31 @@ class History:
         ids = await enqueue(store, *[a_job() for _ in range(40)])
         leases = await lease(store, limit=40)
         errors = [ErrorInfo("E", str(number)) for number in range(40)]
-        steps: list[Transition] = []
+        transitions: list[Transition] = []
         for retried, failed, wrote in zip(errors[0::4], errors[1::4], errors[2::4], strict=True):
-            steps += Requeue(error=retried), Finish(State.FAILED, error=failed), success(output=wrote.message), SUCCEED
-        await store.settle(list(zip(leases, steps, strict=True)))
+            transitions += (
+                Requeue(error=retried),
+                Finish(State.FAILED, error=failed),
+                success(output=wrote.message),
+                SUCCEED,
+            )
+        await store.settle(list(zip(leases, transitions, strict=True)))
         for number, (job_id, error) in enumerate(zip(ids, errors, strict=True)):
             left = [(each.error, each.output) for each in await past(make_store(), job_id)]
             assert left == [[(error, None)], [(error, None)], [(None, error.message)], []][number % 4]
 
     @pytest.mark.parametrize("keep", [None, 0.0])
-    async def test_it_goes_with_its_job(self, store: Store, clock: ManualClock, keep: float | None) -> None:
+    async def test_the_history_goes_with_its_job(self, store: Store, clock: ManualClock, keep: float | None) -> None:
         ids = await enqueue(store, *[a_job(keep=keep) for _ in range(2)])
-        for step in (FAIL, success(output=WROTE)):
-            await settle(store, await lease_one(store), step)
+        for transition in (FAIL, success(output=WROTE)):
+            await settle(store, await lease_one(store), transition)
         clock.advance(1)
         await store.prune(Retention(succeeded=0, failed=0), {})
         assert await store.get(ids) == [None, None]
         await enqueue(store, *[a_job(id=job_id) for job_id in ids])
         assert [await past(store, job_id) for job_id in ids] == [[], []]
 
-    async def test_listings_and_leases_do_without_it(self, store: Store) -> None:
+    async def test_listings_and_leases_leave_the_history_out(self, store: Store) -> None:
         await enqueue(store)
         await settle(store, await lease_one(store), RETRY)
         assert (await everything(store))[0].attempts == ()

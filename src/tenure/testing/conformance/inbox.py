@@ -1,4 +1,4 @@
-"""The inbox: what other programs have put there becomes jobs, each entry once, and nothing is lost."""
+"""Tests of the inbox: each entry of another program becomes one job, and none is lost."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Inbox:
 
         job = await record(store, "order-7")
         assert (job.priority, job.unique, job.tags, job.keep, job.max_attempts) == (-3, "k", ("a", "b"), 9.5, 4)
-        # Durations count from the taking in: until then nobody but the producer knows of the entry.
+        # Durations count from the take-in: until then the store does not know the entry.
         assert (job.run_at, job.expires_at) == (clock.wall() + 5, clock.wall() + 60)
 
     async def test_an_instant_is_one_whenever_the_entry_is_taken_in(
@@ -299,7 +299,7 @@ class Inbox:
             await put_in("q", an_entry())
             await store.take_in(["q"])
 
-    async def test_a_store_has_facts_to_tell(self, store: Store) -> None:
+    async def test_examine_gives_facts(self, store: Store) -> None:
         found = await store.examine()
 
         assert found

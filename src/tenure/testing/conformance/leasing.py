@@ -1,4 +1,4 @@
-"""Lease: who gets which jobs, in which order, under which token."""
+"""Tests of lease: which request gets which jobs, in which order, under which token."""
 
 from __future__ import annotations
 
@@ -138,14 +138,14 @@ class Leasing:
     async def test_tokens_of_a_job_grow_over_its_whole_life(self, store: Store, clock: ManualClock) -> None:  # I3
         await enqueue(store, a_job(max_losses=0))
         tokens: list[Token] = []
-        for step in (RELEASE, RETRY, Requeue(counts=False), None, FAIL, SUCCEED):
+        for transition in (RELEASE, RETRY, Requeue(counts=False), None, FAIL, SUCCEED):
             leased = await lease_one(store, solo=True)
             tokens.append(leased.token)
-            if step is None:
+            if transition is None:
                 await lose(store, clock, leased)
             else:
-                await settle(store, leased, step)
-            if step is FAIL:
+                await settle(store, leased, transition)
+            if transition is FAIL:
                 await store.retry([leased.job.id])
 
         assert [token.fence for token in tokens] == [1, 2, 3, 4, 5, 6]
@@ -161,20 +161,22 @@ class Leasing:
         assert (await settle(store, leased, SUCCEED)).kind == "ok"
 
     @pytest.mark.parametrize(
-        ("step", "attempt"),
+        ("transition", "attempt"),
         [(RELEASE, 1), (RETRY, 2), (Requeue(counts=False), 1), (Requeue(counts=False, missed=True), 1)],
     )
-    async def test_attempts_are_leases_less_those_given_back(self, store: Store, step: Requeue, attempt: int) -> None:
+    async def test_attempts_are_leases_less_those_given_back(
+        self, store: Store, transition: Requeue, attempt: int
+    ) -> None:
         # I7, T5
         await enqueue(store)
-        await settle(store, await lease_one(store), step)
+        await settle(store, await lease_one(store), transition)
 
         assert (await lease_one(store)).job.attempt == attempt
 
-    # What is scheduled.
+    # Scheduled jobs.
 
     async def test_due_jobs_join_the_back_in_the_order_of_their_times(self, store: Store, clock: ManualClock) -> None:
-        # I9, I10: not before those in line, whenever they were enqueued
+        # I9, I10: after those in line, whenever they were enqueued
         late, early, also_early = await enqueue(store, a_job(delay=20.0), a_job(delay=10.0), a_job(delay=10.0))
         clock.advance(15)
         [waiting] = await enqueue(store)
@@ -191,13 +193,13 @@ class Leasing:
     async def test_a_job_that_came_due_keeps_its_place_once_promoted(self, store: Store, clock: ManualClock) -> None:
         first, delayed = await enqueue(store, a_job(), a_job(delay=1.0))
         clock.advance(2)
-        assert (await lease_one(store)).job.id == first  # which promotes the other
+        assert (await lease_one(store)).job.id == first  # this lease promotes the other
         [later] = await enqueue(store)
 
         assert await line(store) == [delayed, later]
         assert (await record(store, delayed)).run_at is None
 
-    async def test_at_most_a_step_of_due_jobs_is_promoted_at_once(
+    async def test_at_most_a_batch_of_due_jobs_is_promoted_at_once(
         self, store: Store, clock: ManualClock
     ) -> None:  # F24
         await enqueue(store, *[a_job(delay=1.0) for _ in range(BATCH + 5)])
@@ -218,7 +220,7 @@ class Leasing:
         assert (await ask(store, "unknown")).due_in is None
         assert (await ask(store, "third")).leases
 
-    # What expires.
+    # Expiry.
 
     async def test_a_job_that_has_expired_is_cancelled_and_never_handed_out(
         self, store: Store, clock: ManualClock
@@ -270,7 +272,7 @@ class Leasing:
 
         assert (await record(store, job_id)).state is State.WAITING
 
-    async def test_more_expired_jobs_than_a_step_are_not_handed_out_either(
+    async def test_more_expired_jobs_than_a_batch_are_not_handed_out_either(
         self, store: Store, clock: ManualClock
     ) -> None:
         await enqueue(store, *[a_job(expires=1.0) for _ in range(BATCH + 5)])
@@ -357,7 +359,7 @@ class Leasing:
 
         assert [[leased.job.id for leased in each] for each in taken] == [[first], [second]]
 
-    async def test_who_runs_it_in_a_process_of_its_own_gets_a_suspect_though_he_holds_others(
+    async def test_a_worker_that_isolates_the_task_gets_its_suspect_while_it_holds_other_jobs(
         self, store: Store, clock: ManualClock
     ) -> None:  # F6
         suspect = await a_suspect(store, clock, task="apart")
@@ -373,7 +375,7 @@ class Leasing:
         assert not alone.suspect_waiting
         assert not shared.suspect_waiting
 
-    async def test_a_suspect_of_another_task_still_waits_for_somebody_who_holds_nothing(
+    async def test_a_suspect_of_another_task_still_waits_for_a_worker_that_holds_nothing(
         self, store: Store, clock: ManualClock
     ) -> None:
         suspect = await a_suspect(store, clock)
@@ -415,14 +417,14 @@ class Leasing:
         assert [(each.job.id, each.solo) for each in leased.leases] == [(job_id, False)]
         assert not leased.suspect_waiting
 
-    async def test_a_suspect_in_a_queue_that_was_not_asked_for_is_nobodys_business(
+    async def test_a_suspect_in_a_queue_that_was_not_asked_for_is_not_reported(
         self, store: Store, clock: ManualClock
     ) -> None:
         await a_suspect(store, clock)
 
         assert not (await ask(store, "other")).suspect_waiting
 
-    # Leaving jobs to others.
+    # Skipped tasks.
 
     async def test_jobs_of_skipped_tasks_are_passed_over_and_keep_their_places(self, store: Store) -> None:  # Q12
         theirs, mine, urgent, last = await enqueue(
@@ -446,7 +448,9 @@ class Leasing:
 
         assert [[leased.job.id for leased in each] for each in taken] == [[first, second], [third]]
 
-    async def test_who_gets_nothing_hears_which_tasks_were_passed_over(self, store: Store, clock: ManualClock) -> None:
+    async def test_an_empty_answer_names_the_tasks_that_were_passed_over(
+        self, store: Store, clock: ManualClock
+    ) -> None:
         suspect = await a_suspect(store, clock, task="suspicious", queue="b")
         await enqueue(store, a_job(task="theirs", queue="a"), a_job(task="late", queue="a", delay=9.0))
         skipped = ("late", "suspicious", "absent", "theirs")
@@ -515,7 +519,7 @@ class Leasing:
         assert [each.job.id for each in leased.leases] == [mine]
         assert await line(store) == [theirs]
 
-    # For how long.
+    # Length of leases.
 
     async def test_no_lease_is_longer_than_its_request_says(self, store: Store, clock: ManualClock) -> None:
         ids = await enqueue(store, a_job(), a_job(lease=40.0), a_job(lease=7.0), a_job(keep=9.0))
@@ -533,9 +537,9 @@ class Leasing:
         clock.advance(3)
         assert {reaped.id for reaped in await store.reap(["q"])} == {ids[0], ids[3]}
 
-    # Both at once.
+    # Settle and lease.
 
-    async def test_settle_and_lease_is_both_in_one_step(self, store: Store) -> None:
+    async def test_settle_and_lease_is_one_operation(self, store: Store) -> None:
         first, second = await enqueue(store, a_job(), a_job())
         held = await lease_one(store)
 
@@ -559,8 +563,8 @@ class Leasing:
         again: list[JobRecord] = [each.job for each in leased.leases]
         assert [(job.id, job.attempt, job.fence) for job in again] == [(held.job.id, 2, 2)]
 
-    async def test_whoever_lost_the_answer_of_a_lease_is_told_again_what_it_holds(self, store: Store) -> None:
-        # I1, F16: so that it can be given back before it counts as lost
+    async def test_the_leases_of_a_request_whose_answer_was_lost_are_listed(self, store: Store) -> None:
+        # I1, F16: so that the worker can release it before it counts as lost
         first, own, other = await enqueue(store, a_job(payload=b"[1]"), a_job(id="own name", lease=7.0), a_job())
         request = LeaseRequest(queues=("q",), limit=2, worker="w1", ttl=30.0, nonce=99)
         answer = await store.lease(request)

@@ -1,4 +1,4 @@
-"""What everybody reads: single jobs, listings, queues and their counts."""
+"""Tests of reading: jobs, listings, queues and their counts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Listing:
     async def test_get_answers_for_each_id_in_order(self, store: Store) -> None:
         first, second = await enqueue(store, a_job(), a_job())
 
-        found = await store.get([second, "nobody", first, second])
+        found = await store.get([second, "missing", first, second])
 
         assert [job and job.id for job in found] == [second, None, first, second]
         assert await store.get([]) == []
@@ -42,7 +42,7 @@ class Listing:
         assert [job and job.id for job in await store.get(ids)] == ids
 
     async def test_ids_are_found_by_how_they_begin(self, store: Store) -> None:
-        # Bytes that mean something to a server which matches patterns are among them.
+        # Includes characters that have a meaning in the patterns of a server.
         uuids = ["2a3f5b5c-5d2d-7abc-8000-000000000001", "2a3f5b5c-5d2e-7abd-8000-000000000002"]
         texts = ["2a3f5b", "2a3f5c-by-hand", "order:7_x.1", "ff3f5b5c-5d2d-7000-8000-000000000003"]
         await enqueue(store, *[a_job(id=each) for each in (*uuids, *texts)])
@@ -254,7 +254,7 @@ class Listing:
         assert [queue.name for queue in await store.queues()] == ["a", "q"]
         await assert_counters_equal_a_recount(store)
 
-    async def test_a_due_job_counts_as_scheduled_until_somebody_asks_for_work(
+    async def test_a_due_job_counts_as_scheduled_until_a_lease_promotes_it(
         self, store: Store, clock: ManualClock
     ) -> None:
         await enqueue(store, a_job(delay=1.0), a_job(delay=1.0))

@@ -1,4 +1,4 @@
-"""Cancel, complete, retry, trigger, release, delete, pause, purge: what people do to jobs."""
+"""Tests of operators' calls: cancel, complete, retry, trigger, release, delete, pause, resume, purge."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ every_end = pytest.mark.parametrize("end", ENDS)
 
 
 async def a_job_that_is(place: str, store: Store) -> str:
-    """A job in queue `q` that is not final, in one of the ways in which a job may be that."""
+    """A job in queue `q` that is not final: waiting, scheduled, blocked, parked or running."""
     match place:
         case "scheduled":
             [job_id] = await enqueue(store, a_job(delay=60.0))
@@ -66,7 +66,7 @@ async def a_job_that_is(place: str, store: Store) -> str:
 
 
 async def an_ended_job(end: State, store: Store, **changes: Any) -> Lease:
-    """A job in queue `q` that has ended like this, as it was last leased."""
+    """The last lease of a job in queue `q` that has ended in this state."""
     await enqueue(store, a_job(**changes))
     leased = await lease_one(store)
     if end is State.CANCELLED:
@@ -109,7 +109,7 @@ class Operators:
     async def test_cancel_answers_for_each_id(self, store: Store) -> None:
         [job_id] = await enqueue(store)
 
-        verdicts = await store.cancel([job_id, "nobody", job_id])
+        verdicts = await store.cancel([job_id, "missing", job_id])
 
         assert [verdict.kind for verdict in verdicts] == ["ok", "not_found", "refused"]
         assert await store.cancel([]) == []
@@ -162,8 +162,8 @@ class Operators:
         assert (verdict.kind, verdict.state) == (VerdictKind.REFUSED, end)
         assert await record(store, leased.job.id) == before
 
-    async def test_nobody_is_not_completed(self, store: Store) -> None:
-        assert await store.complete("nobody", success("1")) == NOT_FOUND
+    async def test_a_job_that_does_not_exist_is_not_completed(self, store: Store) -> None:
+        assert await store.complete("missing", success("1")) == NOT_FOUND
 
     # Retry.
 
@@ -209,7 +209,7 @@ class Operators:
     async def test_retry_answers_for_each_id(self, store: Store) -> None:
         leased = await an_ended_job(State.FAILED, store)
 
-        verdicts = await store.retry([leased.job.id, "nobody", leased.job.id])
+        verdicts = await store.retry([leased.job.id, "missing", leased.job.id])
 
         assert [verdict.kind for verdict in verdicts] == ["ok", "not_found", "refused"]
         assert await store.retry([]) == []
@@ -235,11 +235,15 @@ class Operators:
 
     # Trigger.
 
-    @pytest.mark.parametrize("step", [None, Requeue(60.0), Requeue(60.0, counts=False)], ids=["new", "retry", "later"])
-    async def test_a_scheduled_job_is_put_at_the_back_now(self, store: Store, step: Requeue | None) -> None:  # Q58
-        [scheduled] = await enqueue(store, a_job(delay=0.0 if step else 60.0))
-        if step:
-            await settle(store, await lease_one(store), step)
+    @pytest.mark.parametrize(
+        "transition", [None, Requeue(60.0), Requeue(60.0, counts=False)], ids=["new", "retry", "later"]
+    )
+    async def test_a_scheduled_job_is_put_at_the_back_now(
+        self, store: Store, transition: Requeue | None
+    ) -> None:  # Q58
+        [scheduled] = await enqueue(store, a_job(delay=0.0 if transition else 60.0))
+        if transition:
+            await settle(store, await lease_one(store), transition)
         attempt = (await record(store, scheduled)).attempt
         [other] = await enqueue(store)
 
@@ -264,7 +268,7 @@ class Operators:
         ended = await an_ended_job(State.FAILED, store)
         [scheduled] = await enqueue(store, a_job(delay=9.0))
 
-        verdicts = await store.trigger([ended.job.id, scheduled, "nobody", scheduled])
+        verdicts = await store.trigger([ended.job.id, scheduled, "missing", scheduled])
 
         assert [verdict.kind for verdict in verdicts] == ["refused", "ok", "not_found", "refused"]
 
@@ -302,20 +306,20 @@ class Operators:
         assert (await ask(store)).suspect_waiting
         assert (await lease_one(store, solo=True)).job.id == suspect
 
-    @pytest.mark.parametrize("step", [SUCCEED, FAIL, RETRY, RELEASE], ids=["succeed", "fail", "retry", "release"])
-    async def test_the_token_of_a_released_job_is_dead(self, store: Store, step: Transition) -> None:  # W6, I5
+    @pytest.mark.parametrize("transition", [SUCCEED, FAIL, RETRY, RELEASE], ids=["succeed", "fail", "retry", "release"])
+    async def test_the_token_of_a_released_job_is_dead(self, store: Store, transition: Transition) -> None:  # W6, I5
         await enqueue(store)
         stale = await lease_one(store)
         await store.release([stale.job.id])
         before = await record(store, stale.job.id)
 
-        assert await settle(store, stale, step) == LEASE_LOST
+        assert await settle(store, stale, transition) == LEASE_LOST
         assert await store.renew([Renewal(stale, 30.0)]) == [AbortReason.TAKEN]
         assert await record(store, stale.job.id) == before
 
         again = await lease_one(store)
         assert again.token > stale.token
-        assert await settle(store, stale, step) == LEASE_LOST
+        assert await settle(store, stale, transition) == LEASE_LOST
         assert await store.renew([Renewal(stale, 30.0)]) == [AbortReason.TAKEN]
         assert await settle(store, again, SUCCEED) == OK
         assert (await record(store, stale.job.id)).attempt == 1
@@ -339,7 +343,7 @@ class Operators:
         await enqueue(store)
         held = await lease_one(store)
 
-        verdicts = await store.release([held.job.id, "nobody", held.job.id])
+        verdicts = await store.release([held.job.id, "missing", held.job.id])
 
         assert [verdict.kind for verdict in verdicts] == ["ok", "not_found", "refused"]
 
@@ -376,7 +380,7 @@ class Operators:
             job_id = await a_job_that_is(place, store)
         before = (await counts(store)).totals
 
-        assert await store.delete([job_id, "nobody"]) == [job_id]
+        assert await store.delete([job_id, "missing"]) == [job_id]
 
         assert await store.get([job_id]) == [None]
         clock.advance(3600)
@@ -388,9 +392,9 @@ class Operators:
 
     async def test_delete_names_those_that_went_in_the_order_asked_for_and_each_once(self, store: Store) -> None:
         ids = await enqueue(store, *(a_job() for _ in range(20)))
-        asked = ids[::-2] + ids[::2]
+        expected = ids[::-2] + ids[::2]
 
-        assert await store.delete([*asked, "nobody", *ids]) == asked
+        assert await store.delete([*expected, "missing", *ids]) == expected
 
     async def test_a_job_that_another_waits_for_is_not_deleted(self, store: Store) -> None:  # Q61
         blocker, other = await enqueue(store, a_job(), a_job())
@@ -497,7 +501,7 @@ class Operators:
 
         assert left == [[State.WAITING, State.BLOCKED, None], [State.WAITING, None, None], [None, None, None]]
 
-    async def test_those_who_wait_for_purged_jobs_see_a_failed_blocker(self, store: Store) -> None:
+    async def test_dependents_of_purged_jobs_see_a_failed_blocker(self, store: Store) -> None:
         [blocker] = await enqueue(store)
         failing, waiting, proceeding = await enqueue(
             store,

@@ -1,4 +1,4 @@
-"""Renew, reap, retire: how long a job is held, and what becomes of it when its holder is gone."""
+"""Tests of renew, reap and retire: how long a job is held, and what becomes of it when its holder is gone."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ class Reaping:
         assert await store.renew([Renewal(leased, 30.0)]) == [None]
         assert await store.reap(["q"]) == []
 
-    async def test_progress_is_noted_without_holding_the_job_for_longer(self, store: Store, clock: ManualClock) -> None:
+    async def test_progress_is_stored_without_holding_the_job_for_longer(
+        self, store: Store, clock: ManualClock
+    ) -> None:
         await enqueue(store)
         leased = await lease_one(store)
         clock.advance(10)
@@ -87,17 +89,19 @@ class Reaping:
 
         assert (await record(store, leased.job.id)).progress == Progress(1)
 
-    @pytest.mark.parametrize("step", [RETRY, RELEASE, SUCCEED, Park()], ids=["retry", "release", "success", "park"])
-    async def test_progress_ends_with_the_lease(self, store: Store, step: Transition) -> None:
+    @pytest.mark.parametrize(
+        "transition", [RETRY, RELEASE, SUCCEED, Park()], ids=["retry", "release", "success", "park"]
+    )
+    async def test_progress_ends_with_the_lease(self, store: Store, transition: Transition) -> None:
         await enqueue(store)
         leased = await lease_one(store)
         await store.renew([Renewal(leased, 30.0, Progress(1))])
-        await settle(store, leased, step)
+        await settle(store, leased, transition)
 
         assert (await record(store, leased.job.id)).progress is None
         assert [each.job.progress for each in await lease(store)] in ([], [None])
 
-    async def test_the_holder_of_a_job_that_is_another_ones_is_told_to_let_it_go(
+    async def test_renewing_a_job_that_another_worker_holds_is_answered_taken(
         self, store: Store, clock: ManualClock
     ) -> None:  # I5, Q21, F7
         await enqueue(store, a_job(max_losses=0))
@@ -112,7 +116,9 @@ class Reaping:
         job = await record(store, fresh.job.id)
         assert (job.progress, job.lease_left) == (None, 1.0)
 
-    async def test_the_holder_of_a_job_that_has_ended_is_told_how(self, store: Store, clock: ManualClock) -> None:
+    async def test_renewing_a_job_that_has_ended_is_answered_how_it_ended(
+        self, store: Store, clock: ManualClock
+    ) -> None:
         # Q21, Q60, Q61
         await enqueue(store, *[a_job() for _ in range(5)])
         cancelled, completed, deleted, finished, _ = leases = await lease(store)
@@ -190,7 +196,7 @@ class Reaping:
         assert [reaped.id for reaped in await store.reap(["q"], limit=3)] == ids[3:]
         assert await store.reap(["q"], limit=3) == []
 
-    async def test_thousands_of_leases_that_expire_together_come_back_in_steps(
+    async def test_thousands_of_leases_that_expire_together_come_back_in_batches(
         self, store: Store, clock: ManualClock
     ) -> None:  # F24
         ids = await enqueue(store, *[a_job() for _ in range(2500)])
@@ -244,7 +250,7 @@ class Reaping:
 
     async def test_a_beating_worker_loses_a_job_that_it_does_not_renew_and_a_silent_one_keeps_what_is_renewed(
         self, store: Store, clock: ManualClock
-    ) -> None:  # T2: the lease on the job is the truth
+    ) -> None:  # T2: only the lease decides
         await store.register(a_worker("beats"))
         await enqueue(store, a_job(), a_job())
         unrenewed = await lease_one(store, worker="beats")
@@ -255,7 +261,7 @@ class Reaping:
 
         assert [reaped.id for reaped in await store.reap(["q"])] == [unrenewed.job.id]
 
-    # Clocks that are set.
+    # Clocks that are set back.
 
     @pytest.mark.parametrize("renewed", [False, True], ids=["leased", "renewed"])
     @pytest.mark.parametrize("ahead", [3600.0, 365 * 86400.0], ids=["hour", "year"])
@@ -271,7 +277,7 @@ class Reaping:
             leases = [await lease_one(store), await lease_one(store, "own")]
         clock.set_wall(-ahead)
 
-        assert await store.reap(["q", "own"]) == []  # the holder may be alive: it keeps what it was promised
+        assert await store.reap(["q", "own"]) == []  # the holder may be alive: it keeps its full lease
 
         assert [(await record(store, each.job.id)).lease_left for each in leases] == [30.0, 5.0]
         clock.advance(5)
@@ -427,7 +433,7 @@ class Reaping:
         ],
         ids=["none", "signal", "odd", "not text", "long"],
     )
-    async def test_the_reason_of_a_retirement_is_told_in_the_error_of_each_job(
+    async def test_the_reason_of_a_retirement_is_in_the_error_of_each_job(
         self, store: Store, clock: ManualClock, reason: str | None, kept: str | None
     ) -> None:  # R23, R33
         back, failed = await enqueue(store, a_job(), a_job(max_losses=1))
@@ -453,10 +459,10 @@ class Reaping:
         assert (reaped.losses, reaped.failed) == (1, True)
         assert await state(store, leased.job.id) is State.FAILED
 
-    @pytest.mark.parametrize("step", [SUCCEED, RETRY, RELEASE])
-    async def test_what_a_worker_has_settled_is_not_taken_from_it(self, store: Store, step: Transition) -> None:
+    @pytest.mark.parametrize("transition", [SUCCEED, RETRY, RELEASE])
+    async def test_what_a_worker_has_settled_is_not_taken_from_it(self, store: Store, transition: Transition) -> None:
         await enqueue(store)
         leased = await lease_one(store, worker="w")
-        await settle(store, leased, step)
+        await settle(store, leased, transition)
 
         assert await store.retire("w") == []

@@ -1,4 +1,4 @@
-"""The registry of workers."""
+"""Tests of the registry of workers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Registry:
         assert worker.missing
         assert await store.forget({"w": 10.0}) == ["w"]
 
-    async def test_a_worker_that_is_not_known_is_told_so(self, store: Store) -> None:  # W21, W22
+    async def test_a_beat_of_an_unknown_worker_is_false(self, store: Store) -> None:  # W21, W22
         await store.register(a_worker())
         await store.retire("w")
 
@@ -138,11 +138,13 @@ class Registry:
         [worker] = await make_store().workers()
         assert (worker.lanes, worker.held, worker.jobs, worker.memory) == (("loop", "process"), 1, (), 0)
 
-        said = Pulse(held=3, jobs=("one", "Zo\u00eb"), memory=1 << 40, strays=2, trouble="the loop is blocked\nby “it”")
-        assert await store.beat("w", said)
+        pulse = Pulse(
+            held=3, jobs=("one", "Zo\u00eb"), memory=1 << 40, strays=2, trouble="the loop is blocked\nby “it”"
+        )
+        assert await store.beat("w", pulse)
 
         [worker] = await make_store().workers()
-        assert worker.pulse == said
+        assert worker.pulse == pulse
         assert (worker.queues, worker.lanes, worker.concurrency) == (("q", "*"), ("loop", "process"), 1)
 
         assert await store.beat("w", Pulse(queues=("other",)))
@@ -198,7 +200,7 @@ class Registry:
         assert await store.forget({}) == []
         assert not await store.beat("holding", Pulse())
 
-    async def test_a_chore_is_done_by_the_first_who_asks_in_its_interval(
+    async def test_the_first_caller_in_an_interval_claims_the_chore(
         self, store: Store, clock: ManualClock, make_store: MakeStore
     ) -> None:  # R18
         other = make_store()

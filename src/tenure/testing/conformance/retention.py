@@ -1,4 +1,4 @@
-"""Retention: what is finished is kept for as long as was asked, and for whoever has a claim on it."""
+"""Tests of retention: how long final jobs and empty queues are kept."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ FOREVER = Retention(succeeded=1e9, failed=1e9, count=10**9)
 
 
 async def queues(store: Store) -> set[str]:
-    """The names of all queues that the store knows."""
+    """The names of all queues."""
     return {queue.name for queue in await store.queues()}
 
 
 async def forget_queues(store: Store, clock: ManualClock) -> None:
-    """Let the time pass after which empty queues are forgotten."""
+    """Let `QUIET` seconds pass between two prunes, so that empty queues are forgotten."""
     await store.prune(NOTHING, {})
     clock.advance(QUIET)
     await store.prune(NOTHING, {})
@@ -158,7 +158,7 @@ class Keeping:
 
         assert await store.prune(NOTHING, {}) == 4
 
-    async def test_records_that_somebody_has_a_claim_on_do_not_keep_others_from_being_pruned(
+    async def test_records_that_must_stay_do_not_keep_others_from_being_pruned(
         self, store: Store, clock: ManualClock
     ) -> None:  # I16
         for keep in (None, 0.0):
@@ -171,13 +171,13 @@ class Keeping:
 
         assert sum([await store.prune(NOTHING, {}, limit=2) for _ in range(3)]) == 2
 
-    # Queues that have long been empty.
+    # Empty queues.
 
     async def test_a_queue_that_stays_empty_is_forgotten(self, store: Store, clock: ManualClock) -> None:
         await enqueue(store, a_job(), a_job(queue="other"), a_job(queue="third", delay=1e9))
         await store.settle([(each, SUCCEED) for each in await lease(store, "q", "other")])
         await store.prune(Retention(succeeded=0.0), {"other": FOREVER})
-        await store.purge("third")  # which prune finds empty only now
+        await store.purge("third")  # prune finds it empty only now
 
         clock.advance(QUIET - 1)
         await store.prune(FOREVER, {})
@@ -305,7 +305,7 @@ class Keeping:
             assert {each.job.id for each in leases} == {job_id for [job_id] in ids}
             await store.settle([(each, SUCCEED) for each in leases])
 
-    # Nothing kept at all.
+    # Jobs that are not kept.
 
     @pytest.mark.parametrize("end", ["succeeded", "failed", "broken", "cancelled", "completed", "lost", "expired"])
     async def test_nothing_is_kept_of_a_job_that_says_so(
@@ -356,10 +356,10 @@ class Keeping:
         assert (await counts(store, "other")).totals.failed == 1
         await assert_counters_equal_a_recount(store)
 
-    # Those who wait for a result.
+    # Waiters.
 
     @pytest.mark.parametrize("keep", [0.0, None], ids=["keep=0", "retention"])
-    async def test_a_result_that_somebody_waits_for_is_kept_for_a_minute(
+    async def test_a_result_that_has_a_waiter_is_kept_for_a_minute(
         self, store: Store, clock: ManualClock, make_store: MakeStore, keep: float | None
     ) -> None:
         [job_id] = await enqueue(store, a_job(keep=keep))
@@ -373,7 +373,7 @@ class Keeping:
         assert await store.prune(NOTHING, {}) == 1
         assert await store.get([job_id]) == [None]
 
-    async def test_pruning_looks_past_more_jobs_with_a_claim_than_a_step(self, store: Store) -> None:  # I16
+    async def test_pruning_looks_past_more_records_that_must_stay_than_a_batch(self, store: Store) -> None:  # I16
         await enqueue(store, *[a_job(unique=f"{n}", window=1e6) for n in range(1100)], a_job())
         while leases := await lease(store, limit=1000):
             await store.settle([(each, SUCCEED) for each in leases])

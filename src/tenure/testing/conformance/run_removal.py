@@ -1,4 +1,4 @@
-"""Runs go as a whole: deleted, purged, pruned."""
+"""Tests of removing runs: delete, purge and prune remove a run as a whole."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class RunRemoval:
         assert await store.run(run_id) is None
         assert await steps(store, run_id) == []
 
-    async def test_deleting_the_run_in_whose_place_somebody_runs_tells_the_holder(self, store: Store) -> None:
+    async def test_deleting_a_run_notifies_the_holder_of_its_current_step(self, store: Store) -> None:
         run_id, _ = await a_run(store)
         leased = await lease_one(store)
         await store.delete([run_id])
@@ -133,7 +133,7 @@ class RunRemoval:
         assert await store.get([run_id]) == [None]
         assert await store.attributes(run_id) == {}
 
-    async def test_a_run_that_somebody_waits_for_is_kept_a_while(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_run_that_has_a_waiter_is_kept_for_a_minute(self, store: Store, clock: ManualClock) -> None:
         run_id = await start(store, keep=0.0)
         await store.wait([run_id])
         await hand_over(store, await lease_one(store), keep=0.0)

@@ -1,4 +1,4 @@
-"""What tests of runs are told with."""
+"""Helpers for tests of runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def a_start(
 
 
 def a_successor(run_id: str, **changes: Any) -> NewJob:
-    """A further step of that run."""
+    """A further step of this run."""
     reads, needs, flow = changes.pop("reads", ()), changes.pop("needs", ()), changes.pop("flow", "f")
     step = RunStep(run_id=run_id, flow=flow, reads=reads, needs=needs)
     return a_job(**{"task": "f.two", "step": step} | changes)
@@ -38,7 +38,7 @@ def handing_over(to: NewJob, attributes: dict[str, str] | None = None, **more: A
 
 
 async def hand_over(store: Store, leased: Lease, **changes: Any) -> str:
-    """Let a step hand over to the next one; the id of that."""
+    """Let a step hand over; returns the id of its successor."""
     assert leased.job.run_id is not None
     successor = a_successor(leased.job.run_id, **changes)
     assert await settle(store, leased, handing_over(successor)) == OK
@@ -51,7 +51,7 @@ async def start(store: Store, *args: Any, **changes: Any) -> str:
 
 
 async def a_run(store: Store, clock: ManualClock | None = None, **changes: Any) -> tuple[str, str]:
-    """A run whose first step has handed over: the ids of both steps."""
+    """Start a run whose first step hands over; returns the ids of both steps."""
     run_id = await start(store, **changes)
     return run_id, await hand_over(store, await lease_one(store))
 

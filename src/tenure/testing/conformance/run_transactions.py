@@ -1,4 +1,4 @@
-"""Runs in transactions: a start and a hand-over as part of one that somebody else ends, on stores that are databases."""
+"""Tests of runs in transactions: starting a run and handing over in a transaction of the caller."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ async def enqueue_in(own: OwnTransaction, store: Store, *jobs: NewJob) -> list[s
     return [answer.id for answer in await own.caller.arun(store.enqueueing(jobs or (a_job(),)))]
 
 
-async def settle_in(own: OwnTransaction, store: Store, leased: Lease, step: Finish = SUCCEED) -> Verdict:
-    return await own.caller.arun(store.settling((leased, step)))
+async def settle_in(own: OwnTransaction, store: Store, leased: Lease, transition: Finish = SUCCEED) -> Verdict:
+    return await own.caller.arun(store.settling((leased, transition)))
 
 
 class RunsInTransactions:
@@ -69,9 +69,9 @@ class RunsInTransactions:
         [run_id] = await enqueue(database, a_start({"a": "1"}))
         leased = await lease_one(database)
         second = a_successor(run_id, reads=("a", "b"), needs=("a", "b"))
-        step = success("null", successor=second, writes=Writes({"b": "2"}, {"b": ("2",)}))
+        transition = success("null", successor=second, writes=Writes({"b": "2"}, {"b": ("2",)}))
         own = await database.begin()
-        verdict = await settle_in(own, database, leased, step)
+        verdict = await settle_in(own, database, leased, transition)
         before = await other.run(run_id)
 
         await (own.commit() if commits else own.rollback())
@@ -84,7 +84,7 @@ class RunsInTransactions:
         assert len((await other.runs(RunSearch(flow="f", lookup=("b", "2")))).runs) == int(commits)
         assert await database.lease_status(leased) is (LeaseStatus.SETTLED if commits else LeaseStatus.HELD)
         if not commits:
-            assert await settle(database, leased, step) == OK
+            assert await settle(database, leased, transition) == OK
         assert (await lease_one(other)).job.attributes == {"a": "1", "b": "2"}
         await assert_counters_equal_a_recount(database)
 
@@ -97,14 +97,14 @@ class RunsInTransactions:
         await settle(database, await lease_one(database), success("null", successor=a_successor(run_id)))
         assert await waiter.wait([run_id]) == {}
         await listening(waiter)
-        told = asyncio.ensure_future(anext(aiter(waiter.announcements())))
+        announced = asyncio.ensure_future(anext(aiter(waiter.announcements())))
         last = await lease_one(database)
         own = await database.begin()
         await settle_in(own, database, last, success('"end"'))
 
         await own.commit()
 
-        assert (await asyncio.wait_for(told, LONG)).job_id == run_id
+        assert (await asyncio.wait_for(announced, LONG)).job_id == run_id
         assert (await record(database, dependent)).results == ('"end"',)
         [again] = await database.enqueue([a_start(unique="k")])
         assert not again.duplicate
@@ -113,8 +113,8 @@ class RunsInTransactions:
         [run_id] = await enqueue(database, a_start())
         leased = await lease_one(database)
         own = await database.begin()
-        step = success("null", successor=a_successor(run_id, needs=("x",)), writes=Writes({"y": "1"}))
-        verdict = await settle_in(own, database, leased, step)
+        transition = success("null", successor=a_successor(run_id, needs=("x",)), writes=Writes({"y": "1"}))
+        verdict = await settle_in(own, database, leased, transition)
         [job_id] = await enqueue_in(own, database)
 
         await own.commit()

@@ -1,4 +1,4 @@
-"""Runs as a whole: what their id means, who waits for them, which keys they hold, how they are found."""
+"""Tests of runs: operations on their ids, dependents and waiters, unique keys, listings."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Runs:
     async def test_runs_and_jobs_start_together_or_not_at_all(self, store: Store) -> None:
         new = a_start({"a": "1"})
         with pytest.raises(BlockerNotFound):
-            await store.enqueue([new, a_job(), a_job(after=("nobody",))])
+            await store.enqueue([new, a_job(), a_job(after=("missing",))])
         assert await store.run(new.id) is None
         assert await found(store) == []
 
@@ -74,7 +74,7 @@ class Runs:
         assert (await lease_one(make_store())).job.attributes == {"a": "1"}
         assert (await run_record(make_store(), run_id)).step.state is State.RUNNING
 
-    # What an id of a run means.
+    # Operations on the id of a run.
 
     async def test_cancelling_a_run_cancels_its_current_step(self, store: Store) -> None:
         run_id, second = await a_run(store)
@@ -96,7 +96,7 @@ class Runs:
         assert verdict.kind is VerdictKind.REFUSED
         assert third in verdict.reason
         assert verdict.other is None
-        [verdict] = await store.retry([run_id])  # which means the third, and that has not ended
+        [verdict] = await store.retry([run_id])  # this retries the third step, which has not ended
         assert (verdict.kind, verdict.state) == (VerdictKind.REFUSED, State.WAITING)
 
     async def test_retrying_a_run_goes_on_from_the_failed_step(self, store: Store) -> None:
@@ -130,7 +130,7 @@ class Runs:
         again = await lease_one(store)
         assert (again.job.id, again.job.attempt, again.job.fence) == (second, 1, 2)
 
-    # Being waited for.
+    # Dependents and waiters.
 
     async def test_a_job_waits_for_the_run_not_for_its_first_step(self, store: Store) -> None:  # Q52
         run_id = await start(store)
@@ -148,7 +148,9 @@ class Runs:
         assert await state(store, later) is State.RUNNING
 
     @pytest.mark.parametrize("policy", list(BlockerPolicy))
-    async def test_a_run_that_fails_acts_by_the_policy_of_who_waits(self, store: Store, policy: BlockerPolicy) -> None:
+    async def test_a_run_that_fails_acts_by_the_policy_of_its_dependents(
+        self, store: Store, policy: BlockerPolicy
+    ) -> None:
         run_id = await start(store)
         [dependent] = await enqueue(store, a_job(queue="d", after=(run_id,), if_blocker_fails=policy))
         await hand_over(store, await lease_one(store))
@@ -178,7 +180,7 @@ class Runs:
 
         assert await state(store, dependent) is State.WAITING
 
-    async def test_who_waits_for_a_run_and_who_for_its_last_step_follow_in_one_line(self, store: Store) -> None:
+    async def test_dependents_of_a_run_and_of_its_last_step_follow_in_one_order(self, store: Store) -> None:
         run_id, second = await a_run(store)
         dependents = [
             job_id
@@ -192,7 +194,7 @@ class Runs:
 
     @pytest.mark.parametrize("when", ["before", "afterwards"])
     @pytest.mark.parametrize("first", ["run", "step"])
-    async def test_who_waits_for_a_run_and_for_its_last_step_fails_by_what_it_named_first(
+    async def test_a_dependent_of_a_run_and_of_its_last_step_fails_by_the_one_it_named_first(
         self, store: Store, first: str, when: str
     ) -> None:
         run_id, second = await a_run(store)
@@ -217,15 +219,15 @@ class Runs:
         await settle(store, await lease_one(store), success("5"))
 
         async with asyncio.timeout(LONG):
-            async for signal in store.announcements():
-                assert (signal.kind, signal.job_id) == (AnnouncementKind.DONE, run_id)
+            async for announcement in store.announcements():
+                assert (announcement.kind, announcement.job_id) == (AnnouncementKind.DONE, run_id)
                 break
         final = await store.wait([run_id])
         last = final[run_id]
         assert last is not None
         assert (last.id, last.state, last.result) == (second, State.SUCCEEDED, "5")
 
-    async def test_who_waits_for_a_run_hears_nothing_of_a_hand_over(self, store: Store) -> None:  # Q62
+    async def test_a_hand_over_is_not_announced_to_the_waiters_of_the_run(self, store: Store) -> None:  # Q62
         run_id = await start(store)
         [other] = await enqueue(store, a_job(queue="o"))
         assert await store.wait([run_id, other]) == {}
@@ -234,16 +236,16 @@ class Runs:
         await settle(store, await lease_one(store, "o"), success())
         await settle(store, await lease_one(store), success())
 
-        heard: list[str] = []
+        announced: list[str] = []
         async with asyncio.timeout(LONG):
-            async for signal in store.announcements():
-                heard += [signal.job_id] if signal.job_id not in heard else []
-                if len(heard) == 2:
+            async for announcement in store.announcements():
+                announced += [announcement.job_id] if announcement.job_id not in announced else []
+                if len(announced) == 2:
                     break
-        assert heard == [other, run_id]
+        assert announced == [other, run_id]
 
     @pytest.mark.parametrize("end", ["fail", "cancel", "lost"])
-    async def test_whoever_waits_for_a_run_hears_of_its_ill_end(
+    async def test_the_end_of_a_run_without_success_is_announced_to_its_waiters(
         self, store: Store, clock: ManualClock, end: str
     ) -> None:
         run_id = await start(store)
@@ -260,8 +262,8 @@ class Runs:
                 await lose(store, clock, await lease_one(store))
 
         async with asyncio.timeout(LONG):
-            async for signal in store.announcements():
-                assert signal.job_id == run_id
+            async for announcement in store.announcements():
+                assert announcement.job_id == run_id
                 break
         last = (await store.wait([run_id]))[run_id]
         assert last is not None
@@ -370,8 +372,8 @@ class Runs:
 
     async def test_a_step_may_change_what_its_run_is_found_by(self, store: Store) -> None:
         run_id = await start(store, lookups={"a": ("1", "2"), "b": ("1",)})
-        step = handing_over(a_successor(run_id), lookups={"a": ("2", "3")})
-        await settle(store, await lease_one(store), step)
+        transition = handing_over(a_successor(run_id), lookups={"a": ("2", "3")})
+        await settle(store, await lease_one(store), transition)
 
         assert await found(store, flow="f", lookup=("a", "1")) == []
         assert await found(store, flow="f", lookup=("a", "2")) == [run_id]

@@ -1,4 +1,4 @@
-"""What the tests of the suite are told with: jobs to enqueue, leases to hold, and what the store says of them."""
+"""Helpers for the tests of the suite: make jobs, enqueue, lease and settle them, and read the store."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ __all__ = [
 ]
 
 MakeStore = Callable[[], Store]
-"""Gives one more store object on the same data, as another worker or another process has one."""
+"""Makes one more store object on the same data, as another worker or process would."""
 
 PutIn = Callable[[str, bytes], Awaitable[None]]
-"""Puts an entry in the inbox of a queue, as a program that knows nothing of Tenure does."""
+"""Puts an entry in the inbox of a queue, as a program that does not use Tenure would."""
 
 LONG = 20.0
-"""Seconds that nothing takes here unless it has gone wrong, however busy the machine is."""
+"""Seconds that nothing here takes, even on a busy machine, unless something is wrong."""
 
 BOOM = ErrorInfo("ValueError", "boom", "Traceback (most recent call last): …")
 SUCCEED = Finish(State.SUCCEEDED, "42")
@@ -58,12 +58,12 @@ RELEASE = Requeue(counts=False, front=True)
 
 
 def success(result: str = "42", **more: Any) -> Finish:
-    """The end of a job that has given this."""
+    """A success with this result."""
     return Finish(State.SUCCEEDED, result, **more)
 
 
 def a_job(**changes: Any) -> NewJob:
-    """A job of task `t` in queue `q`, unlike any other."""
+    """A new job of task `t` in queue `q`, with a new id."""
     return NewJob(**{"id": new_id(), "task": "t", "queue": "q"} | changes)
 
 
@@ -73,12 +73,12 @@ def a_worker(worker_id: str = "w", **changes: Any) -> WorkerInfo:
 
 
 async def enqueue(store: Store, *jobs: NewJob) -> list[str]:
-    """Enqueue these jobs in one call, or a single plain one; the ids that were answered."""
+    """Enqueue these jobs in one call, or a plain one if none is given; returns the ids of the answers."""
     return [answer.id for answer in await store.enqueue(jobs or (a_job(),))]
 
 
 async def ask(store: Store, *queues: str, limit: int = 1, **changes: Any) -> Leased:
-    """Ask for leases, from queue `q` unless others are named, for worker `w`."""
+    """Ask for leases for worker `w`, from queue `q` unless others are given."""
     usual: dict[str, Any] = {"worker": "w", "ttl": 30.0, "nonce": new_nonce()}
     return await store.lease(LeaseRequest(queues=queues or ("q",), limit=limit, **usual | changes))
 
@@ -92,8 +92,8 @@ async def lease_one(store: Store, *queues: str, **changes: Any) -> Lease:
     return leased
 
 
-async def settle(store: Store, leased: Lease, step: Transition) -> Verdict:
-    [verdict] = await store.settle([(leased, step)])
+async def settle(store: Store, leased: Lease, transition: Transition) -> Verdict:
+    [verdict] = await store.settle([(leased, transition)])
     return verdict
 
 
@@ -113,7 +113,7 @@ async def counts(store: Store, queue: str = "q") -> QueueInfo:
 
 
 async def everything(store: Store, **search: Any) -> list[JobRecord]:
-    """All pages of a listing, one after the other."""
+    """The jobs of all pages of a listing."""
     found: list[JobRecord] = []
     cursor = None
     while True:
@@ -131,20 +131,20 @@ async def line(store: Store, queue: str = "q") -> list[str]:
 
 
 async def lose(store: Store, clock: ManualClock, leased: Lease) -> None:
-    """Let the holder of a job go silent until the job is reaped; other leases that are as old go too."""
+    """Let the lease of a job expire and reap it, together with other leases that are as old."""
     clock.advance(leased.ttl)
     assert leased.job.id in {reaped.id for reaped in await store.reap([leased.job.queue])}
 
 
 async def listening(store: Store) -> None:
-    """Come back when signals come through to a store object that waits or has registered: what happens before may not be heard."""
+    """Wait until a store object receives announcements, because it may miss those before."""
     async with asyncio.timeout(LONG):
-        while not store.announcement_epoch:  # noqa: ASYNC110  (nothing tells)
+        while not store.announcement_epoch:  # noqa: ASYNC110  (no event to wait for)
             await asyncio.sleep(0.01)
 
 
 async def a_suspect(store: Store, clock: ManualClock, **changes: Any) -> str:
-    """The id of a job in line that has been lost twice. The queue must be empty before."""
+    """The id of a job in line that has been lost twice. The queue must be empty at first."""
     [job_id] = await enqueue(store, a_job(**{"max_losses": 0} | changes))
     for _ in range(2):
         await lose(store, clock, await lease_one(store, changes.get("queue", "q")))
@@ -152,7 +152,7 @@ async def a_suspect(store: Store, clock: ManualClock, **changes: Any) -> str:
 
 
 async def assert_counters_equal_a_recount(store: Store) -> None:
-    """I20: what the counters say is what a look at every job says."""
+    """I20: the counters equal a count of all jobs."""
     jobs = await everything(store)
     for queue in await store.queues():
         here = [job for job in jobs if job.queue == queue.name]

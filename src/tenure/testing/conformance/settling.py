@@ -1,4 +1,4 @@
-"""Settle: what becomes of a job at the end of an attempt, decided by whoever holds its token."""
+"""Tests of settle: what becomes of a job at the end of an attempt, decided by the holder of its token."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tenure.testing.conformance.scene import (
 
 __all__ = ["Settling"]
 
-STEPS: dict[str, Transition] = {
+TRANSITIONS: dict[str, Transition] = {
     "succeed": SUCCEED,
     "fail": FAIL,
     "break": Finish(State.BROKEN, error=BOOM),
@@ -46,11 +46,11 @@ STEPS: dict[str, Transition] = {
     "release": RELEASE,
     "park": Park(),
 }
-every_step = pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+every_transition = pytest.mark.parametrize("transition", TRANSITIONS.values(), ids=TRANSITIONS)
 
 
 class Settling:
-    # Where each step leads.
+    # Transitions.
 
     async def test_a_success_is_final_with_its_result(self, store: Store, clock: ManualClock) -> None:  # H4
         await enqueue(store)
@@ -181,9 +181,9 @@ class Settling:
         await enqueue(store)
         found = []
         miss = Requeue(counts=False, missed=True, error=ErrorInfo("UnknownTask", "?"))
-        for step in (miss, miss, RELEASE, miss, RETRY, miss, Park()):
+        for transition in (miss, miss, RELEASE, miss, RETRY, miss, Park()):
             leased = await lease_one(store)
-            await settle(store, leased, step)
+            await settle(store, leased, transition)
             found.append((await record(store, leased.job.id)).misses)
 
         assert found == [1, 2, 2, 3, 0, 1, 0]
@@ -209,37 +209,39 @@ class Settling:
         assert (await record(store, failed)).error == error
         assert (await record(store, succeeded)).result == message
 
-    # Whose word counts.
+    # Tokens.
 
-    @every_step
+    @every_transition
     async def test_the_winning_settle_repeated_is_ok_and_changes_nothing(
-        self, store: Store, clock: ManualClock, step: Transition
+        self, store: Store, clock: ManualClock, transition: Transition
     ) -> None:  # I6, F16
         await enqueue(store)
         leased = await lease_one(store)
-        assert await settle(store, leased, step) == OK
+        assert await settle(store, leased, transition) == OK
         before = await record(store, leased.job.id), await store.queues()
         clock.advance(5)
 
-        assert await settle(store, leased, step) == OK
-        assert await store.settle([(leased, SUCCEED), (leased, step)]) == [OK, OK]
+        assert await settle(store, leased, transition) == OK
+        assert await store.settle([(leased, SUCCEED), (leased, transition)]) == [OK, OK]
 
         assert (await record(store, leased.job.id), await store.queues()) == before
 
-    @every_step
-    async def test_a_reaped_holder_cannot_settle(self, store: Store, clock: ManualClock, step: Transition) -> None:
+    @every_transition
+    async def test_a_reaped_holder_cannot_settle(
+        self, store: Store, clock: ManualClock, transition: Transition
+    ) -> None:
         # I5, F2, G: a late worker completes someone else's run
         await enqueue(store)
         stale = await lease_one(store)
         await lose(store, clock, stale)
         before = await record(store, stale.job.id)
 
-        assert await settle(store, stale, step) == LEASE_LOST
+        assert await settle(store, stale, transition) == LEASE_LOST
         assert await record(store, stale.job.id) == before
 
-    @every_step
+    @every_transition
     async def test_a_stale_holder_cannot_settle_what_another_one_holds(
-        self, store: Store, clock: ManualClock, make_store: MakeStore, step: Transition
+        self, store: Store, clock: ManualClock, make_store: MakeStore, transition: Transition
     ) -> None:  # I5, F3: because of the token, not because of the state
         await enqueue(store, a_job(max_losses=0))
         stale = await lease_one(store, worker="old")
@@ -247,26 +249,26 @@ class Settling:
         fresh = await lease_one(make_store(), worker="new")
         before = await record(store, fresh.job.id)
 
-        assert await settle(store, stale, step) == LEASE_LOST
+        assert await settle(store, stale, transition) == LEASE_LOST
 
         assert await record(store, fresh.job.id) == before
         assert await settle(store, fresh, SUCCEED) == OK
 
-    @every_step
+    @every_transition
     async def test_a_stale_attempt_of_the_same_worker_is_refused(
-        self, store: Store, clock: ManualClock, step: Transition
+        self, store: Store, clock: ManualClock, transition: Transition
     ) -> None:  # I5, Q: a stale attempt of the same worker passes the ownership check
         await enqueue(store, a_job(max_losses=0))
         stale = await lease_one(store, worker="same", nonce=1)
         await lose(store, clock, stale)
         fresh = await lease_one(store, worker="same", nonce=2)
 
-        assert await settle(store, stale, step) == LEASE_LOST
+        assert await settle(store, stale, transition) == LEASE_LOST
         assert await settle(store, fresh, SUCCEED) == OK
 
-    @every_step
+    @every_transition
     async def test_an_attempt_that_was_settled_to_run_again_has_no_say_in_the_next_one(
-        self, store: Store, step: Transition
+        self, store: Store, transition: Transition
     ) -> None:  # I5
         await enqueue(store)
         for back in (RELEASE, RETRY):
@@ -274,7 +276,7 @@ class Settling:
             await settle(store, stale, back)
             fresh = await lease_one(store)
 
-            assert await settle(store, stale, step) == LEASE_LOST
+            assert await settle(store, stale, transition) == LEASE_LOST
             assert await state(store, fresh.job.id) is State.RUNNING
             assert await settle(store, fresh, RELEASE) == OK
 
@@ -297,9 +299,9 @@ class Settling:
         assert await store.reap(["q"]) == []
 
     @pytest.mark.parametrize("end", ["cancel", "complete"])
-    @every_step
+    @every_transition
     async def test_what_ended_from_outside_is_not_settled_any_more(
-        self, store: Store, step: Transition, end: str
+        self, store: Store, transition: Transition, end: str
     ) -> None:  # I6, Q60
         await enqueue(store)
         leased = await lease_one(store)
@@ -309,16 +311,16 @@ class Settling:
             await store.complete(leased.job.id, success("1"))
         before = await record(store, leased.job.id)
 
-        assert await settle(store, leased, step) == LEASE_LOST
+        assert await settle(store, leased, transition) == LEASE_LOST
         assert await record(store, leased.job.id) == before
 
-    @every_step
-    async def test_a_job_that_is_gone_is_not_found(self, store: Store, step: Transition) -> None:  # G42, Q61
+    @every_transition
+    async def test_a_job_that_is_gone_is_not_found(self, store: Store, transition: Transition) -> None:  # G42, Q61
         await enqueue(store)
         leased = await lease_one(store)
         await store.delete([leased.job.id])
 
-        assert await settle(store, leased, step) == NOT_FOUND
+        assert await settle(store, leased, transition) == NOT_FOUND
         assert await store.get([leased.job.id]) == [None]
 
     async def test_items_of_a_batch_are_independent(self, store: Store, clock: ManualClock) -> None:  # I17
@@ -327,7 +329,7 @@ class Settling:
         await store.renew([Renewal(refused, 999.0), Renewal(good, 999.0)])
         await lose(store, clock, stale)
         await store.delete([gone.job.id])
-        impossible = Finish(State.SUCCEEDED, children=(a_job(after=("nobody",)),))
+        impossible = Finish(State.SUCCEEDED, children=(a_job(after=("missing",)),))
 
         verdicts = await store.settle([(stale, SUCCEED), (gone, SUCCEED), (refused, impossible), (good, SUCCEED)])
 
@@ -357,7 +359,7 @@ class Settling:
 
     # Children.
 
-    async def test_children_come_to_exist_with_the_success(self, store: Store) -> None:  # I13
+    async def test_children_are_created_with_the_success(self, store: Store) -> None:  # I13
         await enqueue(store)
         parent = await lease_one(store)
         children = (a_job(), a_job(queue="other", delay=5.0))
@@ -372,18 +374,16 @@ class Settling:
         await enqueue(store)
         parent = await lease_one(store)
         child = a_job()
-        step = Finish(State.SUCCEEDED, "1", children=(child, child))
-        await settle(store, parent, step)
+        transition = Finish(State.SUCCEEDED, "1", children=(child, child))
+        await settle(store, parent, transition)
         await settle(store, await lease_one(store), SUCCEED)
 
-        assert await settle(store, parent, step) == OK
+        assert await settle(store, parent, transition) == OK
 
         assert await state(store, child.id) is State.SUCCEEDED
         assert len(await everything(store)) == 2
 
-    async def test_children_of_a_stale_holder_do_not_come_to_exist(
-        self, store: Store, clock: ManualClock
-    ) -> None:  # I5
+    async def test_children_of_a_stale_holder_are_not_created(self, store: Store, clock: ManualClock) -> None:  # I5
         await enqueue(store)
         stale = await lease_one(store)
         await lose(store, clock, stale)
@@ -402,12 +402,12 @@ class Settling:
         await enqueue(store)
         parent = await lease_one(store)
         good = a_job()
-        bad = a_job(after=("nobody",)) if hindrance == "blocker" else a_job(unique="k", unique_raises=True)
+        bad = a_job(after=("missing",)) if hindrance == "blocker" else a_job(unique="k", unique_raises=True)
         before = await record(store, parent.job.id), await store.queues()
 
         verdict = await settle(store, parent, Finish(State.SUCCEEDED, "1", children=(good, bad)))
 
-        assert (verdict.kind, verdict.other) == (VerdictKind.REFUSED, "nobody" if hindrance == "blocker" else holder)
+        assert (verdict.kind, verdict.other) == (VerdictKind.REFUSED, "missing" if hindrance == "blocker" else holder)
         assert verdict.reason
         assert await store.get([good.id, bad.id]) == [None, None]
         assert (await record(store, parent.job.id), await store.queues()) == before
@@ -435,7 +435,7 @@ class Settling:
         await settle(store, await lease_one(store, "other"), SUCCEED)
         assert (await lease_one(store)).job.results == ('"p"', "42")
 
-    async def test_ten_thousand_children_come_in_one_step(self, store: Store) -> None:
+    async def test_ten_thousand_children_come_in_one_operation(self, store: Store) -> None:
         await enqueue(store)
         parent = await lease_one(store)
         children: tuple[NewJob, ...] = tuple(a_job(queue="other") for _ in range(10_000))
@@ -443,14 +443,14 @@ class Settling:
         assert await settle(store, parent, Finish(State.SUCCEEDED, children=children)) == OK
         assert (await counts(store, "other")).waiting == 10_000
 
-    # What is counted.
+    # Totals.
 
     async def test_totals_count_what_happened_each_time(self, store: Store) -> None:  # T20, R31
         await store.register(a_worker("w"))
-        await enqueue(store, *[a_job() for _ in STEPS])
-        for step in STEPS.values():
-            # A new lease each time, of the job that is next; what waits again is counted again when it is leased.
-            await settle(store, await lease_one(store), step)
+        await enqueue(store, *[a_job() for _ in TRANSITIONS])
+        for transition in TRANSITIONS.values():
+            # Leases the next job each time; one that went back in line is counted again when it is leased again.
+            await settle(store, await lease_one(store), transition)
 
         totals = (await counts(store)).totals
         assert (totals.processed, totals.succeeded, totals.failed, totals.retried) == (4, 1, 1, 2)
@@ -470,7 +470,7 @@ class Settling:
         assert await store.queues() == before
 
     @pytest.mark.parametrize("waited_for", [False, True])
-    async def test_who_settles_a_job_after_it_was_removed_in_the_same_call_finds_nothing(
+    async def test_settling_a_job_that_the_same_call_has_removed_is_not_found(
         self, store: Store, waited_for: bool
     ) -> None:
         [unkept, other] = await enqueue(store, a_job(keep=0.0, priority=-1), a_job())

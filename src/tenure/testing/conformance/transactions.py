@@ -1,4 +1,4 @@
-"""Transactions: enqueue and settle as part of one that somebody else ends, on stores that are databases."""
+"""Tests of transactions: enqueue and settle in a transaction of the caller, on stores that are databases."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tenure.testing.conformance.scene import (
 __all__ = ["Transactions"]
 
 A_MOMENT = 0.1
-"""Seconds in which what must not happen yet would have happened."""
+"""Seconds to wait for something that must not happen yet."""
 
 
 class Transactions(RunsInTransactions):
@@ -93,7 +93,7 @@ class Transactions(RunsInTransactions):
         idle = make_store()
         own = await database.begin()
         waiting = asyncio.create_task(idle.wait_for_work(["q"], 30))
-        await asyncio.sleep(A_MOMENT)  # it has looked, and found nothing
+        await asyncio.sleep(A_MOMENT)  # the worker has looked and found nothing
         await enqueue_in(own, database)
         await asyncio.wait([waiting], timeout=A_MOMENT)
         woken_before = waiting.done()
@@ -139,7 +139,7 @@ class Transactions(RunsInTransactions):
         assert await settle(database, leased, SUCCEED) == OK
         await assert_counters_equal_a_recount(database)
 
-    async def test_children_come_to_exist_with_the_transaction(self, database: Store, make_store: MakeStore) -> None:
+    async def test_children_are_created_by_the_commit(self, database: Store, make_store: MakeStore) -> None:
         other = make_store()
         await enqueue(database)
         leased = await lease_one(database)
@@ -183,13 +183,13 @@ class Transactions(RunsInTransactions):
         assert verdicts == [LEASE_LOST, LEASE_LOST]
         assert await state(database, lost.job.id) is State.RUNNING
 
-    @pytest.mark.parametrize("step", [SUCCEED, RETRY], ids=["ended", "to be tried again"])
+    @pytest.mark.parametrize("transition", [SUCCEED, RETRY], ids=["ended", "to be tried again"])
     async def test_a_lease_that_was_settled_before_is_lost_to_a_transaction(
-        self, database: Store, step: Finish
+        self, database: Store, transition: Finish
     ) -> None:  # I6
         await enqueue(database)
         leased = await lease_one(database)
-        await settle(database, leased, step)
+        await settle(database, leased, transition)
         own = await database.begin()
 
         assert await settle_in(own, database, leased) == LEASE_LOST
@@ -204,30 +204,28 @@ class Transactions(RunsInTransactions):
         assert await settle_in(own, database, leased) == NOT_FOUND
         await own.rollback()
 
-    async def test_whoever_waits_for_the_result_is_told_by_the_commit(
-        self, database: Store, make_store: MakeStore
-    ) -> None:
+    async def test_the_commit_announces_the_result_to_its_waiters(self, database: Store, make_store: MakeStore) -> None:
         waiter = make_store()
         [job_id] = await enqueue(database)
         leased = await lease_one(database)
         assert await waiter.wait([job_id]) == {}
         await listening(waiter)
-        told = asyncio.ensure_future(anext(aiter(waiter.announcements())))
+        announced = asyncio.ensure_future(anext(aiter(waiter.announcements())))
         own = await database.begin()
         await settle_in(own, database, leased)
-        await asyncio.wait([told], timeout=A_MOMENT)
-        told_before = told.done()
+        await asyncio.wait([announced], timeout=A_MOMENT)
+        announced_before = announced.done()
 
         await own.commit()
 
-        assert (await asyncio.wait_for(told, LONG)).job_id == job_id
-        assert not told_before
+        assert (await asyncio.wait_for(announced, LONG)).job_id == job_id
+        assert not announced_before
 
     async def test_what_an_open_transaction_has_settled_is_neither_taken_nor_waited_for(
         self, database: Store, make_store: MakeStore, clock: ManualClock
     ) -> None:
         if database.one_writer:
-            pytest.skip("nobody can write meanwhile")
+            pytest.skip("an open transaction blocks all other writers")
         other = make_store()
         await enqueue(database, a_job(), a_job())
         settled, neighbour = await lease(database)
@@ -244,9 +242,9 @@ class Transactions(RunsInTransactions):
         assert (renewed, reaped, others) == ([UNCHANGED, None], [], [OK])
         assert await state(database, settled.job.id) is State.SUCCEEDED
 
-    # What a lease is worth.
+    # The status of a lease.
 
-    async def test_a_lease_is_worth_what_became_of_its_job(self, database: Store, clock: ManualClock) -> None:
+    async def test_lease_status_says_what_became_of_the_job(self, database: Store, clock: ManualClock) -> None:
         await enqueue(database, *[a_job() for _ in range(4)])
         held, ended, requeued, deleted = await lease(database)
         await database.settle([(ended, SUCCEED), (requeued, RETRY)])
@@ -280,21 +278,21 @@ class Transactions(RunsInTransactions):
         assert await database.lease_status(leased) is LeaseStatus.LOST
 
     @pytest.mark.parametrize("commits", [True, False])
-    async def test_a_transaction_under_way_is_waited_for_before_the_worth_is_told(
+    async def test_lease_status_waits_for_an_open_transaction(
         self, database: Store, make_store: MakeStore, commits: bool
     ) -> None:
         await enqueue(database)
         leased = await lease_one(database)
         own = await database.begin()
         await settle_in(own, database, leased)
-        asked = asyncio.create_task(make_store().lease_status(leased))
-        await asyncio.wait([asked], timeout=A_MOMENT)
-        told_before = asked.done()
+        answer = asyncio.create_task(make_store().lease_status(leased))
+        await asyncio.wait([answer], timeout=A_MOMENT)
+        answered_before = answer.done()
 
         await (own.commit() if commits else own.rollback())
 
-        assert await asked is (LeaseStatus.SETTLED if commits else LeaseStatus.HELD)
-        assert not told_before
+        assert await answer is (LeaseStatus.SETTLED if commits else LeaseStatus.HELD)
+        assert not answered_before
 
     async def test_a_job_that_is_not_kept_is_gone_with_the_commit(self, database: Store) -> None:
         await enqueue(database, a_job(keep=0.0))
@@ -306,7 +304,7 @@ class Transactions(RunsInTransactions):
 
         assert await database.lease_status(leased) is LeaseStatus.GONE
 
-    # Transactions of its own.
+    # Transactions of a job.
 
     async def test_statements_are_counted_and_give_rows(self, database: Store) -> None:
         own = await database.begin()
@@ -331,7 +329,7 @@ class Transactions(RunsInTransactions):
         assert "nowhere" in str(error.value)
         await (await database.begin()).rollback()
 
-    async def test_a_transaction_for_reading_alone_writes_nothing(self, database: Store) -> None:
+    async def test_a_read_only_transaction_cannot_write(self, database: Store) -> None:
         await enqueue(database)
         leased = await lease_one(database)
         own = await database.begin(writes=False)
@@ -342,7 +340,7 @@ class Transactions(RunsInTransactions):
 
         assert await database.lease_status(leased) is LeaseStatus.HELD
 
-    async def test_a_transaction_for_reading_alone_keeps_nobody_from_writing(self, database: Store) -> None:
+    async def test_a_read_only_transaction_does_not_block_writers(self, database: Store) -> None:
         own = await database.begin(writes=False)
         [[before]] = await own.fetch("SELECT 1")
 

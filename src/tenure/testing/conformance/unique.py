@@ -1,4 +1,4 @@
-"""Unique keys: one holder at a time, and free in the very step that ends its claim."""
+"""Tests of unique keys: one owner at a time, free in the operation that ends its claim."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = ["Unique"]
 
 
 async def is_held(store: Store, holder: str) -> bool:
-    """Whether the key `k` is held, which must then be by this job; leaves the store as it was."""
+    """Whether this job owns the key `k`; fails if another one does. Leaves the store as it was."""
     probe = a_job(unique="k", queue="probe")
     [answer] = await store.enqueue([probe])
     if answer.duplicate:
@@ -45,7 +45,7 @@ async def is_held(store: Store, holder: str) -> bool:
 
 
 class Unique:
-    async def test_a_duplicate_is_not_stored_and_names_the_holder(self, store: Store) -> None:  # Q56, W35, T12, I14
+    async def test_a_duplicate_is_not_stored_and_names_the_owner(self, store: Store) -> None:  # Q56, W35, T12, I14
         [holder] = await enqueue(store, a_job(unique="k"))
         duplicate = a_job(unique="k", payload=b"[2]", queue="other")
 
@@ -88,7 +88,7 @@ class Unique:
 
         assert (await counts(store)).waiting == 3
 
-    async def test_duplicates_in_one_call_are_told_apart_too(self, store: Store) -> None:  # Q56
+    async def test_duplicates_in_one_call_are_found_too(self, store: Store) -> None:  # Q56
         first, second = a_job(unique="k"), a_job(unique="k")
 
         assert await store.enqueue([first, second]) == [
@@ -108,17 +108,17 @@ class Unique:
         assert sum(not answer.duplicate for [answer] in answers) == 1
         assert len({answer.id for [answer] in answers}) == 1
 
-    async def test_the_holder_enqueued_again_is_no_duplicate_of_itself(self, store: Store) -> None:  # I2
+    async def test_the_owner_enqueued_again_is_no_duplicate_of_itself(self, store: Store) -> None:  # I2
         new = a_job(unique="k", unique_raises=True)
         await store.enqueue([new])
 
         assert await store.enqueue([new]) == [Enqueued(new.id, State.WAITING)]
 
-    @pytest.mark.parametrize("step", [RETRY, RELEASE, Park()], ids=["retry", "release", "park"])
+    @pytest.mark.parametrize("transition", [RETRY, RELEASE, Park()], ids=["retry", "release", "park"])
     async def test_the_key_is_held_through_every_attempt(
-        self, store: Store, clock: ManualClock, step: Requeue | Park
+        self, store: Store, clock: ManualClock, transition: Requeue | Park
     ) -> None:
-        # W35: until it finishes, not merely until it is leased
+        # W35: until it ends, not only until it is leased
         [holder] = await enqueue(store, a_job(unique="k", max_losses=0))
         leased = await lease_one(store)
         assert await is_held(store, holder)
@@ -126,14 +126,14 @@ class Unique:
         await store.reap(["q"])
         assert await is_held(store, holder)
         leased = await lease_one(store)
-        await settle(store, leased, step)
+        await settle(store, leased, transition)
 
         assert await is_held(store, holder)
 
     @pytest.mark.parametrize(
         "end", ["succeeded", "failed", "broken", "cancelled", "completed", "lost", "deleted", "purged"]
     )
-    async def test_the_key_is_free_in_the_step_that_ends_the_job(
+    async def test_the_key_is_free_as_soon_as_the_job_has_ended(
         self, store: Store, clock: ManualClock, end: str
     ) -> None:  # I14, F26; W: uniqueness not released on cancel
         [holder] = await enqueue(store, a_job(unique="k", max_losses=1))
@@ -186,7 +186,7 @@ class Unique:
 
         assert await is_held(store, blocked)
 
-    async def test_a_blocker_that_is_a_duplicate_stands_for_its_holder(self, store: Store) -> None:
+    async def test_a_blocker_that_is_a_duplicate_stands_for_the_owner(self, store: Store) -> None:
         [holder] = await enqueue(store, a_job(unique="k", queue="b"))
         duplicate = a_job(unique="k")
         _, dependent = await enqueue(store, duplicate, a_job(after=(duplicate.id,)))
@@ -210,11 +210,13 @@ class Unique:
 
     # Windows.
 
-    @pytest.mark.parametrize("step", [SUCCEED, FAIL], ids=["success", "failure"])
-    async def test_a_window_outlasts_the_end_of_the_job(self, store: Store, clock: ManualClock, step: Finish) -> None:
+    @pytest.mark.parametrize("transition", [SUCCEED, FAIL], ids=["success", "failure"])
+    async def test_a_window_outlasts_the_end_of_the_job(
+        self, store: Store, clock: ManualClock, transition: Finish
+    ) -> None:
         # Q56, T12
         [holder] = await enqueue(store, a_job(unique="k", window=60.0))
-        await settle(store, await lease_one(store), step)
+        await settle(store, await lease_one(store), transition)
         clock.advance(59)
         assert await is_held(store, holder)
         clock.advance(1)

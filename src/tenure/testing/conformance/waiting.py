@@ -1,4 +1,4 @@
-"""Waiting for results and for work, and hearing of what happens. The only tests of the suite that take real time."""
+"""Tests of waiting for results and for work, and of announcements. Only these tests take real time."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from tenure.testing.conformance.scene import (
 __all__ = ["Waiting"]
 
 SETTLED = 0.2
-"""Seconds after which a caller surely waits, and one who was not woken surely was not."""
+"""Seconds after which a caller surely waits, and one that is not woken by then surely will not be."""
 
 
-async def heard(store: Store, *expected: Announcement) -> None:
-    """Listen until all of these signals have come, whatever else does."""
+async def receive(store: Store, *expected: Announcement) -> None:
+    """Listen until all of these announcements have come, among others."""
     missing = set(expected)
     async with asyncio.timeout(LONG):
-        async for signal in store.announcements():
-            missing.discard(signal)
+        async for announcement in store.announcements():
+            missing.discard(announcement)
             if not missing:
                 return
 
@@ -51,11 +51,11 @@ async def heard(store: Store, *expected: Announcement) -> None:
 async def idle(
     *stores: Store, patterns: tuple[str, ...] = ("q",), **more: tuple[str, ...]
 ) -> AsyncIterator[set[asyncio.Task[str | None]]]:
-    """These wait for work, having found none; a wait that ended early, which is allowed, is begun again first."""
+    """Store objects that wait for work, having found none. A wait that ended early, which is allowed, is begun again."""
     waits: set[asyncio.Task[str | None]] = set()
 
     async def wait(store: Store) -> None:
-        # Whatever has to be connected for it is connected by now, and does not take of the time below.
+        # Connections are open by now, so that opening them does not take from the time below.
         await store.open()
         await store.wait_for_work(patterns, 0.0, **more)
         for _ in range(3):
@@ -76,7 +76,7 @@ async def idle(
 
 
 async def woken(waits: set[asyncio.Task[str | None]], number: int) -> None:
-    """So many of them return, and soon."""
+    """Wait until at least `number` of them have returned; fails if that takes long."""
     async with asyncio.timeout(LONG / 2):
         while sum(each.done() for each in waits) < number:
             pending = {each for each in waits if not each.done()}
@@ -86,26 +86,28 @@ async def woken(waits: set[asyncio.Task[str | None]], number: int) -> None:
 class Waiting:
     # Results.
 
-    async def test_wait_gives_what_is_final_and_tells_of_the_rest(self, store: Store, make_store: MakeStore) -> None:
+    async def test_wait_gives_what_is_final_and_the_rest_is_announced(
+        self, store: Store, make_store: MakeStore
+    ) -> None:
         # Q62
         done, pending = await enqueue(store, a_job(), a_job())
         await settle(store, await lease_one(store), SUCCEED)
         waiting = make_store()
 
-        found = await waiting.wait([done, pending, "nobody"])
+        found = await waiting.wait([done, pending, "missing"])
         await listening(waiting)
 
-        assert found.keys() == {done, "nobody"}
-        assert found["nobody"] is None
+        assert found.keys() == {done, "missing"}
+        assert found["missing"] is None
         record = found[done]
         assert record
         assert (record.state, record.result) == (State.SUCCEEDED, "42")
         await settle(store, await lease_one(store), SUCCEED)
-        await heard(waiting, Announcement(AnnouncementKind.DONE, pending))
+        await receive(waiting, Announcement(AnnouncementKind.DONE, pending))
         assert (await waiting.wait([pending])).keys() == {pending}
 
     @pytest.mark.parametrize("end", ["settled", "cancelled", "completed", "expired", "lost", "blocker failed"])
-    async def test_whoever_waits_hears_of_every_kind_of_end(
+    async def test_every_kind_of_end_is_announced_to_waiters(
         self, store: Store, clock: ManualClock, make_store: MakeStore, end: str
     ) -> None:
         blocker, job_id = await enqueue(
@@ -133,9 +135,9 @@ class Waiting:
             case "blocker failed":
                 await store.cancel([blocker])
 
-        await heard(waiting, Announcement(AnnouncementKind.DONE, job_id))
+        await receive(waiting, Announcement(AnnouncementKind.DONE, job_id))
 
-    async def test_whoever_waits_for_a_job_hears_that_it_was_deleted(self, store: Store, make_store: MakeStore) -> None:
+    async def test_a_deletion_is_announced_to_waiters(self, store: Store, make_store: MakeStore) -> None:
         [job_id] = await enqueue(store)
         waiting = make_store()
         await waiting.wait([job_id])
@@ -143,19 +145,19 @@ class Waiting:
         await store.delete([job_id])
 
         async with asyncio.timeout(LONG):
-            async for signal in waiting.announcements():
-                if signal in {
+            async for announcement in waiting.announcements():
+                if announcement in {
                     Announcement(AnnouncementKind.DELETED, job_id),
                     Announcement(AnnouncementKind.DONE, job_id),
                 }:
                     break
 
-    async def test_a_listener_hears_of_what_happens_while_it_listens(self, store: Store, make_store: MakeStore) -> None:
+    async def test_a_listener_receives_what_happens_while_it_listens(self, store: Store, make_store: MakeStore) -> None:
         [job_id] = await enqueue(store)
         waiting = make_store()
         await waiting.wait([job_id])
         await listening(waiting)
-        listener = asyncio.create_task(heard(waiting, Announcement(AnnouncementKind.DONE, job_id)))
+        listener = asyncio.create_task(receive(waiting, Announcement(AnnouncementKind.DONE, job_id)))
         await asyncio.sleep(0)
 
         await settle(store, await lease_one(store), SUCCEED)
@@ -175,7 +177,7 @@ class Waiting:
             ("release", AnnouncementKind.TAKEN),
         ],
     )
-    async def test_a_holder_is_told_of_what_takes_its_job_away(
+    async def test_a_holder_is_notified_of_what_takes_its_job_away(
         self, store: Store, clock: ManualClock, make_store: MakeStore, event: str, kind: AnnouncementKind
     ) -> None:  # T14, Q20, Q21; the keeper registers, the worker leases
         keeper = make_store()
@@ -199,7 +201,7 @@ class Waiting:
             case "release":
                 await other.release([leased.job.id])
 
-        await heard(keeper, Announcement(kind, leased.job.id))
+        await receive(keeper, Announcement(kind, leased.job.id))
 
     # Work.
 
@@ -219,7 +221,7 @@ class Waiting:
             "resume",
         ],
     )
-    async def test_whatever_puts_a_job_in_line_wakes_an_idle_worker(
+    async def test_everything_that_puts_a_job_in_line_wakes_an_idle_worker(
         self, store: Store, clock: ManualClock, make_store: MakeStore, event: str
     ) -> None:  # T16, I11, W10, W30; W: no wake-up after recovery
         waiting = make_store()
@@ -268,14 +270,12 @@ class Waiting:
 
             await woken(waits, 1)
 
-    async def test_one_new_job_wakes_one_of_those_who_wait(
-        self, store: Store, make_store: MakeStore
-    ) -> None:  # Q35, T16
+    async def test_one_new_job_wakes_one_waiting_caller(self, store: Store, make_store: MakeStore) -> None:  # Q35, T16
         async def wakes() -> int:
             async with idle(*[make_store() for _ in range(3)]) as waits:
                 await enqueue(store)
                 await woken(waits, 1)
-                await lease_one(store)  # as the woken one would: a job left in line is for the others to find
+                await lease_one(store)  # as the woken caller would: the others would find a job that is left in line
                 await asyncio.sleep(SETTLED)
                 alone = sum(each.done() for each in waits)
 
@@ -284,11 +284,11 @@ class Waiting:
                 await lease(store, limit=2)
                 return alone
 
-        # Now and then the lease comes so late that others have found the job by themselves.
+        # Sometimes the lease comes so late that others have found the job by themselves.
         assert 1 in [await wakes() for _ in range(3)]
 
     @pytest.mark.parametrize("event", ["reap", "retire"])
-    async def test_recovered_jobs_wake_as_many_as_there_are_of_them_or_of_those_who_wait(
+    async def test_recovered_jobs_wake_one_waiting_caller_each(
         self, store: Store, clock: ManualClock, make_store: MakeStore, event: str
     ) -> None:  # W30, T16
         async def lose(number: int) -> int:
@@ -303,15 +303,15 @@ class Waiting:
                 await woken(waits, min(number, 3))
                 await store.settle(
                     [(each, SUCCEED) for each in await lease(store, limit=number)]
-                )  # as those woken would
+                )  # as the woken callers would
                 await asyncio.sleep(SETTLED)
                 return sum(each.done() for each in waits)
 
-        # Now and then the lease comes so late that the third has found the jobs by itself.
+        # Sometimes the lease comes so late that the third has found the jobs by itself.
         assert 2 in [await lose(2) for _ in range(3)]
         assert await lose(5) == 3
 
-    async def test_only_those_who_serve_the_queue_are_woken(self, store: Store, make_store: MakeStore) -> None:
+    async def test_only_callers_that_serve_the_queue_are_woken(self, store: Store, make_store: MakeStore) -> None:
         async with (
             idle(make_store(), patterns=("other", "!q")) as others,
             idle(make_store(), patterns=("*", "!other")) as served,
@@ -324,7 +324,7 @@ class Waiting:
             await enqueue(store, a_job(queue="other"))
             await woken(others, 1)
 
-    async def test_what_nobody_can_lease_wakes_nobody(self, store: Store, make_store: MakeStore) -> None:
+    async def test_a_job_that_cannot_be_leased_wakes_no_caller(self, store: Store, make_store: MakeStore) -> None:
         await store.pause("paused")
         [blocker] = await enqueue(store, a_job(queue="b"))
         async with idle(make_store(), patterns=("*", "!b")) as waits:
@@ -332,14 +332,14 @@ class Waiting:
             await asyncio.sleep(SETTLED)
             assert not any(each.done() for each in waits)
 
-    async def test_a_scheduled_job_wakes_one_too_for_it_may_be_due_before_they_look_again(
+    async def test_a_scheduled_job_wakes_one_caller_too_because_it_may_be_due_before_the_next_look(
         self, store: Store, make_store: MakeStore
     ) -> None:  # I10
         async with idle(make_store()) as waits:
             await enqueue(store, a_job(delay=60.0))
             await woken(waits, 1)
 
-    async def test_who_leaves_jobs_to_others_is_not_woken_by_them_over_and_over(
+    async def test_jobs_of_skipped_tasks_do_not_wake_a_caller_over_and_over(
         self, store: Store, make_store: MakeStore
     ) -> None:
         first, second = make_store(), make_store()
@@ -359,11 +359,11 @@ class Waiting:
         await listening(other)
 
         await store.nudge(["able", "gone"])
-        await heard(registered, Announcement(AnnouncementKind.WORK, ""))
+        await receive(registered, Announcement(AnnouncementKind.WORK, ""))
         await other.nudge(["other"])
         async with asyncio.timeout(LONG):
-            async for signal in other.announcements():
-                assert signal == Announcement(AnnouncementKind.WORK, "")
+            async for announcement in other.announcements():
+                assert announcement == Announcement(AnnouncementKind.WORK, "")
                 break
 
     async def test_a_wait_for_work_ends_with_its_time(self, store: Store) -> None:
@@ -395,7 +395,7 @@ class Waiting:
 
     # Open and close.
 
-    async def test_a_store_opens_by_itself_or_when_told(self, make_store: MakeStore) -> None:
+    async def test_a_store_opens_on_first_use_or_by_open(self, make_store: MakeStore) -> None:
         first, second = make_store(), make_store()
         await first.open()
         await first.open()
@@ -405,7 +405,7 @@ class Waiting:
 
         assert [job and job.id for job in await first.get([job_id])] == [job_id]
 
-    async def test_the_layout_is_told_without_changing_it(self, store: Store) -> None:
+    async def test_the_layout_is_read_without_changing_it(self, store: Store) -> None:
         layout = await store.layout()
 
         assert isinstance(layout, Layout)
@@ -445,7 +445,7 @@ class Waiting:
                 await listener
                 await asyncio.wait(waits)
 
-    async def test_a_store_that_is_closed_hears_nothing_more(self, store: Store, make_store: MakeStore) -> None:
+    async def test_a_closed_store_receives_nothing_more(self, store: Store, make_store: MakeStore) -> None:
         [job_id] = await enqueue(store)
         waiting = make_store()
         await waiting.wait([job_id])

@@ -1,15 +1,16 @@
-"""A Hypothesis state machine that compares stores with the model, step by step, and with each other.
+"""`StoreMachine`: a Hypothesis state machine that compares stores with the model and with each other, call by call.
 
     class MyMachine(StoreMachine):
         def open(self) -> Mapping[str, Party]: ...
 
     TestMyStore = MyMachine.TestCase
 
-Every call goes to each store under test; all must give the answer that the model gives, and after each step everything that
-can be seen of them from outside must be what the model shows. Leases are kept after they are settled or lost, and used again.
+Every call goes to each store under test. All must give the answer of the model, and after each call everything that
+callers can see of them must be as the model shows it. The machine keeps leases that are settled or lost, and uses them
+again.
 """
 
-from tenure.testing.machine.comparing import Party
+from tenure.testing.machine.comparison import Party
 from tenure.testing.machine.rules import StoreMachine
 
 __all__ = ["Party", "StoreMachine"]

@@ -1,4 +1,4 @@
-"""Jobs, runs and ends of attempts, made of wishes."""
+"""`Builders` makes jobs, runs and transitions from generated specs."""
 
 from __future__ import annotations
 
@@ -9,30 +9,33 @@ from msgspec.structs import replace
 
 from tenure.core.job import NewJob, RunStep, State, Writes
 from tenure.core.lifecycle import Finish, Park, Transition
-from tenure.testing.machine.comparing import Comparison
-from tenure.testing.machine.strategies import GONE, NextWish, Wish
+from tenure.testing.machine.comparison import Comparison
+from tenure.testing.machine.strategies import GONE, JobSpec, StepSpec
 
-__all__ = ["Making"]
+__all__ = ["Builders"]
 
 
-class Making(Comparison):
-    """Knows what has been made before."""
+class Builders(Comparison):
+    """A comparison that makes jobs, and remembers those it has made."""
 
     def __init__(self) -> None:
         super().__init__()
         self.made: dict[str, NewJob] = {}
-        """What comes by itself or as a child; a successor comes only by a hand-over."""
+        """The jobs that were enqueued or are children, by id. Successors are not in it."""
 
     def job(self, which: int) -> str:
         return self.ids[-1 - which % len(self.ids)]
 
-    def new_jobs(self, wanted: Sequence[Wish]) -> list[NewJob]:
-        """Make jobs of wishes. They wait for jobs that exist or stand before them, and now and then for one that is gone."""
+    def new_jobs(self, specs: Sequence[JobSpec]) -> list[NewJob]:
+        """Make jobs from specs.
+
+        They wait for jobs that exist or come before them, and now and then for one that is gone.
+        """
         jobs: list[NewJob] = []
-        for wish in wanted:
-            new = self.new_job(wish.options, self._blockers(wish.after, jobs))
-            if wish.start is not None:
-                flow, reads, begins_with = wish.start
+        for spec in specs:
+            new = self.new_job(spec.options, self._blockers(spec.after, jobs))
+            if spec.start is not None:
+                flow, reads, begins_with = spec.start
                 new = replace(new, step=RunStep(run_id=new.id, flow=flow, reads=reads, writes=begins_with))
                 self.run_ids.append(new.id)
             self.made[new.id] = new
@@ -44,12 +47,12 @@ class Making(Comparison):
         return tuple(self.job(which) if which == GONE else there[-1 - which % len(there)] for which in after if there)
 
     def new_job(self, options: Sequence[dict[str, Any]], after: tuple[str, ...]) -> NewJob:
-        # Ids are not in the order of the alphabet: nothing may be ordered by them.
+        # Ids are not in alphabetical order, because nothing may be ordered by them.
         number = len(self.ids)
-        wanted: dict[str, Any] = {"id": f"{number * 7 % 10}-{number}", "task": "t", "queue": "a", "after": after}
+        fields: dict[str, Any] = {"id": f"{number * 7 % 10}-{number}", "task": "t", "queue": "a", "after": after}
         for option in options:
-            wanted |= option
-        new = NewJob(**wanted)
+            fields |= option
+        new = NewJob(**fields)
         self.ids.append(new.id)
         return new
 
@@ -57,27 +60,27 @@ class Making(Comparison):
         begins = None if run_id is None else self.made[run_id].step
         return None if begins is None else (begins.run_id, begins.flow)
 
-    def with_all(
+    def with_jobs(
         self,
-        step: Transition,
+        transition: Transition,
         run: tuple[str, str] | None,
         children: Sequence[NewJob],
-        then: NextWish | None,
+        then: StepSpec | None,
         written: Writes | None,
     ) -> Transition:
-        """An end with all that it brings; to a step of a run, if it succeeds, a successor of its own."""
-        if isinstance(step, Park) and run is None:
-            return replace(step, on_timeout=None)  # only a step has others to go to
-        if not isinstance(step, Finish):
-            return step
-        step = replace(step, children=tuple(children))
-        if run is None or step.state is not State.SUCCEEDED:
-            return step
+        """The transition with its children and, if a step of a run succeeds by it, with writes and a successor."""
+        if isinstance(transition, Park) and run is None:
+            return replace(transition, on_timeout=None)  # only a step has another step to go to
+        if not isinstance(transition, Finish):
+            return transition
+        transition = replace(transition, children=tuple(children))
+        if run is None or transition.state is not State.SUCCEEDED:
+            return transition
         if then is None:
-            return replace(step, writes=written)
+            return replace(transition, writes=written)
         run_id, flow = run
         successor = replace(
             self.new_job(then.options, self._blockers(then.after, children)),
             step=RunStep(run_id=run_id, flow=flow, reads=then.reads, needs=then.needs),
         )
-        return replace(step, writes=written, successor=successor)
+        return replace(transition, writes=written, successor=successor)

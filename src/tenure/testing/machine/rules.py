@@ -1,4 +1,4 @@
-"""What happens: producers, workers, operators and the world, in any order."""
+"""`StoreMachine`: the rules, which are calls of producers, workers and operators and the passing of time, in any order."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from tenure.core.lifecycle import Finish, Transition
 from tenure.core.options import Retention
 from tenure.stores.base import QUIET
 from tenure.stores.values import Leased, LeaseRequest, Pulse, Renewal, Settlement, Verdict, WorkerInfo
-from tenure.testing.machine.builders import Making
+from tenure.testing.machine.builders import Builders
 from tenure.testing.machine.strategies import (
     ENTRY_FIELDS,
     ENTRY_OPTIONS,
     QUEUES,
     WORKERS,
-    NextWish,
-    Wish,
+    JobSpec,
+    StepSpec,
     alone,
     endings,
-    next_wishes,
+    job_specs,
     pick,
     queues,
-    start_wishes,
-    wishes,
+    start_specs,
+    step_specs,
     writes,
 )
 from tenure.testing.model import Refusal
@@ -43,13 +43,13 @@ SUCCESS = Finish(State.SUCCEEDED, "1")
 OUTSIDE = Finish(State.SUCCEEDED, '"outside"')
 
 
-class StoreMachine(Making):
-    """Subclass it and say in `open` which stores to compare; all of them go by `self.clock`."""
+class StoreMachine(Builders):
+    """Subclass it and return from `open` the stores to compare. All of them use `self.clock`."""
 
     def __init__(self) -> None:
         super().__init__()
         self.leases: list[dict[str, Lease]] = []
-        """Every lease there has been: what each store has handed out for it."""
+        """Every lease ever handed out, as each store gave it, by store name."""
 
         self.settled: list[tuple[int, Transition]] = []
         self.calls = 0
@@ -59,13 +59,13 @@ class StoreMachine(Making):
 
     # Producers.
 
-    @initialize(wanted=st.lists(wishes, min_size=2, max_size=6))
-    def begin(self, wanted: list[Wish]) -> None:
-        self.enqueue(wanted)
+    @initialize(specs=st.lists(job_specs, min_size=2, max_size=6))
+    def begin(self, specs: list[JobSpec]) -> None:
+        self.enqueue(specs)
 
-    @rule(wanted=st.lists(wishes, min_size=1, max_size=5))
-    def enqueue(self, wanted: list[Wish]) -> None:
-        self._enqueue(self.new_jobs(wanted))
+    @rule(specs=st.lists(job_specs, min_size=1, max_size=5))
+    def enqueue(self, specs: list[JobSpec]) -> None:
+        self._enqueue(self.new_jobs(specs))
 
     @precondition(lambda self: self.made)
     @rule(which=st.lists(pick, min_size=1, max_size=2))
@@ -81,11 +81,11 @@ class StoreMachine(Making):
         )
         assert answer == expected
 
-    # A queue that nobody has used yet need not be known by its inbox alone.
-    @precondition(lambda self: self.model.known.keys() >= set(QUEUES))
+    # A store need not list a queue that has only an inbox, so both queues must exist.
+    @precondition(lambda self: self.model.totals.keys() >= set(QUEUES))
     @rule(options=st.lists(st.sampled_from(ENTRY_OPTIONS), max_size=2), again=st.booleans(), which=pick)
     def put_in(self, options: list[dict[str, Any]], again: bool, which: int) -> None:
-        """Another program leaves an entry, which may have the id that a job has or has had."""
+        """Another program puts an entry in an inbox; its id may be that of a job that exists or existed."""
         new = self.new_job(options, ())
         self.made[new.id] = new
         if again:
@@ -110,50 +110,50 @@ class StoreMachine(Making):
         self._leased(self.ask_each(lambda _, store: store.lease(request)), expected)
 
     @rule(
-        wanted=st.lists(wishes, max_size=3),
+        specs=st.lists(job_specs, max_size=3),
         limit=st.integers(1, 4),
         alone=alone,
         outcomes=st.lists(endings, max_size=3),
-        then=st.one_of(st.none(), next_wishes),
+        then=st.one_of(st.none(), step_specs),
         written=writes,
     )
     def work(
         self,
-        wanted: list[Wish],
+        specs: list[JobSpec],
         limit: int,
         alone: dict[str, Any],
         outcomes: list[Transition],
-        then: NextWish | None,
+        then: StepSpec | None,
         written: Writes | None,
     ) -> None:
-        """What goes on all day: some jobs come, some are leased, and of these some are settled."""
-        self.enqueue(wanted)
+        """The usual: some jobs are enqueued, some leased, and some of these settled."""
+        self.enqueue(specs)
         self.lease(QUEUES, limit, WORKERS[0], alone)
         newest_first = range(len(self.leases))[::-1]
         self.settled = [
-            (number, self.with_all(step, self._run_of_lease(number), [], then, written))
-            for number, step in zip(newest_first, outcomes, strict=False)
+            (number, self.with_jobs(transition, self._run_of_lease(number), [], then, written))
+            for number, transition in zip(newest_first, outcomes, strict=False)
         ]
         self._settle()
 
     @rule(
-        wanted=st.lists(start_wishes, max_size=2),
-        children=st.lists(wishes, max_size=2),
-        then=st.lists(st.one_of(next_wishes, next_wishes, endings), min_size=1, max_size=3),
+        specs=st.lists(start_specs, max_size=2),
+        children=st.lists(job_specs, max_size=2),
+        then=st.lists(st.one_of(step_specs, step_specs, endings), min_size=1, max_size=3),
         written=writes,
     )
     def runs_go_on(
-        self, wanted: list[Wish], children: list[Wish], then: list[NextWish | Transition], written: Writes | None
+        self, specs: list[JobSpec], children: list[JobSpec], then: list[StepSpec | Transition], written: Writes | None
     ) -> None:
-        """The same with flows: some runs start, and most of the steps that are held hand over."""
-        self._enqueue(self.new_jobs(wanted))
+        """The same with flows: some runs start, and most of the held steps hand over."""
+        self._enqueue(self.new_jobs(specs))
         self.lease(QUEUES, 3, WORKERS[0], {})
         steps = [number for number in range(len(self.leases))[::-1] if self._holds_a_step(number)]
         coming = self.new_jobs(children) if steps else []
         self.settled = [
-            (number, self.with_all(SUCCESS, self._run_of_lease(number), coming, after, written))
-            if isinstance(after, NextWish)
-            else (number, self.with_all(after, self._run_of_lease(number), coming, None, written))
+            (number, self.with_jobs(SUCCESS, self._run_of_lease(number), coming, after, written))
+            if isinstance(after, StepSpec)
+            else (number, self.with_jobs(after, self._run_of_lease(number), coming, None, written))
             for number, after in zip(steps, then, strict=False)
         ]
         self._settle()
@@ -187,28 +187,34 @@ class StoreMachine(Making):
     @precondition(lambda self: self.leases)
     @rule(
         which=st.lists(pick, max_size=3),
-        step=endings,
-        children=st.lists(wishes, max_size=2),
-        then=st.one_of(st.none(), next_wishes, next_wishes),
+        transition=endings,
+        children=st.lists(job_specs, max_size=2),
+        then=st.one_of(st.none(), step_specs, step_specs),
         written=writes,
     )
     def settle(
-        self, which: list[int], step: Transition, children: list[Wish], then: NextWish | None, written: Writes | None
+        self,
+        which: list[int],
+        transition: Transition,
+        children: list[JobSpec],
+        then: StepSpec | None,
+        written: Writes | None,
     ) -> None:
-        if which:  # else the same again
-            coming = self.new_jobs(children) if isinstance(step, Finish) else []
+        if which:  # else the last settle is repeated
+            coming = self.new_jobs(children) if isinstance(transition, Finish) else []
             numbers = [self.lease_of(each) for each in which]
             self.settled = [
-                (number, self.with_all(step, self._run_of_lease(number), coming, then, written)) for number in numbers
+                (number, self.with_jobs(transition, self._run_of_lease(number), coming, then, written))
+                for number in numbers
             ]
         self._settle()
 
     def _run_of_lease(self, number: int) -> tuple[str, str] | None:
-        """The run, and its flow, that a leased job is or was a step of."""
+        """Id and flow of the run that a leased job is a step of; None if it is no step."""
         return self.run_of(self._any_lease(number).job.run_id)
 
     def _settle(self) -> None:
-        expected = [self.model.settle(self._any_lease(number), step) for number, step in self.settled]
+        expected = [self.model.settle(self._any_lease(number), transition) for number, transition in self.settled]
         answers = self.ask_each(lambda name, store: store.settle(self._settlements(name)))
         for name, verdicts in answers.items():
             assert _kinds(verdicts) == expected, f"{name}: {_kinds(verdicts)}, not {expected}"
@@ -216,8 +222,8 @@ class StoreMachine(Making):
     @precondition(lambda self: self.leases)
     @rule(
         which=pick,
-        step=endings,
-        then=st.one_of(st.none(), next_wishes),
+        transition=endings,
+        then=st.one_of(st.none(), step_specs),
         names=queues,
         limit=st.integers(0, 2),
         worker=st.sampled_from(WORKERS),
@@ -226,15 +232,15 @@ class StoreMachine(Making):
     def settle_and_lease(
         self,
         which: int,
-        step: Transition,
-        then: NextWish | None,
+        transition: Transition,
+        then: StepSpec | None,
         names: tuple[str, ...],
         limit: int,
         worker: str,
         alone: dict[str, Any],
     ) -> None:
         number = self.lease_of(which)
-        self.settled = [(number, self.with_all(step, self._run_of_lease(number), [], then, None))]
+        self.settled = [(number, self.with_jobs(transition, self._run_of_lease(number), [], then, None))]
         request = self._request(names, limit, worker, alone)
         verdict = self.model.settle(self._any_lease(number), self.settled[0][1])
         expected = self.model.lease(request)
@@ -244,10 +250,10 @@ class StoreMachine(Making):
         self._leased({name: leased for name, (_, leased) in answers.items()}, expected)
 
     def _settlements(self, name: str) -> list[Settlement]:
-        return [(self.leases[number][name], step) for number, step in self.settled]
+        return [(self.leases[number][name], transition) for number, transition in self.settled]
 
     def _any_lease(self, number: int) -> Lease:
-        """The lease for the model, to which only job and token matter: these are the same in every store."""
+        """The lease for the model, which needs only job and token: these are the same in every store."""
         return next(iter(self.leases[number].values()))
 
     @precondition(lambda self: self.leases)
@@ -255,7 +261,7 @@ class StoreMachine(Making):
     def held(self, which: int) -> None:
         nonce = self._any_lease(self.lease_of(which)).token.nonce
         request = LeaseRequest(queues=QUEUES, limit=0, worker=WORKERS[0], ttl=30.0, nonce=nonce)
-        running = self.model.those(lambda job: job.state is State.RUNNING)
+        running = self.model.where(lambda job: job.state is State.RUNNING)
         expected = {(job.new.id, job.token) for job in running if job.token and job.token.nonce == nonce}
         for name, leases in self.ask_each(lambda _, store: store.leases_of(request)).items():
             assert {(lease.job.id, lease.token) for lease in leases} == expected, name
@@ -277,7 +283,7 @@ class StoreMachine(Making):
 
     @rule(silence=st.sampled_from([0.0, 5.0, 30.0, 30.0]), names=queues, limit=st.sampled_from([1000, 1000, 2, 1]))
     def crash(self, silence: float, names: tuple[str, ...], limit: int) -> None:
-        """Nobody says anything for a while, so that leases lapse, and then somebody reaps."""
+        """Time passes without renewals, so that leases expire, and then a caller reaps."""
         self.clock.advance(silence)
         expected = self.model.reap(names, limit)
         assert self.ask(lambda store: store.reap(names, limit), _reaped) == expected
@@ -332,22 +338,22 @@ class StoreMachine(Making):
     @rule(
         which=pick,
         current=st.booleans(),
-        children=st.lists(wishes, max_size=1),
-        then=st.one_of(st.none(), next_wishes),
+        children=st.lists(job_specs, max_size=1),
+        then=st.one_of(st.none(), step_specs),
         written=writes,
     )
     def complete(
-        self, which: int, current: bool, children: list[Wish], then: NextWish | None, written: Writes | None
+        self, which: int, current: bool, children: list[JobSpec], then: StepSpec | None, written: Writes | None
     ) -> None:
         job_id = self.job(which)
-        if current and self.run_ids and (last := self.model.meant(self.run_ids[-1 - which % len(self.run_ids)])):
+        if current and self.run_ids and (last := self.model.resolve(self.run_ids[-1 - which % len(self.run_ids)])):
             job_id = last.id
         job = self.model.find(job_id)
         run = None if job is None else self.run_of(job.new.run_id)
-        step = self.with_all(OUTSIDE, run, self.new_jobs(children), then, written)
-        assert isinstance(step, Finish)
-        verdict = self.model.complete(job_id, step)
-        answer = self.ask(lambda store: store.complete(job_id, step), lambda found: found.kind)
+        transition = self.with_jobs(OUTSIDE, run, self.new_jobs(children), then, written)
+        assert isinstance(transition, Finish)
+        verdict = self.model.complete(job_id, transition)
+        answer = self.ask(lambda store: store.complete(job_id, transition), lambda found: found.kind)
         assert answer == verdict, f"{answer}, not {verdict}"
 
     @rule(act=st.sampled_from(["resume", "resume", "pause", "purge"]), name=st.sampled_from(QUEUES))
@@ -355,7 +361,7 @@ class StoreMachine(Making):
         expected = getattr(self.model, act)(name)
         assert self.ask(lambda store: getattr(store, act)(name)) == expected
 
-    # The world.
+    # Time.
 
     @rule(seconds=st.sampled_from([1.0, 5.0, 5.0, 10.0, 30.0, 61.0, 600.0]))
     def time_passes(self, seconds: float) -> None:
@@ -363,7 +369,7 @@ class StoreMachine(Making):
 
     @rule(age=st.sampled_from([0.0, 20.0, 1e6]), later=st.sampled_from([0.0, 0.0, QUIET]))
     def things_are_tidied_up(self, age: float, later: float) -> None:
-        """Store objects are closed and opened again, what is old is pruned, and queues and workers that have long been quiet are forgotten."""
+        """Reopens the store objects, prunes old jobs, and forgets queues and workers that have been quiet for long."""
         self.clock.advance(later)
         for name, party in self.parties.items():
             self.run(self.stores[name].close())
@@ -387,7 +393,7 @@ def _kinds(verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def _ids(found: Mapping[str, Any]) -> dict[str, str | None]:
-    return {asked: None if job is None else job.id for asked, job in found.items()}
+    return {job_id: None if job is None else job.id for job_id, job in found.items()}
 
 
 def _reaped(found: Sequence[Any]) -> list[tuple[str, int, bool]]:

@@ -1,4 +1,4 @@
-"""What can be seen of a store, in the shape of what the model shows."""
+"""`snapshot` reads all that callers can see of a store, in the shape of `Model.snapshot`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["close_view", "difference", "found", "snapshot"]
 
 SHOWN = ("state", "attempt", "losses", "fence", "misses", "run_at", "expires_at", "worker", "started_at", "ended_at",
          "lease_left", "result", "error", "progress", "attempts", "blocked_by", "results", "run_id", "successor", "on_timeout")  # fmt: skip
-"""What is compared of each job."""
+"""The fields of each job that are compared."""
 
 
 async def snapshot(store: Store, ids: Sequence[str]) -> dict[str, Any]:
-    """All of it, but for what is seen only by a closer look."""
+    """All that callers can see, without what `close_view`, `found` and `blockers` read."""
     records = {job.id: job for job in await store.get(ids) if job is not None}
     known = await store.queues()
     listed = await store.search(Search(limit=1000))
@@ -51,7 +51,7 @@ async def close_view(store: Store, run_id: str) -> tuple[list[str], dict[str, st
 
 
 async def found(store: Store, flow: str, name: str, value: str) -> list[str]:
-    """The runs of a flow that can be looked up by this."""
+    """The runs of a flow with this lookup."""
     page = await store.runs(RunSearch(flow=flow, lookup=(name, value), limit=1000))
     return [run.id for run in page.runs]
 
@@ -61,9 +61,9 @@ def _nonzero(totals: Any) -> dict[str, int]:
 
 
 async def _holder(store: Store, task: str, key: str) -> str | None:
-    """Who holds a unique key, found out by a call that is refused whatever the answer, so that it changes nothing."""
+    """The owner of a unique key, found by a call that is refused in any case, so that it changes nothing."""
     probe = NewJob(id="probe", task=task, queue="probe", unique=key, unique_raises=True)
-    impossible = NewJob(id="impossible", task="t", queue="probe", after=("nobody",))
+    impossible = NewJob(id="impossible", task="t", queue="probe", after=("missing",))
     try:
         await store.enqueue([probe, impossible])
     except UniqueConflict as conflict:
@@ -74,7 +74,7 @@ async def _holder(store: Store, task: str, key: str) -> str | None:
 
 
 def difference(shown: Any, value: Any) -> str:
-    """What a store shows where the model shows something else."""
+    """A text with the parts in which a store differs from the model."""
     if isinstance(shown, dict) and isinstance(value, dict):
         keys = [key for key in shown.keys() | value.keys() if shown.get(key) != value.get(key)]
         return "; ".join(f"{key}: {difference(shown.get(key), value.get(key))}" for key in keys)

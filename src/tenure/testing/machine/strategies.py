@@ -1,4 +1,4 @@
-"""What there is to choose from: jobs to enqueue, runs to start, ways to end an attempt."""
+"""Hypothesis strategies: specs of jobs and steps, transitions, and arguments of requests."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ __all__ = [
     "TASKS",
     "VALUES",
     "WORKERS",
-    "NextWish",
-    "Wish",
+    "JobSpec",
+    "StepSpec",
     "alone",
     "endings",
-    "next_wishes",
+    "job_specs",
     "pick",
     "queues",
-    "start_wishes",
-    "wishes",
+    "start_specs",
+    "step_specs",
     "writes",
 ]
 
@@ -44,7 +44,7 @@ BOOM = ErrorInfo("ValueError", "boom")
 
 GONE = 15
 pick = st.integers(0, GONE)
-"""Which of the jobs or leases there are: 0 is the newest."""
+"""Which job or lease, counted from the newest, 0; `GONE` picks among all ids, also of jobs that are gone."""
 
 queues = st.permutations(QUEUES).flatmap(lambda order: st.sampled_from([tuple(order), (order[0],)]))
 
@@ -52,7 +52,7 @@ alone = st.sampled_from([
     {}, {"solo": True}, {"isolated": ("u",)}, {"solo": True}, {}, {"isolated": TASKS},
     {"skip_tasks": ("u",)}, {"solo": True, "skip_tasks": ("u",)}, {"isolated": TASKS, "skip_tasks": ("t",), "at_most": 9.0},
 ])  # fmt: skip
-"""Which suspects a request may have, and what it leaves to others."""
+"""Options of a request: which suspects it may have, and which tasks it skips."""
 
 finals = st.builds(
     Finish,
@@ -74,7 +74,7 @@ requeues = st.sampled_from(
     ]
 )
 endings = st.one_of(finals, requeues, st.sampled_from([Park(), Park(20.0), Park(20.0, "three")]))
-"""What becomes of an attempt, without the jobs that come with it."""
+"""Transitions, without children and successors."""
 
 WRITES = [
     None,
@@ -111,9 +111,9 @@ STEP_OPTIONS = [option for option in OPTIONS if "unique" not in option]
 ENTRY_FIELDS = ("priority", "delay", "expires", "unique", "window", "keep")
 ENTRY_OPTIONS = [option for option in OPTIONS if option.keys() <= {"queue", *ENTRY_FIELDS}]
 
-nobody: list[int] = []
-after = st.one_of(st.just(nobody), st.just(nobody), st.lists(pick, min_size=1, max_size=3))
-"""Which of the jobs that there will be then one waits for."""
+no_blockers: list[int] = []
+after = st.one_of(st.just(no_blockers), st.just(no_blockers), st.lists(pick, min_size=1, max_size=3))
+"""Which jobs a new one waits for, counted from the newest."""
 
 
 class Start(NamedTuple):
@@ -124,16 +124,16 @@ class Start(NamedTuple):
     writes: Writes | None
 
 
-class Wish(NamedTuple):
-    """A job to enqueue: what is special about it, what it waits for, and the run that it begins, if it begins one."""
+class JobSpec(NamedTuple):
+    """A job to enqueue: its options, what it waits for, and the run that it begins, if any."""
 
     options: list[dict[str, Any]]
     after: list[int]
     start: Start | None = None
 
 
-class NextWish(NamedTuple):
-    """A step to hand over to."""
+class StepSpec(NamedTuple):
+    """A successor to hand over to."""
 
     options: list[dict[str, Any]]
     after: list[int]
@@ -144,10 +144,10 @@ class NextWish(NamedTuple):
 reads = st.sampled_from([(), ("x",), ("y", "x")])
 starts = st.builds(Start, flow=st.sampled_from(FLOWS), reads=reads, writes=writes)
 options = st.lists(st.sampled_from(OPTIONS), max_size=3)
-wishes = st.builds(Wish, options=options, after=after, start=st.one_of(st.none(), st.none(), starts))
-start_wishes = st.builds(Wish, options=options, after=after, start=starts)
-next_wishes = st.builds(
-    NextWish,
+job_specs = st.builds(JobSpec, options=options, after=after, start=st.one_of(st.none(), st.none(), starts))
+start_specs = st.builds(JobSpec, options=options, after=after, start=starts)
+step_specs = st.builds(
+    StepSpec,
     options=st.lists(st.sampled_from(STEP_OPTIONS), max_size=2),
     after=after,
     reads=reads,

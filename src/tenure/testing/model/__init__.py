@@ -1,10 +1,10 @@
-"""The store contract once more, as simply as it can be said, for comparing real stores with it.
+"""`Model`: the store contract as simple code, with which the state machine compares real stores.
 
-Nothing here is fast or shared with a store: one list of jobs, looked through from end to end for every question. It answers
-what a store must answer, and `snapshot` says all that can be seen of it from outside.
+The model shares no code with a store, and is not fast: it has one list of jobs, and searches it from end to end for
+every call. It gives the answers that a store must give, and `snapshot` shows all that callers can see of it.
 """
 
+from tenure.testing.model.data import Refusal
 from tenure.testing.model.store import Model
-from tenure.testing.model.world import Refusal
 
 __all__ = ["Model", "Refusal"]

@@ -1,4 +1,4 @@
-"""What can be asked of a store."""
+"""`Model`: the operations of a store, on the model's data."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tenure.core.lease import AbortReason, Lease, Token
 from tenure.core.lifecycle import EXPIRED, RELEASE, WAIT_TIMEOUT, Finish, Park, Requeue, Transition, lost
 from tenure.stores.base import QUIET
 from tenure.stores.values import Change, LeaseRequest
-from tenure.testing.model.life import Life
-from tenure.testing.model.world import Job, Refusal, Worker
+from tenure.testing.model.data import Job, Refusal, Worker
+from tenure.testing.model.lifecycle import Lifecycle
 
 __all__ = ["HandedOut", "Model"]
 
 
 class HandedOut(NamedTuple):
-    """A lease."""
+    """A lease as the model hands it out."""
 
     id: str
     token: Token
@@ -28,7 +28,7 @@ class HandedOut(NamedTuple):
     attributes: dict[str, str] | None
 
 
-class Model(Life):
+class Model(Lifecycle):
     """A store as the contract describes it."""
 
     # Producers.
@@ -38,11 +38,14 @@ class Model(Life):
         try:
             return self.add(jobs)
         except Refusal:
-            self._take_back(before)
+            self._restore(before)
             raise
 
     def put_in(self, new: NewJob) -> None:
-        """The inbox is one of jobs rather than of entries: how they are read is not the store's to decide."""
+        """Put a job in the inbox.
+
+        The model has jobs there instead of entries, because `core.inbox` reads those, not the store.
+        """
         self.inbox.append(new)
 
     def take_in(self, queues: Sequence[str], limit: int) -> int:
@@ -52,17 +55,17 @@ class Model(Life):
             known = self.find(new.id)
             [(_, _, duplicate)] = self.add([new])
             if (job := self.find(new.id)) and not known and not duplicate:
-                self.note(Change.ENQUEUED, job)
+                self.report(Change.ENQUEUED, job)
         return len(entries)
 
     # Lease.
 
     def lease(self, request: LeaseRequest) -> tuple[list[HandedOut], bool, float | None, bool, tuple[str, ...]]:
-        queues = [queue for queue in dict.fromkeys(request.queues) if queue in self.known and queue not in self.paused]
+        queues = [queue for queue in dict.fromkeys(request.queues) if queue in self.totals and queue not in self.paused]
         for queue in queues:
             for job in self._expired(queue):
-                if not job.state.final:  # by the end of one that it waited for
-                    self.note(Change.EXPIRED, job)
+                if not job.state.final:  # because a job that it waited for has expired
+                    self.report(Change.EXPIRED, job)
                     self.end(job, State.CANCELLED, EXPIRED)
         for queue in queues:
             due_now = [job for job in self.scheduled(queue) if job.run_at is not None and job.run_at <= self.now]
@@ -79,7 +82,7 @@ class Model(Life):
         return handed_out, suspect_waits, min(due) if due and not chosen else None, inbox, passed_over
 
     def _expired(self, queue: str) -> list[Job]:
-        expired = self.those(
+        expired = self.where(
             lambda job: (
                 job.new.queue == queue
                 and job.expires_at is not None
@@ -122,7 +125,7 @@ class Model(Life):
 
     # Settle and renew.
 
-    def settle(self, lease: Lease, step: Transition) -> str:
+    def settle(self, lease: Lease, transition: Transition) -> str:
         job = self.find(lease.job.id)
         if job is None:
             return "not_found"
@@ -132,44 +135,46 @@ class Model(Life):
             return "ok"
         before = self.save()
         try:
-            self._apply(job, step)
+            self._apply(job, transition)
         except Refusal:
-            self._take_back(before)
+            self._restore(before)
             return "refused"
         return "ok"
 
-    def _apply(self, job: Job, step: Transition) -> None:
+    def _apply(self, job: Job, transition: Transition) -> None:
         queue, worker = job.new.queue, job.worker
-        match step:
+        match transition:
             case Finish():
-                if step.state is not State.BROKEN:
+                if transition.state is not State.BROKEN:
                     self.count("processed", queue, worker)
-                if step.state is not State.SUCCEEDED:
-                    self.remember(job, AttemptEnd(step.state.value), step.error)
-                elif step.output:
-                    self.remember(job, AttemptEnd.SUCCEEDED, None, step.output)
-                self.carry_out(job, step, worker, remember=True)
+                if transition.state is not State.SUCCEEDED:
+                    self.enter_attempt(job, AttemptEnd(transition.state.value), transition.error)
+                elif transition.output:
+                    self.enter_attempt(job, AttemptEnd.SUCCEEDED, None, transition.output)
+                self.carry_out(job, transition, worker, settled=True)
             case Requeue():
-                if step.counts:
+                if transition.counts:
                     self.count("processed", queue, worker)
                     self.count("retried", queue, worker)
-                    self.remember(job, AttemptEnd.RETRIED, step.error)
+                    self.enter_attempt(job, AttemptEnd.RETRIED, transition.error)
                 else:
                     job.attempt -= 1
-                job.misses = job.misses + 1 if step.missed else job.misses if step.front else 0
-                job.error = step.error or job.error
-                self.let_go(job)
-                if step.front:
+                job.misses = job.misses + 1 if transition.missed else job.misses if transition.front else 0
+                job.error = transition.error or job.error
+                self.clear_lease(job)
+                if transition.front:
                     job.state = State.WAITING
                 else:
-                    self.to_the_back(job, self.now + step.delay if step.run_at is None else step.run_at)
+                    self.to_the_back(
+                        job, self.now + transition.delay if transition.run_at is None else transition.run_at
+                    )
             case Park():
                 job.attempt -= 1
                 job.misses = 0
                 job.expires_at = None
-                job.parked_until = math.inf if step.timeout is None else self.now + step.timeout
-                job.on_timeout = step.on_timeout
-                self.let_go(job)
+                job.parked_until = math.inf if transition.timeout is None else self.now + transition.timeout
+                job.on_timeout = transition.on_timeout
+                self.clear_lease(job)
                 job.state = State.BLOCKED
 
     def renew(self, lease: Lease, ttl: float | None, progress: Progress | None) -> AbortReason | None:
@@ -194,18 +199,18 @@ class Model(Life):
             ]
         reaped = [self._lose(job) for job in silent[:limit]]
         if len(reaped) < limit:
-            parked = self.those(
+            parked = self.where(
                 lambda job: job.new.queue in queues and job.parked_until is not None and job.parked_until <= self.now
             )
             in_order = sorted(parked, key=lambda job: (queues.index(job.new.queue), job.parked_until or 0, job.seq))
             for job in in_order[:limit]:
                 if job.on_timeout is None:
-                    self.note(Change.FAILED, job)
+                    self.report(Change.FAILED, job)
                     self.end(job, State.FAILED, WAIT_TIMEOUT)
                 else:
                     job.parked_until = None
                     self.to_the_back(job)
-                    self.note(Change.OVERDUE, job)
+                    self.report(Change.OVERDUE, job)
         return reaped
 
     def retire(self, worker_id: str, reason: str | None = None) -> list[tuple[str, int, bool]]:
@@ -219,10 +224,10 @@ class Model(Life):
         most = job.new.max_losses
         failed = 0 < most <= job.losses and (job.solo or most == 1)
         job.token = None
-        self.let_go(job)
+        self.clear_lease(job)
         job.state = State.WAITING
         job.error = lost(job.losses, reason)
-        self.remember(job, AttemptEnd.LOST, job.error)
+        self.enter_attempt(job, AttemptEnd.LOST, job.error)
         if failed:
             self.end(job, State.FAILED, worker=job.worker)
         return job.id, job.losses, failed
@@ -230,46 +235,46 @@ class Model(Life):
     # Operators.
 
     def cancel(self, job_id: str) -> str:
-        return self._end_from_outside(self.meant(job_id), Finish(State.CANCELLED), AttemptEnd.CANCELLED)
+        return self._end_from_outside(self.resolve(job_id), Finish(State.CANCELLED), AttemptEnd.CANCELLED)
 
-    def complete(self, job_id: str, step: Finish) -> str:
-        return self._end_from_outside(self.find(job_id), step, AttemptEnd.COMPLETED)
+    def complete(self, job_id: str, transition: Finish) -> str:
+        return self._end_from_outside(self.find(job_id), transition, AttemptEnd.COMPLETED)
 
-    def _end_from_outside(self, job: Job | None, step: Finish, of_attempt: AttemptEnd) -> str:
+    def _end_from_outside(self, job: Job | None, transition: Finish, of_attempt: AttemptEnd) -> str:
         if job is None:
             return "not_found"
         if job.state.final:
             return "refused"
         before = self.save()
         if job.state is State.RUNNING:
-            self.remember(job, of_attempt)
+            self.enter_attempt(job, of_attempt)
         try:
-            self.carry_out(job, step, None, remember=False)
+            self.carry_out(job, transition, None, settled=False)
         except Refusal:
-            self._take_back(before)
+            self._restore(before)
             return "refused"
         return "ok"
 
     def retry(self, job_id: str) -> str:
-        job = self.meant(job_id)
+        job = self.resolve(job_id)
         if job is None:
             return "not_found"
         if not job.state.final or job.successor is not None:
             return "refused"
         if any(is_open and not self.find(blocker) for blocker, is_open in zip(job.new.after, job.open, strict=True)):
             return "refused"
-        reopened = self.stands_for(job)
+        reopened = self.represents(job)
         keyed = [each for each in reopened if each.new.unique is not None and not self.window_is_over(each)]
         for each in keyed:
-            if self.holder_of(each.new) not in (None, each):
+            if self.owner_of(each.new) not in (None, each):
                 return "refused"
         for each in keyed:
-            each.holds_key = True
+            each.owns_key = True
         for each in reopened:
             each.awaited = False
         entered = any(past.fence == job.fence for past in job.attempts)
         if job.state is State.SUCCEEDED and job.token is not None and not entered:
-            self.remember(job, AttemptEnd.SUCCEEDED)
+            self.enter_attempt(job, AttemptEnd.SUCCEEDED)
         job.state = State.BLOCKED
         job.attempt = job.losses = job.misses = 0
         job.token = job.ended_at = job.expires_at = job.result = None
@@ -278,7 +283,7 @@ class Model(Life):
         return "ok"
 
     def trigger(self, job_id: str) -> str:
-        job = self.meant(job_id)
+        job = self.resolve(job_id)
         if job is None:
             return "not_found"
         if job.place != "scheduled":
@@ -287,7 +292,7 @@ class Model(Life):
         return "ok"
 
     def release(self, job_id: str) -> str:
-        job = self.meant(job_id)
+        job = self.resolve(job_id)
         if job is None:
             return "not_found"
         if job.state is not State.RUNNING:
@@ -297,14 +302,14 @@ class Model(Life):
         return "ok"
 
     def delete(self, ids: Sequence[str], *, cascade: bool) -> set[str]:
-        going = {each.id for job_id in ids if (job := self.find(job_id)) for each in self.whole(job)}
+        going = {each.id for job_id in ids if (job := self.find(job_id)) for each in self.with_run(job)}
         while True:
             left_waiting = {
                 each.id
                 for job in self.jobs
                 if job.state is State.BLOCKED and job.id not in going
                 if any(is_open and blocker in going for blocker, is_open in zip(job.new.after, job.open, strict=True))
-                for each in self.whole(job)
+                for each in self.with_run(job)
             }
             if not left_waiting:
                 break
@@ -315,14 +320,14 @@ class Model(Life):
         return going
 
     def purge(self, queue: str) -> int:
-        here = self.those(lambda job: job.new.queue == queue and job.state in {State.WAITING, State.BLOCKED})
+        here = self.where(lambda job: job.new.queue == queue and job.state in {State.WAITING, State.BLOCKED})
         self.remove(here)
         return len(here)
 
     def pause(self, queue: str) -> bool:
         changed = queue not in self.paused
         self.paused.add(queue)
-        self.known.setdefault(queue, Counter())
+        self.totals.setdefault(queue, Counter())
         return changed
 
     def resume(self, queue: str) -> bool:
@@ -331,22 +336,22 @@ class Model(Life):
         return changed
 
     def prune(self, age: float) -> int:
-        """Remove what ended `age` seconds ago, or what its own `keep` does not keep; and forget queues that have long been empty."""
-        old = self.those(
+        """Remove jobs that ended `age` or their own `keep` seconds ago, and forget queues that stayed empty."""
+        old = self.where(
             lambda job: (
                 job.ended_at is not None and job.ended_at + (age if job.new.keep is None else job.new.keep) <= self.now
             )
         )
         going = [job for job in old if self.removable(job)]
-        self.drop([each for job in going for each in self.whole(job)])
+        self.drop([each for job in going for each in self.with_run(job)])
         used = {job.new.queue for job in self.jobs} | {new.queue for new in self.inbox} | self.paused
-        for queue in set(self.known) - used:
-            totals = self.known[queue].total()
+        for queue in set(self.totals) - used:
+            totals = self.totals[queue].total()
             since, before = self.quiet.get(queue, (math.inf, 0))
             if since > self.now or before != totals:
                 self.quiet[queue] = self.now, totals
             elif since <= self.now - QUIET:
-                del self.known[queue], self.quiet[queue]
+                del self.totals[queue], self.quiet[queue]
         return len(going)
 
     # Workers and waiters.
@@ -373,19 +378,19 @@ class Model(Life):
         return True
 
     def wait(self, ids: Iterable[str]) -> dict[str, str | None]:
-        """For the ids that there is nothing to wait for, because they are final or unknown, the job that says so."""
+        """The id of the final job for each id that is final, None for each that does not exist."""
         answered: dict[str, str | None] = {}
         for job_id in ids:
-            asked, job = self.find(job_id), self.meant(job_id)
-            if asked is None or job is None:
+            named, job = self.find(job_id), self.resolve(job_id)
+            if named is None or job is None:
                 answered[job_id] = None
             elif job.state.final:
                 answered[job_id] = job.id
             else:
-                asked.awaited = True
+                named.awaited = True
         return answered
 
-    def _take_back(self, before: tuple[object, ...]) -> None:
+    def _restore(self, before: tuple[object, ...]) -> None:
         self.restore(before)
         self.ended_now = []
 

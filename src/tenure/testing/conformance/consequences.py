@@ -1,4 +1,4 @@
-"""Telling others: what a step did to jobs that nobody named, what a job waits for, and notes between processes."""
+"""Tests of consequences, blockers and event messages."""
 
 from __future__ import annotations
 
@@ -28,57 +28,59 @@ from tenure.testing.conformance.scene import (
     success,
 )
 
-__all__ = ["Telling"]
+__all__ = ["Consequences"]
 
 
-def told_by(store: Store) -> list[Consequence]:
-    """What the store tells from now on."""
-    told: list[Consequence] = []
-    store.on_consequences = told.extend
-    return told
+def consequences_of(store: Store) -> list[Consequence]:
+    """A list that receives the consequences that the store reports from now on."""
+    reported: list[Consequence] = []
+    store.on_consequences = reported.extend
+    return reported
 
 
-async def hear(notes: AsyncIterator[str], number: int) -> list[str]:
+async def receive(messages: AsyncIterator[str], number: int) -> list[str]:
     async with asyncio.timeout(10):
-        return [await anext(notes) for _ in range(number)]
+        return [await anext(messages) for _ in range(number)]
 
 
 async def until(store: Store, watched: bool) -> None:
     async with asyncio.timeout(10):
-        while await store.watched() is not watched:  # noqa: ASYNC110  (nothing tells)
+        while await store.watched() is not watched:  # noqa: ASYNC110  (no event to wait for)
             await asyncio.sleep(0.01)
 
 
-class Telling:
-    """Part of the suite: consequences, blockers and notes."""
+class Consequences:
+    """Part of the suite."""
 
-    async def test_who_is_unblocked_is_told(self, store: Store) -> None:
+    async def test_an_unblocked_job_is_reported(self, store: Store) -> None:
         [blocker] = await enqueue(store, a_job(queue="b"))
         [first, second] = await enqueue(
             store, a_job(after=(blocker,)), a_job(task="u", queue="r", after=(blocker,), delay=60.0)
         )
-        told = told_by(store)
+        reported = consequences_of(store)
         await settle(store, await lease_one(store, "b"), SUCCEED)
-        assert sorted(told, key=lambda each: each.queue) == [
+        assert sorted(reported, key=lambda each: each.queue) == [
             Consequence(Change.UNBLOCKED, first, "t", "q"),
             Consequence(Change.UNBLOCKED, second, "u", "r"),
         ]
 
-    async def test_not_before_the_last_that_it_waits_for(self, store: Store) -> None:
+    async def test_an_unblocked_job_is_reported_when_its_last_blocker_has_ended(self, store: Store) -> None:
         blockers = await enqueue(store, a_job(queue="b"), a_job(queue="b"))
         [waiting] = await enqueue(store, a_job(after=tuple(blockers)))
-        told = told_by(store)
+        reported = consequences_of(store)
         one, other = await lease(store, "b")
         await settle(store, one, SUCCEED)
-        assert told == []
+        assert reported == []
         await settle(store, other, SUCCEED)
-        assert told == [Consequence(Change.UNBLOCKED, waiting, "t", "q")]
+        assert reported == [Consequence(Change.UNBLOCKED, waiting, "t", "q")]
 
     @pytest.mark.parametrize("end", ["settled", "cancelled", "completed", "lost", "retired", "expired", "purged"])
-    async def test_the_same_is_told_of_every_way_to_end(self, store: Store, clock: ManualClock, end: str) -> None:
+    async def test_an_unblocked_job_is_reported_for_every_way_to_end(
+        self, store: Store, clock: ManualClock, end: str
+    ) -> None:
         [blocker] = await enqueue(store, a_job(queue="b", max_losses=1, expires=100.0))
         [waiting] = await enqueue(store, a_job(after=(blocker,), if_blocker_fails=BlockerPolicy.PROCEED))
-        told = told_by(store)
+        reported = consequences_of(store)
         match end:
             case "settled":
                 leased = await lease_one(store, "b")
@@ -98,94 +100,94 @@ class Telling:
                 await lease(store, "b")
             case "purged":
                 await store.purge("b")
-        assert Consequence(Change.UNBLOCKED, waiting, "t", "q") in told
+        assert Consequence(Change.UNBLOCKED, waiting, "t", "q") in reported
 
-    async def test_who_fails_with_its_blocker_is_told_level_by_level(self, store: Store) -> None:
+    async def test_jobs_that_fail_with_their_blocker_are_reported_level_by_level(self, store: Store) -> None:
         [blocker] = await enqueue(store, a_job(queue="b"))
         [child] = await enqueue(store, a_job(after=(blocker,)))
         [grandchild] = await enqueue(store, a_job(after=(child,)))
-        told = told_by(store)
+        reported = consequences_of(store)
         await settle(store, await lease_one(store, "b"), FAIL)
-        assert told == [
+        assert reported == [
             Consequence(Change.FAILED, child, "t", "q"),
             Consequence(Change.FAILED, grandchild, "t", "q"),
         ]
 
-    async def test_who_comes_too_late_to_wait_is_told_only_of_its_failure(self, store: Store) -> None:
+    async def test_a_job_whose_blocker_has_ended_before_is_reported_only_if_it_fails(self, store: Store) -> None:
         good, bad = await enqueue(store, a_job(queue="b"), a_job(queue="b"))
         one, other = await lease(store, "b")
         await store.settle([(one, SUCCEED), (other, FAIL)])
-        told = told_by(store)
+        reported = consequences_of(store)
         await enqueue(store, a_job(after=(good,)))
         [failed] = await enqueue(store, a_job(after=(bad,)))
-        assert told == [Consequence(Change.FAILED, failed, "t", "q")]
+        assert reported == [Consequence(Change.FAILED, failed, "t", "q")]
 
-    async def test_a_child_that_fails_at_once_is_told(self, store: Store) -> None:
+    async def test_a_child_that_fails_at_once_is_reported(self, store: Store) -> None:
         [bad] = await enqueue(store, a_job(queue="b"))
         await settle(store, await lease_one(store, "b"), FAIL)
         await enqueue(store)
-        told = told_by(store)
+        reported = consequences_of(store)
         child = a_job(queue="c", after=(bad,))
         await settle(store, await lease_one(store), success(children=(child,)))
-        assert told == [Consequence(Change.FAILED, child.id, "t", "c")]
+        assert reported == [Consequence(Change.FAILED, child.id, "t", "c")]
 
-    async def test_an_expired_job_is_told(self, store: Store, clock: ManualClock) -> None:
+    async def test_an_expired_job_is_reported(self, store: Store, clock: ManualClock) -> None:
         [kept, dropped] = await enqueue(store, a_job(expires=10.0), a_job(expires=10.0, keep=0.0, task="u"))
-        told = told_by(store)
+        reported = consequences_of(store)
         clock.advance(10)
         assert await lease(store) == []
-        assert sorted(told, key=lambda each: each.task) == [
+        assert sorted(reported, key=lambda each: each.task) == [
             Consequence(Change.EXPIRED, kept, "t", "q"),
             Consequence(Change.EXPIRED, dropped, "u", "q"),
         ]
 
-    async def test_a_wait_that_is_over_is_told(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_parked_job_that_fails_is_reported(self, store: Store, clock: ManualClock) -> None:
         [job_id] = await enqueue(store)
         await settle(store, await lease_one(store), Park(timeout=10.0))
-        told = told_by(store)
+        reported = consequences_of(store)
         clock.advance(10)
         await store.reap(["q"])
-        assert told == [Consequence(Change.FAILED, job_id, "t", "q")]
+        assert reported == [Consequence(Change.FAILED, job_id, "t", "q")]
 
-    async def test_a_step_that_goes_on_without_its_answer_is_told(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_parked_step_that_is_overdue_is_reported(self, store: Store, clock: ManualClock) -> None:
         job_id = new_id()
         await enqueue(store, a_job(id=job_id, task="f.s", step=RunStep(run_id=job_id, flow="f")))
         await settle(store, await lease_one(store), Park(timeout=10.0, on_timeout="other"))
-        told = told_by(store)
+        reported = consequences_of(store)
         clock.advance(10)
         await store.reap(["q"])
-        assert told == [Consequence(Change.OVERDUE, job_id, "f.s", "q")]
+        assert reported == [Consequence(Change.OVERDUE, job_id, "f.s", "q")]
 
-    async def test_what_is_taken_in_is_told(self, store: Store, put_in: PutIn) -> None:
+    async def test_a_job_that_is_taken_in_is_reported(self, store: Store, put_in: PutIn) -> None:
         job_id = new_id()
         entry = b'{"id": "%s", "task": "u"}' % job_id.encode()
         for each in (entry, entry, b"no JSON"):
             await put_in("q", each)
-        told = told_by(store)
+        reported = consequences_of(store)
         assert await store.take_in(["q"]) == 3
-        assert [each.change for each in told] == [Change.ENQUEUED, Change.BROKEN]
-        assert told[0] == Consequence(Change.ENQUEUED, job_id, "u", "q")
-        assert await state(store, told[1].job_id) is State.BROKEN
+        assert [each.change for each in reported] == [Change.ENQUEUED, Change.BROKEN]
+        assert reported[0] == Consequence(Change.ENQUEUED, job_id, "u", "q")
+        assert await state(store, reported[1].job_id) is State.BROKEN
 
-    async def test_who_wants_to_know_no_longer_is_not_told(self, store: Store) -> None:
+    async def test_nothing_is_reported_once_the_callback_is_removed(self, store: Store) -> None:
         [blocker] = await enqueue(store, a_job(queue="b"))
         await enqueue(store, a_job(after=(blocker,)))
         leased = await lease_one(store, "b")
-        told_by(store)
+        consequences_of(store)
         settling = asyncio.create_task(settle(store, leased, SUCCEED))
-        await asyncio.sleep(0)  # it is under way
+        await asyncio.sleep(0)  # the call is under way
         store.on_consequences = None
         assert await settling == OK
 
     async def test_what_was_named_is_no_consequence(self, store: Store) -> None:
-        told = told_by(store)
+        reported = consequences_of(store)
         [one, other] = await enqueue(store, a_job(), a_job(delay=5.0))
         await settle(store, await lease_one(store), success(children=(a_job(queue="c"),)))
         await store.retry([one])
         await store.trigger([other])
         await store.cancel([one, other])
         await store.delete([one, other])
-        assert told == []
+        assert reported == []
 
     async def test_what_a_job_waits_for_is_named_in_order(self, store: Store) -> None:
         one, two, three = await enqueue(store, *[a_job(queue="b") for _ in range(3)])
@@ -195,7 +197,7 @@ class Telling:
         await settle(store, await lease_one(store, "b"), SUCCEED)
         assert await store.blockers(job_id) == [three, two]
 
-    async def test_what_waits_for_nobody_has_no_blockers(self, store: Store) -> None:
+    async def test_a_job_that_waits_for_no_other_has_no_blockers(self, store: Store) -> None:
         [job_id] = await enqueue(store)
         assert await store.blockers(job_id) == []
         assert await store.blockers(new_id()) == []
@@ -206,43 +208,43 @@ class Telling:
         await settle(store, await lease_one(store, "b"), FAIL)
         assert await store.blockers(failed) == []
 
-    async def test_every_watcher_hears_every_note_in_order(self, store: Store, make_store: MakeStore) -> None:
-        notes = [f"note {number}" for number in range(100)]
+    async def test_every_watcher_receives_every_message_in_order(self, store: Store, make_store: MakeStore) -> None:
+        messages = [f"message {number}" for number in range(100)]
         async with make_store().watch() as one, make_store().watch() as other:
-            await store.publish(notes[:60])
-            await store.publish(notes[60:])
-            assert await hear(one, 100) == notes
-            assert await hear(other, 100) == notes
+            await store.publish(messages[:60])
+            await store.publish(messages[60:])
+            assert await receive(one, 100) == messages
+            assert await receive(other, 100) == messages
 
     async def test_one_store_object_may_watch_what_it_publishes(self, store: Store) -> None:
-        async with store.watch() as notes:
+        async with store.watch() as messages:
             await store.publish(["a", "b"])
-            assert await hear(notes, 2) == ["a", "b"]
+            assert await receive(messages, 2) == ["a", "b"]
 
-    async def test_notes_may_be_long_and_of_any_text(self, store: Store, make_store: MakeStore) -> None:
+    async def test_messages_may_be_long_and_of_any_text(self, store: Store, make_store: MakeStore) -> None:
         long: Sequence[str] = ["x" * MESSAGE_BYTES, "ü" * (MESSAGE_BYTES // 2), '{"a": "\\"\'\n\t"}', ""] * 5
-        async with make_store().watch() as notes:
+        async with make_store().watch() as messages:
             await store.publish(long)
-            assert await hear(notes, 20) == long
+            assert await receive(messages, 20) == long
 
-    async def test_whether_anybody_watches_is_known(self, store: Store, make_store: MakeStore) -> None:
+    async def test_a_store_is_watched_while_a_watcher_exists(self, store: Store, make_store: MakeStore) -> None:
         assert not await store.watched()
         async with make_store().watch():
             await until(store, watched=True)
         await until(store, watched=False)
 
-    async def test_a_note_that_nobody_hears_is_no_error(self, store: Store, make_store: MakeStore) -> None:
+    async def test_a_message_without_a_watcher_is_no_error(self, store: Store, make_store: MakeStore) -> None:
         await store.publish(["lost"])
-        async with make_store().watch() as notes:
+        async with make_store().watch() as messages:
             await store.publish([])
-            await store.publish(["heard"])
-            assert await hear(notes, 1) == ["heard"]
+            await store.publish(["received"])
+            assert await receive(messages, 1) == ["received"]
 
     async def test_a_watch_ends_with_its_store(self, make_store: MakeStore) -> None:
         store = make_store()
-        async with store.watch() as notes:
+        async with store.watch() as messages:
             await store.publish(["last"])
-            assert await hear(notes, 1) == ["last"]
+            assert await receive(messages, 1) == ["last"]
             await store.close()
             async with asyncio.timeout(10):
-                assert [note async for note in notes] == []
+                assert [message async for message in messages] == []

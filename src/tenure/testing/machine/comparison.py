@@ -1,4 +1,4 @@
-"""One question to all stores, and all that can be seen of them beside what the model shows."""
+"""`Comparison` makes the same call on all stores and compares their answers and snapshots with the model."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ class Party:
     """A store under test."""
 
     make: Callable[[], Store]
-    """Gives one more store object on the same data."""
+    """Makes one more store object on the same data."""
 
     put_in: Callable[[str, bytes], None]
-    """Puts an entry in the inbox of a queue, as another program would. The queue exists."""
+    """Puts an entry in the inbox of a queue that exists, as another program would."""
 
     close: Callable[[], None] = lambda: None
-    """Removes what is left at the end."""
+    """Cleans up at the end."""
 
 
 class Comparison(RuleBasedStateMachine):
-    """Stores that are asked the same, and a model that knows the answer."""
+    """The stores under test, and the model that knows the answers."""
 
     def open(self) -> Mapping[str, Party]:
-        """Make the stores, empty; all of them go by `self.clock`."""
+        """Make the stores, empty. All of them use `self.clock`."""
         raise NotImplementedError
 
     def __init__(self) -> None:
@@ -49,24 +49,24 @@ class Comparison(RuleBasedStateMachine):
         self.model = Model(self.clock)
         self.parties = self.open()
         self.runner = asyncio.Runner()
-        self.told: dict[str, list[Consequence]] = {}
-        """What each store has told, since it was last looked at, of jobs that nobody named."""
+        self.consequences: dict[str, list[Consequence]] = {}
+        """The consequences that each store has reported since the last comparison, by store name."""
 
         self.stores = {name: self.opened(name, party) for name, party in self.parties.items()}
         self.ids: list[str] = []
-        """Of every job that there may be or have been."""
+        """Ids of all jobs that were made, whether stored or not."""
 
         self.run_ids: list[str] = []
         self.there: set[str] = set()
-        """The jobs that there were before the step under way."""
+        """Ids of the jobs that existed before the current call."""
 
         self.looks = 0
         self.seen: dict[Any, Any] = {}
-        """What the model showed at the last closer look, of each thing that can be looked at."""
+        """What the model showed when each run, lookup or job was last compared closely."""
 
     def opened(self, name: str, party: Party) -> Store:
         store = party.make()
-        store.on_consequences = self.told.setdefault(name, []).extend
+        store.on_consequences = self.consequences.setdefault(name, []).extend
         return store
 
     def teardown(self) -> None:
@@ -83,7 +83,7 @@ class Comparison(RuleBasedStateMachine):
         return self.runner.run(wait())
 
     def ask(self, question: Callable[[Store], Awaitable[T]], shown: Callable[[T], Any] = lambda answer: answer) -> Any:
-        """Ask every store; all must answer alike. The answer of the first, as it is `shown`, or the error that was raised."""
+        """Make a call on every store; all must answer alike. Returns the answer as `shown` gives it, or "refused"."""
         answers = {}
         for name, store in self.stores.items():
             answers[name] = self.run(_answer(question(store), shown))
@@ -93,10 +93,13 @@ class Comparison(RuleBasedStateMachine):
         return first[1]
 
     def ask_each(self, question: Callable[[str, Store], Awaitable[T]]) -> dict[str, T]:
-        """Ask every store in its own words, for what carries a lease."""
+        """Make a call on every store with its own arguments, because leases differ.
+
+        Returns the answers by store name.
+        """
         return {name: self.run(question(name, store)) for name, store in self.stores.items()}
 
-    # What must hold after each step.
+    # Invariants after each call.
 
     @invariant()
     def every_store_shows_what_the_model_shows(self) -> None:
@@ -107,25 +110,25 @@ class Comparison(RuleBasedStateMachine):
                 assert shown[part] == value, f"{part} of {name}: {difference(shown[part], value)}"
 
     @invariant()
-    def every_store_tells_what_the_model_tells(self) -> None:
-        expected = self._to_be_told(self.model.told)
-        for name, told in self.told.items():
-            assert self._to_be_told(told) == expected, f"{name}: {self._to_be_told(told)}, not {expected}"
-            told.clear()
-        self.model.told.clear()
+    def every_store_reports_what_the_model_reports(self) -> None:
+        expected = self._comparable(self.model.consequences)
+        for name, reported in self.consequences.items():
+            assert self._comparable(reported) == expected, f"{name}: {self._comparable(reported)}, not {expected}"
+            reported.clear()
+        self.model.consequences.clear()
         self.there = {job.id for job in self.model.jobs}
 
-    def _to_be_told(self, told: Sequence[Consequence]) -> list[tuple[str, ...]]:
-        """In no order; but whether one that comes in this very step has waited for a moment is the store's choice."""
+    def _comparable(self, reported: Sequence[Consequence]) -> list[tuple[str, ...]]:
+        """The consequences in a fixed order. A store may report a job of the same call as unblocked or not: left out."""
         return sorted(
             (each.change, each.job_id, each.task, each.queue)
-            for each in told
+            for each in reported
             if each.change is not Change.UNBLOCKED or each.job_id in self.there
         )
 
     @invariant()
     def runs_are_the_same_at_a_closer_look(self) -> None:
-        """To look closely at everything each time would take too long: at what has changed, and by turns at something else."""
+        """Compare what has changed, and one other run or lookup in turn: to compare all each time takes too long."""
         for run_id in self._look_at(self.run_ids, self.model.close_view):
             expected = self.model.close_view(run_id)
             for name, store in self.stores.items():
@@ -157,5 +160,5 @@ async def _answer(question: Awaitable[T], shown: Callable[[T], Any]) -> Any:
     try:
         return shown(await question)
     except (UniqueConflict, BlockerNotFound, HasDependents):
-        # Which of several reasons is named is the store's choice.
+        # A store may choose which of several reasons it names.
         return "refused"

@@ -1,4 +1,4 @@
-"""How jobs come and how they end, with all that follows from either."""
+"""`Lifecycle`: how jobs of the model are enqueued, end and are removed, with all effects on others."""
 
 from __future__ import annotations
 
@@ -11,59 +11,63 @@ from tenure.core.clock import Clock
 from tenure.core.job import BlockerPolicy, ErrorInfo, NewJob, State
 from tenure.core.lifecycle import Finish, blocker_failed, failure_value
 from tenure.stores.values import Change
-from tenure.testing.model.world import Job, Refusal, Run, World
+from tenure.testing.model.data import Job, ModelData, Refusal, Run
 
-__all__ = ["Life"]
+__all__ = ["Lifecycle"]
 
 
-class Life(World):
-    """A world in which jobs begin and end."""
+class Lifecycle(ModelData):
+    """Data whose jobs can be enqueued and ended."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
         self.ended_now: list[Job] = []
-        """Jobs that became final in the step under way."""
+        """Jobs that became final in the current operation."""
 
-    # Coming.
+    # Enqueueing.
 
     def add(self, jobs: Iterable[NewJob]) -> list[tuple[str, State, bool]]:
-        """Enqueue jobs, or be refused halfway: the caller then restores what was."""
-        stands_for: dict[str, str] = {}
+        """Enqueue jobs. Raises `Refusal` halfway if one is refused; the caller then restores the data."""
+        owners: dict[str, str] = {}
         leads_to: list[tuple[str, bool]] = []
         fresh: list[Job] = []
         for new in jobs:
             if self.find(new.id):
                 leads_to.append((new.id, False))
                 continue
-            holder = self.holder_of(new)
-            if holder and new.unique_raises:
-                raise Refusal(f"{holder.id} holds the key")
-            if holder:
-                stands_for[new.id] = holder.id
-                leads_to.append((holder.id, True))
+            owner = self.owner_of(new)
+            if owner and new.unique_raises:
+                raise Refusal(f"{owner.id} owns the key")
+            if owner:
+                owners[new.id] = owner.id
+                leads_to.append((owner.id, True))
                 continue
-            after = tuple(stands_for.get(blocker, blocker) for blocker in new.after)
+            after = tuple(owners.get(blocker, blocker) for blocker in new.after)
             for blocker in after:
                 if not self.find(blocker):
                     raise Refusal(f"there is no {blocker}")
             fresh.append(self._insert(new, after))
             leads_to.append((new.id, False))
-        # Edges come last: until all are stored, a job that is bound to fail still holds its key.
+        # Edges come last: until all jobs are stored, one that is bound to fail still owns its key.
         for job in fresh:
             self._meet_blockers(job)
         answers = []
         for job_id, duplicate in leads_to:
-            led_to = self.meant(job_id)
+            led_to = self.resolve(job_id)
             assert led_to
             answers.append((job_id, led_to.state, duplicate))
-        self.sweep()
+        self.remove_unkept()
         return answers
 
-    def holder_of(self, new: NewJob) -> Job | None:
+    def owner_of(self, new: NewJob) -> Job | None:
         if new.unique is None:
             return None
         return next(
-            (job for job in self.jobs if job.new.task == new.task and job.new.unique == new.unique and self.holds(job)),
+            (
+                job
+                for job in self.jobs
+                if job.new.task == new.task and job.new.unique == new.unique and self.owns_key_now(job)
+            ),
             None,
         )
 
@@ -79,10 +83,10 @@ class Life(World):
             expires_at=None if new.expires is None else self.now + new.expires,
             open=[True] * len(after),
             results=[None] * len(after),
-            holds_key=new.unique is not None,
+            owns_key=new.unique is not None,
         )
         self.jobs.append(job)
-        self.known.setdefault(new.queue, Counter())
+        self.totals.setdefault(new.queue, Counter())
         if new.step is not None:
             run = self.runs.setdefault(new.step.run_id, Run(new.step.flow))
             run.write(new.step.writes)
@@ -92,10 +96,10 @@ class Life(World):
 
     def _meet_blockers(self, job: Job) -> None:
         for blocker_id in dict.fromkeys(job.new.after):
-            blocker = self.meant(blocker_id)
+            blocker = self.resolve(blocker_id)
             assert blocker
-            if blocker.state.final and self._tell(job, blocker, blocker.state.value):
-                self.spread(job, "failed")
+            if blocker.state.final and self._act_on(job, blocker, blocker.state.value):
+                self.propagate(job, "failed")
         if job.state is State.BLOCKED and not any(job.open):
             self.to_the_back(job, job.run_at)
         job.fresh = False
@@ -108,20 +112,23 @@ class Life(World):
 
     # Ending.
 
-    def carry_out(self, job: Job, step: Finish, worker: str | None, *, remember: bool) -> None:
-        """End a job with all that its end brings, or be refused halfway: the caller then restores what was."""
+    def carry_out(self, job: Job, transition: Finish, worker: str | None, *, settled: bool) -> None:
+        """End a job, then add its children and its successor.
+
+        Raises `Refusal` halfway; the caller then restores the data.
+        """
         if job.new.run_id is not None:
-            self.runs[job.new.run_id].write(step.writes)
-            job.successor = None if step.successor is None else step.successor.id
-        self.finish(job, step.state, step.result, step.error, worker, remember=remember)
-        self.spread(job, step.state.value)
-        self.add([*step.children, *([] if step.successor is None else [step.successor])])
+            self.runs[job.new.run_id].write(transition.writes)
+            job.successor = None if transition.successor is None else transition.successor.id
+        self.finish(job, transition.state, transition.result, transition.error, worker, settled=settled)
+        self.propagate(job, transition.state.value)
+        self.add([*transition.children, *([] if transition.successor is None else [transition.successor])])
 
     def end(self, job: Job, state: State, error: ErrorInfo | None = None, worker: str | None = None) -> None:
-        """End a job by itself."""
+        """End a job without children or successor."""
         self.finish(job, state, None, error, worker)
-        self.spread(job, state.value)
-        self.sweep()
+        self.propagate(job, state.value)
+        self.remove_unkept()
 
     def finish(
         self,
@@ -131,44 +138,44 @@ class Life(World):
         error: ErrorInfo | None = None,
         worker: str | None = None,
         *,
-        remember: bool = False,
+        settled: bool = False,
     ) -> None:
-        self.let_go(job)
+        self.clear_lease(job)
         job.state = state
         job.ended_at = self.now
         job.run_at = job.parked_until = job.on_timeout = None
         job.result = result
         job.error = None if state is State.SUCCEEDED else error or job.error
-        if not remember:
+        if not settled:
             job.token = None
-        for each in self.stands_for(job):
+        for each in self.represents(job):
             if each.new.window is None or state is State.CANCELLED:
-                each.holds_key = False
+                each.owns_key = False
         self.count(state.value, job.new.queue, worker)
         self.ended_now.append(job)
 
-    def let_go(self, job: Job) -> None:
+    def clear_lease(self, job: Job) -> None:
         job.lease_until = job.progress = None
 
-    def spread(self, job: Job, how: str) -> None:
-        """Let the end of a job work on those who wait for it, level by level."""
+    def propagate(self, job: Job, how: str) -> None:
+        """Propagate the end of a job to its dependents, level by level."""
         ended = [(job, how)]
         while ended:
             blocker, how = ended.pop(0)
-            # Who is just coming has yet to meet those whom it waits for, and meets them in its own order.
-            dependents = [job for job in self.jobs if not job.fresh and self._open_to(job, blocker, how)]
+            # A job that is being enqueued meets its blockers later, in the order of its own `after`.
+            dependents = [job for job in self.jobs if not job.fresh and self._open_edges_to(job, blocker, how)]
             in_order = sorted(dependents, key=lambda job: job.seq)
-            ended += [(dependent, "failed") for dependent in in_order if self._tell(dependent, blocker, how)]
+            ended += [(dependent, "failed") for dependent in in_order if self._act_on(dependent, blocker, how)]
 
-    def _open_to(self, job: Job, blocker: Job, how: str) -> list[int]:
-        """By which of its edges a job learns how another has ended: those to that step and those to the run, in its own order."""
-        ends = [blocker] if how == "deleted" else self.stands_for(blocker)
+    def _open_edges_to(self, job: Job, blocker: Job, how: str) -> list[int]:
+        """The open edges of a job that the end of `blocker` acts on: those to that step and those to its run, in order."""
+        ends = [blocker] if how == "deleted" else self.represents(blocker)
         return sorted(at for end in ends for at, waits in enumerate(self.waits_on(job, end.id)) if waits)
 
-    def _tell(self, job: Job, blocker: Job, how: str) -> bool:
-        """Whether it is the end of this job too."""
+    def _act_on(self, job: Job, blocker: Job, how: str) -> bool:
+        """Act on a dependent by how its blocker has ended. Returns whether the dependent failed because of it."""
         policy = job.new.if_blocker_fails
-        for at in self._open_to(job, blocker, how):
+        for at in self._open_edges_to(job, blocker, how):
             waited_for = job.new.after[at]
             if how == "succeeded" or policy is BlockerPolicy.PROCEED:
                 job.open[at] = False
@@ -177,29 +184,29 @@ class Life(World):
                 )
             elif job.state is State.BLOCKED and (policy is BlockerPolicy.FAIL or how == "deleted"):
                 self.finish(job, State.FAILED, error=blocker_failed(waited_for, how))
-                self.note(Change.FAILED, job)
+                self.report(Change.FAILED, job)
                 return True
         if job.state is State.BLOCKED and not any(job.open) and job.parked_until is None:
             self.to_the_back(job, job.run_at)
             if not job.fresh:
-                self.note(Change.UNBLOCKED, job)
+                self.report(Change.UNBLOCKED, job)
         return False
 
-    # Going.
+    # Removing.
 
-    def sweep(self) -> None:
-        """Remove what is not kept at all."""
+    def remove_unkept(self) -> None:
+        """Remove jobs with `keep=0` that became final in this operation."""
         for job in self.ended_now:
             if job.new.keep == 0 and job in self.jobs and self.removable(job):
-                self.drop(self.whole(job))
+                self.drop(self.with_run(job))
         self.ended_now = []
 
     def removable(self, last: Job) -> bool:
-        """Whether a final job may go, with the steps before it if it is the last of a run."""
+        """Whether a final job may be removed, with the steps before it if it is the last of a run."""
         assert last.ended_at is not None
         recent = last.ended_at + 60 > self.now
         return last.successor is None and not any(
-            (step.awaited and recent) or self.holds(step) or self._wanted(step) for step in self.whole(last)
+            (step.awaited and recent) or self.owns_key_now(step) or self._wanted(step) for step in self.with_run(last)
         )
 
     def _wanted(self, job: Job) -> bool:
@@ -210,9 +217,9 @@ class Life(World):
         self.runs = {run_id: run for run_id, run in self.runs.items() if self.find(run_id)}
 
     def remove(self, jobs: Sequence[Job]) -> None:
-        """Take jobs away, each with its run; then tell those who are left waiting."""
-        going = [job for job in self.jobs if any(job in self.whole(each) for each in jobs)]
+        """Remove jobs, each with its run, then act on their dependents."""
+        going = [job for job in self.jobs if any(job in self.with_run(each) for each in jobs)]
         self.drop(going)
         for job in going:
-            self.spread(job, "deleted")
-        self.sweep()
+            self.propagate(job, "deleted")
+        self.remove_unkept()

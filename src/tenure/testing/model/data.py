@@ -1,4 +1,4 @@
-"""What there is: jobs, runs, workers, queues; and all that can be seen of them."""
+"""`ModelData`: the jobs, runs, workers and queues of the model, and what callers can see of them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tenure.core.job import HISTORY, AttemptEnd, AttemptRecord, ErrorInfo, NewJo
 from tenure.core.lease import Token
 from tenure.stores.values import Change, Consequence
 
-__all__ = ["Job", "Refusal", "Run", "Worker", "World"]
+__all__ = ["Job", "ModelData", "Refusal", "Run", "Worker"]
 
 
 class Refusal(Exception):
-    """The whole call is refused, and has changed nothing."""
+    """The whole call is refused and has changed nothing."""
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Job:
     state: State = State.BLOCKED
     results: list[str | None] = field(default_factory=list)
     open: list[bool] = field(default_factory=list)
-    holds_key: bool = False
+    owns_key: bool = False
     parked_until: float | None = None
     on_timeout: str | None = None
     attempt: int = 0
@@ -50,7 +50,7 @@ class Job:
     successor: str | None = None
     awaited: bool = False
     fresh: bool = True
-    """Whether it is just being enqueued: the place that it was given is at the back."""
+    """Whether it is being enqueued by the current operation, so that its seq is new."""
 
     @property
     def id(self) -> str:
@@ -82,28 +82,28 @@ class Worker:
     totals: Counter[str] = field(default_factory=Counter)
 
 
-class World:
-    """The data of a store, and how it looks."""
+class ModelData:
+    """The data of the model, and snapshots of it."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.jobs: list[Job] = []
-        """In the order in which they came."""
+        """In the order of enqueueing."""
 
         self.runs: dict[str, Run] = {}
         self.inbox: list[NewJob] = []
         self.paused: set[str] = set()
-        self.known: dict[str, Counter[str]] = {}
-        """The totals of every queue that there has ever been and that is not forgotten."""
+        self.totals: dict[str, Counter[str]] = {}
+        """The totals of every queue that exists, by name."""
 
         self.quiet: dict[str, tuple[float, int]] = {}
-        """When pruning first found a queue empty, and the sum of its totals then."""
+        """When `prune` first found a queue empty, and the sum of its totals then."""
 
         self.workers: dict[str, Worker] = {}
         self.drawn = 0
         self.made = 0
-        self.told: list[Consequence] = []
-        """What became of jobs that nobody named; whoever has seen it clears it."""
+        self.consequences: list[Consequence] = []
+        """What operations did to jobs that their callers did not name; the machine reads and clears it."""
 
     @property
     def now(self) -> float:
@@ -114,17 +114,17 @@ class World:
         return self.drawn
 
     def count(self, what: str, queue: str, worker: str | None = None) -> None:
-        self.known[queue][what] += 1
+        self.totals[queue][what] += 1
         if worker in self.workers:
             self.workers[worker].totals[what] += 1
 
-    def note(self, change: Change, job: Job) -> None:
-        self.told.append(Consequence(change, job.id, job.new.task, job.new.queue))
+    def report(self, change: Change, job: Job) -> None:
+        self.consequences.append(Consequence(change, job.id, job.new.task, job.new.queue))
 
-    def remember(
+    def enter_attempt(
         self, job: Job, outcome: AttemptEnd, error: ErrorInfo | None = None, output: str | None = None
     ) -> None:
-        """The attempt that a job is at is over, or was with the job."""
+        """Enter the attempt of a job in its history; it ended now, or when the job did."""
         past = AttemptRecord(
             number=job.attempt,
             fence=job.fence,
@@ -137,37 +137,40 @@ class World:
         )
         job.attempts = (*job.attempts, past)[-HISTORY:]
 
-    # Who is who.
+    # Finding jobs.
 
     def find(self, job_id: str) -> Job | None:
         return next((job for job in self.jobs if job.id == job_id), None)
 
-    def those(self, test: Callable[[Job], bool]) -> list[Job]:
+    def where(self, test: Callable[[Job], bool]) -> list[Job]:
         return [job for job in self.jobs if test(job)]
 
     def steps(self, run_id: str) -> list[Job]:
-        """The steps of a run as they came."""
-        return self.those(lambda job: job.new.run_id == run_id)
+        """The steps of a run in the order of their creation."""
+        return self.where(lambda job: job.new.run_id == run_id)
 
-    def meant(self, job_id: str) -> Job | None:
-        """Who is meant by an id: by that of a run its current step, which is its last."""
+    def resolve(self, job_id: str) -> Job | None:
+        """The job of this id; for the id of a run, its current step, which is its last."""
         steps = self.steps(job_id)
         return steps[-1] if steps else self.find(job_id)
 
-    def whole(self, job: Job) -> list[Job]:
-        """What goes when a job goes."""
+    def with_run(self, job: Job) -> list[Job]:
+        """The jobs that are removed together with a job: all steps of its run, or itself alone."""
         return [job] if job.new.run_id is None else self.steps(job.new.run_id)
 
-    def stands_for(self, job: Job) -> list[Job]:
-        """Whose end it is when this job ends: a run's first step ends for others with the run, and that with its last step."""
-        first = self.whole(job)[0]
+    def represents(self, job: Job) -> list[Job]:
+        """The jobs whose dependents, waiters and keys are affected when this one ends.
+
+        A run's first step stands for the run.
+        """
+        first = self.with_run(job)[0]
         if job.successor is not None:
             return [] if job is first and job.new.run_id is not None else [job]
         return [job] if job is first else [job, first]
 
-    def holds(self, job: Job) -> bool:
-        """Whether a job holds its unique key at this moment."""
-        return job.holds_key and not self.window_is_over(job)
+    def owns_key_now(self, job: Job) -> bool:
+        """Whether a job owns its unique key at this moment."""
+        return job.owns_key and not self.window_is_over(job)
 
     def window_is_over(self, job: Job) -> bool:
         return job.new.window is not None and job.created_at + job.new.window <= self.now
@@ -176,18 +179,18 @@ class World:
         return [is_open and blocker == blocker_id for blocker, is_open in zip(job.new.after, job.open, strict=True)]
 
     def line(self, queue: str) -> list[Job]:
-        """The jobs in line, the next one first, suspects among them."""
-        in_line = self.those(lambda job: job.new.queue == queue and job.place == "waiting")
+        """The jobs in line, the next one first, including suspects."""
+        in_line = self.where(lambda job: job.new.queue == queue and job.place == "waiting")
         return sorted(in_line, key=lambda job: (job.new.priority, job.seq))
 
     def scheduled(self, queue: str) -> list[Job]:
-        return self.those(lambda job: job.new.queue == queue and job.place == "scheduled")
+        return self.where(lambda job: job.new.queue == queue and job.place == "scheduled")
 
     def held(self) -> list[Job]:
-        held = self.those(lambda job: job.state is State.RUNNING)
+        held = self.where(lambda job: job.state is State.RUNNING)
         return sorted(held, key=lambda job: (job.lease_until or 0, job.seq))
 
-    # What can be seen from outside.
+    # What callers can see.
 
     def snapshot(self) -> dict[str, Any]:
         boot = self.clock.boot()
@@ -197,19 +200,19 @@ class World:
             "lines": {
                 queue: [job.id for job in self.line(queue)]
                 + [job.id for job in sorted(self.scheduled(queue), key=lambda job: (job.run_at or 0, job.seq))]
-                for queue in self.known
+                for queue in self.totals
             },
-            "counts": {queue: self._counts(queue) for queue in self.known},
+            "counts": {queue: self._counts(queue) for queue in self.totals},
             "totals": {
                 queue: {what: number for what, number in totals.items() if number}
-                for queue, totals in self.known.items()
+                for queue, totals in self.totals.items()
             },
-            "paused": {queue for queue in self.paused if queue in self.known},
+            "paused": {queue for queue in self.paused if queue in self.totals},
             "workers": {
                 worker_id: (worker.held, boot - worker.beat, dict(worker.totals))
                 for worker_id, worker in self.workers.items()
             },
-            "keys": {(job.new.task, job.new.unique): job.id for job in self.jobs if self.holds(job)},
+            "keys": {(job.new.task, job.new.unique): job.id for job in self.jobs if self.owns_key_now(job)},
             "runs": [self._run_shown(run_id) for run_id in self._newest_first(self.runs)],
         }
 
@@ -247,17 +250,17 @@ class World:
         return sorted(run_ids, key=lambda run_id: -self.steps(run_id)[0].number)
 
     def close_view(self, run_id: str) -> tuple[list[str], dict[str, str]]:
-        """The steps and the attributes of a run, if there is one."""
+        """The steps and the attributes of a run; both empty if it does not exist."""
         run = self.runs.get(run_id)
         return [step.id for step in self.steps(run_id)], {} if run is None else dict(run.attributes)
 
     def found(self, flow: str, name: str, value: str) -> list[str]:
-        """The runs of a flow that can be looked up by this, the newest first."""
+        """The runs of a flow with this lookup, newest first."""
         runs = [run_id for run_id, run in self.runs.items() if run.flow == flow and value in run.lookups.get(name, ())]
         return self._newest_first(runs)
 
     def blockers(self, job_id: str) -> list[str]:
-        """What a blocked job still waits for."""
+        """The ids that a blocked job still waits for."""
         job = self.find(job_id)
         if job is None or job.state is not State.BLOCKED:
             return []
@@ -267,16 +270,16 @@ class World:
         places = Counter(job.place for job in self.jobs if job.new.queue == queue)
         return {place: places[place] for place in ("scheduled", *State)}
 
-    # Trying something, and taking it back.
+    # Saving and restoring, for calls that are refused halfway.
 
     def save(self) -> tuple[Any, ...]:
         copies = [replace(job, results=list(job.results), open=list(job.open)) for job in self.jobs]
         runs = {run_id: Run(run.flow, dict(run.attributes), dict(run.lookups)) for run_id, run in self.runs.items()}
-        known = {queue: Counter(totals) for queue, totals in self.known.items()}
+        known = {queue: Counter(totals) for queue, totals in self.totals.items()}
         workers = {
             worker_id: replace(worker, totals=Counter(worker.totals)) for worker_id, worker in self.workers.items()
         }
-        return copies, runs, known, workers, self.drawn, self.made, list(self.told)
+        return copies, runs, known, workers, self.drawn, self.made, list(self.consequences)
 
     def restore(self, saved: tuple[Any, ...]) -> None:
-        self.jobs, self.runs, self.known, self.workers, self.drawn, self.made, self.told = saved
+        self.jobs, self.runs, self.totals, self.workers, self.drawn, self.made, self.consequences = saved

@@ -1,4 +1,4 @@
-"""Which library a connection is of."""
+"""`caller_connection` recognizes the library of a connection."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tenure.stores.callers.alchemy import AlchemyCaller, AsyncAlchemyCaller
 from tenure.stores.callers.connection import CallerConnection
 from tenure.stores.callers.django import DjangoCaller
 from tenure.stores.callers.postgres import AsyncpgCaller, AsyncPsycopgCaller, PsycopgCaller
-from tenure.stores.callers.sqlite import ApswCaller, SqliteCaller
+from tenure.stores.callers.sqlite import ApswCaller, Sqlite3Caller
 
 __all__ = ["caller_connection"]
 
-_KINDS: Final[Mapping[str, Callable[[Any], CallerConnection]]] = {
+_CALLERS: Final[Mapping[str, Callable[[Any], CallerConnection]]] = {
     "apsw.Connection": ApswCaller,
     "asyncpg.Connection": AsyncpgCaller,
     "asyncpg.PoolConnectionProxy": AsyncpgCaller,
@@ -28,19 +28,19 @@ _KINDS: Final[Mapping[str, Callable[[Any], CallerConnection]]] = {
     "sqlalchemy.Session": AlchemyCaller,
     "sqlalchemy.async_scoped_session": AsyncAlchemyCaller,
     "sqlalchemy.scoped_session": AlchemyCaller,
-    "sqlite3.Connection": SqliteCaller,
+    "sqlite3.Connection": Sqlite3Caller,
 }
-"""Guests by package and class: whoever has such an object has imported the library, and we need not."""
+"""`CallerConnection` classes by package and class name, so that no library need be imported here."""
 
 
 def caller_connection(connection: object) -> CallerConnection:
-    """The guest for this connection; `InvalidOption` if it is of no library that we know."""
+    """The `CallerConnection` for this connection; `InvalidOption` if its library is not supported."""
     if isinstance(own := getattr(connection, "caller", None), CallerConnection):  # an `OwnTransaction`
         return own
     for each in type(connection).__mro__:
-        kind = _KINDS.get(f"{each.__module__.partition('.')[0]}.{each.__name__}")
-        if kind is not None:
-            return kind(connection)
+        make = _CALLERS.get(f"{each.__module__.partition('.')[0]}.{each.__name__}")
+        if make is not None:
+            return make(connection)
     raise InvalidOption(
         f"connection= takes a connection of asyncpg, psycopg 3, SQLAlchemy 2, Django, sqlite3 or apsw, got {type(connection)!r}"
     )
