@@ -14,19 +14,22 @@ PACKAGE = ROOT / "src" / "tenure"
 
 ROOMS = (
     "src/tenure/__init__.py",
+    "src/tenure/app.py",
     "src/tenure/cli",
     "src/tenure/core",
     "src/tenure/errors.py",
     "src/tenure/events.py",
+    "src/tenure/explain.py",
+    "src/tenure/inline.py",
+    "src/tenure/internals.py",
+    "src/tenure/tasks/flow.py",
+    "src/tenure/tasks/signature.py",
+    "src/tenure/tasks/step.py",
+    "src/tenure/tasks/task.py",
 )
 """Files and folders that these tests read."""
 
-NOT_YET = (
-    "src/tenure/cli/service.py",
-    "src/tenure/cli/work.py",
-    "src/tenure/core/options.py",
-    "src/tenure/core/reasons",
-)
+NOT_YET: tuple[str, ...] = ()
 """Those of them that are still to be written in these words."""
 
 KINDS = {".lua", ".md", ".py", ".sql"}

@@ -1,4 +1,4 @@
-"""Reasons of jobs that run already, have ended or do not exist."""
+"""Reasons of jobs that run already, have ended or do not exist: Held, Finished, Failed and others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reasons of jobs that wait."""
+"""Reasons of jobs that wait: Scheduled, BlockedBy, NoWorker and others."""
 
 from __future__ import annotations
 
