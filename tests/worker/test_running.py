@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from tenure.core.job import JobRecord, State
 from tenure.core.outcome import Retry
 from tenure.worker.worker import Status
 
-from .conftest import MakeApp
+from .conftest import MakeApp, Wire
 
 
 @pytest.fixture
@@ -71,6 +72,32 @@ def test_until_empty_does_not_overlook_what_the_last_job_has_enqueued(blocking_a
     task.enqueue(0)
     app.worker(concurrency=4).run(until_empty=True)
     assert ran == list(range(201))
+
+
+def test_until_empty_does_not_overlook_a_queue_that_a_chore_has_found_meanwhile(wire: Wire) -> None:
+    """A chore refreshes the list of queues between a lease and the look that decides whether there is work left."""
+    ran: list[str] = []
+    with App(wire.open, log=False) as app:
+
+        @app.task
+        async def task() -> None:
+            ran.append("task")
+
+        worker = app.worker()
+
+        async def lease(original: Any, *request: Any) -> Any:
+            answer = await original(*request)
+            leased = answer[1] if isinstance(answer, tuple) else answer
+            if ran and not leased.leases:
+                wire.hooks.clear()
+                await task.using(queue="new").aenqueue()
+                await worker._loop.queues.refresh()
+            return answer
+
+        wire.hooks |= {"lease": lease, "settle_and_lease": lease}
+        task.enqueue()
+        worker.run(until_empty=True)
+    assert ran == ["task", "task"]
 
 
 def test_until_empty_ends_at_once_where_there_is_nothing(blocking_app: App) -> None:

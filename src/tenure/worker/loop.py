@@ -307,7 +307,9 @@ class Loop:
         elif idle and room and not leased.leases and self._reports_empty:
             # It held nothing when it asked and got nothing, so jobs that its own last jobs enqueued were there to be
             # leased.
-            if await self._queues_changed():
+            # The list is compared with what was asked for: a chore may have found more queues since then.
+            asked = () if request is None else request.queues
+            if await self._queues_changed() or not {*asked}.issuperset(self.queues.names):
                 return 0.0
             if self._worked:
                 self._worked = False
