@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tenure.core.job import NewJob, State, Writes
+from tenure.core.job import JobRecord, NewJob, State, Writes
 from tenure.core.lifecycle import Finish, Park, Requeue
 from tenure.errors import BlockerNotFound, MissingAttribute, UniqueConflict
 from tenure.stores.postgres.records import (
@@ -52,6 +52,24 @@ def settle_all_arguments(settlements: Sequence[Settlement]) -> list[Any]:
     )
 
 
+def _wanted_keys(settlements: Sequence[Settlement]) -> set[tuple[str, str]]:
+    """Task and unique key of each new job of these settlements that has one; empty for a single settlement."""
+    found: set[tuple[str, str]] = set()
+    if len(settlements) > 1:
+        for _, transition in settlements:
+            if isinstance(transition, Finish):
+                coming = (*transition.children, *(() if transition.successor is None else (transition.successor,)))
+                found.update((job.task, job.unique) for job in coming if job.unique is not None)
+    return found
+
+
+def _may_free(job: JobRecord, keys: set[tuple[str, str]]) -> bool:
+    """Whether the end of this job may free one of these keys. A later step may, because it ends the run and frees its key."""
+    if job.run_id is not None and job.run_id != job.id:
+        return True
+    return job.unique is not None and (job.task, job.unique) in keys
+
+
 def settle_arguments(
     settlements: Sequence[Settlement],
     is_plain: Callable[[Finish], bool] = lambda transition: not _brings_more(transition),
@@ -60,10 +78,10 @@ def settle_arguments(
 ) -> list[Any]:
     """The arguments of `settle` after the time: one array for each of its parameters.
 
-    A Finish for which `is_plain` is false is sent as JSON. So is one that a new job of the same call waits for, because it must
-    end in its turn. `known`: the id of a new job may exist already.
+    A Finish for which `is_plain` is false is sent as JSON. So is one that a new job of the same call waits for, and one that
+    may free a unique key that such a job wants, because they must end in their turn. `known`: the id of a new job may exist already.
     """
-    awaited = awaited_inside(settlements)
+    awaited, wanted_keys = awaited_inside(settlements), _wanted_keys(settlements)
     found: list[Any] = [[] for _ in range(9)]
     numbers, ids, fences, nonces, states, results, errors, transitions, payloads = found
     for lease, transition in settlements:
@@ -72,7 +90,11 @@ def settle_arguments(
         fences.append(lease.token.fence)
         nonces.append(lease.token.nonce)
         if isinstance(transition, Finish):
-            plain = is_plain(transition) and not (awaited and (lease.job.id in awaited or lease.job.run_id in awaited))
+            plain = (
+                is_plain(transition)
+                and not (awaited and (lease.job.id in awaited or lease.job.run_id in awaited))
+                and not (wanted_keys and _may_free(lease.job, wanted_keys))
+            )
             states.append(transition.state if plain else None)
             results.append(encode_result(transition.result))
             errors.append(encode_error(transition.left))

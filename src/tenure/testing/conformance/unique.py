@@ -256,6 +256,27 @@ class Unique:
         assert await store.prune(nothing, {}) == 2
         assert not await is_held(store, first.job.id)
 
+    @pytest.mark.parametrize("raises", [True, False])
+    async def test_a_child_gets_no_key_that_a_later_item_of_the_call_frees(self, store: Store, raises: bool) -> None:
+        await enqueue(store, a_job(id="parent"), a_job(id="owner", unique="k"))
+        parent, owner = await lease(store)
+        child = a_job(id="child", unique="k", unique_raises=raises)
+
+        verdicts = await store.settle([(parent, success("1", children=(child,))), (owner, SUCCEED)])
+
+        assert [verdict.kind for verdict in verdicts] == ["refused" if raises else "ok", "ok"]
+        assert await store.get(["child"]) == [None]
+
+    async def test_a_child_gets_the_key_that_an_earlier_item_of_the_call_has_freed(self, store: Store) -> None:
+        await enqueue(store, a_job(id="owner", unique="k"), a_job(id="parent"))
+        owner, parent = await lease(store)
+        child = a_job(id="child", unique="k", unique_raises=True)
+
+        verdicts = await store.settle([(owner, SUCCEED), (parent, success("1", children=(child,)))])
+
+        assert [verdict.kind for verdict in verdicts] == ["ok", "ok"]
+        assert await is_held(store, "child")
+
     # Retries by an operator.
 
     async def test_a_retried_job_takes_its_key_again(self, store: Store) -> None:
