@@ -1,1 +1,1 @@
-"""Calls the user's functions at named moments: their registration, and how each kind is called."""
+"""Hooks: functions of the user that Tenure calls at named moments; how they are registered and called."""

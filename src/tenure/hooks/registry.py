@@ -1,4 +1,4 @@
-"""Registers hooks: functions that are called around an enqueue, an attempt or a cancellation, and in the life of a worker.
+"""Registers hooks: functions called around an enqueue, an attempt or a cancellation, and in the life of a worker.
 
 An app has hooks of every kind; a task has those about its own jobs. `calling.py` calls them.
 """

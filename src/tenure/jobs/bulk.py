@@ -1,4 +1,4 @@
-"""Lists, cancels, retries and deletes many jobs: those with given ids, those equal to a call, or those that a search finds."""
+"""Lists, cancels, retries and deletes many jobs: by id, by equal arguments, or by a search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Held`, a job that was leased by hand, and `Holder`, which registers, renews and reaps for all held jobs of an event loop."""
+"""`Held`, a job that was leased by hand, and `Holder`, which registers, renews and reaps for all of them."""
 
 from __future__ import annotations
 

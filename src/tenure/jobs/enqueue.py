@@ -1,4 +1,4 @@
-"""Enqueues jobs and runs: in the store of the app, in a transaction of the caller, or together at the end of a batch."""
+"""Enqueues jobs and runs: in the app's store, in a transaction of the caller, or at the end of a batch."""
 
 from __future__ import annotations
 

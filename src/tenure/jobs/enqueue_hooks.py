@@ -1,4 +1,4 @@
-"""Calls the hooks around an enqueue and around a cancellation; `Enqueueing` and `Dequeueing` are what these hooks get."""
+"""Calls the hooks around an enqueue and a cancellation, with an `Enqueueing` or a `Dequeueing`."""
 
 from __future__ import annotations
 

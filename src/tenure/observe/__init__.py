@@ -1,1 +1,1 @@
-"""Derives events from what stores are asked and answer, and delivers them to listeners, watchers and the log."""
+"""Observes stores: derives events from calls and answers, and delivers them to listeners, watchers and the log."""

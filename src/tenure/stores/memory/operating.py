@@ -1,4 +1,4 @@
-"""Operations of operators on jobs and queues, retention, and the cleaning of the registry."""
+"""Carries out what operators ask (cancel, retry, pause, …), and prunes old jobs, queues and workers."""
 
 from __future__ import annotations
 

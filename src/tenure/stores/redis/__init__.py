@@ -1,0 +1,1 @@
+"""Keeps jobs in Redis or Valkey; `store.py` has the store."""

@@ -1,4 +1,4 @@
-"""Encodes enqueue calls for the scripts, and decodes their replies."""
+"""Encodes enqueue calls as arguments of the scripts, and decodes their results and refusals."""
 
 from __future__ import annotations
 

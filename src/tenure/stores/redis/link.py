@@ -1,4 +1,4 @@
-"""Runs scripts and commands on one Redis, each once; an error says whether it may have run."""
+"""`Link` runs scripts and commands on one Redis, each once; an error says whether it may have run."""
 
 from __future__ import annotations
 

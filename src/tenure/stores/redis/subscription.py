@@ -1,4 +1,4 @@
-"""Subscribes to a Redis channel and buffers its messages until they are read."""
+"""`Subscription` subscribes to a Redis channel and buffers its messages until they are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the master that has the keys of a namespace.
+"""`Topology` finds the master that has the keys of a namespace.
 
 All keys of a namespace share a hash tag, hence one slot and one server. A plain URL names that server. Otherwise
 sentinels or cluster nodes are asked, again after each failure of the last known master, and when it replies that it is

@@ -1,5 +1,4 @@
-"""Connects to one Redis server and exchanges requests and replies; an error says whether the request may have been
-done.
+"""Wires: connections to one Redis server; an error says whether a request may have been carried out.
 
 `LoopWire` is for an event loop, `BlockingWire` for threads without one. The methods of both are coroutines, so that the
 code above them is written once. Those of `BlockingWire` never wait for a loop, so `run_without_loop` can run them

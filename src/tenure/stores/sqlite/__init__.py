@@ -1,0 +1,1 @@
+"""Keeps jobs in a SQLite file; `store.py` has the store."""

@@ -1,4 +1,4 @@
-"""Wakes idle workers in other processes that share the file, and delivers announcements to them.
+"""Doorbells wake idle workers in other processes that share the file, and deliver announcements to them.
 
 A doorbell is a Unix datagram socket in a folder beside the file. To ring it is to send it a datagram (decision 0002).
 

@@ -1,4 +1,4 @@
-"""Runs all calls of this process on one SQLite file: a writer, a reader beside it, and their connections.
+"""`Engine` runs all calls of this process on one SQLite file, with a writer, a reader and their connections.
 
 All store objects of the process for the same file share one engine, even on different event loops. So concurrent calls of all of
 them can be joined into one transaction.

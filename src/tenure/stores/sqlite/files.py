@@ -1,4 +1,4 @@
-"""Checks that the file, its log (`-wal`) and the index of the log (`-shm`) are still the ones that this process has open.
+"""Checks that the file, its log (`-wal`) and the log's index (`-shm`) are the ones that this process has open.
 
 SQLite does not notice when they are deleted: it goes on writing to a log that no later process can find. While a connection is open, SQLite
 itself neither removes nor replaces any of the three: the last connection of all processes removes the log when it closes. So another

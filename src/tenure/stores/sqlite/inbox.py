@@ -1,4 +1,4 @@
-"""Turns inbox entries, which other programs have inserted, into jobs."""
+"""Takes in inbox entries, which other programs have inserted, and turns them into jobs."""
 
 from __future__ import annotations
 

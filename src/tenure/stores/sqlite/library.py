@@ -1,4 +1,4 @@
-"""Wraps the two SQLite libraries that a process may have: apsw, which contains a current SQLite, and Python's own `sqlite3`.
+"""Wraps the two SQLite libraries that a process may have: apsw, with a current SQLite, and Python's `sqlite3`.
 
 A file must be used through only one of them. SQLite's locks belong to the process, so two libraries in one process do not see each
 other's locks. Both could write at the same time, and the one that closes the file would drop the locks of the other. Either loses jobs.

@@ -1,4 +1,4 @@
-"""Brings the file to the newest layout by numbered migrations, each applied once and in order."""
+"""Migrates the file to the newest layout, by numbered migrations that are each applied once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of one call in a transaction: runs its queries, gathers its counters, and what is to be announced after the commit."""
+"""One call's `Transaction`: runs its queries, and gathers its counters and its announcements for the commit."""
 
 from __future__ import annotations
 

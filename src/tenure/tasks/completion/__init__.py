@@ -1,4 +1,4 @@
-"""Transactions of a job: `ctx.prepare()` and `ctx.complete()`, in coroutines and in threads.
+"""Completion of a job in a transaction: `ctx.prepare()` and `ctx.complete()`, in coroutines and in threads.
 
 A job that is completed in a transaction becomes final when that commits, together with everything else that was written in
 it. The fencing token decides, as for every job: of two holders only one commits. Until the settle is sent, nothing has

@@ -1,4 +1,4 @@
-"""`Completion`: one attempt's way to its end in a transaction, from the block's opening to what the store says of the commit."""
+"""`Completion`: one attempt's way to its end in a transaction, from the opened block to the store's answer."""
 
 from __future__ import annotations
 

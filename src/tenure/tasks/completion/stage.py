@@ -1,4 +1,4 @@
-"""The stages of a job's completion in a transaction, and `next_stage`, the pure function that leads from one to the next."""
+"""The stages of a completion, and `next_stage`, the pure function that leads from one to the next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The objects that jobs use inside `ctx.prepare()` and `ctx.complete()`: `AsyncTransaction`, `Transaction` and `Joined`."""
+"""What jobs use in `ctx.prepare()` and `ctx.complete()`: `AsyncTransaction`, `Transaction` and `Joined`."""
 
 from __future__ import annotations
 

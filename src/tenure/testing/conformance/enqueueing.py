@@ -1,4 +1,4 @@
-"""Tests of enqueue: all or none, once per id, every byte unchanged."""
+"""Tests of enqueueing: all or none, once per id, every byte unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`StoreMachine`: the rules, which are calls of producers, workers and operators and the passing of time, in any order."""
+"""`StoreMachine`: calls of producers, workers and operators, and the passing of time, in any order."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ class Lifecycle(ModelData):
         ended = [(job, how)]
         while ended:
             blocker, how = ended.pop(0)
-            # A job that is being enqueued meets its blockers later, in the order of its own `after`.
+            # A job that is being enqueued meets its blockers later, in the order of `after`.
             dependents = [job for job in self.jobs if not job.fresh and self._open_edges_to(job, blocker, how)]
             in_order = sorted(dependents, key=lambda job: job.seq)
             ended += [(dependent, "failed") for dependent in in_order if self._act_on(dependent, blocker, how)]

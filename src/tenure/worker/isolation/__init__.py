@@ -1,0 +1,1 @@
+"""Isolation: runs each attempt of a task in a child process."""

@@ -1,0 +1,1 @@
+"""Supervision: keeps several worker processes running, and replaces those that end."""

@@ -1,4 +1,4 @@
-"""`Tether`: the connection of a worker process to its supervisor, which stops the process when the supervisor is gone."""
+"""`Tether`: connects a worker process to its supervisor, and stops it when the supervisor is gone."""
 
 from __future__ import annotations
 
