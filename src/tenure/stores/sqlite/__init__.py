@@ -1,1 +1,1 @@
-"""Keeps jobs in a SQLite file; `store.py` has the store."""
+"""The `sqlite:` store: keeps jobs in one file; `store.py` has the store object."""
