@@ -71,12 +71,12 @@ COMPARISONS = {
     "redis": (
         Comparison(
             "drain, async no-op", "drain noop 100 200000",
-            (Peer("dramatiq", "drain", 15_000), Peer("huey", "drain", 10_000), Peer("rq", "drain", 1_000)), "≥ 12×",
+            (Peer("dramatiq", "drain", 30_000), Peer("huey", "drain", 50_000, "one"), Peer("rq", "drain", 1_000)), "≥ 10×",
         ),
-        Comparison("drain, threaded no-op", "drain noop_in_thread 100 50000", (Peer("dramatiq", "drain", 15_000),), "≥ 5×"),
+        Comparison("drain, threaded no-op", "drain noop_in_thread 100 50000", (Peer("dramatiq", "drain", 30_000),), "≥ 5×"),
         Comparison(
             "drain, one at a time", "drain noop 1 50000",
-            (Peer("dramatiq", "drain", 5_000, "one"), Peer("huey", "drain", 5_000, "one")), "≥ 5×",
+            (Peer("dramatiq", "drain", 10_000, "one"), Peer("huey", "drain", 50_000, "one")), "≥ 5×",
         ),
         Comparison("drain, isolated no-op", "drain noop_isolated 2 2000", (Peer("rq", "drain", 300, "fork"),), "≥ 5×"),
         Comparison("enqueue one by one, blocking", "enqueue 5000", (Peer("huey", "enqueue", 5_000),), "≥ 0.65×"),
@@ -97,12 +97,12 @@ COMPARISONS = {
         Comparison("latency to an idle worker, p50", "latency 200", (Peer("pgqueuer", "latency", 200),), "≤ 1×"),
     ),
     "sqlite": (
-        Comparison("drain, async no-op", "drain noop 100 200000", (Peer("huey", "drain", 10_000),), "≥ 12×"),
+        Comparison("drain, async no-op", "drain noop 100 200000", (Peer("huey", "drain", 100_000, "one"),), "≥ 5×"),
         Comparison(
-            "drain, async no-op, the peer without sync", "drain noop 100 200000", (Peer("huey", "drain", 20_000, "loose"),),
+            "drain, async no-op, the peer without sync", "drain noop 100 200000", (Peer("huey", "drain", 100_000, "one loose"),),
             "≥ 3×",
         ),
-        Comparison("drain, threaded no-op", "drain noop_in_thread 100 50000", (Peer("huey", "drain", 10_000),), "≥ 4×"),
+        Comparison("drain, threaded no-op", "drain noop_in_thread 100 50000", (Peer("huey", "drain", 100_000, "one"),), "≥ 4×"),
         Comparison("enqueue one by one, blocking", "enqueue 2000", (Peer("huey", "enqueue", 2_000),), "≥ 0.8×"),
         Comparison("latency to an idle worker, p50", "latency 200", (Peer("huey", "latency", 200, "one"),), "≤ 0.5×"),
         Comparison("the same, the peer with eight threads that look", "latency 200", (Peer("huey", "latency", 200),), ""),

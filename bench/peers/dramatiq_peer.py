@@ -1,8 +1,11 @@
-"""Dramatiq on Redis, eight threads; variant `one`: one."""
+"""Dramatiq on Redis, eight threads, 256 messages prefetched, which was its fastest setting; variant `one`: one thread."""
 
 from __future__ import annotations
 
+import os
 import time
+
+os.environ["dramatiq_queue_prefetch"] = "256"  # noqa: SIM112  (read when dramatiq is imported)
 
 import dramatiq
 from dramatiq.brokers.redis import RedisBroker

@@ -1,4 +1,4 @@
-"""PgQueuer on PostgreSQL: asyncpg and uvloop."""
+"""PgQueuer on PostgreSQL: asyncpg, uvloop and batches of 500, which was its fastest setting; variant `one`: batches of one."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def _work(pgq: PgQueuer) -> None:
     async def stamp(job: Job) -> None:
         arrived(float(job.payload or b"0"))
 
-    await pgq.run(dequeue_timeout=timedelta(seconds=30), batch_size=1 if variant == "one" else 100)
+    await pgq.run(dequeue_timeout=timedelta(seconds=30), batch_size=1 if variant == "one" else 500)
 
 
 async def _stamp(queries: Queries) -> None:

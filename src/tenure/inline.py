@@ -26,7 +26,7 @@ from tenure.jobs.run import FlowRun
 from tenure.jobs.session import Session
 from tenure.observe.observed import observed
 from tenure.stores.base import BATCH, Store
-from tenure.stores.values import LeaseRequest, Search, VerdictKind
+from tenure.stores.values import AttributeMissing, LeaseRequest, Search, VerdictKind
 from tenure.sync import PerLoop, private_loop, refuse_on_loop, run
 from tenure.tasks.context import AbortSignal, Context
 
@@ -128,7 +128,10 @@ class Inline:
                 await self._call_failure_hooks(settings, lease, failure, transition, threads)
             [verdict] = await store.settle([(lease, transition)])
             if verdict.kind is VerdictKind.REFUSED:
-                error = ErrorInfo("MissingAttribute" if verdict.other is None else "EnqueueRefused", verdict.reason)
+                error = ErrorInfo(
+                    "MissingAttribute" if isinstance(verdict.refusal, AttributeMissing) else "EnqueueRefused",
+                    verdict.reason,
+                )
                 transition = Finish(State.FAILED, error=error)
                 failure = JobError(verdict.reason)
                 await store.settle([(lease, transition)])

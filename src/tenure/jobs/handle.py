@@ -14,10 +14,8 @@ from tenure.errors import (
     BlockerNotFound,
     JobBroken,
     JobCancelled,
-    JobError,
     JobFailed,
     JobNotFound,
-    MissingAttribute,
     ResultGone,
     ResultTimeout,
     UniqueConflict,
@@ -26,7 +24,8 @@ from tenure.errors import (
 )
 from tenure.hooks.calling import acall_hooks
 from tenure.jobs.enqueue_hooks import after_enqueue_of_children, before_enqueue
-from tenure.stores.values import Enqueued, Verdict, VerdictKind
+from tenure.stores.values import BlockerGone, Enqueued, UniqueHeld, Verdict, VerdictKind, error_of_refusal
+from tenure.stores.values import WrongState as WrongStateRefusal
 from tenure.sync import blocking
 
 if TYPE_CHECKING:
@@ -94,12 +93,19 @@ class Handle:
         now owns its unique key. `BlockerNotFound` if a job that it waited for has not succeeded and is gone.
         """
         [verdict] = await self._app.internals.session.store.retry([self._id])
-        if verdict.kind is VerdictKind.REFUSED and verdict.other is not None:
-            self._set_state(verdict.state or self._state)
-            own, other = await self._app.internals.session.store.get([self._id, verdict.other])
-            if other is None:
-                raise BlockerNotFound(verdict.other)
-            raise UniqueConflict(other.task, (own and own.unique) or other.unique or "", verdict.other)
+        match verdict.refusal:
+            case BlockerGone(blocker):
+                self._set_state(verdict.state or self._state)
+                raise BlockerNotFound(blocker)
+            case UniqueHeld(owner):
+                self._set_state(verdict.state or self._state)
+                own, other = await self._app.internals.session.store.get([self._id, owner])
+                record = own or other
+                raise UniqueConflict(
+                    record.task if record is not None else "",
+                    (record.unique if record is not None else None) or "",
+                    owner,
+                )
         self._require(verdict, "final")
         self._set_state(State.WAITING)
         await self._continue_inline()
@@ -219,10 +225,11 @@ class Handle:
                 return finish
             case VerdictKind.NOT_FOUND:
                 raise self._not_found()
-            case _ if verdict.state is not None:
-                return None
             case _:
-                raise await self._refusal(verdict, record, finish)
+                assert verdict.refusal is not None
+                if isinstance(verdict.refusal, WrongStateRefusal):
+                    return None
+                raise error_of_refusal(verdict.refusal)
 
     async def _finish(self, record: JobRecord, value: Any) -> Finish:
         """The end of a step with this value: decided by its code, or left to a worker that has the code."""
@@ -235,23 +242,6 @@ class Handle:
         if run is None:
             raise self._not_found()
         return finish_elsewhere(record, run.flow, value, self._app.internals.caller_of(record)._results)
-
-    async def _refusal(self, verdict: Verdict, record: JobRecord, finish: Finish) -> JobError:
-        """The error to raise because the store refused the jobs that come with this end."""
-        coming = finish.children if finish.successor is None else (*finish.children, finish.successor)
-        if verdict.other is not None:
-            if any(verdict.other in job.after for job in coming):
-                return BlockerNotFound(verdict.other)
-            keyed = next((job for job in coming if job.unique is not None and job.unique_raises), coming[0])
-            return UniqueConflict(keyed.task, keyed.unique or "", verdict.other)
-        if finish.successor is not None and finish.successor.step is not None:
-            needs = finish.successor.step.needs
-            written = finish.writes.attributes if finish.writes is not None else {}
-            known = await self._app.internals.session.store.attributes(record.run_id or "", needs)
-            for name in needs:
-                if name not in known and name not in written:
-                    return MissingAttribute(finish.successor.task, name)
-        return JobError(verdict.reason)
 
 
 class Job(Handle, Generic[R_co]):

@@ -250,8 +250,8 @@ class Store(ABC):
 
         `LEASE_LOST`, changing nothing, if the token is not the current one: the holder of the newer token decides,
         however late this call arrives (TOKEN-2). `NOT_FOUND` if the job does not exist. `REFUSED` if its children or
-        its successor cannot be enqueued; `other` then names the job that stands in the way (SETTLE-7). The winning
-        settle repeated is `OK` (TOKEN-4).
+        its successor cannot be enqueued; `refusal` then says why (SETTLE-7). The winning settle
+        repeated is `OK` (TOKEN-4).
 
         SETTLE-2 to 6 say what each transition does.
         """
@@ -388,7 +388,7 @@ class Store(ABC):
         """Put each final job at the back again (OPERATE-3), or make it blocked if one of its edges is open (EDGE-9).
 
         `REFUSED` if the job is not final, if it has handed over, if another job owns its unique key (UNIQUE-5), or if
-        the blocker of an open edge is gone; in the last two cases `other` names that job.
+        the blocker of an open edge is gone; `refusal` says which.
         """
 
     @abstractmethod

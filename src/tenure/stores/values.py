@@ -11,16 +11,23 @@ import msgspec
 from tenure.core.job import JobRecord, Progress, State
 from tenure.core.lease import Lease, Token
 from tenure.core.lifecycle import Finish, Transition
+from tenure.errors import BlockerNotFound, JobError, MissingAttribute, UniqueConflict
 
 __all__ = [
+    "ALREADY_FINAL",
     "JOBS_SHOWN",
     "LEASE_LOST",
     "MISSING_AFTER",
+    "NOT_FINAL",
     "NOT_FOUND",
+    "NOT_RUNNING",
+    "NOT_SCHEDULED",
     "OK",
     "UNCHANGED",
     "Announcement",
     "AnnouncementKind",
+    "AttributeMissing",
+    "BlockerGone",
     "BusyQueues",
     "Change",
     "Consequence",
@@ -35,6 +42,7 @@ __all__ = [
     "Pulse",
     "QueueInfo",
     "Reaped",
+    "Refusal",
     "Renewal",
     "RunPage",
     "RunRecord",
@@ -43,12 +51,17 @@ __all__ = [
     "Settlement",
     "Totals",
     "Unchanged",
+    "UniqueHeld",
     "Verdict",
     "VerdictKind",
     "WorkerInfo",
+    "WrongState",
     "awaited_inside",
     "clock_fact",
+    "error_of_refusal",
+    "handed_over",
     "refused",
+    "refused_by",
 ]
 
 MISSING_AFTER = 10.0
@@ -73,12 +86,12 @@ def awaited_inside(settlements: Sequence[Settlement]) -> Collection[str]:
     if len(settlements) < 2:
         return ()
     found: set[str] = set()
-    for _, step in settlements:
-        if isinstance(step, Finish):
-            for child in step.children:
+    for _, transition in settlements:
+        if isinstance(transition, Finish):
+            for child in transition.children:
                 found.update(child.after)
-            if step.successor is not None:
-                found.update(step.successor.after)
+            if transition.successor is not None:
+                found.update(transition.successor.after)
     return found
 
 
@@ -89,18 +102,84 @@ class VerdictKind(StrEnum):
     REFUSED = "refused"
 
 
+class UniqueHeld(msgspec.Struct, frozen=True):
+    """Another job owns the unique key that the job, or a new job of the item, needs."""
+
+    owner: str
+    """Id of the job that owns the key."""
+
+    task: str = ""
+    """Task of the new job; empty if it is the job itself whose retry was refused."""
+
+    key: str = ""
+    """The key, likewise."""
+
+    @property
+    def sentence(self) -> str:
+        return (
+            str(UniqueConflict(self.task, self.key, self.owner))
+            if self.task
+            else f"job {self.owner} owns its unique key"
+        )
+
+
+class BlockerGone(msgspec.Struct, frozen=True):
+    """A job in `after` of the job, or of a new job of the item, does not exist."""
+
+    blocker: str
+
+    @property
+    def sentence(self) -> str:
+        return str(BlockerNotFound(self.blocker))
+
+
+class AttributeMissing(msgspec.Struct, frozen=True):
+    """The successor needs an attribute that its run does not have."""
+
+    task: str
+    """Name of the successor's step."""
+
+    attribute: str
+
+    @property
+    def sentence(self) -> str:
+        return str(MissingAttribute(self.task, self.attribute))
+
+
+class WrongState(msgspec.Struct, frozen=True):
+    """The job is in a state that does not allow the operator's call."""
+
+    sentence: str
+
+
+Refusal = UniqueHeld | BlockerGone | AttributeMissing | WrongState
+"""Why an item was refused. `sentence` says it to a person."""
+
+ALREADY_FINAL = WrongState("it is final already")
+NOT_FINAL = WrongState("it is not final")
+NOT_SCHEDULED = WrongState("it is not scheduled")
+NOT_RUNNING = WrongState("it is not running")
+
+
+def handed_over(successor: str) -> WrongState:
+    """The refusal of a step that has handed over to `successor`."""
+    return WrongState(f"it has handed over to job {successor}")
+
+
 class Verdict(msgspec.Struct, frozen=True):
     """The answer to one item of a call."""
 
     kind: VerdictKind
-    reason: str = ""
-    """Why the item was refused, as a sentence; empty if it was not."""
+    refusal: Refusal | None = None
+    """Why the item was refused; None if it was not."""
 
     state: State | None = None
     """State of the job when an operator's call was refused; None otherwise."""
 
-    other: str | None = None
-    """Id of the job that stands in the way of a refused item; None if there is none."""
+    @property
+    def reason(self) -> str:
+        """Why the item was refused, as a sentence; empty if it was not."""
+        return "" if self.refusal is None else self.refusal.sentence
 
 
 OK = Verdict(VerdictKind.OK)
@@ -108,9 +187,33 @@ LEASE_LOST = Verdict(VerdictKind.LEASE_LOST)
 NOT_FOUND = Verdict(VerdictKind.NOT_FOUND)
 
 
-def refused(reason: str, *, state: State | None = None, other: str | None = None) -> Verdict:
-    """The verdict `REFUSED`, with what stands in the way."""
-    return Verdict(VerdictKind.REFUSED, reason, state, other)
+def refused(refusal: Refusal, *, state: State | None = None) -> Verdict:
+    """The verdict on a refused item."""
+    return Verdict(VerdictKind.REFUSED, refusal, state)
+
+
+def refused_by(error: UniqueConflict | BlockerNotFound | MissingAttribute) -> Verdict:
+    """The verdict on an item whose new jobs cannot be enqueued because of this error."""
+    match error:
+        case UniqueConflict():
+            return refused(UniqueHeld(error.holder, error.task, error.key))
+        case BlockerNotFound():
+            return refused(BlockerGone(error.blocker))
+        case MissingAttribute():
+            return refused(AttributeMissing(error.task, error.attribute))
+
+
+def error_of_refusal(refusal: Refusal) -> JobError:
+    """The error that says the same as a refusal of new jobs."""
+    match refusal:
+        case UniqueHeld(owner, task, key):
+            return UniqueConflict(task, key, owner)
+        case BlockerGone(blocker):
+            return BlockerNotFound(blocker)
+        case AttributeMissing(task, attribute):
+            return MissingAttribute(task, attribute)
+        case WrongState(sentence):
+            return JobError(sentence)
 
 
 class Enqueued(msgspec.Struct, frozen=True, gc=False):

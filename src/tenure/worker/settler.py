@@ -18,7 +18,7 @@ from tenure.errors import STORE_OUTAGE, JobError
 from tenure.observe.audience import Audience
 from tenure.observe.derived_events import ENDS
 from tenure.stores.base import BATCH, Store
-from tenure.stores.values import LEASE_LOST, OK, Settlement, Verdict, VerdictKind
+from tenure.stores.values import LEASE_LOST, OK, AttributeMissing, Settlement, Verdict, VerdictKind
 from tenure.worker.attempt import Attempt
 from tenure.worker.background_hooks import BackgroundHooks
 from tenure.worker.wakeup import Wakeup
@@ -160,7 +160,7 @@ class Settler:
         again.
         """
         error = JobError(verdict.reason)
-        if verdict.other is None:
+        if isinstance(verdict.refusal, AttributeMissing):
             transition: Transition = Finish(
                 State.FAILED, error=ErrorInfo("MissingAttribute", verdict.reason, output=attempt.output)
             )

@@ -14,8 +14,22 @@ from tenure.stores.base import QUIET
 from tenure.stores.memory import ending
 from tenure.stores.memory.data import Data
 from tenure.stores.memory.jobs import Index, Queue, StoredJob
-from tenure.stores.memory.settling import carry_out, planned_for, refusal_of, requeue
-from tenure.stores.values import NOT_FOUND, OK, AnnouncementKind, Verdict, refused
+from tenure.stores.memory.settling import carry_out, planned_for, requeue
+from tenure.stores.values import (
+    ALREADY_FINAL,
+    NOT_FINAL,
+    NOT_FOUND,
+    NOT_RUNNING,
+    NOT_SCHEDULED,
+    OK,
+    AnnouncementKind,
+    BlockerGone,
+    UniqueHeld,
+    Verdict,
+    handed_over,
+    refused,
+    refused_by,
+)
 
 __all__ = [
     "cancel",
@@ -44,7 +58,7 @@ def cancel(data: Data, ids: Sequence[str]) -> list[Verdict]:
 
 def _cancel(data: Data, job: StoredJob) -> Verdict:
     if job.state.final:
-        return refused("it is final already", state=job.state)
+        return refused(ALREADY_FINAL, state=job.state)
     if job.state is State.RUNNING:
         data.enter_attempt(job, AttemptEnd.CANCELLED)
     data.revoke(job, AnnouncementKind.CANCELLED)
@@ -58,11 +72,11 @@ def complete(data: Data, job_id: str, transition: Finish) -> Verdict:
     if job is None:
         return NOT_FOUND
     if job.state.final:
-        return refused("it is final already", state=job.state)
+        return refused(ALREADY_FINAL, state=job.state)
     try:
         planned = planned_for(data, job, transition)
     except (UniqueConflict, BlockerNotFound, MissingAttribute) as refusal:
-        return refusal_of(refusal)
+        return refused_by(refusal)
     if job.state is State.RUNNING:
         data.enter_attempt(job, AttemptEnd.COMPLETED)
     data.revoke(job, AnnouncementKind.COMPLETED)
@@ -77,17 +91,17 @@ def retry(data: Data, ids: Sequence[str]) -> list[Verdict]:
 
 def _retry(data: Data, job: StoredJob) -> Verdict:
     if not job.state.final:
-        return refused("it is not final", state=job.state)
+        return refused(NOT_FINAL, state=job.state)
     if job.successor is not None:
-        return refused(f"it has handed over to job {job.successor}", state=job.state)
+        return refused(handed_over(job.successor), state=job.state)
     for edge in job.edges:
         if edge.open and edge.blocker not in data.jobs:
-            return refused(f"job {edge.blocker}, which it waits for, is gone", state=job.state, other=edge.blocker)
+            return refused(BlockerGone(edge.blocker), state=job.state)
     keyed = [each for each in job.represents if each.new.unique is not None and not data.window_is_over(each)]
     for each in keyed:
         owner = data.owner(each.new.task, each.new.unique or "")
         if owner is not None and owner is not each:
-            return refused(f"job {owner.new.id} holds its unique key", state=job.state, other=owner.new.id)
+            return refused(UniqueHeld(owner.new.id), state=job.state)
     for each in keyed:
         data.keys[each.new.task, each.new.unique or ""] = each
     for each in job.represents:
@@ -111,7 +125,7 @@ def trigger(data: Data, ids: Sequence[str]) -> list[Verdict]:
 
 def _trigger(data: Data, job: StoredJob) -> Verdict:
     if job.state is not State.WAITING or job.run_at is None:
-        return refused("it is not scheduled", state=job.state)
+        return refused(NOT_SCHEDULED, state=job.state)
     data.join(job)
     return OK
 
@@ -123,7 +137,7 @@ def release(data: Data, ids: Sequence[str]) -> list[Verdict]:
 
 def _release(data: Data, job: StoredJob) -> Verdict:
     if job.state is not State.RUNNING:
-        return refused("it is not running", state=job.state)
+        return refused(NOT_RUNNING, state=job.state)
     data.revoke(job, AnnouncementKind.TAKEN)
     requeue(data, job, RELEASE)
     return OK

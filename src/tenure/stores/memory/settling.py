@@ -13,9 +13,9 @@ from tenure.stores.memory.data import Data
 from tenure.stores.memory.ending import drop_unkept, failing_with, finish, propagate
 from tenure.stores.memory.enqueueing import Plan, add, plan
 from tenure.stores.memory.jobs import StoredJob
-from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, Settlement, Verdict, refused
+from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, Settlement, Verdict, refused_by
 
-__all__ = ["carry_out", "planned_for", "refusal_of", "requeue", "settle"]
+__all__ = ["carry_out", "planned_for", "requeue", "settle"]
 
 
 def settle(data: Data, settlements: Sequence[Settlement]) -> list[Verdict]:
@@ -45,7 +45,7 @@ def _finish(data: Data, job: StoredJob, transition: Finish) -> Verdict:
     try:
         planned = planned_for(data, job, transition)
     except (UniqueConflict, BlockerNotFound, MissingAttribute) as refusal:
-        return refusal_of(refusal)
+        return refused_by(refusal)
     if transition.state is not State.BROKEN:  # A broken job never ran.
         data.count("processed", job.new.queue, job.worker)
     if transition.state is not State.SUCCEEDED or transition.output:
@@ -62,17 +62,6 @@ def planned_for(data: Data, job: StoredJob, transition: Finish) -> Plan:
         )
     ending = [each for gone in (job, *failing_with(data, job, transition.state)) for each in gone.represents]
     return plan(data, transition.children, ending, transition.writes)
-
-
-def refusal_of(error: UniqueConflict | BlockerNotFound | MissingAttribute) -> Verdict:
-    """The verdict for a transition whose children or successor cannot be enqueued."""
-    match error:
-        case UniqueConflict():
-            return refused(str(error), other=error.holder)
-        case BlockerNotFound():
-            return refused(str(error), other=error.blocker)
-        case MissingAttribute():
-            return refused(str(error))
 
 
 def carry_out(data: Data, job: StoredJob, transition: Finish, planned: Plan, *, settled: bool) -> None:

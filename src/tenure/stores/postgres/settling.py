@@ -19,7 +19,22 @@ from tenure.stores.postgres.records import (
     new_fields,
     writes_fields,
 )
-from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, Settlement, Verdict, awaited_inside, refused
+from tenure.stores.values import (
+    ALREADY_FINAL,
+    LEASE_LOST,
+    NOT_FINAL,
+    NOT_FOUND,
+    OK,
+    BlockerGone,
+    Refusal,
+    Settlement,
+    UniqueHeld,
+    Verdict,
+    awaited_inside,
+    handed_over,
+    refused,
+    refused_by,
+)
 
 __all__ = [
     "AGAIN",
@@ -225,18 +240,11 @@ def completion_verdict(answer: str) -> Verdict:
     """The verdict on a job that an operator completes."""
     if verdict := _PLAIN.get(answer):
         return verdict
-    return _refused(answer) if answer.startswith("[") else refused("it is final already", state=State(answer))
+    return _refused(answer) if answer.startswith("[") else refused(ALREADY_FINAL, state=State(answer))
 
 
 def _refused(answer: str) -> Verdict:
-    error = refusal(_loads(answer))
-    match error:
-        case UniqueConflict():
-            return refused(str(error), other=error.holder)
-        case BlockerNotFound():
-            return refused(str(error), other=error.blocker)
-        case MissingAttribute():
-            return refused(str(error))
+    return refused_by(refusal(_loads(answer)))
 
 
 def refusal(answer: Sequence[str]) -> UniqueConflict | BlockerNotFound | MissingAttribute:
@@ -250,25 +258,21 @@ def refusal(answer: Sequence[str]) -> UniqueConflict | BlockerNotFound | Missing
             return UniqueConflict(*answer)
 
 
-_REASONS = {
-    "not final": "it is not final",
-    "handed over": "it has handed over to job {}",
-    "gone": "job {}, which it waits for, is gone",
-    "unique": "job {} holds its unique key",
+_REFUSALS: Mapping[str, Callable[..., Refusal]] = {
+    "not final": lambda: NOT_FINAL,
+    "handed over": handed_over,
+    "gone": BlockerGone,
+    "unique": UniqueHeld,
 }
 
 
-def operator_verdicts(answers: Iterable[str], reason: str = "") -> list[Verdict]:
-    """The verdict on each job of an operator's call. `reason`: why a job is refused if the answer is just its state."""
-    return [_PLAIN.get(verdict) or _obstacle(verdict, reason) for verdict in answers]
+def operator_verdicts(answers: Iterable[str], refusal: Refusal = ALREADY_FINAL) -> list[Verdict]:
+    """The verdict on each job of an operator's call. `refusal`: why a job is refused if the answer is just its state."""
+    return [_PLAIN.get(verdict) or _obstacle(verdict, refusal) for verdict in answers]
 
 
-def _obstacle(verdict: str, reason: str) -> Verdict:
+def _obstacle(verdict: str, refusal: Refusal) -> Verdict:
     if not verdict.startswith("["):
-        return refused(reason, state=State(verdict))
-    state, why, *other = _loads(verdict)
-    return refused(
-        _REASONS[why].format(*other),
-        state=State(state),
-        other=other[0] if other and why != "handed over" else None,
-    )
+        return refused(refusal, state=State(verdict))
+    state, why, *details = _loads(verdict)
+    return refused(_REFUSALS[why](*details), state=State(state))

@@ -49,6 +49,8 @@ from tenure.stores.postgres.transaction import JobsTransaction
 from tenure.stores.postgres.vacuum import Vacuum
 from tenure.stores.postgres.wakeup import WORK, Wakeup
 from tenure.stores.values import (
+    NOT_RUNNING,
+    NOT_SCHEDULED,
     UNCHANGED,
     Announcement,
     AnnouncementKind,
@@ -410,7 +412,7 @@ class PostgresStore(Store):
     # Operators.
 
     async def cancel(self, ids: Sequence[str]) -> list[Verdict]:
-        return settling.operator_verdicts(await self._value("cancel", self._now(), _ids(ids)), "it is final already")
+        return settling.operator_verdicts(await self._value("cancel", self._now(), _ids(ids)))
 
     async def complete(self, job_id: str, transition: Finish) -> Verdict:
         payloads: list[bytes] = []
@@ -424,10 +426,10 @@ class PostgresStore(Store):
         return settling.operator_verdicts(await self._value("retry", self._now(), _ids(ids)))
 
     async def trigger(self, ids: Sequence[str]) -> list[Verdict]:
-        return settling.operator_verdicts(await self._value("trigger", self._now(), _ids(ids)), "it is not scheduled")
+        return settling.operator_verdicts(await self._value("trigger", self._now(), _ids(ids)), NOT_SCHEDULED)
 
     async def release(self, ids: Sequence[str]) -> list[Verdict]:
-        return settling.operator_verdicts(await self._value("release", self._now(), _ids(ids)), "it is not running")
+        return settling.operator_verdicts(await self._value("release", self._now(), _ids(ids)), NOT_RUNNING)
 
     async def delete(self, ids: Sequence[str], *, cascade: bool = False) -> list[str]:
         try:

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 from tenure.core.job import State
 from tenure.core.lifecycle import Finish
-from tenure.errors import MissingAttribute
 from tenure.stores.redis.encoding import ScriptArg, ref_of_lease, token_bytes, transition_args
 from tenure.stores.redis.enqueueing import refusal
 from tenure.stores.redis.records import STATES, id_of, ref_of
 from tenure.stores.redis.replies import Refused
-from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, Settlement, Verdict, refused
+from tenure.stores.values import (
+    ALREADY_FINAL,
+    LEASE_LOST,
+    NOT_FINAL,
+    NOT_FOUND,
+    NOT_RUNNING,
+    NOT_SCHEDULED,
+    OK,
+    BlockerGone,
+    Refusal,
+    Settlement,
+    UniqueHeld,
+    Verdict,
+    handed_over,
+    refused,
+    refused_by,
+)
 
 __all__ = ["args", "completion_args", "completion_verdict", "operator_verdicts", "verdicts"]
 
@@ -56,8 +71,7 @@ def _refused(settlement: Settlement, reply: Sequence[Any]) -> Verdict:
 def _new_jobs_refused(transition: Finish, reply: Sequence[Any]) -> Verdict:
     """The verdict on a transition whose children or successor cannot be enqueued."""
     jobs = transition.children if transition.successor is None else (*transition.children, transition.successor)
-    error = refusal(jobs, reply)
-    return refused(str(error), other=None if isinstance(error, MissingAttribute) else id_of(reply[2]))
+    return refused_by(refusal(jobs, reply))
 
 
 def completion_args(job_id: str, transition: Finish) -> list[ScriptArg]:
@@ -72,14 +86,14 @@ def completion_verdict(transition: Finish, reply: Any) -> Verdict:
     return operator_verdicts([reply])[0]
 
 
-_REASONS = {
-    Refused.FINAL: "it is final already",
-    Refused.NOT_FINAL: "it is not final",
-    Refused.NOT_SCHEDULED: "it is not scheduled",
-    Refused.NOT_RUNNING: "it is not running",
-    Refused.BLOCKER_GONE: "job {other}, which it waits for, is gone",
-    Refused.UNIQUE: "job {other} holds its unique key",
-    Refused.HANDED_OVER: "it has handed over to job {other}",
+_REFUSALS: Mapping[Refused, Callable[..., Refusal]] = {
+    Refused.FINAL: lambda: ALREADY_FINAL,
+    Refused.NOT_FINAL: lambda: NOT_FINAL,
+    Refused.NOT_SCHEDULED: lambda: NOT_SCHEDULED,
+    Refused.NOT_RUNNING: lambda: NOT_RUNNING,
+    Refused.BLOCKER_GONE: BlockerGone,
+    Refused.UNIQUE: UniqueHeld,
+    Refused.HANDED_OVER: handed_over,
 }
 
 
@@ -88,9 +102,6 @@ def operator_verdicts(reply: Iterable[Any]) -> list[Verdict]:
     return [_BY_CODE[verdict] if isinstance(verdict, int) else _operator_refused(*verdict[1:]) for verdict in reply]
 
 
-def _operator_refused(word: bytes, number: int, ref: bytes | None = None) -> Verdict:
-    reason = Refused(word.decode())
-    other = None if ref is None else id_of(ref)
+def _operator_refused(word: bytes, number: int, *refs: bytes) -> Verdict:
     state: State = STATES[number]
-    in_the_way = None if reason is Refused.HANDED_OVER else other
-    return refused(_REASONS[reason].format(other=other), state=state, other=in_the_way)
+    return refused(_REFUSALS[Refused(word.decode())](*map(id_of, refs)), state=state)

@@ -17,7 +17,20 @@ from tenure.stores.sqlite.attempts import record_attempts
 from tenure.stores.sqlite.ending import end
 from tenure.stores.sqlite.rows import Facts, dumps, facts, resolve, whole_runs
 from tenure.stores.sqlite.transaction import Transaction
-from tenure.stores.values import NOT_FOUND, OK, AnnouncementKind, Verdict, refused
+from tenure.stores.values import (
+    ALREADY_FINAL,
+    NOT_FINAL,
+    NOT_FOUND,
+    NOT_RUNNING,
+    NOT_SCHEDULED,
+    OK,
+    AnnouncementKind,
+    BlockerGone,
+    UniqueHeld,
+    Verdict,
+    handed_over,
+    refused,
+)
 
 __all__ = [
     "cancel",
@@ -51,7 +64,7 @@ def cancel(tx: Transaction, ids: Sequence[str]) -> list[Verdict]:
 def _cancel(tx: Transaction, job: Facts) -> Verdict:
     state = State(job.state)
     if state.final:
-        return refused("it is final already", state=state)
+        return refused(ALREADY_FINAL, state=state)
     if state is State.RUNNING:
         record_attempts(tx, [(job.number, job.fence, AttemptEnd.CANCELLED, None)])
         tx.notify_holder(job.worker, AnnouncementKind.CANCELLED, job.id)
@@ -65,7 +78,7 @@ def complete(tx: Transaction, job_id: str, transition: Finish) -> Verdict:
     if job is None:
         return NOT_FOUND
     state = State(job.state)
-    return refused("it is final already", state=state) if state.final else settling.complete(tx, job, transition)
+    return refused(ALREADY_FINAL, state=state) if state.final else settling.complete(tx, job, transition)
 
 
 def retry(tx: Transaction, ids: Sequence[str]) -> list[Verdict]:
@@ -76,19 +89,19 @@ def retry(tx: Transaction, ids: Sequence[str]) -> list[Verdict]:
 def _retry(tx: Transaction, job: Facts) -> Verdict:
     state = State(job.state)
     if not state.final:
-        return refused("it is not final", state=state)
+        return refused(NOT_FINAL, state=state)
     if job.successor is not None:
-        return refused(f"it has handed over to job {job.successor}", state=state)
+        return refused(handed_over(job.successor), state=state)
     blockers = tx.all("open_edges_of", job.id)
     for blocker, exists in blockers:
         if not exists:
-            return refused(f"job {blocker}, which it waits for, is gone", state=state, other=blocker)
+            return refused(BlockerGone(blocker), state=state)
     reopened = ending.ended_by(tx, job, None)
     keyed = [(each, each.unique) for each in reopened if each.unique_until is None or each.unique_until > tx.wall]
     for each, key in keyed:
         owner = None if key is None else tx.one("unique_owner", each.task, key, tx.wall)
         if owner is not None and owner[0] != each.id:
-            return refused(f"job {owner[0]} holds its unique key", state=state, other=owner[0])
+            return refused(UniqueHeld(owner[0]), state=state)
     for each, key in keyed:
         if key is not None:
             tx.run("claim_unique", each.task, key, each.id, each.unique_until)
@@ -111,7 +124,7 @@ def trigger(tx: Transaction, ids: Sequence[str]) -> list[Verdict]:
 
 def _trigger(tx: Transaction, job: Facts) -> Verdict:
     if job.counter != "scheduled":
-        return refused("it is not scheduled", state=State(job.state))
+        return refused(NOT_SCHEDULED, state=State(job.state))
     tx.run("put_in_line", job.id, tx.reserve_seqs(1), None)
     tx.count_move(job.queue, "scheduled", "waiting")
     tx.wake_workers(job.queue)
@@ -125,7 +138,7 @@ def release(tx: Transaction, ids: Sequence[str]) -> list[Verdict]:
 
 def _release(tx: Transaction, job: Facts) -> Verdict:
     if job.state != State.RUNNING:
-        return refused("it is not running", state=State(job.state))
+        return refused(NOT_RUNNING, state=State(job.state))
     tx.notify_holder(job.worker, AnnouncementKind.TAKEN, job.id)
     tx.run("release_job", job.id)
     tx.count_move(job.queue, "running", "waiting")

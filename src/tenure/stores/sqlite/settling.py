@@ -25,7 +25,7 @@ from tenure.stores.values import (
     Settlement,
     Verdict,
     awaited_inside,
-    refused,
+    refused_by,
 )
 
 __all__ = ["complete", "lease_status", "settle", "settle_held"]
@@ -310,12 +310,8 @@ def _unless_refused(tx: Transaction, transition: Finish, act: Callable[[], None]
     try:
         with tx.savepoint():
             act()
-    except UniqueConflict as conflict:
-        return refused(str(conflict), other=conflict.holder)
-    except BlockerNotFound as missing:
-        return refused(str(missing), other=missing.blocker)
-    except MissingAttribute as missing:
-        return refused(str(missing))
+    except (UniqueConflict, BlockerNotFound, MissingAttribute) as error:
+        return refused_by(error)
     return OK
 
 

@@ -18,7 +18,7 @@ from tenure.hooks.calling import HookCalls
 from tenure.jobs.enqueue_hooks import before_enqueue
 from tenure.stores.base import OwnTransaction, Store
 from tenure.stores.callers import Work
-from tenure.stores.values import LeaseStatus, Verdict, VerdictKind
+from tenure.stores.values import AttributeMissing, LeaseStatus, Verdict, VerdictKind
 from tenure.tasks.completion.stage import Stage, StageEvent, next_stage
 
 if TYPE_CHECKING:
@@ -170,11 +170,8 @@ class Completion:
             case VerdictKind.OK:
                 return
             case VerdictKind.REFUSED:
-                successor = self.transition.successor
-                if verdict.other is None and successor is not None and successor.step is not None:
-                    needs = successor.step.needs
-                    missing = next((name for name in needs if f"attribute {name!r}" in verdict.reason), needs[0])
-                    raise MissingAttribute(successor.task, missing)
+                if isinstance(verdict.refusal, AttributeMissing):
+                    raise MissingAttribute(verdict.refusal.task, verdict.refusal.attribute)
                 raise JobError(f"the store refused the jobs that job {self.lease.job.id} enqueues: {verdict.reason}")
             case kind:
                 raise self._lost(LeaseStatus.GONE if kind is VerdictKind.NOT_FOUND else LeaseStatus.LOST)

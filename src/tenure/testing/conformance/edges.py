@@ -12,7 +12,13 @@ from tenure.core.lease import Lease
 from tenure.core.lifecycle import Finish, Park
 from tenure.errors import BlockerNotFound
 from tenure.stores.base import Store
-from tenure.stores.values import OK, Enqueued, Search, VerdictKind
+from tenure.stores.values import (
+    OK,
+    BlockerGone,
+    Enqueued,
+    Search,
+    refused,
+)
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
     BOOM,
@@ -354,7 +360,7 @@ class Edges:
 
         [verdict] = await store.retry([dependent])
 
-        assert (verdict.kind, verdict.other, verdict.state) == (VerdictKind.REFUSED, blocker, State.FAILED)
+        assert verdict == refused(BlockerGone(blocker), state=State.FAILED)
         assert await state(store, dependent) is State.FAILED
 
     async def test_a_dependent_waits_for_a_blocker_that_was_enqueued_again_after_it_had_gone(

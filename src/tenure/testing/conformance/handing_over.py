@@ -9,7 +9,17 @@ import pytest
 from tenure.core.job import BlockerPolicy, State, Writes
 from tenure.core.lifecycle import Park
 from tenure.stores.base import Store
-from tenure.stores.values import NOT_FOUND, OK, AnnouncementKind, Change, Consequence, VerdictKind
+from tenure.stores.values import (
+    NOT_FOUND,
+    OK,
+    AnnouncementKind,
+    AttributeMissing,
+    BlockerGone,
+    Change,
+    Consequence,
+    VerdictKind,
+    refused,
+)
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.run_scene import (
     a_run,
@@ -219,9 +229,7 @@ class HandingOver:
 
         verdict = await settle(store, leased, handing_over(needy, {"b": "2"}))
 
-        assert (verdict.kind, verdict.other) == (VerdictKind.REFUSED, None)
-        assert "'f.two'" in verdict.reason
-        assert "'c'" in verdict.reason
+        assert verdict == refused(AttributeMissing("f.two", "c"))
         assert await state(store, run_id) is State.RUNNING
         assert await store.attributes(run_id) == {"a": "1"}
         assert len(await steps(store, run_id)) == 1
@@ -314,7 +322,7 @@ class HandingOver:
 
         done, verdict = await store.settle([(ends, FAIL), (joins, handing_over(join))])
 
-        assert (done, verdict.kind, verdict.other) == (OK, VerdictKind.REFUSED, blocker)
+        assert (done, verdict) == (OK, refused(BlockerGone(blocker)))
         assert await state(store, joining) is State.RUNNING
         assert await store.get([other, dependent, join.id]) == [None, None, None]
         await assert_counters_equal_a_recount(store)
@@ -406,7 +414,7 @@ class HandingOver:
 
         verdict = await settle(store, leased, handing_over(a_successor(run_id, after=("missing",))))
 
-        assert (verdict.kind, verdict.other) == (VerdictKind.REFUSED, "missing")
+        assert verdict == refused(BlockerGone("missing"))
         assert (await run_record(store, run_id)).step.state is State.RUNNING
 
     # Completion from outside.
@@ -456,7 +464,7 @@ class HandingOver:
 
         verdict = await store.complete(run_id, handing_over(a_successor(run_id, needs=("x",))))
 
-        assert (verdict.kind, verdict.other, verdict.state) == (VerdictKind.REFUSED, None, None)
+        assert (type(verdict.refusal), verdict.state) == (AttributeMissing, None)
         assert await settle(store, leased, success()) == OK
 
     # Parking.

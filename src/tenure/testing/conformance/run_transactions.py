@@ -10,7 +10,13 @@ from tenure.core.job import NewJob, State, Writes
 from tenure.core.lease import Lease
 from tenure.core.lifecycle import Finish
 from tenure.stores.base import OwnTransaction, Store
-from tenure.stores.values import OK, LeaseStatus, RunSearch, Verdict, VerdictKind
+from tenure.stores.values import (
+    OK,
+    AttributeMissing,
+    LeaseStatus,
+    RunSearch,
+    Verdict,
+)
 from tenure.testing.conformance.run_scene import a_start, a_successor
 from tenure.testing.conformance.scene import (
     LONG,
@@ -119,7 +125,7 @@ class RunsInTransactions:
 
         await own.commit()
 
-        assert (verdict.kind, verdict.other) == (VerdictKind.REFUSED, None)
+        assert isinstance(verdict.refusal, AttributeMissing)
         assert await database.lease_status(leased) is LeaseStatus.HELD
         assert await database.attributes(run_id) == {}
         assert await line(database) == [job_id]

@@ -10,7 +10,14 @@ from tenure.core.job import BlockerPolicy, State
 from tenure.core.lifecycle import blocker_failed
 from tenure.errors import BlockerNotFound, UniqueConflict
 from tenure.stores.base import Store
-from tenure.stores.values import LEASE_LOST, OK, AnnouncementKind, VerdictKind
+from tenure.stores.values import (
+    LEASE_LOST,
+    OK,
+    AnnouncementKind,
+    UniqueHeld,
+    VerdictKind,
+    handed_over,
+)
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.run_scene import (
     a_run,
@@ -94,8 +101,7 @@ class Runs:
         [verdict] = await store.retry([second])
 
         assert verdict.kind is VerdictKind.REFUSED
-        assert third in verdict.reason
-        assert verdict.other is None
+        assert verdict.refusal == handed_over(third)
         [verdict] = await store.retry([run_id])  # this retries the third step, which has not ended
         assert (verdict.kind, verdict.state) == (VerdictKind.REFUSED, State.WAITING)
 
@@ -310,7 +316,7 @@ class Runs:
         [other] = await enqueue(store, a_start(unique="k"))
 
         [verdict] = await store.retry([run_id])
-        assert (verdict.kind, verdict.other) == (VerdictKind.REFUSED, other)
+        assert (verdict.kind, verdict.refusal) == (VerdictKind.REFUSED, UniqueHeld(other))
         await store.delete([other])
         assert await store.retry([run_id]) == [OK]
 

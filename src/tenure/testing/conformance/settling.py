@@ -8,7 +8,15 @@ from tenure.core.job import ErrorInfo, NewJob, State
 from tenure.core.lease import Lease, Token
 from tenure.core.lifecycle import Finish, Park, Requeue, Transition
 from tenure.stores.base import Store
-from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, Renewal, VerdictKind
+from tenure.stores.values import (
+    LEASE_LOST,
+    NOT_FOUND,
+    OK,
+    BlockerGone,
+    Renewal,
+    UniqueHeld,
+    refused,
+)
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
     BOOM,
@@ -407,7 +415,8 @@ class Settling:
 
         verdict = await settle(store, parent, Finish(State.SUCCEEDED, "1", children=(good, bad)))
 
-        assert (verdict.kind, verdict.other) == (VerdictKind.REFUSED, "missing" if hindrance == "blocker" else holder)
+        refusal = BlockerGone("missing") if hindrance == "blocker" else UniqueHeld(holder, bad.task, "k")
+        assert verdict == refused(refusal)
         assert verdict.reason
         assert await store.get([good.id, bad.id]) == [None, None]
         assert (await record(store, parent.job.id), await store.queues()) == before

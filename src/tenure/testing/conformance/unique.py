@@ -11,7 +11,12 @@ from tenure.core.lifecycle import Finish, Park, Requeue
 from tenure.core.options import Retention
 from tenure.errors import BlockerNotFound, UniqueConflict
 from tenure.stores.base import Store
-from tenure.stores.values import OK, Enqueued, VerdictKind
+from tenure.stores.values import (
+    OK,
+    Enqueued,
+    UniqueHeld,
+    refused,
+)
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
     BOOM,
@@ -295,7 +300,7 @@ class Unique:
 
         [verdict] = await store.retry([first])
 
-        assert (verdict.kind, verdict.other, verdict.state) == (VerdictKind.REFUSED, second, State.FAILED)
+        assert verdict == refused(UniqueHeld(second), state=State.FAILED)
         assert await line(store) == [second]
         await store.cancel([second])
         assert await store.retry([first]) == [OK]
@@ -309,7 +314,7 @@ class Unique:
         verdicts = await store.retry([second, first])
 
         assert [verdict.kind for verdict in verdicts] == ["ok", "refused"]
-        assert verdicts[1].other == second
+        assert verdicts[1].refusal == UniqueHeld(second)
 
     async def test_a_retry_after_the_window_needs_no_key(self, store: Store, clock: ManualClock) -> None:
         [first] = await enqueue(store, a_job(unique="k", window=60.0))
