@@ -13,7 +13,7 @@ from itertools import count
 from tenure.core.clock import Clock, SystemClock
 from tenure.core.job import HISTORY, AttemptEnd, ErrorInfo, JobRecord, State, in_brief, past_attempt
 from tenure.stores.memory.jobs import Edge, Queue, Run, StoredJob
-from tenure.stores.memory.wakeup import IdleCaller, Mailbox
+from tenure.stores.memory.wakeup import CrossLoopMailbox, IdleCaller
 from tenure.stores.values import Announcement, AnnouncementKind, Change, Consequence, WorkerInfo
 
 __all__ = ["LOCK", "Data", "RegisteredWorker"]
@@ -27,7 +27,7 @@ os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_
 @dataclass(slots=True, eq=False)
 class RegisteredWorker:
     info: WorkerInfo
-    mailbox: Mailbox[Announcement]
+    mailbox: CrossLoopMailbox[Announcement]
     beat: float
     totals: Counter[str] = field(default_factory=Counter)
 
@@ -52,8 +52,8 @@ class Data:
         """Open edges by the id of their blocker."""
 
         self.runs: dict[str, Run] = {}
-        self.waiters: defaultdict[str, set[Mailbox[Announcement]]] = defaultdict(set)
-        self.watchers: set[Mailbox[str]] = set()
+        self.waiters: defaultdict[str, set[CrossLoopMailbox[Announcement]]] = defaultdict(set)
+        self.watchers: set[CrossLoopMailbox[str]] = set()
         self.consequences: list[Consequence] = []
         """What the current operation has done to jobs that its caller did not name."""
 

@@ -10,7 +10,7 @@ import msgspec
 from tenure.core.job import JobRecord, State
 from tenure.stores.memory.data import Data
 from tenure.stores.memory.jobs import Run, StoredJob
-from tenure.stores.memory.wakeup import Mailbox
+from tenure.stores.memory.wakeup import CrossLoopMailbox
 from tenure.stores.values import (
     Announcement,
     Page,
@@ -66,7 +66,7 @@ def workers(data: Data) -> list[WorkerInfo]:
     ]
 
 
-def wait(data: Data, ids: Sequence[str], mailbox: Mailbox[Announcement]) -> dict[str, JobRecord | None]:
+def wait(data: Data, ids: Sequence[str], mailbox: CrossLoopMailbox[Announcement]) -> dict[str, JobRecord | None]:
     """The jobs that are final or do not exist. The end of the others is announced to this mailbox."""
     found: dict[str, JobRecord | None] = {}
     for id_ in ids:

@@ -19,7 +19,7 @@ from tenure.errors import StoreUnavailable
 from tenure.stores.base import BATCH, Store, busy_queues_of
 from tenure.stores.memory import enqueueing, inbox, leasing, operating, reading, settling
 from tenure.stores.memory.data import LOCK, Data, RegisteredWorker
-from tenure.stores.memory.wakeup import IdleCaller, Mailbox
+from tenure.stores.memory.wakeup import CrossLoopMailbox, IdleCaller
 from tenure.stores.values import (
     Announcement,
     AnnouncementKind,
@@ -60,8 +60,8 @@ class MemoryStore(Store):
     def __init__(self, data: Data | None = None, clock: Clock | None = None) -> None:
         """A store object on this data, or on new data that uses this clock."""
         self._data = Data(clock) if data is None else data
-        self._mailbox = Mailbox[Announcement]()
-        self._watching: set[Mailbox[str]] = set()
+        self._mailbox = CrossLoopMailbox[Announcement]()
+        self._watching: set[CrossLoopMailbox[str]] = set()
         self._callers: set[IdleCaller] = set()
         self._arrivals_seen = 0
         """The value of `Data.arrivals` when this object last leased or waited for work."""
@@ -335,7 +335,7 @@ class MemoryStore(Store):
 
     @asynccontextmanager
     async def watch(self) -> AsyncIterator[AsyncIterator[str]]:
-        mailbox = Mailbox[str]()
+        mailbox = CrossLoopMailbox[str]()
         with self._operation() as data:
             data.watchers.add(mailbox)
             self._watching.add(mailbox)

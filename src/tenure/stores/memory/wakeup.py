@@ -1,4 +1,4 @@
-"""`Waker` and `Mailbox`: how one event loop or thread wakes another and sends it hints."""
+"""`Waker` and `CrossLoopMailbox`: how one event loop or thread wakes another and sends it hints."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from tenure.core import patterns
 
-__all__ = ["IdleCaller", "Mailbox", "Waker"]
+__all__ = ["CrossLoopMailbox", "IdleCaller", "Waker"]
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class IdleCaller(Waker):
         return patterns.serves(self._served, queue)
 
 
-class Mailbox(Generic[T]):
+class CrossLoopMailbox(Generic[T]):
     """Hints for one store object. Without a listener only the latest 10,000 are kept."""
 
     def __init__(self) -> None:

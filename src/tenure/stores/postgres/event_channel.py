@@ -7,13 +7,13 @@ messages as fit: the word `notes`, its number within the call, the lengths of th
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import Context
 from typing import Any
 
 from tenure.errors import StoreError
+from tenure.stores.mailbox import Mailbox
 from tenure.stores.postgres.subscription import Subscription
 
 __all__ = ["KIND", "EventChannel", "pack", "unpack"]
@@ -44,7 +44,7 @@ class EventChannel:
         self._subscription = subscription
         self._channel = channel
         self._operation = operation
-        self._watches: set[_Watch] = set()
+        self._watches: set[Mailbox[str]] = set()
         self._registering = asyncio.Lock()
         """Held while registering or unregistering, because two watches may do the opposite at the same time."""
 
@@ -59,7 +59,7 @@ class EventChannel:
     async def watch(self) -> AsyncIterator[AsyncIterator[str]]:
         """Receive every message that is published while the block runs."""
         await self._subscription.open(OPEN_WITHIN)
-        watch = _Watch()
+        watch: Mailbox[str] = Mailbox(BUFFER)
         self._watches.add(watch)
         try:
             async with self._registering:
@@ -67,22 +67,22 @@ class EventChannel:
                 if self._renewing is None:
                     # An empty context, so that the task does not keep the context variables of the first watcher alive.
                     self._renewing = asyncio.create_task(self._renew(), name="tenure-watch", context=Context())
-            yield watch.messages()
+            yield watch.read()
         finally:
             self._watches.discard(watch)
             await self._unregister()
 
     def receive(self, payload: str) -> None:
         """Pass the messages of a notification, without its first word, to every watch."""
-        for message in unpack(payload):
-            for watch in self._watches:
-                watch.add(message)
+        messages = list(unpack(payload))
+        for watch in self._watches:
+            watch.put(messages)
 
     async def close(self) -> None:
         """End all watches."""
         watches, self._watches = self._watches, set()
         for watch in watches:
-            watch.end()
+            watch.close()
         await self._unregister()
 
     async def _renew(self) -> None:
@@ -101,30 +101,6 @@ class EventChannel:
             self._renewing = None
             with suppress(StoreError):  # the row expires by itself
                 await self._operation("watch_events", self._channel, None)
-
-
-class _Watch:
-    def __init__(self) -> None:
-        self._waiting: deque[str] = deque(maxlen=BUFFER)
-        self._changed = asyncio.Event()
-        self._ended = False
-
-    def add(self, message: str) -> None:
-        self._waiting.append(message)
-        self._changed.set()
-
-    def end(self) -> None:
-        self._ended = True
-        self._changed.set()
-
-    async def messages(self) -> AsyncIterator[str]:
-        while True:
-            while self._waiting:
-                yield self._waiting.popleft()
-            if self._ended:
-                return
-            self._changed.clear()
-            await self._changed.wait()
 
 
 def pack(messages: Sequence[str]) -> Iterator[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import secrets
-from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -25,6 +24,7 @@ from tenure.errors import HasDependents, StoreError, StoreUnavailable
 from tenure.stores.base import AHEAD, BATCH, NAMED, QUIET, OwnTransaction, Store, busy_queues_of
 from tenure.stores.callers import Work
 from tenure.stores.joining import Joiner
+from tenure.stores.mailbox import Mailbox
 from tenure.stores.postgres import health, reading, runs, schema, settling, single
 from tenure.stores.postgres.address import Address
 from tenure.stores.postgres.caller_work import CallerWork
@@ -133,8 +133,7 @@ class PostgresStore(Store):
         self._wakeup = Wakeup(self._subscription, self._channel, self._value)
         self._events = EventChannel(self._subscription, self._channel, self._value)
         self._link.on_reports = self._on_reports
-        self._announced: deque[Announcement] = deque(maxlen=10_000)
-        self._announcement_came = asyncio.Event()
+        self._announced: Mailbox[Announcement] = Mailbox()
 
     @classmethod
     def from_url(cls, url: str) -> PostgresStore:
@@ -169,7 +168,7 @@ class PostgresStore(Store):
             return
         await self._events.close()
         self._closed = True
-        self._announcement_came.set()
+        self._announced.close()
         self._wakeup.stop()
         await self._subscription.close()
         await self._wakeup.close()
@@ -523,11 +522,8 @@ class PostgresStore(Store):
 
     async def announcements(self) -> AsyncIterator[Announcement]:
         await self._listen()
-        while not self._closed:
-            while self._announced:
-                yield self._announced.popleft()
-            self._announcement_came.clear()
-            await self._announcement_came.wait()
+        async for announcement in self._announced.read():
+            yield announcement
 
     async def _listen(self) -> None:
         """Open the channel of this object, so that announcements from now on arrive."""
@@ -565,8 +561,7 @@ class PostgresStore(Store):
         elif kind == WORK and rest != "-1":
             self._wakeup.wake(rest)
         else:
-            self._announced.append(Announcement(AnnouncementKind(kind), "" if kind == WORK else rest))
-            self._announcement_came.set()
+            self._announced.put((Announcement(AnnouncementKind(kind), "" if kind == WORK else rest),))
 
     # Statements.
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from typing import Generic, TypeVar
 
+from tenure.stores.mailbox import Mailbox
 from tenure.stores.redis.link import Link
 
 __all__ = ["Subscription"]
 
 T = TypeVar("T")
-
-MAX_UNREAD = 10_000
-"""Most buffered messages; when a slow reader exceeds it the oldest are dropped."""
 
 SUBSCRIBE_TIMEOUT = 1.0
 """Seconds that `listen` waits for the subscription. After that the caller continues, and messages are missed until it
@@ -30,11 +27,9 @@ class Subscription(Generic[T]):
         self._link = link
         self._channel = channel
         self._decode = decode
-        self._unread: deque[T] = deque(maxlen=MAX_UNREAD)
-        self._arrived = asyncio.Event()
+        self._unread: Mailbox[T] = Mailbox()
         self._subscribed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._closed = False
         self.epoch = 0
         """Number of times that the subscription was made: 0 before the first, one more after each reconnect, so that
         readers know they may have missed messages."""
@@ -49,19 +44,14 @@ class Subscription(Generic[T]):
 
     async def close(self) -> None:
         """Unsubscribe. Iterators of `messages` end."""
-        self._closed = True
-        self._arrived.set()
+        self._unread.close()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def messages(self) -> AsyncIterator[T]:
+    def messages(self) -> AsyncIterator[T]:
         """Yield messages as they arrive, until the subscription is closed."""
-        while not self._closed:
-            self._arrived.clear()
-            while self._unread:
-                yield self._unread.popleft()
-            await self._arrived.wait()
+        return self._unread.read()
 
     async def _receive(self) -> None:
         async for message in self._link.listen(self._channel):
@@ -69,5 +59,4 @@ class Subscription(Generic[T]):
                 self.epoch += 1
                 self._subscribed.set()
                 continue
-            self._unread.extend(self._decode(message))
-            self._arrived.set()
+            self._unread.put(self._decode(message))

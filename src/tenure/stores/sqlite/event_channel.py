@@ -21,6 +21,7 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 
 from tenure.errors import StoreUnavailable
+from tenure.stores.mailbox import Mailbox
 from tenure.stores.sqlite.doorbell import Delivery, Doorbells
 
 __all__ = ["Publisher", "Watcher"]
@@ -126,8 +127,7 @@ class Watcher:
     def __init__(self, bells: Doorbells) -> None:
         self._bells = bells
         self._name = PREFIX + secrets.token_hex(8)
-        self._messages: deque[str] = deque(maxlen=HELD_BACK)
-        self._received = asyncio.Event()
+        self._messages: Mailbox[str] = Mailbox(HELD_BACK)
         self._closed = False
         self._loop = asyncio.get_running_loop()
         try:
@@ -137,24 +137,15 @@ class Watcher:
                 f"cannot watch events: no socket can be created in {str(bells.folder)!r} ({error.strerror}): make it writable"
             ) from error
 
-    async def messages(self) -> AsyncIterator[str]:
+    def messages(self) -> AsyncIterator[str]:
         """The messages received, as they arrive, until `close`."""
-        while not self._closed:
-            if self._messages:
-                yield self._messages.popleft()
-                continue
-            self._received.clear()
-            try:
-                async with asyncio.timeout(LOOK_EVERY):
-                    await self._received.wait()
-            except TimeoutError:
-                self._rebind_if_deleted()
+        return self._messages.read(self._rebind_if_deleted, LOOK_EVERY)
 
     def close(self) -> None:
         """Stop receiving, and remove the socket."""
         if not self._closed:
             self._closed = True
-            self._received.set()
+            self._messages.close()
             self._loop.remove_reader(self._socket)
             self._socket.close()
             self._bells.take_down(self._name)
@@ -185,5 +176,4 @@ class Watcher:
                 with contextlib.suppress(
                     msgspec.DecodeError
                 ):  # not ours: other programs may be able to write to the folder
-                    self._messages.extend(_decode(message))
-                self._received.set()
+                    self._messages.put(_decode(message))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
@@ -20,6 +19,7 @@ from tenure.core.patterns import serves
 from tenure.errors import StoreUnavailable
 from tenure.stores.base import BATCH, LOOK_AHEAD, SUSPECTS, Store, busy_queues_of
 from tenure.stores.callers import SqliteWork
+from tenure.stores.mailbox import Mailbox
 from tenure.stores.sqlite import enqueueing, health, inbox, leasing, operating, reading, runs, schema, settling
 from tenure.stores.sqlite.caller_work import caller_work
 from tenure.stores.sqlite.connection import connect
@@ -78,8 +78,7 @@ class SqliteStore(Store):
         self._closed = False
         self._bell: Doorbell | None = None
         self._waiting: set[Callable[[], None]] = set()
-        self._announcements: deque[Announcement] = deque()
-        self._announced = asyncio.Event()
+        self._announced: Mailbox[Announcement] = Mailbox()
         self._publisher = Publisher(self._engine.path)
         self._watchers: set[Watcher] = set()
 
@@ -102,7 +101,7 @@ class SqliteStore(Store):
         self._closed = True
         for wake in tuple(self._waiting):
             wake()
-        self._announced.set()
+        self._announced.close()
         self._publisher.close()
         for watcher in self._watchers:
             watcher.close()
@@ -313,12 +312,8 @@ class SqliteStore(Store):
 
     async def announcements(self) -> AsyncIterator[Announcement]:
         self._open_bell()
-        while not self._closed:
-            if self._announcements:
-                yield self._announcements.popleft()
-                continue
-            self._announced.clear()
-            await self._announced.wait()
+        async for announcement in self._announced.read():
+            yield announcement
 
     async def watched(self) -> bool:
         self._check_open()
@@ -403,12 +398,8 @@ class SqliteStore(Store):
     def _open_bell(self) -> Doorbell:
         self._check_open()
         if self._bell is None:
-            self._bell = Doorbell(self._engine.bells, self._on_announcements)
+            self._bell = Doorbell(self._engine.bells, self._announced.put)
         return self._bell
-
-    def _on_announcements(self, announcements: Iterable[Announcement]) -> None:
-        self._announcements.extend(announcements)
-        self._announced.set()
 
     def _version(self) -> object:
         return self._engine.read_inline(_version)
