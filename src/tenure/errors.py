@@ -6,6 +6,8 @@
     ├── PayloadError           arguments or a result that cannot be stored exactly            (also ValueError)
     │   ├── PayloadTooLarge
     │   └── InvalidResult      a result that does not fit the return annotation, or has no JSON form
+    ├── InvalidSchedule        a schedule that can never fire, or whose call cannot be scheduled (also ValueError)
+    ├── ScheduleNotFound       no schedule has this name                                      (also LookupError)
     ├── EnqueueRefused         a `before_enqueue` hook returned False: nothing was stored
     ├── UseAsync               a blocking call on a thread whose event loop is running        (also RuntimeError)
     ├── JobError
@@ -50,6 +52,7 @@ __all__ = [
     "InvalidName",
     "InvalidOption",
     "InvalidResult",
+    "InvalidSchedule",
     "InvalidUrl",
     "JobBroken",
     "JobCancelled",
@@ -65,6 +68,7 @@ __all__ = [
     "PayloadTooLarge",
     "ResultGone",
     "ResultTimeout",
+    "ScheduleNotFound",
     "StoreError",
     "StoreFull",
     "StoreUnavailable",
@@ -114,6 +118,20 @@ class PayloadTooLarge(PayloadError):
 
 class InvalidResult(PayloadError):
     """A result that does not fit the return annotation, or has no JSON form. The job fails and is not retried."""
+
+
+class InvalidSchedule(TenureError, ValueError):
+    """A schedule that can never fire, or a call that cannot be scheduled. Raised before any I/O."""
+
+
+class ScheduleNotFound(TenureError, LookupError):
+    """No schedule has this name."""
+
+    def __init__(self, name: str, known: Iterable[str] = ()) -> None:
+        self.name = name
+        near = difflib.get_close_matches(name, list(known), n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "`tenure schedules` lists those that exist"
+        super().__init__(f"there is no schedule named {name!r:.140}: {hint}")
 
 
 class EnqueueRefused(TenureError):

@@ -26,6 +26,7 @@ from tenure.core.lease import AbortReason, Lease
 from tenure.core.lifecycle import Finish
 from tenure.core.options import Retention
 from tenure.core.patterns import expand, serves
+from tenure.core.schedule import Firing, SchedulePage, SchedulePut, ScheduleSearch, TickRecord
 from tenure.errors import StoreError
 from tenure.stores.callers import CallerConnection, Work
 from tenure.stores.values import (
@@ -501,6 +502,36 @@ class Store(ABC):
         """Announcements on jobs that this store object waits for or that its registered workers hold (WAIT-1 to 3).
 
         Ends when the store is closed. One listener at a time.
+        """
+
+    # Schedules.
+
+    @abstractmethod
+    async def schedules(self, search: ScheduleSearch) -> SchedulePage:
+        """Read schedules, and the time of the store (SCHEDULE-1, SCHEDULE-2).
+
+        Workers ask for those that are due once a second; that costs one look at an index, however many there are.
+        """
+
+    @abstractmethod
+    async def put_schedules(self, puts: Sequence[SchedulePut]) -> list[bool]:
+        """Create, replace or delete each schedule whose version is `if_version`, at most `BATCH` (SCHEDULE-3, SCHEDULE-4).
+
+        Returns whether each was written; False, changing nothing, if it has another version.
+        """
+
+    @abstractmethod
+    async def confirm_schedules(self, names: Sequence[str]) -> list[bool]:
+        """Set `seen_at` of each of these schedules to now, at most `BATCH`. Returns whether each exists (SCHEDULE-5)."""
+
+    @abstractmethod
+    async def fire(self, firings: Sequence[Firing]) -> list[tuple[TickRecord, ...] | None]:
+        """Fire ticks: decide overlap, enqueue jobs and move each schedule on, all in one operation (SCHEDULE-6 to 10).
+
+        Returns what became of each job of each firing. None, changing nothing, if the schedule has another version than
+        the firing, or does not exist: another caller has fired these ticks, or an operator has changed the schedule. So
+        a tick is fired at most once, however many callers compute it and whatever answers are lost. At most `BATCH`
+        jobs a call; none of them has blockers or `unique_raises`.
         """
 
     # Event messages.

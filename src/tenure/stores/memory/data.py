@@ -12,6 +12,7 @@ from itertools import count
 
 from tenure.core.clock import Clock, SystemClock
 from tenure.core.job import HISTORY, AttemptEnd, ErrorInfo, JobRecord, State, in_brief, past_attempt
+from tenure.core.schedule import ScheduleRecord
 from tenure.stores.memory.jobs import Edge, Queue, Run, StoredJob
 from tenure.stores.memory.wakeup import CrossLoopMailbox, IdleCaller
 from tenure.stores.values import Announcement, AnnouncementKind, Change, Consequence, WorkerInfo
@@ -57,6 +58,7 @@ class Data:
         self.consequences: list[Consequence] = []
         """What the current operation has done to jobs that its caller did not name."""
 
+        self.schedules: dict[str, ScheduleRecord] = {}
         self.chores: dict[str, float] = {}
         """When each chore was last claimed, by the boot clock."""
 

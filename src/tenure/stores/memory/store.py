@@ -15,9 +15,10 @@ from tenure.core.job import JobRecord, NewJob
 from tenure.core.lease import AbortReason, Lease
 from tenure.core.lifecycle import Finish
 from tenure.core.options import Retention
+from tenure.core.schedule import Firing, SchedulePage, SchedulePut, ScheduleSearch, TickRecord
 from tenure.errors import StoreUnavailable
 from tenure.stores.base import BATCH, Store, busy_queues_of
-from tenure.stores.memory import enqueueing, inbox, leasing, operating, reading, settling
+from tenure.stores.memory import enqueueing, inbox, leasing, operating, reading, schedules, settling
 from tenure.stores.memory.data import LOCK, Data, RegisteredWorker
 from tenure.stores.memory.wakeup import CrossLoopMailbox, IdleCaller
 from tenure.stores.values import (
@@ -322,6 +323,22 @@ class MemoryStore(Store):
 
     def announcements(self) -> AsyncIterator[Announcement]:
         return self._mailbox.listen()
+
+    async def schedules(self, search: ScheduleSearch) -> SchedulePage:
+        with self._operation() as data:
+            return schedules.search(data, search)
+
+    async def put_schedules(self, puts: Sequence[SchedulePut]) -> list[bool]:
+        with self._operation() as data:
+            return schedules.put(data, puts)
+
+    async def confirm_schedules(self, names: Sequence[str]) -> list[bool]:
+        with self._operation() as data:
+            return schedules.confirm(data, names)
+
+    async def fire(self, firings: Sequence[Firing]) -> list[tuple[TickRecord, ...] | None]:
+        with self._operation() as data:
+            return schedules.fire(data, firings)
 
     async def watched(self) -> bool:
         with self._operation() as data:

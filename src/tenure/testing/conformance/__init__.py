@@ -36,6 +36,7 @@ from tenure.testing.conformance.retention import Keeping
 from tenure.testing.conformance.run_removal import RunRemoval
 from tenure.testing.conformance.runs import Runs
 from tenure.testing.conformance.scene import MakeStore, PutIn
+from tenure.testing.conformance.schedules import Schedules
 from tenure.testing.conformance.settling import Settling
 from tenure.testing.conformance.transactions import Transactions
 from tenure.testing.conformance.unique import Unique
@@ -64,6 +65,7 @@ class StoreConformance(
     RunRemoval,
     History,
     Consequences,
+    Schedules,
 ):
     """All tests of the contract but those of transactions. Subclass it and provide `clock`, `make_store` and `put_in`."""
 
