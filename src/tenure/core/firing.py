@@ -203,7 +203,7 @@ def _job_id(name: str, tick: float) -> str:
 
 
 def _jitter(name: str, plan: Plan, tick: float) -> float:
-    """Seconds from a tick to the time at which its job is due: the same whoever computes it."""
+    """Seconds from a tick to the time at which its job is due: the same in every process."""
     return plan.jitter * (int.from_bytes(_digest(f"{name}\n{tick!r}\njitter")[:6]) / 2**48)
 
 

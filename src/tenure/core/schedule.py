@@ -1,4 +1,4 @@
-"""Schedules as values: `Plan` is what users ask for, `ScheduleRecord` what a store holds, `Firing` what a worker proposes."""
+"""A schedule as values: `Plan` is what users ask for, `ScheduleRecord` what a store holds, `Firing` what workers send."""
 
 from __future__ import annotations
 
