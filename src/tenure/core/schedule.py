@@ -1,4 +1,4 @@
-"""A schedule as values: `Plan` is what users ask for, `ScheduleRecord` what a store holds, `Firing` what workers send."""
+"""A schedule as values: `Plan` is what users ask for, `ScheduleRecord` what a store holds, `Firing` what it fires."""
 
 from __future__ import annotations
 
