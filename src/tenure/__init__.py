@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from tenure.core.lease import AbortReason
     from tenure.core.options import Retention
     from tenure.core.outcome import Done, Fail, Next, Reschedule, Retry, Wait
+    from tenure.core.when import At, Cron, Every
     from tenure.jobs.enqueue_hooks import Dequeueing, Enqueueing
     from tenure.jobs.handle import Job
     from tenure.jobs.run import FlowRun
+    from tenure.jobs.schedules import Schedule
     from tenure.tasks.context import Context, current
     from tenure.tasks.flow import Flow, RemoteFlow
     from tenure.tasks.task import Task
@@ -24,11 +26,14 @@ if TYPE_CHECKING:
 __all__ = [
     "AbortReason",
     "App",
+    "At",
     "Backoff",
     "Context",
+    "Cron",
     "Dequeueing",
     "Done",
     "Enqueueing",
+    "Every",
     "Fail",
     "Flow",
     "FlowRun",
@@ -38,6 +43,7 @@ __all__ = [
     "Reschedule",
     "Retention",
     "Retry",
+    "Schedule",
     "State",
     "Task",
     "Wait",
@@ -50,11 +56,14 @@ __all__ = [
 _HOMES = {
     "AbortReason": "core.lease",
     "App": "app",
+    "At": "core.when",
     "Backoff": "core.backoff",
     "Context": "tasks.context",
+    "Cron": "core.when",
     "Dequeueing": "jobs.enqueue_hooks",
     "Done": "core.outcome",
     "Enqueueing": "jobs.enqueue_hooks",
+    "Every": "core.when",
     "Fail": "core.outcome",
     "Flow": "tasks.flow",
     "FlowRun": "jobs.run",
@@ -64,6 +73,7 @@ _HOMES = {
     "Reschedule": "core.outcome",
     "Retention": "core.options",
     "Retry": "core.outcome",
+    "Schedule": "jobs.schedules",
     "State": "core.job",
     "Task": "tasks.task",
     "Wait": "core.outcome",

@@ -13,8 +13,10 @@ import msgspec
 from tenure.core.checks import Duration, named, refused, seconds, several
 from tenure.core.checks import name as checked_name
 from tenure.core.job import State
-from tenure.core.keywords import AppKeywords, TaskKeywords, WorkerKeywords
+from tenure.core.keywords import AppKeywords, ScheduleKeywords, TaskKeywords, WorkerKeywords
 from tenure.core.options import AppOptions, Retention, WorkerOptions, build_options, check_names, split_retention
+from tenure.core.origin import schedule_tag
+from tenure.core.when import When
 from tenure.errors import InvalidName, InvalidOption, JobNotFound
 from tenure.events import Event, Kind, kind_of
 from tenure.explain import Explanation, explain
@@ -36,6 +38,7 @@ from tenure.jobs.enqueue import (
 from tenure.jobs.enqueue_hooks import after_dequeue, before_dequeue
 from tenure.jobs.handle import Job
 from tenure.jobs.run import FlowRun, RunPage
+from tenure.jobs.schedules import Schedule, all_schedules, create_schedule, find_schedule, plan_of
 from tenure.observe.listeners import Listener
 from tenure.observe.logs import Logs
 from tenure.observe.watching import Watch
@@ -209,6 +212,16 @@ class App(JobHooks, WorkerHooks):
         self.internals.flows[name] = flow
         return flow
 
+    def schedule(self, name: str, call: Call[Any] | Start, when: When, /, **options: Unpack[ScheduleKeywords]) -> None:
+        """Declare a schedule: enqueue this bound call, or start this flow, whenever `when` says so. No I/O.
+
+        A worker of this app stores it before it leases its first job, and the workers whose code declares it fire it. What
+        an operator changes of it wins, and outlives deploys. docs/options.md and `ScheduleKeywords` describe the options.
+
+        `InvalidSchedule` if it can never fire, `InvalidOption` if this app declares another schedule of this name.
+        """
+        self.internals.declare(checked_name("schedule", name), plan_of(call, when, options))
+
     def remote(self, name: str, *, queue: str | None = None, raw: bool = False) -> Caller[..., Any]:
         """A task whose code is in another program. It takes any arguments that JSON can hold, or bytes if `raw`."""
         queue = self.options.default_queue if queue is None else queue
@@ -310,13 +323,18 @@ class App(JobHooks, WorkerHooks):
         queue: str | None = None,
         task: str | Task[..., Any] | None = None,
         tag: str | None = None,
+        schedule: str | None = None,
         limit: int = 50,
         cursor: str | None = None,
     ) -> JobPage:
         """List jobs, a page at a time, newest first. Jobs of one unfinished state are listed in the order in which they will run."""
         if not 1 <= limit <= BATCH:
             raise InvalidOption(f"limit must be between 1 and {BATCH}, got {limit}")
+        if tag is not None and schedule is not None:
+            raise InvalidOption("give either a tag or a schedule to find jobs by, not both")
         search = search_of(state, queue, task, tag)
+        if schedule is not None:
+            search = msgspec.structs.replace(search, tag=schedule_tag(checked_name("schedule", schedule)))
         found = await self.internals.session.store.search(msgspec.structs.replace(search, limit=limit, cursor=cursor))
         page = JobPage(self.internals.job_of(record) for record in found.jobs)
         page.cursor = found.cursor
@@ -347,6 +365,24 @@ class App(JobHooks, WorkerHooks):
                 cursor=cursor,
             )
         )
+
+    async def aget_schedule(self, name: str) -> Schedule:
+        """The schedule of this name. `ScheduleNotFound` if the store has none; those of code are there once a worker has started."""
+        return await find_schedule(self, name)
+
+    async def aschedules(self) -> list[Schedule]:
+        """All schedules in the store, by name: those declared in code and those created at run time."""
+        pages = [page async for page in all_schedules(self.internals.session.store)]
+        return [Schedule(self, record) for page in pages for record in page.schedules]
+
+    async def acreate_schedule(
+        self, name: str, call: Call[Any] | Start, when: When, /, **options: Unpack[ScheduleKeywords]
+    ) -> Schedule:
+        """Create a schedule at run time; any worker that reaps fires it. Otherwise as `schedule`.
+
+        If there is an equal one already, it is returned. `InvalidSchedule` if there is another one of this name.
+        """
+        return await create_schedule(self, name, plan_of(call, when, options))
 
     async def aexplain(self, job: Job[Any] | FlowRun | str) -> Explanation:
         """Explain why a job does not run, or how it ended; for a run, its current step. Also explains an id that has no job."""
@@ -543,6 +579,9 @@ class App(JobHooks, WorkerHooks):
     jobs = blocking(ajobs)
     run = blocking(arun)
     flows = blocking(aflows)
+    get_schedule = blocking(aget_schedule)
+    schedules = blocking(aschedules)
+    create_schedule = blocking(acreate_schedule)
     explain = blocking(aexplain)
     queues = blocking(aqueues)
     workers = blocking(aworkers)

@@ -1,4 +1,4 @@
-"""Events about jobs, queues, workers and runs, one type for each kind; listeners and watchers get them.
+"""Events about jobs, queues, workers, runs and schedules, one type for each kind; listeners and watchers get them.
 
 An event says what happened, and to what. It never holds arguments or results. Events are hints: those of a process that
 dies may be lost, and an operation that is tried again may send its events twice. The truth is in the store.
@@ -50,6 +50,10 @@ __all__ = [
     "RunEnded",
     "RunEvent",
     "RunStarted",
+    "ScheduleChanged",
+    "ScheduleEvent",
+    "ScheduleFired",
+    "ScheduleSkipped",
     "Succeeded",
     "Triggered",
     "Unblocked",
@@ -70,7 +74,7 @@ MESSAGE = 500
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag_field="event"):
-    """The base of all events. `JobEvent`, `QueueEvent`, `WorkerEvent` and `RunEvent` are the bases of each group."""
+    """The base of all events. `JobEvent`, `QueueEvent`, `WorkerEvent`, `RunEvent` and `ScheduleEvent` are the bases of groups."""
 
     bit: ClassVar[int] = 0
     """The bit of this kind in a mask of kinds; internal."""
@@ -331,6 +335,44 @@ class RunEnded(RunEvent, frozen=True, tag="run_ended"):
 
     task: str
     state: State
+
+
+# Schedules.
+
+
+class ScheduleEvent(Event, frozen=True):
+    """The base of events about a schedule."""
+
+    schedule: str
+
+
+class ScheduleFired(ScheduleEvent, frozen=True, tag="schedule_fired"):
+    """A tick of the schedule has enqueued a job, whose `Enqueued` event comes too."""
+
+    tick: float
+    job_id: str
+    task: str
+    queue: str
+    lag: float = 0.0
+    """Seconds from the tick to its firing."""
+
+
+class ScheduleSkipped(ScheduleEvent, frozen=True, tag="schedule_skipped"):
+    """A tick of the schedule has enqueued nothing."""
+
+    tick: float
+    why: str
+    """Why: `skipped` (by overlap), `duplicate`, `missed` (not fired in time) or `refused` (by a hook)."""
+
+    job_id: str | None = None
+    """The job that was in the way of a skipped tick, or that owns the unique key of a duplicate."""
+
+
+class ScheduleChanged(ScheduleEvent, frozen=True, tag="schedule_changed"):
+    """The schedule was created, changed or deleted, by code or by an operator."""
+
+    change: str
+    """`created`, `changed` or `deleted`."""
 
 
 Kind: TypeAlias = type[Event] | str

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tenure.core.codec import ANY_CALL, RAW_CALL, JsonArguments, RawArguments, ResultCodec
 from tenure.core.job import JobRecord, NewJob
 from tenure.core.options import WorkerOptions
+from tenure.core.schedule import Plan
 from tenure.errors import InvalidOption
 from tenure.hooks.lifetime import StartStopHooks
 from tenure.hooks.registry import Hooks
@@ -63,6 +64,9 @@ class Internals:
         """Tasks by name and by each alias."""
 
         self.flows: dict[str, Flow] = {}
+        self.schedules: dict[str, Plan] = {}
+        """The schedules that the code declares, by name."""
+
         self.raw_inboxes: dict[str, NewJob] = {}
         """Templates of the jobs that entries of raw inboxes become, by queue."""
 
@@ -114,6 +118,12 @@ class Internals:
                 )
             self.raw_inboxes[task.options.queue] = task._template
         self.tasks |= dict.fromkeys(names, task)
+
+    def declare(self, name: str, plan: Plan) -> None:
+        """Add a schedule. `InvalidOption` if one of this name is declared already."""
+        if name in self.schedules:
+            raise InvalidOption(f"there is a schedule named {name!r} already: give one of them another name")
+        self.schedules[name] = plan
 
     def caller_of(self, record: JobRecord | NewJob) -> Caller[..., Any]:
         """The `Caller` that decodes this job's arguments and result: its task, or a generic one if the task is not registered here."""

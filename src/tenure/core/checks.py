@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tenure.core.after import blocker_policy
+from tenure.core.origin import RESERVED_TAG
 from tenure.errors import InvalidName, InvalidOption
 
 __all__ = [
@@ -200,6 +201,13 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
+def _tag(value: object, option: str) -> str:
+    tag = name("tag", value)
+    if tag.startswith(RESERVED_TAG):
+        raise refused(option, f"names that do not begin with {RESERVED_TAG!r}, which Tenure uses itself", tag)
+    return tag
+
+
 # The options of jobs.
 
 JOB_OPTIONS: Mapping[str, Check] = {
@@ -211,7 +219,7 @@ JOB_OPTIONS: Mapping[str, Check] = {
     "window": or_none(seconds, "until the job is final"),
     "unique_raises": flag,
     "queue": lambda value, _: name("queue", value),
-    "tags": lambda value, option: tuple(name("tag", tag) for tag in several(value, option)),
+    "tags": lambda value, option: tuple(_tag(tag, option) for tag in several(value, option)),
     "keep": or_none(seconds, "as long as the queue keeps its jobs"),
     "max_attempts": lambda value, option: attempts(value, option) or 0,
     "if_blocker_fails": lambda value, _: blocker_policy(value),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from enum import StrEnum
 
 import msgspec
 
 from tenure.core.after_fork import call_after_fork
+from tenure.core.origin import origin_of
 
 __all__ = [
     "FINAL",
@@ -305,6 +307,17 @@ class JobRecord(msgspec.Struct, frozen=True, gc=False):
     attempts: tuple[AttemptRecord, ...] = ()
     """The latest `HISTORY` attempts that ended without success, left output, or came before an operator's retry, oldest
     first."""
+
+    @property
+    def schedule(self) -> str | None:
+        """The name of the schedule that has enqueued it; None if none has."""
+        return origin_of(self.tags)[0]
+
+    @property
+    def tick(self) -> datetime | None:
+        """The instant that a schedule has enqueued it for, in UTC; None if none has."""
+        tick = origin_of(self.tags)[1]
+        return None if tick is None else datetime.fromtimestamp(tick, UTC)
 
     @property
     def suspect(self) -> bool:

@@ -17,10 +17,19 @@ from tenure.core.checks import Duration
 if TYPE_CHECKING:
     from tenure.core.options import Retention
     from tenure.core.outcome import NamedStep
+    from tenure.core.when import When
     from tenure.tasks.context import Middleware
     from tenure.tasks.task import Task
 
-__all__ = ["AppKeywords", "JobKeywords", "NextKeywords", "StepKeywords", "TaskKeywords", "WorkerKeywords"]
+__all__ = [
+    "AppKeywords",
+    "JobKeywords",
+    "NextKeywords",
+    "ScheduleKeywords",
+    "StepKeywords",
+    "TaskKeywords",
+    "WorkerKeywords",
+]
 
 
 class AppKeywords(TypedDict, total=False):
@@ -63,6 +72,7 @@ class TaskKeywords(_FunctionKeywords, total=False):
 
     raw: bool
     inbox: Literal["raw"] | None
+    schedule: When | None
 
 
 class StepKeywords(_FunctionKeywords, total=False):
@@ -123,6 +133,32 @@ class JobKeywords(NextKeywords, total=False):
 
     connection: object
     """Database connection of the caller, in whose transaction the job is stored; see `App.enqueue`. Default: None, one of the store's."""
+
+
+class ScheduleKeywords(TypedDict, total=False):
+    """Options of a schedule: `app.schedule(...)`, `app.create_schedule(...)`, `schedule.change(...)`."""
+
+    overlap: Literal["allow", "skip", "wait", "replace"]
+    """What happens at a tick while the last job is not final. Default: `"allow"`, the next one is enqueued all the same.
+
+    `"skip"`: it is not. `"wait"`: it waits for the last one, unless that has not begun; then it is not enqueued. `"replace"`: the last one
+    is cancelled.
+    """
+
+    catch_up: int | Literal["latest", "none"]
+    """Which ticks that were not fired in time are fired later. Default: `"latest"`, the newest one.
+
+    `"none"`: not even that, if it is more than 60 seconds old. A number up to 100: that many, the newest ones, oldest first.
+    """
+
+    jitter: Duration
+    """Seconds after its tick within which a job is due, different for each schedule and tick. Default: 0."""
+
+    starts: datetime | None
+    """No tick is earlier; it must have a time zone. `Every` counts from it. Default: None, no bound."""
+
+    ends: datetime | None
+    """No tick is later; it must have a time zone. Default: None, no bound."""
 
 
 class WorkerKeywords(TypedDict, total=False):

@@ -30,8 +30,17 @@ from tenure.core.checks import (
 )
 from tenure.core.checks import name as checked_name
 from tenure.core.checks import priority as checked_priority
-from tenure.core.keywords import AppKeywords, JobKeywords, NextKeywords, StepKeywords, TaskKeywords, WorkerKeywords
+from tenure.core.keywords import (
+    AppKeywords,
+    JobKeywords,
+    NextKeywords,
+    ScheduleKeywords,
+    StepKeywords,
+    TaskKeywords,
+    WorkerKeywords,
+)
 from tenure.core.patterns import checked as checked_patterns
+from tenure.core.when import At, Cron, Every, When
 from tenure.errors import InvalidName, InvalidOption
 
 __all__ = [
@@ -105,6 +114,13 @@ def _retry(value: object, option: str) -> Backoff | int | None:
 def _isolation(value: object, option: str) -> Literal["process"] | None:
     if value is not None and value != "process":
         raise refused(option, '"process" or None', value)
+    return value
+
+
+def _when(value: object, option: str) -> When:
+    if not isinstance(value, Cron | Every | At):
+        hint = f"write Cron({value!r:.80})" if isinstance(value, str) else ""
+        raise refused(option, "Cron(…), Every(…) or At(…)", value, hint)
     return value
 
 
@@ -205,6 +221,9 @@ class TaskOptions:
     inbox: Literal["raw"] | None = None
     """`"raw"`: entries that other programs put in the inbox of the task's queue are payloads of this raw task. None: they are JSON."""
 
+    schedule: When | None = None
+    """When to enqueue the task by itself, without arguments: `Cron(…)`, `Every(…)` or `At(…)`. None: only when it is enqueued."""
+
     isolation: Literal["process"] | Unset | None = UNSET
     """`"process"`: run each attempt in a new child process. None: run it in the worker's process, even if the worker has `isolation`."""
 
@@ -229,6 +248,7 @@ class TaskOptions:
         "priority": checked_priority,
         "raw": flag,
         "inbox": _inbox,
+        "schedule": or_none(_when, "only when it is enqueued"),
         "isolation": _isolation,
         "memory_limit": or_none(integer(1 << 20, unit=" of bytes"), "no limit"),
         "output": integer(0, unit=" of bytes"),
@@ -487,6 +507,7 @@ _PLACES: Mapping[str, tuple[tuple[str, ...], str]] = {
     "Next": ((*NextKeywords.__annotations__, "after"), "Next(…).using({})"),
     "worker": ((*WorkerKeywords.__annotations__, "queues"), "app.worker({})"),
     "App": ((*AppKeywords.__annotations__, "store", "listeners", "log"), "App({})"),
+    "schedule": (tuple(ScheduleKeywords.__annotations__), "app.schedule(…, {})"),
 }
 """The options of each place, and how to write one there."""
 
@@ -503,6 +524,7 @@ _FOREIGN_NAMES: Mapping[str, str] = {
         "queue": "queue_name routing_key",
         "retry": "backoff retry_backoff retry_delay default_retry_delay autoretry_for retry_for min_backoff max_backoff",
         "run_at": "eta at scheduled_at schedule_at defer_until",
+        "schedule": "cron crontab run_every periodic",
         "store": "broker broker_url backend result_backend url redis_url database_url dsn",
         "tasks": "only include",
         "timeout": "time_limit soft_time_limit job_timeout execution_timeout max_time",

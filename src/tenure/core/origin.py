@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-__all__ = ["RESERVED_TAG", "origin_of", "origin_tags", "schedule_tag", "user_tags"]
+__all__ = ["RESERVED_TAG", "kept_origin", "origin_of", "origin_tags", "schedule_tag", "user_tags"]
 
 _SCHEDULE, _TICK = "tenure:schedule:", "tenure:tick:"
 RESERVED_TAG = "tenure:"
@@ -20,6 +20,11 @@ def origin_tags(name: str, tick: float) -> tuple[str, str]:
 def schedule_tag(name: str) -> str:
     """The tag of all jobs of this schedule."""
     return _SCHEDULE + name
+
+
+def kept_origin(tags: Iterable[str], before: Iterable[str]) -> tuple[str, ...]:
+    """These tags, and the origin of a job that had the tags `before`."""
+    return (*user_tags(tags), *(tag for tag in before if tag.startswith(RESERVED_TAG)))
 
 
 def origin_of(tags: Iterable[str]) -> tuple[str | None, float | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from tenure.core.checks import Duration, seconds
@@ -71,6 +72,16 @@ class Handle:
     def failed(self) -> bool:
         """Whether the last known state is final without a result: failed, cancelled or broken."""
         return self._state.final and self._state is not State.SUCCEEDED
+
+    @property
+    def schedule(self) -> str | None:
+        """The name of the schedule that has enqueued it, as last read; None if none has."""
+        return self._record.schedule if self._record is not None else None
+
+    @property
+    def tick(self) -> datetime | None:
+        """The instant that the schedule has enqueued it for, as last read, in UTC; None without a schedule."""
+        return self._record.tick if self._record is not None else None
 
     @property
     def error(self) -> ErrorInfo | None:

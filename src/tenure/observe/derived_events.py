@@ -8,6 +8,7 @@ from tenure import events
 from tenure.core.job import JobRecord, NewJob, State
 from tenure.core.lease import AbortReason
 from tenure.core.lifecycle import Finish, Park, Requeue, Transition
+from tenure.core.schedule import Firing, Overlap, SchedulePut, TickRecord
 from tenure.events import Event
 from tenure.stores.values import (
     OK,
@@ -33,10 +34,12 @@ __all__ = [
     "completed",
     "enqueued",
     "failed_without_worker",
+    "fired",
     "followed",
     "leased",
     "lost",
     "operated",
+    "put",
     "renewed",
     "settled",
     "settled_and_leased",
@@ -65,6 +68,39 @@ def enqueued(wants: int, at: float, jobs: Iterable[NewJob], answers: Iterable[En
     for job, answer in zip(jobs, answers, strict=True):
         if not answer.duplicate:
             yield from _created(wants, at, job, answer.state)
+
+
+def fired(
+    wants: int, at: float, firings: Iterable[Firing], answers: Iterable[tuple[TickRecord, ...] | None]
+) -> Iterator[Event]:
+    """Events of schedules being fired, without the `Enqueued` of jobs that may wait for the last one."""
+    for firing, answer in zip(firings, answers, strict=True):
+        if answer is None:
+            continue
+        for (tick, job), entry in zip(firing.jobs, answer, strict=True):
+            if not entry.enqueued:
+                if wants & events.ScheduleSkipped.bit:
+                    yield events.ScheduleSkipped(at, firing.name, tick, entry.end.value, entry.job_id)
+                continue
+            if (
+                firing.overlap is not Overlap.WAIT
+            ):  # of those that may wait for the last one, only the store knows the state
+                yield from _created(wants, at, job, State.WAITING)
+            if wants & events.ScheduleFired.bit:
+                yield events.ScheduleFired(
+                    at, firing.name, tick, job.id, job.task, job.queue, max(entry.at - tick, 0.0)
+                )
+        if wants & events.ScheduleSkipped.bit:
+            for entry in firing.entries:
+                yield events.ScheduleSkipped(at, firing.name, entry.tick, entry.end.value, entry.job_id)
+
+
+def put(wants: int, at: float, puts: Iterable[SchedulePut], answers: Iterable[bool]) -> Iterator[Event]:
+    """Events of schedules being created, changed or deleted."""
+    for each, done in zip(puts, answers, strict=True):
+        if done and wants & events.ScheduleChanged.bit:
+            change = "deleted" if each.settings is None else "changed" if each.if_version else "created"
+            yield events.ScheduleChanged(at, each.name, change)
 
 
 def leased(wants: int, at: float, request: LeaseRequest, answer: Leased) -> Iterator[Event]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from tenure import events
@@ -29,6 +30,8 @@ LEVELS: Mapping[type[Event], int] = {
     events.Completed: logging.INFO,
     events.Cancelled: logging.INFO,
     events.Expired: logging.INFO,
+    events.ScheduleSkipped: logging.INFO,
+    events.ScheduleChanged: logging.INFO,
     events.Retried: logging.WARNING,
     events.Reoffered: logging.WARNING,
     events.Lost: logging.WARNING,
@@ -145,6 +148,17 @@ def _why(error: ErrorInfo | None) -> str:
     return f"{error.type}: {error.message[:REASON]}{'…' if len(error.message) > REASON else ''}"
 
 
+def _instant(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(" ", "seconds").replace("+00:00", " UTC")
+
+
+_SKIPPED = {
+    "skipped": "its last job is not final",
+    "duplicate": "another job owns the unique key",
+    "missed": "it was not fired in time",
+    "refused": "a before_enqueue hook refused it",
+}
+
 _MESSAGES: Mapping[type[Event], Callable[[Any], str]] = {
     events.Succeeded: lambda event: (
         f"job {event.job_id} of task {event.task} succeeded, attempt {event.attempt}, in {event.duration * 1000:.3g} ms"
@@ -164,5 +178,14 @@ _MESSAGES: Mapping[type[Event], Callable[[Any], str]] = {
     events.Cancelled: lambda event: f"{_job(event)} was cancelled",
     events.Completed: lambda event: f"{_job(event)} was completed from outside",
     events.Expired: lambda event: f"{_job(event)} has expired, and is cancelled",
+    events.ScheduleFired: lambda event: (
+        f"schedule {event.schedule} enqueued job {event.job_id} of task {event.task} for {_instant(event.tick)}, "
+        f"{_span(event.lag)} late"
+    ),
+    events.ScheduleSkipped: lambda event: (
+        f"schedule {event.schedule} enqueued nothing for {_instant(event.tick)}: {_SKIPPED.get(event.why, event.why)}"
+        + ("" if event.job_id is None else f" (job {event.job_id})")
+    ),
+    events.ScheduleChanged: lambda event: f"schedule {event.schedule} was {event.change}",
     events.WorkerMissing: lambda event: f"worker {event.worker} is missing: silent for {event.silent_for:.0f} s",
 }

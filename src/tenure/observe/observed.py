@@ -13,6 +13,7 @@ from tenure import events
 from tenure.core.job import JobRecord, NewJob, State
 from tenure.core.lease import AbortReason
 from tenure.core.lifecycle import Finish
+from tenure.core.schedule import Firing, Overlap, SchedulePut, TickRecord
 from tenure.events import Event
 from tenure.observe import derived_events
 from tenure.observe.audience import Audience
@@ -54,6 +55,7 @@ LEASES = events.Leased.bit | CHANGES
 SETTLES = derived_events.ENDS | CHANGES
 BOTH = SETTLES | LEASES
 RENEWS = events.Renewed.bit | events.LeaseLost.bit
+FIRES = ENQUEUES | events.bits_of([events.ScheduleEvent]) | events.Cancelled.bit
 LOSSES = events.Lost.bit | events.Failed.bit | events.RunEnded.bit
 
 
@@ -312,6 +314,34 @@ class ObservedStore:
         if purged:
             self._emit_one(events.QueuePurged(time.time(), queue, purged))
         return purged
+
+    # Schedules.
+
+    async def put_schedules(self, puts: Sequence[SchedulePut]) -> list[bool]:
+        answers = await self._store.put_schedules(puts)
+        self._emit(derived_events.put, puts, answers)
+        return answers
+
+    async def fire(self, firings: Sequence[Firing]) -> list[tuple[TickRecord, ...] | None]:
+        self._follow_consequences()
+        answers = await self._store.fire(firings)
+        if not self._unwanted(FIRES):
+            self._emit(derived_events.fired, firings, answers)
+            made = [
+                (firing.overlap, job, entry)
+                for firing, fired in zip(firings, answers, strict=True)
+                for (_, job), entry in zip(firing.jobs, fired or (), strict=fired is not None)
+                if entry.enqueued
+            ]
+            waiting = [job for overlap, job, _ in made if overlap is Overlap.WAIT]
+            replaced = [entry.replaced for _, _, entry in made if entry.replaced is not None]
+            if waiting:
+                self._publisher.run_in_background(self._committed, waiting)
+            if replaced:
+                self._publisher.run_in_background(
+                    self._operated, events.Cancelled, replaced, time.time(), State.CANCELLED
+                )
+        return answers
 
     # Consequences for jobs that the caller did not name.
 

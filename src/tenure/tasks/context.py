@@ -7,6 +7,7 @@ import inspect
 import logging
 import threading
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
@@ -175,6 +176,11 @@ class Context:
     def token(self) -> Token:
         """The fencing token of the lease. It grows with every lease of the job, so that a stale holder can be recognized."""
         return self._lease.token
+
+    @property
+    def tick(self) -> datetime | None:
+        """The instant that a schedule has enqueued this job for, in UTC; None if no schedule has. Steps of a run share it."""
+        return self.job.tick
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:

@@ -15,6 +15,7 @@ from tenure.core.checks import named, refused, several
 from tenure.core.codec import decoder_of, read
 from tenure.core.job import JobRecord, NewJob, RunStep, new_id
 from tenure.core.options import TaskOptions, build_options, check_names
+from tenure.core.origin import kept_origin
 from tenure.core.outcome import Done, Next, Success
 from tenure.core.remote_completion import decision_of, is_decision
 from tenure.errors import InvalidOption, MissingAttribute, PayloadError
@@ -192,7 +193,11 @@ class Step(Task[P, R_co]):
             keep=job.keep if self._inherits_keep else template.keep,
             tags=job.tags,
         )
-        return replace(new, **fields) if fields else new
+        if not fields:
+            return new
+        if "tags" in fields:
+            fields = {**fields, "tags": kept_origin(fields["tags"], job.tags)}
+        return replace(new, **fields)
 
     def _check_answer(self, on_timeout: str | None) -> None:
         if on_timeout is not None:

@@ -29,9 +29,10 @@ from tenure.core.keywords import JobKeywords
 from tenure.core.lifecycle import Finish
 from tenure.core.options import TaskOptions, Unset, build_options, check_names, job_fields, job_option_named
 from tenure.core.outcome import Answer, Success
-from tenure.errors import InvalidOption, PayloadError, UnknownTask
+from tenure.errors import InvalidOption, InvalidSchedule, PayloadError, UnknownTask
 from tenure.hooks.registry import Hooks, JobHooks
 from tenure.jobs.handle import Job
+from tenure.jobs.schedules import plan_of
 from tenure.stores.values import Enqueued
 from tenure.tasks.context import Context, current
 from tenure.tasks.signature import Signature
@@ -336,6 +337,13 @@ def register_task(app: App, function: Callable[..., Any], options: Mapping[str, 
     kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
     task: Task[..., Any] = kind(app, name, function, build_options(TaskOptions, whose, given))
     app.internals.register(task)
+    if task.options.schedule is not None:
+        try:
+            app.internals.declare(name, plan_of(task.bind(), task.options.schedule, {}))
+        except TypeError as error:
+            raise InvalidSchedule(
+                f"{error}: a schedule in @app.task(…) passes no arguments; use app.schedule({name!r}, {name}.bind(…), …)"
+            ) from None
     return task
 
 

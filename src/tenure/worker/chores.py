@@ -14,6 +14,7 @@ from tenure.worker import recycling
 from tenure.worker.pruner import Pruner
 from tenure.worker.reaper import Reaper
 from tenure.worker.registry_pruner import RegistryPruner
+from tenure.worker.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -54,6 +55,7 @@ class Chores(dict[str, Chore]):
             interval = seconds(options.prune_interval, "prune_interval")
             self["registry"] = RegistryPruner(loop.store, lambda: loop.queues.patterns, interval).prune
             self["reaper"] = Reaper(loop.store, loop.queues).reap
+            self["schedules"] = Scheduler(app, loop.store).fire
             self["pruner"] = Pruner(loop.store, app.options, interval, lambda: loop.finished).prune
         else:
             self["queue list"] = loop.queues.refresh  # with a reaper this is not needed: it looks for new queues too

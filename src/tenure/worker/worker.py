@@ -261,6 +261,7 @@ class Worker:
             self._app, self.options, loop, self._recycle if self._recycling.needs_polling else None, self._advise
         )
         await chores.run_early("registry")
+        await chores.run_early("schedules")  # what the code declares is stored before the first lease
         await self._process_runner.prepare()
         self._starting = False
         keeper.register()

@@ -1,0 +1,572 @@
+"""`Schedule`, the handle on one schedule; `plan_of` checks what users ask for; `fire` enqueues the jobs of ticks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from itertools import islice, takewhile
+from math import inf, nextafter
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, Unpack
+
+from msgspec.structs import replace
+
+from tenure.core.after import BoundCall
+from tenure.core.checks import instant, integer, seconds, shown
+from tenure.core.checks import name as checked_name
+from tenure.core.firing import backfilling, creation, job_at, lapsed, preview, triggering, update
+from tenure.core.job import NewJob, State, new_id
+from tenure.core.keywords import ScheduleKeywords
+from tenure.core.options import check_names
+from tenure.core.schedule import (
+    CATCH_UP_MOST,
+    NO_CHANGES,
+    CatchUp,
+    Firing,
+    Overlap,
+    Plan,
+    SchedulePage,
+    SchedulePut,
+    ScheduleRecord,
+    ScheduleSearch,
+    Settings,
+    TickEnd,
+    TickRecord,
+    settings_of,
+)
+from tenure.core.ticks import ticks
+from tenure.core.when import At, Cron, Every, When, words
+from tenure.errors import EnqueueRefused, InvalidOption, InvalidSchedule, ScheduleNotFound
+from tenure.hooks.calling import acall_hooks
+from tenure.jobs.enqueue_hooks import after_enqueue, before_enqueue
+from tenure.stores.base import BATCH, Store
+from tenure.stores.values import Enqueued
+from tenure.sync import blocking
+
+if TYPE_CHECKING:
+    from tenure.app import App
+    from tenure.tasks.flow import Start
+    from tenure.tasks.task import Call
+
+__all__ = [
+    "PastTick",
+    "Schedule",
+    "UpcomingTick",
+    "all_schedules",
+    "create_schedule",
+    "find_schedule",
+    "fire",
+    "plan_of",
+]
+
+T = TypeVar("T")
+
+TRIES = 20
+"""How often a change is tried again because a worker, or another operator, has written the schedule meanwhile."""
+
+PAGE = 200
+"""Schedules that are read at a time."""
+
+log = logging.getLogger("tenure")
+
+
+class UpcomingTick(NamedTuple):
+    """A tick to come."""
+
+    tick: datetime
+    due_at: datetime
+    """When its job is due: at the tick, or later by the schedule's jitter."""
+
+
+class PastTick(NamedTuple):
+    """A tick that was decided."""
+
+    tick: datetime
+    end: TickEnd
+    """What became of it."""
+
+    at: datetime
+    """When it was decided."""
+
+    job_id: str | None
+    """The job that was enqueued; of a skipped tick, the job that was in the way; of a duplicate, the owner of the key."""
+
+    replaced: str | None
+    """The job that was cancelled for it."""
+
+    until: datetime | None
+    """Of missed ticks: no tick from `tick` until before this was fired."""
+
+    @property
+    def enqueued(self) -> bool:
+        """Whether a job was enqueued for it."""
+        return self.end in {TickEnd.ENQUEUED, TickEnd.TRIGGERED, TickEnd.BACKFILLED}
+
+
+class Schedule:
+    """A handle on one schedule: what was last read of it, and what can be done to it.
+
+    ```python
+    plan = app.get_schedule("acme-sync")
+    plan.next_at, plan.history  # no I/O: what was last read
+    plan.preview(5)  # its next five ticks
+    plan.pause()
+    plan.change(Every(60))
+    ```
+
+    Every method that reaches the store has an async twin whose name begins with `a`. If the schedule is gone, it raises
+    `ScheduleNotFound`.
+    """
+
+    def __init__(self, app: App, record: ScheduleRecord) -> None:
+        self._app = app
+        self._update(record)
+
+    def _update(self, record: ScheduleRecord) -> None:
+        self._record = record
+        self._settings = settings_of(record)
+        self._plan = self._settings.effective
+
+    def __repr__(self) -> str:
+        return f"<Schedule {self.name} {self.state}>"
+
+    # What was last read.
+
+    @property
+    def name(self) -> str:
+        return self._record.name
+
+    @property
+    def when(self) -> When:
+        return self._plan.when
+
+    @property
+    def words(self) -> str:
+        """When it fires, as a sentence."""
+        return words(self._plan.when)
+
+    @property
+    def task(self) -> str:
+        """Name of the task that it enqueues; of a flow, of its first step."""
+        return self._plan.job.task
+
+    @property
+    def queue(self) -> str:
+        return self._plan.job.queue
+
+    @property
+    def flow(self) -> str | None:
+        """Name of the flow that it starts; None if it enqueues a task."""
+        step = self._plan.job.step
+        return None if step is None else step.flow
+
+    @property
+    def overlap(self) -> Overlap:
+        return self._plan.overlap
+
+    @property
+    def catch_up(self) -> CatchUp:
+        return self._plan.catch_up
+
+    @property
+    def jitter(self) -> float:
+        """Seconds after its tick by which a job is due at the latest."""
+        return self._plan.jitter
+
+    @property
+    def starts(self) -> datetime | None:
+        return _time(self._plan.starts)
+
+    @property
+    def ends(self) -> datetime | None:
+        return _time(self._plan.ends)
+
+    @property
+    def state(self) -> str:
+        """`active`; `paused`; `done`, if it has no further tick; `lapsed`, if its code is gone."""
+        if self._settings.paused:
+            return "paused"
+        if self._record.next is None:
+            return "done"
+        return "lapsed" if lapsed(self._record, self._settings) else "active"
+
+    @property
+    def paused(self) -> bool:
+        return self._settings.paused
+
+    @property
+    def declared(self) -> bool:
+        """Whether it is declared in code, and not created at run time."""
+        return self._settings.declared
+
+    @property
+    def changed(self) -> list[str]:
+        """Names of what was changed at run time of a schedule that is declared in code."""
+        return self._settings.changes.names
+
+    @property
+    def next_at(self) -> datetime | None:
+        """Its next tick; None while it is paused or lapsed, and once it is done."""
+        return _time(self._record.next) if self._record.active else None
+
+    @property
+    def last_job_id(self) -> str | None:
+        """Id of the last job, or run, that it enqueued."""
+        return self._record.last
+
+    @property
+    def confirmed_at(self) -> datetime:
+        """When it was created, or a worker last confirmed that its code declares it."""
+        return _instant(self._record.seen_at)
+
+    @property
+    def history(self) -> list[PastTick]:
+        """Its latest 20 ticks, oldest first."""
+        return [_past_tick(entry) for entry in self._record.history]
+
+    def preview(self, count: int = 10, *, after: datetime | None = None) -> list[UpcomingTick]:
+        """The next `count` ticks after an instant, by default now. Needs no I/O, and tells of a paused one too."""
+        return preview_of(self.name, self._plan, count, after)
+
+    # What can be done.
+
+    async def arefresh(self) -> Self:
+        """Read it again."""
+        await self._read()
+        return self
+
+    async def apause(self) -> bool:
+        """Fire no more ticks until `resume`. It outlives deploys. False if it was paused already."""
+        return await self._change(lambda settings: replace(settings, paused=True))
+
+    async def aresume(self) -> bool:
+        """Fire again, from the next tick on; those of the pause are not made up for. False if it was not paused."""
+        return await self._change(lambda settings: replace(settings, paused=False))
+
+    async def achange(
+        self, when: When | None = None, *, call: Call[Any] | Start | None = None, **options: Unpack[ScheduleKeywords]
+    ) -> bool:
+        """Change when it fires, what it enqueues, or its options. False if that is how it was.
+
+        Another `when`, `starts` or `ends` starts from now; anything else keeps the next tick. Of a schedule that is declared
+        in code, this wins over the declaration, and outlives deploys, until `clear`.
+        """
+        check_names(f"schedule {self.name!r}", "schedule", options)
+        fields: dict[str, Any] = _checked_options(options)
+        if when is not None:
+            fields["when"] = _checked_when(when)
+        if call is not None:
+            fields["job"] = _job_of(call)
+
+        def changed(settings: Settings) -> Settings:
+            after = (
+                replace(settings, changes=replace(settings.changes, **fields))
+                if settings.declared
+                else replace(settings, plan=replace(settings.plan, **fields))
+            )
+            _check_times(after.effective)
+            return after
+
+        return await self._change(changed)
+
+    async def aclear(self) -> bool:
+        """Drop what was changed at run time: the declaration in code holds again. False if nothing was changed."""
+        return await self._change(lambda settings: replace(settings, changes=NO_CHANGES))
+
+    async def atrigger(self) -> PastTick:
+        """Fire now, outside of its ticks, also if it is paused. Overlap decides as at a tick; the answer says what happened."""
+
+        async def attempt(page: SchedulePage) -> tuple[TickRecord, ...] | None:
+            firing = triggering(self._record, self._settings, page.now, new_id())
+            [fired] = await fire(self._app, self._store, [firing])
+            return fired
+
+        [entry] = await self._until_written(attempt)
+        if self._app.internals.inlines:
+            await self._app.internals.inlines[-1].run_pending([])
+        return _past_tick(entry)
+
+    async def abackfill(self, since: datetime, until: datetime) -> list[PastTick]:
+        """Enqueue the ticks from `since` to `until`, both included, that were not fired; whatever the overlap.
+
+        Ticks whose jobs are still recorded, or in the history, are left out. `InvalidOption` if `until` is in the future or
+        there are more than 1,000 ticks.
+        """
+        first, last = instant(since, "since"), instant(until, "until")
+
+        async def attempt(page: SchedulePage) -> tuple[TickRecord, ...] | None:
+            if last > page.now:
+                raise InvalidOption("until is in the future: a backfill is about the past")
+            jobs = await self._unfired(first, last)
+            if not jobs:
+                return ()
+            [fired] = await fire(self._app, self._store, [backfilling(self._record, jobs)])
+            return fired
+
+        return [_past_tick(entry) for entry in await self._until_written(attempt)]
+
+    async def adelete(self) -> None:
+        """Delete it; its jobs stay. `InvalidSchedule` if code declares it: remove it there, or pause it."""
+
+        async def attempt(_: SchedulePage) -> bool | None:
+            if self.declared and self.state != "lapsed":
+                raise InvalidSchedule(
+                    f"schedule {self.name!r} is declared in code, so the next worker would create it again: remove it there, "
+                    "or pause it"
+                )
+            return await self._put(SchedulePut(name=self.name, if_version=self._record.version)) or None
+
+        await self._until_written(attempt)
+
+    refresh = blocking(arefresh)
+    pause = blocking(apause)
+    resume = blocking(aresume)
+    change = blocking(achange)
+    clear = blocking(aclear)
+    trigger = blocking(atrigger)
+    backfill = blocking(abackfill)
+    delete = blocking(adelete)
+
+    # Reading and writing.
+
+    @property
+    def _store(self) -> Store:
+        return self._app.internals.session.store
+
+    async def _read(self) -> SchedulePage:
+        page = await self._store.schedules(ScheduleSearch(names=(self.name,)))
+        if not page.schedules:
+            raise ScheduleNotFound(self.name)
+        self._update(page.schedules[0])
+        return page
+
+    async def _put(self, put: SchedulePut) -> bool:
+        [done] = await self._store.put_schedules([put])
+        return done
+
+    async def _change(self, change: Callable[[Settings], Settings]) -> bool:
+        """Write other settings. Returns whether they differ from those that were stored."""
+
+        async def attempt(page: SchedulePage) -> bool | None:
+            before, after = self._settings, change(self._settings)
+            if before == after:
+                return False
+            put = update(self._record, before, after, page.now)
+            if put.next is None and put.active:
+                raise InvalidSchedule(
+                    f"schedule {self.name!r} would have no tick from now on: {words(after.effective.when)}"
+                )
+            return await self._put(put) or None
+
+        changed = await self._until_written(attempt)
+        if changed:
+            await self._read()
+        return changed
+
+    async def _until_written(self, attempt: Callable[[SchedulePage], Awaitable[T | None]]) -> T:
+        """Read the schedule and try to write it, until no other writer has come between. `attempt` returns None if one has."""
+        for _ in range(TRIES):
+            written = await attempt(await self._read())
+            if written is not None:
+                return written
+        raise InvalidSchedule(f"schedule {self.name!r} is changed all the time by others: try again")
+
+    async def _unfired(self, since: float, until: float) -> list[tuple[float, NewJob]]:
+        """The ticks of a range that were not fired, with their jobs. Those that are yet to be fired are left out."""
+        plan, record = self._plan, self._record
+        if record.active and record.next is not None:
+            until = min(until, nextafter(record.next, -inf))
+        found = ticks(plan.when, nextafter(since, -inf), starts=plan.starts, ends=plan.ends)
+        wanted = list(islice(takewhile(lambda tick: tick <= until, found), BATCH + 1))
+        if len(wanted) > BATCH:
+            raise InvalidOption(f"that is more than {BATCH:,} ticks: backfill a shorter time")
+        fired = {entry.tick for entry in record.history if entry.enqueued}
+        jobs = [(tick, job_at(self.name, plan, tick)) for tick in wanted if tick not in fired]
+        known = await self._store.get([job.id for _, job in jobs])
+        return [each for each, job in zip(jobs, known, strict=True) if job is None]
+
+
+# Checking what users ask for.
+
+
+def plan_of(call: object, when: object, options: ScheduleKeywords) -> Plan:
+    """The plan of these arguments. `InvalidSchedule`, `InvalidOption` or `TypeError`, before any I/O, if one is wrong."""
+    check_names("schedule", "schedule", options)
+    plan = Plan(job=_job_of(call), when=_checked_when(when), **_checked_options(options))
+    _check_times(plan)
+    return plan
+
+
+def preview_of(name: str, plan: Plan, count: int, after: datetime | None) -> list[UpcomingTick]:
+    """The next `count` ticks of a plan after an instant, by default now."""
+    integer(1, BATCH)(count, "count")
+    begin = datetime.now(UTC).timestamp() if after is None else instant(after, "after")
+    return [UpcomingTick(_instant(tick), _instant(due_at)) for tick, due_at in preview(name, plan, begin, count)]
+
+
+def _checked_when(when: object) -> When:
+    if not isinstance(when, Cron | Every | At):
+        hint = f": write Cron({when!r:.80})" if isinstance(when, str) else ""
+        raise InvalidSchedule(f"a schedule fires by Cron(…), Every(…) or At(…), not {shown(when)}{hint}")
+    return when
+
+
+def _job_of(call: object) -> NewJob:
+    """The job that a bound call or start makes. `InvalidSchedule` if its options do not go with a schedule."""
+    if not isinstance(call, BoundCall):
+        hint = ": write .bind(…) behind it" if hasattr(call, "bind") else ""
+        raise InvalidSchedule(f"a schedule takes a bound call or start, not {shown(call)}{hint}")
+    job = call.new_job()
+    for option, given, why in (
+        ("delay", job.delay, "its ticks say when its jobs run"),
+        ("run_at", job.run_at, "its ticks say when its jobs run"),
+        ("after", call.after, 'overlap="wait" makes a job wait for the last one'),
+        ("unique_raises", job.unique_raises, "no program is there to catch the error"),
+        ("connection", call.connection, "it fires long after the transaction has ended"),
+    ):
+        if given:
+            raise InvalidSchedule(f"a job of a schedule has no {option}: {why}")
+    step = None if job.step is None else replace(job.step, run_id="")
+    return replace(job, id="", step=step)
+
+
+def _checked_options(options: ScheduleKeywords) -> dict[str, Any]:
+    checks: dict[str, Callable[[Any, str], Any]] = {
+        "overlap": _checked_overlap,
+        "catch_up": _checked_catch_up,
+        "jitter": seconds,
+        "starts": lambda value, option: None if value is None else instant(value, option),
+        "ends": lambda value, option: None if value is None else instant(value, option),
+    }
+    return {option: checks[option](value, option) for option, value in options.items()}
+
+
+def _checked_overlap(value: object, option: str) -> Overlap:
+    try:
+        return Overlap(value)  # type: ignore[arg-type]
+    except ValueError:
+        raise InvalidOption(f"{option} must be one of {', '.join(Overlap)}, not {shown(value)}") from None
+
+
+def _checked_catch_up(value: object, option: str) -> CatchUp:
+    if value == "latest" or value == "none":  # noqa: PLR1714  (so a type checker knows which)
+        return value
+    try:
+        return int(integer(1, CATCH_UP_MOST)(value, option))
+    except InvalidOption:
+        raise InvalidOption(
+            f'{option} must be "latest", "none" or an integer from 1 to {CATCH_UP_MOST}, not {shown(value)}'
+        ) from None
+
+
+def _check_times(plan: Plan) -> None:
+    """Raise `InvalidSchedule` if `starts` and `ends` leave it no tick at all."""
+    if plan.starts is not None and plan.ends is not None and plan.starts > plan.ends:
+        raise InvalidSchedule("a schedule cannot end before it starts")
+    if plan.ends is not None and plan.next_tick(0.0 if plan.starts is None else nextafter(plan.starts, -inf)) is None:
+        raise InvalidSchedule("the schedule has no tick between its start and its end, so it would never fire")
+
+
+# Finding and creating schedules.
+
+
+async def find_schedule(app: App, name: str) -> Schedule:
+    """The schedule of this name. `ScheduleNotFound` if there is none."""
+    store = app.internals.session.store
+    page = await store.schedules(ScheduleSearch(names=(checked_name("schedule", name),)))
+    if page.schedules:
+        return Schedule(app, page.schedules[0])
+    listed = await store.schedules(ScheduleSearch(limit=BATCH))
+    raise ScheduleNotFound(name, [each.name for each in listed.schedules])
+
+
+async def all_schedules(store: Store) -> AsyncIterator[SchedulePage]:
+    """All schedules by name, page by page."""
+    after = ""
+    while True:
+        page = await store.schedules(ScheduleSearch(after=after, limit=PAGE))
+        yield page
+        if len(page.schedules) < PAGE:
+            return
+        after = page.schedules[-1].name
+
+
+async def create_schedule(app: App, name: str, plan: Plan) -> Schedule:
+    """Create a schedule, or find it as it was created before. `InvalidSchedule` if there is another one of this name."""
+    store = app.internals.session.store
+    search = ScheduleSearch(names=(checked_name("schedule", name),))
+    now = (await store.schedules(search)).now
+    put = creation(name, plan, now)
+    if put.next is None:
+        raise InvalidSchedule(f"schedule {name!r} would have no tick from now on: {words(plan.when)}")
+    await store.put_schedules([put])
+    # Read it also if it was there before: the answer of an earlier call may have been lost.
+    found = (await store.schedules(search)).schedules
+    if not found:
+        raise ScheduleNotFound(name)
+    if settings_of(found[0]) != Settings(plan=plan):
+        raise InvalidSchedule(
+            f"there is another schedule named {name!r} already: change it with get_schedule({name!r}).change(…), or choose "
+            "another name"
+        )
+    return Schedule(app, found[0])
+
+
+# Firing.
+
+
+async def fire(app: App, store: Store, firings: Sequence[Firing]) -> list[tuple[TickRecord, ...] | None]:
+    """Fire these ticks, with the hooks around an enqueue. A tick that a `before_enqueue` hook refuses is history.
+
+    Returns what became of each job that the hooks let pass; None for a firing that another process has forestalled.
+    """
+    if not app.internals.hooks.enqueues:
+        return await store.fire(firings)
+    firings = [await _asked(app, firing) for firing in firings]
+    answers = await store.fire(firings)
+    for firing, fired in zip(firings, answers, strict=True):
+        jobs = [job for _, job in firing.jobs] if fired is not None else []
+        for job, entry in zip(jobs, fired or (), strict=True):
+            if entry.enqueued:
+                answer = Enqueued(job.id, State.BLOCKED if job.after else State.WAITING)
+                await acall_hooks(after_enqueue(app, [job], [None], [answer]))
+    return [
+        None if fired is None else (*(entry for entry in firing.entries if entry.end is TickEnd.REFUSED), *fired)
+        for firing, fired in zip(firings, answers, strict=True)
+    ]
+
+
+async def _asked(app: App, firing: Firing) -> Firing:
+    """The firing without the jobs that a `before_enqueue` hook refuses."""
+    passed: list[tuple[float, NewJob]] = []
+    refused: list[TickRecord] = []
+    for tick, job in firing.jobs:
+        try:
+            await acall_hooks(before_enqueue(app, [job]))
+        except EnqueueRefused:
+            refused.append(TickRecord(tick, TickEnd.REFUSED))
+        except Exception:
+            log.exception(
+                "schedule %s: a before_enqueue hook failed, so nothing is enqueued for this tick", firing.name
+            )
+            refused.append(TickRecord(tick, TickEnd.REFUSED))
+        else:
+            passed.append((tick, job))
+    return replace(firing, jobs=tuple(passed), entries=(*firing.entries, *refused)) if refused else firing
+
+
+# Times.
+
+
+def _instant(seconds_: float) -> datetime:
+    return datetime.fromtimestamp(seconds_, UTC)
+
+
+def _time(seconds_: float | None) -> datetime | None:
+    return None if seconds_ is None else _instant(seconds_)
+
+
+def _past_tick(entry: TickRecord) -> PastTick:
+    return PastTick(
+        _instant(entry.tick), entry.end, _instant(entry.at), entry.job_id, entry.replaced, _time(entry.until)
+    )
