@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections import Counter
@@ -102,7 +103,7 @@ def test_ticks_of_an_outage_are_made_up_for_as_said_and_there_is_no_flood(fleet:
         ticks = fleet.wait_for(name, len(before[name]) + caught_up + 1)
         later = ticks[len(before[name]) :]
         assert later[0] - before[name][-1] > timedelta(seconds=1), "some ticks were missed"
-        gaps = [after - tick for tick, after in zip(later, later[1:], strict=False)]
+        gaps = [after - tick for tick, after in itertools.pairwise(later)]
         assert gaps[: caught_up - 1] == [timedelta(seconds=1)] * (caught_up - 1), "the newest, in order"
         assert len(set(ticks)) == len(ticks)
     missed = [entry for entry in fleet.app.get_schedule("latest").history if entry.end == "missed"]
