@@ -25,7 +25,7 @@ from cronsim import CronSim
 
 from tenure.core.when import At, Cron, Every, When, zone_of
 
-__all__ = ["newest_ticks", "next_tick", "ticks"]
+__all__ = ["LAST", "newest_ticks", "next_tick", "ticks"]
 
 HORIZONS = (60.0, 3600.0, 86400.0, 32 * 86400.0, 366 * 86400.0)
 """Seconds before an instant in which `newest_ticks` searches for the ticks before it, one after the other."""
