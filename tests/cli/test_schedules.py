@@ -62,7 +62,7 @@ def sql(tmp_path: Path) -> Sql:
     def run(statement: str, *values: object) -> list[Any]:
         connection = apsw.Connection(str(tmp_path / "jobs.db"))
         try:
-            return list(connection.execute(statement, values))  # type: ignore[arg-type]
+            return list(connection.execute(statement, values))
         finally:
             connection.close()
 
