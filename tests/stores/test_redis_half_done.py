@@ -14,6 +14,7 @@ import redis
 from tenure.core.job import BlockerPolicy, NewJob, State
 from tenure.core.lifecycle import Park, Transition
 from tenure.core.options import Retention
+from tenure.core.schedule import Firing, Overlap, SchedulePut
 from tenure.errors import StoreError
 from tenure.stores.redis.address import Address
 from tenure.stores.redis.keys import acl_rules
@@ -406,6 +407,23 @@ async def _cancel(store: RedisStore) -> Call:
     return lambda: store.cancel(ids)
 
 
+async def _fire(store: RedisStore) -> Call:
+    names = ("a", "b", "c")
+    await store.put_schedules([SchedulePut(name=name, if_version=0, settings="{}", next=0.0) for name in names])
+    await store.fire([Firing(name=name, version=1, jobs=((1.0, a_job()),), next=1.0) for name in names])
+    await lease(store, limit=2)
+    firings = [
+        Firing(name=name, version=2, jobs=((2.0, job),), overlap=overlap, next=2.0)
+        for name, job, overlap in zip(
+            names,
+            (a_job(), a_job(), a_start(delay=0.001)),
+            (Overlap.REPLACE, Overlap.WAIT, Overlap.REPLACE),
+            strict=True,
+        )
+    ]
+    return lambda: store.fire(firings)
+
+
 async def _retry(store: RedisStore) -> Call:
     ids = await enqueue(store, a_job(unique="k"), a_job())
     await store.settle([(each, FAIL) for each in await lease(store)])
@@ -454,6 +472,7 @@ OPERATIONS: dict[str, Callable[[RedisStore], Awaitable[Call]]] = {
     "hand over": _hand_over,
     "reap": _reap,
     "cancel": _cancel,
+    "fire": _fire,
     "retry": _retry,
     "retire": _retire,
     "take in": _take_in,

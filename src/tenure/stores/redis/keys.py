@@ -4,8 +4,9 @@ Every key starts with `tenure:{namespace}`; the braces keep a namespace in one s
 keys instead of having keys each, so that a script over many jobs needs few commands, and a waiting job takes little
 memory.
 
-Scores that are times are whole microseconds. A *ref* is the stored form of a job's id (`records.py`). A *member* is a
-job's seq in six bytes followed by its ref. Members sort by seq, so every sorted set of members breaks ties by seq.
+Scores that are times are whole microseconds, except in `ticks`. A *ref* is the stored form of a job's id
+(`records.py`). A *member* is a job's seq in six bytes followed by its ref. Members sort by seq, so every sorted set of
+members breaks ties by seq.
 
 | fixed key    | type | what it holds |
 |--------------|------|---|
@@ -57,6 +58,12 @@ job's seq in six bytes followed by its ref. Members sort by seq, so every sorted
 | `lookups`        | zset | flow, name, value, number and ref of each lookup of a run, so that equal values are adjacent |
 | `found_by`       | hash | ref of a run → its lookups |
 
+| key of schedules | type | what it holds |
+|------------------|------|---|
+| `schedules`      | hash | name → record: version, settings, next tick, last job, history (`parts/schedules.lua`) |
+| `schedule_names` | zset | names of all schedules. All scores are 0, so they sort by name |
+| `ticks`          | zset | names of active schedules by their next tick, in seconds: a fraction must stay exact. Never later than the record says |
+
 | other key      | type | what it holds |
 |----------------|------|---|
 | `worker:ID`    | hash | a worker: its info, start, beat, pulse, channel and totals |
@@ -79,7 +86,8 @@ FAMILIES = ("line", "suspects", "scheduled", "blocked", "held", "expiring", "par
             "inbox", "worker", "failures", "signals", "flow", "attributes", "calls")  # fmt: skip
 """Keys with a name behind them: one for each queue, worker, task, flow or run."""
 
-UNDECLARED = ("flows", "current", "lookups", "found_by", "history", "ready", "timed", "listeners", "probe")
+UNDECLARED = ("flows", "current", "lookups", "found_by", "history", "ready", "timed", "listeners", "schedules",
+              "schedule_names", "ticks", "probe")  # fmt: skip
 """Fixed keys that scripts do not declare, because every call would pay for it."""
 
 

@@ -56,6 +56,7 @@ __all__ = [
     "decode_job_with_history",
     "decode_lease",
     "error_text",
+    "from_text",
     "id_of",
     "ref_of",
     "ref_patterns",
@@ -131,10 +132,10 @@ def as_text(data: bytes) -> msgspec.Raw:
     return msgspec.Raw(head + data)
 
 
-def _ref_in(text: bytes) -> bytes:
-    """The ref in a MessagePack string, whose head Lua or `as_text` has written in one, two or three bytes."""
+def from_text(text: bytes) -> bytes:
+    """The bytes in a MessagePack string that Lua or `as_text` has written."""
     head = text[0]
-    return text[1 if head < 0xC0 else 2 if head == 0xD9 else 3 :]
+    return text[1 if head < 0xC0 else 2 if head == 0xD9 else 3 if head == 0xDA else 5 :]
 
 
 class Options(msgspec.Struct, omit_defaults=True):
@@ -160,7 +161,7 @@ class Options(msgspec.Struct, omit_defaults=True):
         """The id of the run that the job of this id is a step of; None if it is not a step."""
         if self.flow is None:
             return None
-        return job_id if self.run is _NIL else id_of(_ref_in(bytes(self.run)))
+        return job_id if self.run is _NIL else id_of(from_text(bytes(self.run)))
 
 
 # Records.
@@ -311,7 +312,7 @@ def _parking(state: State, parked: bytes) -> tuple[bool, str | None, str | None]
     if parked == b"\xc0":
         return False, None, None
     if state.final:
-        return False, None, id_of(_ref_in(parked))
+        return False, None, id_of(from_text(parked))
     found = msgspec.msgpack.decode(parked)
     return (False, found, None) if isinstance(found, str) else (True, None, None)
 

@@ -19,10 +19,11 @@ from tenure.core.lease import AbortReason, Lease
 from tenure.core.lifecycle import Finish, kept_reason
 from tenure.core.options import Retention
 from tenure.core.patterns import expand, has_patterns, literal_prefix, serves
+from tenure.core.schedule import Firing, SchedulePage, SchedulePut, ScheduleSearch, TickRecord
 from tenure.errors import HasDependents, LayoutTooNew, StoreError, StoreUnavailable
 from tenure.stores.base import BATCH, NAMED, QUIET, Store, busy_queues_of
 from tenure.stores.joining import Joiner
-from tenure.stores.redis import enqueueing, event_channel, health, reading, settling
+from tenure.stores.redis import enqueueing, event_channel, health, reading, schedules, settling
 from tenure.stores.redis.address import Address
 from tenure.stores.redis.encoding import ScriptArg, lua_expressions, new_job_args, nonce_text, token_bytes
 from tenure.stores.redis.keys import Keys, acl_rules
@@ -161,7 +162,9 @@ class RedisStore(Store):
 
     async def mend(self, *, dry_run: bool = False) -> int:
         parts = [("jobs", ""), *(("queue", queue.name) for queue in await self.queues())]
-        parts += [(part, "") for part in ("records", "uniques", "kept", "holding")]
+        parts += [
+            (part, "") for part in ("records", "uniques", "kept", "holding", "schedules", "schedule_names", "ticks")
+        ]
         found = 0
         for part, name in parts:
             cursor: ScriptArg = b"0"
@@ -467,6 +470,29 @@ class RedisStore(Store):
         """Subscribe to this object's channel, so that announcements from now on are received."""
         self._check_open()
         await self._subscription.listen()
+
+    # Schedules.
+
+    async def schedules(self, search: ScheduleSearch) -> SchedulePage:
+        return schedules.page(await self._run_script("schedules", schedules.search_args(search)))
+
+    async def put_schedules(self, puts: Sequence[SchedulePut]) -> list[bool]:
+        if not puts:
+            self._check_open()
+            return []
+        return [*map(bool, await self._run_script("put_schedules", schedules.put_args(puts)))]
+
+    async def confirm_schedules(self, names: Sequence[str]) -> list[bool]:
+        if not names:
+            self._check_open()
+            return []
+        return [*map(bool, await self._run_script("confirm_schedules", names))]
+
+    async def fire(self, firings: Sequence[Firing]) -> list[tuple[TickRecord, ...] | None]:
+        if not firings:
+            self._check_open()
+            return []
+        return schedules.fired_ticks(await self._run_script("fire", schedules.fire_args(firings)))
 
     # Event messages.
 

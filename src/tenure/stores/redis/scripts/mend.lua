@@ -1,10 +1,10 @@
 -- mend: find what a script left half done because the server refused one of its commands, and repair it if asked to.
 -- Records are the truth: jobs are indexed as their records say, and entries that contradict the records are removed. One
 -- page per call.
--- ARGV: time, 1 to repair or 0 to count only, part (jobs, records, uniques, kept, holding or queue), name of the queue (''
--- unless the part is queue), cursor ('0' at first).
+-- ARGV: time, 1 to repair or 0 to count only, part (one of `Parts`), name of the queue ('' unless the part is queue), cursor
+-- ('0' at first).
 -- Returns: next cursor ('0' at the end of the part), number of faulty jobs or entries.
--- include: script, write_when_full, totals, jobs, flows, runs, unique, edges, ending, recent, finish
+-- include: script, write_when_full, totals, jobs, flows, runs, unique, edges, ending, recent, finish, schedules
 
 local mending, part, queue, cursor = Script.arg() == '1', Script.arg(), Script.arg(), Script.arg()
 local SCAN_COUNT, found = Script.CHUNK, 0
@@ -22,8 +22,8 @@ local function is_indexed(job)
   return not missing
 end
 
--- Whether a blocked job will be unblocked in time: each open edge is stored under its blocker, and that blocker has not
--- ended in a way that would have closed it.
+-- Whether a blocked job will be unblocked in time: each open edge is stored under its blocker, which is flagged and has
+-- not ended in a way that would have closed it.
 local function has_valid_edges(job)
   if job.state ~= is.blocked or job.parked then return true end
   local open = 0
@@ -33,6 +33,7 @@ local function has_valid_edges(job)
       local blocker = Runs.current_step_of(ref)
       open = open + 1
       if not blocker or not redis.call('ZSCORE', Key.dependents, Edges.name(ref, job, position)) then return false end
+      if not Jobs.has(Jobs.load(ref), flag.blocks) then return false end
       if blocker.state == is.succeeded then return false end
       if Jobs.final(blocker.state) and job.options.if_blocker_fails ~= 'wait' then return false end
     end
@@ -75,7 +76,7 @@ function Parts.jobs()
   Jobs.load_all(refs)
   for _, ref in ipairs(refs) do
     local job = Script.loaded[ref]
-    if job and not is_indexed(job) or job and not has_valid_edges(job) then
+    if job and (job.lacks_record or not is_indexed(job) or not has_valid_edges(job)) then
       found = found + 1
       if mending then
         Script.register_queue(job.queue)
@@ -199,6 +200,44 @@ function Parts.queue()
     if looked_at >= SCAN_COUNT and keys[number] then return number .. ' ' .. from end
   end
   return '0'
+end
+
+-- Schedules that an index lacks, or that `ticks` has at another time than their record.
+function Parts.schedules()
+  local page, next = scan('HSCAN', Key.schedules, cursor)
+  for i = 1, #page, 2 do
+    local name, schedule = page[i], Schedules.parse(page[i], page[i + 1])
+    local at = redis.call('ZSCORE', Key.ticks, name)
+    if not redis.call('ZSCORE', Key.schedule_names, name) or (at and tonumber(at)) ~= (Schedules.due_at(schedule) or false) then
+      found = found + 1
+      if mending then
+        Schedules.known[name] = schedule
+        redis.call('ZADD', Key.schedule_names, 0, name)
+        Schedules.write_ticks({ name })
+      end
+    end
+  end
+  return next
+end
+
+-- Entries of an index of schedules that have no record.
+local function remove_unknown_schedules(key)
+  local page, next = scan('ZSCAN', key, cursor)
+  for i = 1, #page, 2 do
+    if redis.call('HEXISTS', Key.schedules, page[i]) == 0 then
+      found = found + 1
+      if mending then redis.call('ZREM', key, page[i]) end
+    end
+  end
+  return next
+end
+
+function Parts.schedule_names()
+  return remove_unknown_schedules(Key.schedule_names)
+end
+
+function Parts.ticks()
+  return remove_unknown_schedules(Key.ticks)
 end
 
 local next = Parts[part]()

@@ -51,7 +51,8 @@ function Jobs.parse(ref, stored, record)
     job.seq = job.number
     job.state, job.flags, job.fence, job.nonce = is.waiting, bit.band(kind, flag.special + flag.blocks + flag.step), 0, no_nonce
     job.attempt, job.losses, job.misses = 0, 0, 0
-    if options.edges then job.state = is.blocked end  -- the record of a new blocked job was refused: see `Jobs.indexed_at`
+    -- The record of a new blocked job was refused: see `Jobs.indexed_at`.
+    if options.edges then job.state, job.lacks_record = is.blocked, true end
   end
   Script.loaded[ref] = job
   return job

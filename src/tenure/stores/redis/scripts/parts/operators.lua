@@ -1,4 +1,4 @@
--- Runs an operator's action on each of several jobs.
+-- Operators' actions: cancels a job, and runs any action on each of several jobs.
 
 local Operators = {}
 
@@ -12,4 +12,13 @@ function Operators.on_each(act)
     verdicts[i] = job and act(job) or Code.NOT_FOUND
   end
   return verdicts
+end
+
+-- End a job as cancelled, and propagate that to its dependents. Returns a verdict.
+function Operators.cancel(job)
+  if Jobs.final(job.state) then return { Code.REFUSED, Refused.FINAL, job.state } end
+  if job.state == is.running then History.add(job, 'cancelled') end
+  Ending.revoke(job, 'cancelled')
+  Ending.finish_and_propagate(job, is.cancelled)
+  return Code.OK
 end
