@@ -84,6 +84,7 @@ _NEVER = {
         WHERE cardinality(attempts) > 10
            OR cardinality(attempts) <> (SELECT count(DISTINCT attempt::json ->> 1) FROM unnest(attempts) AS attempt)
     """,
+    "a schedule that remembers too much": "SELECT name FROM schedules WHERE cardinality(history) > 20",
     "a counter that is no recount": """
         SELECT format('%s %s is %s, not %s', queue, place, counted, recounted) FROM (
             SELECT queue, what AS place, sum(number) AS counted FROM counted

@@ -32,6 +32,7 @@ AT_LAST = 0.5
 
 TABLES = (
     "jobs", "live", "ended", "edges", "uniques", "waiters", "workers", "tallies", "counters", "inbox", "attributes", "lookups",
+    "schedules",
 )  # fmt: skip
 """Those that steps write to."""
 

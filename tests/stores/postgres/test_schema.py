@@ -12,6 +12,7 @@ import pytest
 
 from tenure.core.job import State
 from tenure.core.options import Retention
+from tenure.core.schedule import Firing, SchedulePut, ScheduleSearch
 from tenure.errors import LayoutTooNew, StoreError
 from tenure.stores.postgres import schema
 from tenure.stores.postgres.address import Address
@@ -85,6 +86,11 @@ async def test_the_rights_that_the_page_names_are_enough(
     await store.enqueue([a_job(unique="k"), a_job()])
     assert (await settle(store, await lease_one(store), SUCCEED)).kind == "ok"
     await store.wait_for_work(["other"], 0.1)
+    assert await store.put_schedules([SchedulePut(name="s", if_version=0, settings="{}", next=0.0)]) == [True]
+    [due] = (await store.schedules(ScheduleSearch(due=True))).schedules
+    [fired] = await store.fire([Firing(name="s", version=due.version, jobs=((1.0, a_job()),))])
+    assert fired is not None
+    assert await store.confirm_schedules(["s"]) == [True]
     assert await store.prune(Retention(succeeded=0.0), {}) == 1
     await store.close()
 

@@ -20,12 +20,13 @@ from tenure.core.lease import AbortReason, Lease
 from tenure.core.lifecycle import Finish, kept_reason
 from tenure.core.options import Retention
 from tenure.core.patterns import literal_prefix
+from tenure.core.schedule import Firing, SchedulePage, SchedulePut, ScheduleSearch, TickRecord
 from tenure.errors import HasDependents, StoreError, StoreUnavailable
 from tenure.stores.base import AHEAD, BATCH, NAMED, QUIET, OwnTransaction, Store, busy_queues_of
 from tenure.stores.callers import Work
 from tenure.stores.joining import Joiner
 from tenure.stores.mailbox import Mailbox
-from tenure.stores.postgres import health, reading, runs, schema, settling, single
+from tenure.stores.postgres import health, reading, runs, schedules, schema, settling, single
 from tenure.stores.postgres.address import Address
 from tenure.stores.postgres.caller_work import CallerWork
 from tenure.stores.postgres.event_channel import KIND, EventChannel
@@ -462,6 +463,29 @@ class PostgresStore(Store):
                 break
         await self._vacuum.run_if_due()
         return pruned
+
+    # Schedules.
+
+    async def schedules(self, search: ScheduleSearch) -> SchedulePage:
+        return schedules.schedule_page(
+            await self._fetch(schedules.FIND, self._now(), *schedules.search_arguments(search))
+        )
+
+    async def put_schedules(self, puts: Sequence[SchedulePut]) -> list[bool]:
+        written: list[bool] = await self._value("put_schedules", self._now(), *schedules.put_arguments(puts))
+        return written
+
+    async def confirm_schedules(self, names: Sequence[str]) -> list[bool]:
+        known: list[bool] = await self._value("confirm_schedules", self._now(), schedules.valid_names(names))
+        return known
+
+    async def fire(self, firings: Sequence[Firing]) -> list[tuple[TickRecord, ...] | None]:
+        if not firings:
+            self._check_open()
+            return []
+        check_first_steps([job for firing in firings for _, job in firing.jobs])
+        answers = await self._rows("fire", self._now(), *schedules.fire_arguments(firings))
+        return schedules.fired(firings, answers)
 
     # Readers.
 

@@ -8,6 +8,8 @@
 -- 3. ended jobs, the lower number first;
 -- 4. unique keys, in the order of `claim_keys`.
 --
+-- Schedules are locked before all of these, by name (`fire`).
+--
 -- A run is locked by its current step. After waiting for that lock, an operation checks whether the step still is the
 -- current one; if not, the current one has a higher number, so it is later in the order. The steps before it have ended
 -- for good. So has the first step, although dependents wait for the run by its id and number, and it owns the key and
