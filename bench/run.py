@@ -38,8 +38,9 @@ from engine import Engine  # noqa: E402
 from listings import fail, fill, listings  # noqa: E402
 from nothing import overhead  # noqa: E402
 from report import Report, milliseconds, percentiles, rate, share  # noqa: E402
+from schedules import created, crowd, lateness, wait_for_last  # noqa: E402
 
-from tenure import App  # noqa: E402
+from tenure import App, Every  # noqa: E402
 
 TURNS = 5
 
@@ -482,6 +483,41 @@ class Bench:
         if calls is not None and after is not None:
             self.report.add("idle worker, calls to the store a second", f"{(after - calls) / seconds:.1f}", bar="calls")
 
+    def schedules(self) -> None:
+        """Many schedules due at once, a lone one, and what an idle worker pays for those that are not due."""
+        url, number = self.engine.fresh(), self.of(2_000, 10_000)
+        at = crowd(url, number)
+        with ExitStack() as stack:
+            for _ in range(4):
+                stack.enter_context(self.child(url, "serve"))
+            found = list(wait_for_last(url, at))
+        once = sum(len(record.history) == 1 and record.history[0].enqueued for record in found)
+        what = f"{number:,} schedules due in one second, 4 processes"
+        self.report.add(f"{what}: fired once", f"{once:,}", bar="all")
+        self.report.add(
+            f"{what}: the last", f"{max(record.history[-1].at for record in found) - at:.2f} s", bar="≤ 5 s"
+        )
+        url = self.engine.fresh()
+        with ExitStack() as stack:
+            for _ in range(4):
+                stack.enter_context(self.child(url, "serve"))
+            late = lateness(url, self.of(10, 60))
+        self.report.add("a lone schedule: late by, p50", milliseconds(statistics.median(late)), bar="≤ 20 ms")
+        self.report.add("a lone schedule: late by, at most", milliseconds(max(late)), bar="≤ 50 ms")
+        with_many, with_none = self.turns(lambda: self._idle_with(1_000), lambda: self._idle_with(0))
+        self.report.add(
+            "idle worker with 1,000 schedules, share of a core", f"{with_many:.2%}", f"{with_none:.2%} without",
+            f"{with_many - with_none:+.2%}", "≤ +0.1 %",
+        )  # fmt: skip
+
+    def _idle_with(self, schedules: int) -> float:
+        url = self.engine.fresh()
+        asyncio.run(created(url, schedules, Every(86400 * 365)))
+        with self.child(url, "serve") as child:
+            time.sleep(self.of(5, 30))
+            go(child)
+            return float(answer(child)["cpu"])
+
     def memory(self) -> None:
         """Whether the memory of a worker still grows after the first tenth of its jobs."""
         url = self.engine.fresh()
@@ -537,6 +573,7 @@ CASES = (
     "isolated",
     "events",
     "flows",
+    "schedules",
     "peers",
 )
 

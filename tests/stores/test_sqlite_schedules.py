@@ -127,8 +127,8 @@ async def test_a_job_that_is_refused_leaves_nothing_of_the_call(store: SqliteSto
 PLANS = {
     "next_schedule": ["SEARCH tenure_schedules USING COVERING INDEX tenure_schedules_due (next>?)"],
     "due_schedules": ["SEARCH tenure_schedules USING INDEX tenure_schedules_due (next<?)"],
-    "list_schedules": ["SEARCH tenure_schedules USING PRIMARY KEY (name>?)"],
-    "move_schedules": ["SEARCH tenure_schedules USING PRIMARY KEY (name=?)"],
+    "list_schedules": ["SEARCH tenure_schedules USING INDEX sqlite_autoindex_tenure_schedules_1 (name>?)"],
+    "move_schedules": ["SEARCH tenure_schedules USING INDEX sqlite_autoindex_tenure_schedules_1 (name=?)"],
 }
 
 

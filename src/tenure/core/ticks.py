@@ -124,7 +124,8 @@ def _offset(zone: ZoneInfo, instant: float) -> float:
     """Seconds that the clock of a zone is ahead of UTC at an instant."""
     if instant < -(2**34) or instant > LAST:
         return 0.0
-    offset = datetime.fromtimestamp(instant, zone).utcoffset()
+    # Rounded down, because `fromtimestamp` rounds the last instant before a change up to it. Zones are changed at whole seconds.
+    offset = datetime.fromtimestamp(math.floor(instant), zone).utcoffset()
     assert offset is not None
     return offset.total_seconds()
 
@@ -137,7 +138,6 @@ def _next_change(zone: ZoneInfo, after: float, until: float) -> float | None:
     for begin, end in pairwise(min(after + day * DAY, until) for day in range(days + 1)):
         before = _offset(zone, begin)
         if _offset(zone, end) != before:
-            # Zones are changed at whole seconds.
             low, high = math.floor(begin), math.ceil(end)
             while high - low > 1:
                 middle = (low + high) // 2
@@ -148,7 +148,7 @@ def _next_change(zone: ZoneInfo, after: float, until: float) -> float | None:
 
 def _shown_before(zone: ZoneInfo, instant: float) -> bool:
     """Whether the clock of a zone shows the time of this instant for the second time."""
-    return 0 <= instant <= LAST and datetime.fromtimestamp(instant, zone).fold == 1
+    return 0 <= instant <= LAST and datetime.fromtimestamp(math.floor(instant), zone).fold == 1
 
 
 def _wall_before_change(zone: ZoneInfo, instant: float) -> float:

@@ -68,6 +68,9 @@ class Scheduler:
         self._skip = 0
         """Due schedules to leave out at the next look: those of other programs, or the pages before a random one."""
 
+        self._limit = PAGE
+        """Due schedules to read at the next look."""
+
         self._fired = False
         """Whether anything was fired since the last look from the first due schedule on."""
 
@@ -80,20 +83,32 @@ class Scheduler:
     async def fire(self) -> float:
         """Fire one page of what is due. Returns the seconds until the next call; 0 if there may be more."""
         await self._look_after()
-        page = await self._store.schedules(ScheduleSearch(due=True, limit=PAGE, skip=self._skip))
+        page = await self._store.schedules(ScheduleSearch(due=True, limit=self._limit, skip=self._skip))
         if self._was_set_back(page.now):
             log.warning("the clock of the store was set back: schedules go on with their next tick from now")
             await self._survey(repair=True)
         firings = [firing for record in page.schedules if (firing := self._firing(record, page.now)) is not None]
+        full = len(page.schedules) == self._limit
         if firings:
-            self._fired = True
-            await fire(self._app, self._store, firings)
-        return self._pause(page, len(page.schedules) - len(firings))
+            await self._fire(firings)
+        return self._pause(page, full, len(page.schedules) - len(firings))
 
-    def _pause(self, page: SchedulePage, not_ours: int) -> float:
+    async def _fire(self, firings: Sequence[Firing]) -> None:
+        """Fire these. If the store refuses them, the next calls fire fewer, at another place.
+
+        So one schedule that cannot be fired holds up none but those beside it, and those not for long.
+        """
+        try:
+            await fire(self._app, self._store, firings)
+        except BaseException:
+            self._limit, self._skip = max(self._limit // 10, 1), random.randrange(PAGE)  # noqa: S311
+            raise
+        self._limit, self._fired = min(self._limit * 10, PAGE), True
+
+    def _pause(self, page: SchedulePage, full: bool, not_ours: int) -> float:
         """Decide where the next look begins, and return the seconds until then."""
         again = self._fired
-        if len(page.schedules) == PAGE:
+        if full:
             self._skip = self._skip + not_ours if not_ours else PAGE * random.randrange(SPREAD)  # noqa: S311
             return 0.0
         if self._skip or again:

@@ -2,7 +2,7 @@
 -- schedule has enqueued are like any other.
 
 CREATE TABLE tenure_schedules (
-    name TEXT PRIMARY KEY,
+    name TEXT NOT NULL PRIMARY KEY,
     settings TEXT NOT NULL,               -- JSON that the store does not read
     version INTEGER NOT NULL,             -- number of writes
     next REAL,                            -- the tick to fire next; NULL if there is none
@@ -11,5 +11,5 @@ CREATE TABLE tenure_schedules (
     last TEXT,                            -- id of the last job, or run, that it enqueued
     seen_at REAL NOT NULL,                -- when it was created, or its declaration was last confirmed
     history TEXT NOT NULL DEFAULT '[]'    -- JSON array: the latest ticks, oldest first
-) WITHOUT ROWID;
+);
 CREATE INDEX tenure_schedules_due ON tenure_schedules (next, name) WHERE active = 1 AND next IS NOT NULL;
