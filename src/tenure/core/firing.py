@@ -24,6 +24,7 @@ from tenure.core.ticks import newest_ticks, ticks
 from tenure.errors import InvalidSchedule
 
 __all__ = [
+    "LAPSED_AFTER",
     "LATE",
     "backfilling",
     "clock_repair",
@@ -158,7 +159,9 @@ def with_jobs(firing: Firing, plan: Plan, jobs: Sequence[tuple[float, NewJob]]) 
 def triggering(record: ScheduleRecord, settings: Settings, now: float, job_id: str) -> Firing:
     """Fire once, now, outside of the ticks; the next tick stays."""
     plan = settings.effective
-    job = replace(job_at(record.name, plan, now), id=job_id, run_at=None)
+    job = job_at(record.name, plan, now)
+    step = None if job.step is None else replace(job.step, run_id=job_id)
+    job = replace(job, id=job_id, step=step, run_at=None)
     return Firing(
         name=record.name,
         version=record.version,

@@ -1,4 +1,4 @@
-"""Inserts many rows with few statements."""
+"""Inserts or updates many rows with few statements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["BulkInsert"]
 
 
 class BulkInsert:
-    """An INSERT of `queries/` in three sizes: its group of values is repeated for 100 rows, 10 rows or one row."""
+    """An INSERT of `queries/`, or an UPDATE from VALUES, in three sizes: its group of values is repeated for 100 rows, 10 rows or one row."""
 
     def __init__(self, query: str, columns: int) -> None:
         group = "(" + ", ".join("?" * columns) + ")"
@@ -20,7 +20,7 @@ class BulkInsert:
         self._statements = {size: sql[query].replace(group, ", ".join([group] * size)) for size in (100, 10, 1)}
 
     def insert(self, tx: Transaction, rows: Sequence[Row]) -> int:
-        """Insert these rows. Returns how many were inserted or changed."""
+        """Insert these rows, or update from them. Returns how many were inserted or changed."""
         changed = 0
         start = 0
         for size, statement in self._statements.items():

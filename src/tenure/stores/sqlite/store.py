@@ -16,11 +16,23 @@ from tenure.core.lease import AbortReason, Lease
 from tenure.core.lifecycle import Finish
 from tenure.core.options import Retention
 from tenure.core.patterns import serves
+from tenure.core.schedule import Firing, SchedulePage, SchedulePut, ScheduleSearch, TickRecord
 from tenure.errors import StoreUnavailable
 from tenure.stores.base import BATCH, LOOK_AHEAD, SUSPECTS, Store, busy_queues_of
 from tenure.stores.callers import SqliteWork
 from tenure.stores.mailbox import Mailbox
-from tenure.stores.sqlite import enqueueing, health, inbox, leasing, operating, reading, runs, schema, settling
+from tenure.stores.sqlite import (
+    enqueueing,
+    health,
+    inbox,
+    leasing,
+    operating,
+    reading,
+    runs,
+    schedules,
+    schema,
+    settling,
+)
 from tenure.stores.sqlite.caller_work import caller_work
 from tenure.stores.sqlite.connection import connect
 from tenure.stores.sqlite.doorbell import Doorbell
@@ -305,6 +317,18 @@ class SqliteStore(Store):
     async def wait(self, ids: Sequence[str]) -> dict[str, JobRecord | None]:
         bell = self._open_bell().name
         return await self._write(lambda tx: reading.wait(tx, ids, bell))
+
+    async def schedules(self, search: ScheduleSearch) -> SchedulePage:
+        return await self._read(lambda tx: schedules.search(tx, search))
+
+    async def put_schedules(self, puts: Sequence[SchedulePut]) -> list[bool]:
+        return await self._write(lambda tx: schedules.put(tx, puts), durable=True)
+
+    async def confirm_schedules(self, names: Sequence[str]) -> list[bool]:
+        return await self._write(lambda tx: schedules.confirm(tx, names))
+
+    async def fire(self, firings: Sequence[Firing]) -> list[tuple[TickRecord, ...] | None]:
+        return await self._write(lambda tx: schedules.fire(tx, firings), durable=True)
 
     @property
     def announcement_epoch(self) -> int:
