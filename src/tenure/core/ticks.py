@@ -25,7 +25,7 @@ from cronsim import CronSim
 
 from tenure.core.when import At, Cron, Every, When, zone_of
 
-__all__ = ["newest_ticks", "next_tick", "ticks"]
+__all__ = ["LAST", "newest_ticks", "next_tick", "ticks"]
 
 DAY = 86400.0
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  (naive: a wall time)

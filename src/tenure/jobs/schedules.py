@@ -34,7 +34,7 @@ from tenure.core.schedule import (
     TickRecord,
     settings_of,
 )
-from tenure.core.ticks import ticks
+from tenure.core.ticks import LAST, ticks
 from tenure.core.when import At, Cron, Every, When, words
 from tenure.errors import EnqueueRefused, InvalidOption, InvalidSchedule, ScheduleNotFound
 from tenure.hooks.calling import acall_hooks
@@ -66,6 +66,9 @@ TRIES = 20
 
 PAGE = 200
 """Schedules that are read at a time."""
+
+FIRST = datetime(1, 1, 2, tzinfo=UTC).timestamp()
+"""Earlier instants are shown as this one, and those later than `LAST` as that."""
 
 log = logging.getLogger("tenure")
 
@@ -593,7 +596,8 @@ async def _asked(app: App, firing: Firing) -> Firing:
 
 
 def _instant(seconds_: float) -> datetime:
-    return datetime.fromtimestamp(seconds_, UTC)
+    # A bound may have an offset that puts it outside of the calendar of UTC.
+    return datetime.fromtimestamp(max(FIRST, min(seconds_, LAST)), UTC)
 
 
 def _time(seconds_: float | None) -> datetime | None:
