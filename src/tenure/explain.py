@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -69,6 +70,12 @@ class Explanation(msgspec.Struct, frozen=True):
 
     reasons: tuple[Reason, ...]
     """The reasons, the most decisive one first."""
+
+    schedule: str | None = None
+    """Name of the schedule that has enqueued the job; None if none has."""
+
+    tick: datetime | None = None
+    """The tick of the schedule that it was enqueued for, in UTC."""
 
     def __str__(self) -> str:
         lines = (f"{each.sentence}. {each.advice}".rstrip() for each in self.reasons)
@@ -222,8 +229,16 @@ async def explain(app: App, job_id: str) -> Explanation:
         policy=app.internals.settings(job.task).policy if job.task in app.tasks else None,
     )
     state = ENDED.get(job.state, f"is {job.label}")
-    summary = f"Job {job.id} of task {job.task} {state} in queue {job.queue}."
-    return Explanation(job.id, job.task, job.queue, job.state, summary, reasons(case))
+    summary = f"Job {job.id} of task {job.task} {state} in queue {job.queue}{_origin(job)}."
+    return Explanation(
+        job.id, job.task, job.queue, job.state, summary, reasons(case), schedule=job.schedule, tick=job.tick
+    )
+
+
+def _origin(job: JobRecord) -> str:
+    if job.schedule is None or job.tick is None:
+        return ""
+    return f"; schedule {job.schedule} enqueued it for the tick {job.tick:%Y-%m-%d %H:%M:%S} UTC"
 
 
 async def _current_job(store: Store, job_id: str) -> JobRecord | None:

@@ -13,7 +13,7 @@ from tenure.cli.messages import CommandError
 if TYPE_CHECKING:
     from tenure.app import App
 
-__all__ = ["with_app"]
+__all__ = ["store_options", "with_app"]
 
 Command = Callable[..., None]
 AsyncCommand = Callable[..., Awaitable[None]]
@@ -31,6 +31,11 @@ _app = click.option(
 )
 
 
+def store_options(command: Command) -> Command:
+    """Add the options that name the store: `url` and `target`."""
+    return _url(_app(command))
+
+
 def with_app(*, empty: bool = False) -> Callable[[AsyncCommand], Command]:
     """Make a command of an async function whose first argument is the app.
 
@@ -46,8 +51,7 @@ def with_app(*, empty: bool = False) -> Callable[[AsyncCommand], Command]:
             finally:
                 await app.aclose()
 
-        @_url
-        @_app
+        @store_options
         @functools.wraps(function)
         def command(url: str | None, target: str | None, **arguments: Any) -> None:
             import asyncio  # here, because `--help` does not need it and should be fast

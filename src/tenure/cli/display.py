@@ -32,6 +32,7 @@ __all__ = [
     "state",
     "table",
     "text",
+    "utc",
 ]
 
 PIPE_WIDTH = 1000
@@ -57,7 +58,13 @@ STATE_STYLES = {
     "failed": "bold red",
     "cancelled": "dim",
     "broken": "bold magenta",
+    "active": "green",
+    "paused": "yellow",
+    "done": "dim",
+    "lapsed": "yellow",
+    "unreadable": "bold red",
 }
+"""The colours of the states of jobs, and of schedules."""
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -183,6 +190,11 @@ def distance(at: float) -> str:
 def instant(at: float) -> str:
     """An instant in local time."""
     return f"{datetime.fromtimestamp(min(at, LAST_DAY)).astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def utc(at: datetime) -> str:
+    """An instant in UTC, without the seconds if there are none: `2026-03-01 09:30`."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}".removesuffix(":00")
 
 
 def moment(at: float) -> str:

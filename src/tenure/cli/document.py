@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tenure.cli.display import LAST_DAY
+from tenure.core.origin import user_tags
 
 if TYPE_CHECKING:
     from tenure.core.job import AttemptRecord, ErrorInfo, JobRecord
     from tenure.explain import Explanation
     from tenure.jobs.run import FlowRun, StepInfo
+    from tenure.jobs.schedules import PastTick, Schedule, UpcomingTick
     from tenure.stores.values import WorkerInfo
 
 __all__ = [
@@ -25,8 +27,11 @@ __all__ = [
     "job_document",
     "json_option",
     "json_value",
+    "past_tick_document",
     "run_document",
+    "schedule_document",
     "step_document",
+    "upcoming_tick_document",
     "worker_document",
 ]
 
@@ -59,7 +64,9 @@ def job_document(job: JobRecord) -> dict[str, Any]:
         "ended_at": _instant(job.ended_at),
         "worker": job.worker,
         "lease_left": job.lease_left,
-        "tags": list(job.tags),
+        "tags": list(user_tags(job.tags)),
+        "schedule": job.schedule,
+        "tick": _time(job.tick),
         "unique": job.unique,
         "payload": payload,
         "payload_base64": None if readable else base64.b64encode(job.payload).decode("ascii"),
@@ -99,6 +106,7 @@ def explanation_document(explanation: Explanation) -> dict[str, Any]:
     for reason, entry in zip(explanation.reasons, document["reasons"], strict=True):
         entry |= {instant: _instant(entry[instant]) for instant in ("at", "started_at") if instant in entry}
         entry |= {"sentence": reason.sentence, "advice": reason.advice}
+    document["tick"] = _time(explanation.tick)
     return document
 
 
@@ -143,6 +151,56 @@ def step_document(step: StepInfo) -> dict[str, Any]:
     }
 
 
+def schedule_document(schedule: Schedule) -> dict[str, Any]:
+    """A schedule. One that cannot be read here has its name, its state, the reason as its error, and else nothing."""
+    from tenure.core.when import At, Cron, Every
+
+    readable = schedule.unreadable is None
+    when = schedule.when if readable else None
+    return {
+        "name": schedule.name,
+        "state": schedule.state,
+        "error": schedule.unreadable,
+        "when": None if when is None else str(when),
+        "words": schedule.words if readable else None,
+        "cron": when.text if isinstance(when, Cron) else None,
+        "timezone": when.timezone if isinstance(when, Cron) else None,
+        "every": when.seconds if isinstance(when, Every) else None,
+        "at": _time(when.instant) if isinstance(when, At) else None,
+        "task": schedule.task if readable else None,
+        "flow": schedule.flow if readable else None,
+        "queue": schedule.queue if readable else None,
+        "overlap": schedule.overlap.value if readable else None,
+        "catch_up": schedule.catch_up if readable else None,
+        "jitter": schedule.jitter if readable else None,
+        "starts": _time(schedule.starts) if readable else None,
+        "ends": _time(schedule.ends) if readable else None,
+        "declared": schedule.declared if readable else None,
+        "changed": schedule.changed if readable else None,
+        "confirmed_at": _time(schedule.confirmed_at),
+        "next_at": _time(schedule.next_at),
+        "last_job_id": schedule.last_job_id,
+        "last_tick": past_tick_document(schedule.history[-1]) if schedule.history else None,
+    }
+
+
+def past_tick_document(past: PastTick) -> dict[str, Any]:
+    """A tick in the history of a schedule."""
+    return {
+        "tick": _time(past.tick),
+        "end": past.end.value,
+        "at": _time(past.at),
+        "job_id": past.job_id,
+        "replaced": past.replaced,
+        "until": _time(past.until),
+    }
+
+
+def upcoming_tick_document(upcoming: UpcomingTick) -> dict[str, Any]:
+    """A tick to come."""
+    return {"tick": _time(upcoming.tick), "due_at": _time(upcoming.due_at)}
+
+
 def _error(error: ErrorInfo | None) -> dict[str, Any] | None:
     if error is None:
         return None
@@ -170,6 +228,10 @@ def _finite(number: str) -> float:
     if not math.isfinite(value):
         raise ValueError(f"{number} is not JSON")
     return value
+
+
+def _time(at: datetime | None) -> str | None:
+    return None if at is None else _instant(at.timestamp())
 
 
 def _instant(at: float | None) -> str | None:

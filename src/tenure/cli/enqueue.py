@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,9 +13,9 @@ from tenure.cli.messages import CommandError, print_message
 
 if TYPE_CHECKING:
     from tenure.app import App
-    from tenure.tasks.task import Caller
+    from tenure.tasks.task import Call, Caller
 
-__all__ = ["enqueue"]
+__all__ = ["Json", "bound_call", "enqueue"]
 
 
 class Json(click.ParamType[Any]):
@@ -46,6 +47,16 @@ async def enqueue(app: App, task: str, args: tuple[Any, ...], kwargs: Any, as_js
     Its arguments are JSON. With --app, the task must be one of the app's and the arguments must fit it. With --url or
     TENURE_URL alone, nothing is checked, because the code of the task may be elsewhere.
     """
+    [job] = await app.aenqueue(bound_call(app, task, args, kwargs, options))
+    if as_json:
+        return emit({"id": job.id, "state": job.state, "duplicate": job.duplicate})
+    if job.duplicate:
+        print_message(f"job {job.id} already has this unique key: nothing was enqueued")
+    return click.echo(job.id)
+
+
+def bound_call(app: App, task: str, args: Sequence[Any], kwargs: Any, options: Mapping[str, Any]) -> Call[Any]:
+    """A call of the task with JSON arguments and the options that were given; refused if the app has tasks and it does not fit."""
     from tenure.tasks.task import Call
 
     if not isinstance(kwargs, dict):
@@ -53,12 +64,7 @@ async def enqueue(app: App, task: str, args: tuple[Any, ...], kwargs: Any, as_js
     given = {name: value for name, value in options.items() if value not in (None, ())}
     payload = app.remote(task).bind(*args, **kwargs).payload
     caller = _known(app, task, payload) if app.tasks else app.remote(task)
-    [job] = await app.aenqueue(Call(caller.using(**given), payload))
-    if as_json:
-        return emit({"id": job.id, "state": job.state, "duplicate": job.duplicate})
-    if job.duplicate:
-        print_message(f"job {job.id} already has this unique key: nothing was enqueued")
-    return click.echo(job.id)
+    return Call(caller.using(**given), payload)
 
 
 def _known(app: App, name: str, payload: bytes) -> Caller[..., Any]:

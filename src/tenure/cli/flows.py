@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from tenure.app import App
     from tenure.jobs.run import FlowRun, StepInfo
-    from tenure.tasks.flow import Flow
+    from tenure.tasks.flow import Flow, Start
 
-__all__ = ["flows", "run", "start"]
+__all__ = ["bound_start", "flows", "run", "start"]
 
 
 @click.command()
@@ -122,23 +122,28 @@ async def start(app: App, flow: str, attributes: tuple[str, ...], as_json: bool,
     With --app, the flow must be one of the app's and the attributes must fit it. With --url or TENURE_URL alone, nothing is
     checked until a worker runs the first step.
     """
-    values = dict(_named_value(each, "an attribute needs") for each in attributes)
-    first, lookup = given.pop("first"), given.pop("lookup")
-    options = {name: value for name, value in given.items() if value not in (None, ())}
-    if app.tasks:
-        if first is not None or lookup:
-            raise CommandError("leave out --first and --lookup: with --app the code of the flow has them")
-        known = _flow_of(app, flow)
-        begun = await known.using(**options).astart(**known._converted(values))
-    elif first is None:
-        raise CommandError(f"name the first step of flow {flow} with --first, or its app with --app")
-    else:
-        begun = await app.remote_flow(flow, first=first, lookup=lookup).using(**options).astart(**values)
+    [begun] = await app.aenqueue(bound_start(app, flow, attributes, **given))
     if as_json:
         return emit({"id": begun.id, "state": begun.state, "duplicate": begun.duplicate})
     if begun.duplicate:
         print_message(f"run {begun.id} already has this unique key: nothing was started")
     return click.echo(begun.id)
+
+
+def bound_start(
+    app: App, flow: str, attributes: Sequence[str], *, first: str | None, lookup: Sequence[str], **given: Any
+) -> Start:
+    """A start of the flow with these attributes and the options that were given; refused if the app has tasks and it does not fit."""
+    values = dict(_named_value(each, "an attribute needs") for each in attributes)
+    options = {name: value for name, value in given.items() if value not in (None, ())}
+    if app.tasks:
+        if first is not None or lookup:
+            raise CommandError("leave out --first and --lookup: with --app the code of the flow has them")
+        known = _flow_of(app, flow)
+        return known.using(**options).bind(**known._converted(values))
+    if first is None:
+        raise CommandError(f"name the first step of flow {flow} with --first, or its app with --app")
+    return app.remote_flow(flow, first=first, lookup=lookup).using(**options).bind(**values)
 
 
 def _flow_of(app: App, name: str) -> Flow:

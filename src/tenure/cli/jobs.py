@@ -12,6 +12,7 @@ from tenure.cli.document import attempt_document, emit, job_document, json_optio
 from tenure.cli.ids import resolve_id
 from tenure.cli.messages import print_message
 from tenure.core.job import State, attempts_of
+from tenure.core.origin import user_tags
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -51,6 +52,7 @@ def paging(command: Command) -> Command:
 @click.command()
 @click.option("--state", type=click.Choice([state.value for state in State]), help="Only jobs in this state.")
 @filters
+@click.option("--schedule", help="Only jobs of this schedule.")
 @paging
 @with_app()
 async def jobs(app: App, as_json: bool, **search: Any) -> None:
@@ -155,14 +157,16 @@ def _attempt_remark(attempt: AttemptRecord) -> str:
 
 def _facts(job: JobRecord) -> Iterator[tuple[str, str]]:
     """Names and values of the facts about a job, the most important first; facts that it lacks are left out."""
-    from tenure.cli.display import duration
+    from tenure.cli.display import duration, utc
 
     yield "task", job.task
     yield "queue", job.queue + (f", priority {job.priority}" if job.priority else "")
     if job.run_id is not None:
         yield "run", job.run_id
-    if job.tags:
-        yield "tags", ", ".join(job.tags)
+    if job.schedule is not None and job.tick is not None:
+        yield "schedule", f"{job.schedule}, for the tick {utc(job.tick)} UTC"
+    if tags := user_tags(job.tags):
+        yield "tags", ", ".join(tags)
     if job.unique is not None:
         yield "unique", job.unique
     limit = f" of {job.max_attempts}" if job.max_attempts else ""
@@ -194,9 +198,10 @@ def awaited(job: JobRecord) -> str:
     return f"{job.blocked_by:,} {'job' if job.blocked_by == 1 else 'jobs'}"
 
 
-def _none(state: str | None, queue: str | None, task: str | None, tag: str | None, **_: object) -> str:
+def _none(state: str | None, **search: object) -> str:
     """The message if no job matches."""
-    of = [f"{kind} {name}" for kind, name in (("queue", queue), ("task", task), ("tag", tag)) if name is not None]
+    kinds = ("queue", "task", "tag", "schedule")
+    of = [f"{kind} {search[kind]}" for kind in kinds if search.get(kind) is not None]
     return f"there are no {f'{state} ' if state else ''}jobs" + (f" of {', '.join(of)}" if of else "")
 
 

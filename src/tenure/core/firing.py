@@ -24,6 +24,7 @@ from tenure.core.ticks import newest_ticks, ticks
 from tenure.errors import InvalidSchedule
 
 __all__ = [
+    "LAPSED_AFTER",
     "LATE",
     "backfilling",
     "clock_repair",

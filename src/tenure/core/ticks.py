@@ -18,17 +18,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise, takewhile
+from itertools import islice, pairwise, takewhile
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
 
 from tenure.core.when import At, Cron, Every, When, zone_of
 
-__all__ = ["newest_ticks", "next_tick", "ticks"]
-
-HORIZONS = (60.0, 3600.0, 86400.0, 32 * 86400.0, 366 * 86400.0)
-"""Seconds before an instant in which `newest_ticks` searches for the ticks before it, one after the other."""
+__all__ = ["LAST", "newest_ticks", "next_tick", "ticks"]
 
 DAY = 86400.0
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  (naive: a wall time)
@@ -61,15 +58,25 @@ def newest_ticks(
 ) -> list[float]:
     """The newest `count` ticks from `since` to `until`, both included, the oldest first.
 
-    Searches from `until` back in growing horizons, so that a year of missed ticks costs no more than an hour of them.
+    Searches by bisection, so that years of missed ticks cost little more than a day of them.
     """
-    first = math.nextafter(since, -math.inf)
-    for horizon in (*HORIZONS, math.inf):
-        after = max(first, until - horizon)
-        found = list(takewhile(lambda tick: tick <= until, ticks(when, after, starts=starts, ends=ends)))
-        if len(found) >= count or after == first:
-            break
-    return found[-count:]
+
+    def first_after(after: float) -> list[float]:
+        """The ticks later than `after`, but no more than `count` and one."""
+        found = takewhile(lambda tick: tick <= until, ticks(when, after, starts=starts, ends=ends))
+        return list(islice(found, count + 1))
+
+    low, high = math.nextafter(since, -math.inf), until
+    newest = first_after(low)
+    # More than `count` ticks are later than `low`, and fewer than `count` are later than `high`.
+    while len(newest) > count > 0:
+        middle = (low + high) / 2
+        found = first_after(middle)
+        if len(found) < count:
+            high = middle
+        else:
+            low, newest = middle, found
+    return newest[:count]
 
 
 def _every_ticks(interval: float, after: float, starts: float | None) -> Iterator[float]:

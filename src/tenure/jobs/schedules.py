@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tenure.core.after import BoundCall
 from tenure.core.checks import instant, integer, seconds, shown
 from tenure.core.checks import name as checked_name
-from tenure.core.firing import backfilling, creation, job_at, lapsed, preview, triggering, update
+from tenure.core.firing import LAPSED_AFTER, backfilling, creation, job_at, lapsed, preview, triggering, update
 from tenure.core.job import NewJob, State, new_id
 from tenure.core.keywords import ScheduleKeywords
 from tenure.core.options import check_names
@@ -34,7 +34,7 @@ from tenure.core.schedule import (
     TickRecord,
     settings_of,
 )
-from tenure.core.ticks import ticks
+from tenure.core.ticks import LAST, ticks
 from tenure.core.when import At, Cron, Every, When, words
 from tenure.errors import EnqueueRefused, InvalidOption, InvalidSchedule, ScheduleNotFound
 from tenure.hooks.calling import acall_hooks
@@ -66,6 +66,9 @@ TRIES = 20
 
 PAGE = 200
 """Schedules that are read at a time."""
+
+FIRST = datetime(1, 1, 2, tzinfo=UTC).timestamp()
+"""Earlier instants are shown as this one, and those later than `LAST` as that."""
 
 log = logging.getLogger("tenure")
 
@@ -124,8 +127,18 @@ class Schedule:
 
     def _update(self, record: ScheduleRecord) -> None:
         self._record = record
-        self._settings = settings_of(record)
-        self._plan = self._settings.effective
+        self._decoded: Settings | None = None
+
+    @property
+    def _settings(self) -> Settings:
+        """What users have said about it. `InvalidSchedule` if that cannot be read here; see `unreadable`."""
+        if self._decoded is None:
+            self._decoded = settings_of(self._record)
+        return self._decoded
+
+    @property
+    def _plan(self) -> Plan:
+        return self._settings.effective
 
     def __repr__(self) -> str:
         return f"<Schedule {self.name} {self.state}>"
@@ -135,6 +148,18 @@ class Schedule:
     @property
     def name(self) -> str:
         return self._record.name
+
+    @property
+    def unreadable(self) -> str | None:
+        """Why this program cannot read it, such as that a newer Tenure has written it; None if it can.
+
+        One that is unreadable can be listed and deleted. Most other properties and methods raise `InvalidSchedule`.
+        """
+        try:
+            self._settings  # noqa: B018  (decodes it)
+        except InvalidSchedule as error:
+            return str(error)
+        return None
 
     @property
     def when(self) -> When:
@@ -183,7 +208,9 @@ class Schedule:
 
     @property
     def state(self) -> str:
-        """`active`; `paused`; `done`, if it has no further tick; `lapsed`, if its code is gone."""
+        """`active`; `paused`; `done`, if it has no further tick; `lapsed`, if its code is gone; or `unreadable`."""
+        if self.unreadable is not None:
+            return "unreadable"
         if self._settings.paused:
             return "paused"
         if self._record.next is None:
@@ -292,9 +319,7 @@ class Schedule:
         first, last = instant(since, "since"), instant(until, "until")
 
         async def attempt(page: SchedulePage) -> tuple[TickRecord, ...] | None:
-            if last > page.now:
-                raise InvalidOption("until is in the future: a backfill is about the past")
-            jobs = await self._unfired(first, last)
+            jobs = await self._unfired(first, last, page.now)
             return await self._fire(backfilling(self._record, jobs), page.now) if jobs else ()
 
         entries = await self._until_written(attempt)
@@ -302,14 +327,13 @@ class Schedule:
         return [_past_tick(entry) for entry in sorted(entries, key=lambda entry: entry.tick)]
 
     async def adelete(self) -> None:
-        """Delete it; its jobs stay. `InvalidSchedule` if code declares it: remove it there, or pause it."""
+        """Delete it; its jobs stay. `InvalidSchedule` if code declares it: remove it there, or pause it.
 
-        async def attempt(_: SchedulePage) -> bool | None:
-            if self.declared and self.state != "lapsed":
-                raise InvalidSchedule(
-                    f"schedule {self.name!r} is declared in code, so the next worker would create it again: remove it there, "
-                    "or pause it"
-                )
+        Code declares it if a worker has confirmed that within the last hour.
+        """
+
+        async def attempt(page: SchedulePage) -> bool | None:
+            self._check_deletable(page.now)
             return await self._put(SchedulePut(name=self.name, if_version=self._record.version)) or None
 
         await self._until_written(attempt)
@@ -376,8 +400,21 @@ class Schedule:
                 return written
         raise InvalidSchedule(f"schedule {self.name!r} is changed all the time by others: try again")
 
-    async def _unfired(self, since: float, until: float) -> list[tuple[float, NewJob]]:
+    def _check_deletable(self, now: float) -> None:
+        """Raise `InvalidSchedule` if code declares it."""
+        if self.unreadable is not None or not self.declared or self.state == "lapsed":
+            return
+        # A paused one never lapses, and none lapses while no worker runs.
+        if now - self._record.seen_at <= LAPSED_AFTER:
+            raise InvalidSchedule(
+                f"schedule {self.name!r} is declared in code, so the next worker would create it again: remove it there, "
+                "or pause it"
+            )
+
+    async def _unfired(self, since: float, until: float, now: float) -> list[tuple[float, NewJob]]:
         """The ticks of a range that were not fired, with their jobs. Those that are yet to be fired are left out."""
+        if until > now:
+            raise InvalidOption("until is in the future: a backfill is about the past")
         plan, record = self._plan, self._record
         if record.active and record.next is not None:
             until = min(until, nextafter(record.next, -inf))
@@ -515,8 +552,8 @@ async def create_schedule(app: App, name: str, plan: Plan) -> Schedule:
     settings = settings_of(found)
     if settings.declared or settings.plan != plan:
         raise InvalidSchedule(
-            f"there is another schedule named {name!r} already: change it with get_schedule({name!r}).change(…), or choose "
-            "another name"
+            f"there is another schedule named {name!r} already: change it with get_schedule({name!r}).change(…) or "
+            f"`tenure schedule change {name}`, or choose another name"
         )
     return Schedule(app, found)
 
@@ -578,7 +615,8 @@ async def _asked(app: App, firing: Firing) -> Firing:
 
 
 def _instant(seconds_: float) -> datetime:
-    return datetime.fromtimestamp(seconds_, UTC)
+    # A bound may have an offset that puts it outside of the calendar of UTC.
+    return datetime.fromtimestamp(max(FIRST, min(seconds_, LAST)), UTC)
 
 
 def _time(seconds_: float | None) -> datetime | None:
