@@ -13,7 +13,7 @@ from dataclasses import MISSING, Field
 from pathlib import Path
 from typing import Any
 
-from tenure.core.keywords import JobKeywords, NextKeywords
+from tenure.core.keywords import JobKeywords, NextKeywords, ScheduleKeywords
 from tenure.core.options import AppOptions, Retention, TaskOptions, Unset, WorkerOptions
 
 PAGE = Path(__file__).parent.parent / "docs/options.md"
@@ -25,8 +25,15 @@ SECTION = re.compile(r"(<!-- options: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 def tables() -> dict[str, str]:
     """The table of each class."""
     made = {each.__name__: with_defaults(each) for each in (AppOptions, Retention, TaskOptions, WorkerOptions)}
-    rows = [f"| `{name}` | {text} |" for each in (NextKeywords, JobKeywords) for name, text in documented(each).items()]
-    return made | {"JobKeywords": "\n".join(["| option | what it does |", "|---|---|", *rows])}
+    return made | {
+        "JobKeywords": without_defaults(NextKeywords, JobKeywords),
+        "ScheduleKeywords": without_defaults(ScheduleKeywords),
+    }
+
+
+def without_defaults(*keywords: Any) -> str:
+    rows = [f"| `{name}` | {text} |" for each in keywords for name, text in documented(each).items()]
+    return "\n".join(["| option | what it does |", "|---|---|", *rows])
 
 
 def with_defaults(options: Any) -> str:

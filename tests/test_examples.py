@@ -58,6 +58,10 @@ PRINTED: dict[str, str | re.Pattern[str]] = {
     "nothing to grant to bob\n"
     "done=True failed=True completed=checking failed_in=granting\n"
     "checking  check  succeeded\ngranting  grant  succeeded\ntelling   tell   succeeded\n",
+    "schedules.py": "clean_up: At 03:00 every day, Europe/Paris time, active\n"
+    "hourly-measure: Every hour, active\n"
+    "paris: Every second, paused\n"
+    "one job for each tick: True\n",
     "typed_chain.py": "ann asks for 800\n"
     "waits in approve: blocked\n"
     "ann travels for 650 [('ann', 650)]\n['plan', 'approve', 'book']\n",

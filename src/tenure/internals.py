@@ -99,8 +99,11 @@ class Internals:
         for flow in self.flows.values():
             flow._check()
 
-    def register(self, task: Task[..., Any]) -> None:
-        """Add a task. `InvalidOption` if its name or one of its aliases is taken, or if another task has the same raw inbox."""
+    def register(self, task: Task[..., Any], plan: Plan | None = None) -> None:
+        """Add a task, and with a plan a schedule of the same name, or nothing at all.
+
+        `InvalidOption` if its name or one of its aliases is taken, or if another task has the same raw inbox.
+        """
         names = dict.fromkeys((task.name, *task.aliases))
         for name in names:
             if (other := self.tasks.get(name)) is None:
@@ -110,12 +113,14 @@ class Internals:
             raise InvalidOption(
                 f"tasks {other.name!r} and {task.name!r} would both run jobs of {name!r}: remove it from the aliases= of one of them"
             )
+        if task.options.inbox == "raw" and (other_job := self.raw_inboxes.get(task.options.queue)) is not None:
+            raise InvalidOption(
+                f"tasks {other_job.task!r} and {task.name!r} would both take the entries of the inbox of queue "
+                f"{task.options.queue!r}: give one of them another queue="
+            )
+        if plan is not None:
+            self.declare(task.name, plan)
         if task.options.inbox == "raw":
-            if (other_job := self.raw_inboxes.get(task.options.queue)) is not None:
-                raise InvalidOption(
-                    f"tasks {other_job.task!r} and {task.name!r} would both take the entries of the inbox of queue "
-                    f"{task.options.queue!r}: give one of them another queue="
-                )
             self.raw_inboxes[task.options.queue] = task._template
         self.tasks |= dict.fromkeys(names, task)
 

@@ -8,6 +8,7 @@ from typing import Any
 from tenure import App
 from tenure.core.job import ErrorInfo, NewJob, RunStep, State, new_id
 from tenure.core.lifecycle import Finish
+from tenure.core.schedule import Firing, SchedulePut, ScheduleSearch
 from tenure.events import Event
 from tenure.stores.base import Store
 from tenure.testing.conformance.scene import lease_one, settle
@@ -58,6 +59,27 @@ class Stage:
         second = self.job(task="order.second", step=RunStep(run_id=first.id, flow="order"))
         await settle(self.store, await lease_one(self.store, self.queue), Finish(State.SUCCEEDED, successor=second))
         return second
+
+    # A schedule with the name of the queue.
+
+    async def version(self) -> int:
+        found = (await self.store.schedules(ScheduleSearch(names=(self.queue,)))).schedules
+        return found[0].version if found else 0
+
+    async def put(self, settings: str | None = "{}") -> None:
+        """Create it, or change it, or delete it."""
+        await self.store.put_schedules(
+            [SchedulePut(name=self.queue, if_version=await self.version(), settings=settings)]
+        )
+
+    async def fired(self, **fields: Any) -> NewJob:
+        """Fire it for the tick 10 seconds ago. Returns the job of that, whatever becomes of it."""
+        if not await self.version():
+            await self.put()
+        job, tick = self.job(**fields.pop("job", {})), self.clock.wall() - 10
+        firing = Firing(name=self.queue, version=await self.version(), jobs=((tick, job),), **fields)
+        await self.store.fire([firing])
+        return job
 
 
 class Heard:

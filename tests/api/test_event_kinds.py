@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from tenure import events
 from tenure.core.job import State
 from tenure.core.lifecycle import Finish, Park, Requeue
+from tenure.core.schedule import Overlap
 from tenure.events import Event
 from tenure.stores.values import Change, Renewal
 from tenure.testing.conformance.scene import a_worker, ask, lease_one, settle
@@ -261,6 +262,28 @@ async def _(stage: Stage) -> object:
     return second.run_id
 
 
+# Schedules: told by their names.
+
+
+@scene(events.ScheduleFired)
+async def _(stage: Stage) -> object:
+    await stage.fired()
+    return stage.queue
+
+
+@scene(events.ScheduleSkipped)
+async def _(stage: Stage) -> object:
+    await stage.fired()
+    await stage.fired(overlap=Overlap.SKIP)
+    return stage.queue
+
+
+@scene(events.ScheduleChanged)
+async def _(stage: Stage) -> object:
+    await stage.put()
+    return stage.queue
+
+
 def subject(event: Event) -> str:
     """What an event has happened to."""
     match event:
@@ -272,6 +295,8 @@ def subject(event: Event) -> str:
             return event.worker
         case events.RunEvent():
             return event.run_id
+        case events.ScheduleEvent():
+            return event.schedule
     raise AssertionError(event)
 
 

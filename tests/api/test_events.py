@@ -13,15 +13,16 @@ from typing import Any
 import pytest
 
 from tenure import App, Context, Retry, events
-from tenure.core.job import ErrorInfo, State
+from tenure.core.job import ErrorInfo, RunStep, State, new_id
 from tenure.core.lease import AbortReason
 from tenure.core.lifecycle import Finish, Requeue
+from tenure.core.schedule import Firing, Overlap, SchedulePut, TickEnd, TickRecord
 from tenure.events import Event
 from tenure.stores.values import Renewal
 from tenure.testing.conformance.scene import lease_one, settle
 from tests.faults.processes import eventually
 
-from .conftest import Timed
+from .conftest import Timed, whatever_the_store
 from .stage import BOOM, Heard, Stage
 
 
@@ -81,6 +82,87 @@ async def test_a_duplicate_is_no_event(timed: Timed) -> None:
 
 
 # Through the app.
+
+
+async def test_what_the_events_of_a_schedule_say(timed: Timed) -> None:
+    heard, stage = Heard(timed.app), Stage(timed, "q")
+    await stage.put()
+    first = await stage.fired()
+    await stage.fired(overlap=Overlap.SKIP, entries=(TickRecord(5.0, TickEnd.MISSED, until=7.0),))
+    await stage.put("{ }")
+    await stage.put(None)
+
+    [fired] = await heard.of(events.ScheduleFired)
+    assert (fired.schedule, fired.job_id, fired.task, fired.queue) == ("q", first.id, "task.q", "q")
+    assert (fired.tick, fired.lag) == (timed.clock.wall() - 10, pytest.approx(10, abs=0.01))
+    skipped, missed = await heard.of(events.ScheduleSkipped, number=2)
+    assert (skipped.schedule, skipped.why, skipped.job_id, skipped.tick) == ("q", "skipped", first.id, fired.tick)
+    assert (missed.why, missed.job_id, missed.tick) == ("missed", None, 5.0)
+    changes = await heard.of(events.ScheduleChanged, number=3)
+    assert [each.change for each in changes] == ["created", "changed", "deleted"]
+    [enqueued] = await heard.of(events.Enqueued)
+    assert (enqueued.job_id, enqueued.state) == (first.id, State.WAITING)
+
+
+async def test_what_another_has_forestalled_is_no_event(timed: Timed) -> None:
+    heard, stage = Heard(timed.app), Stage(timed, "q")
+    await stage.put()
+    await stage.store.fire([Firing(name="q", version=9, jobs=((1.0, stage.job()),))])
+    assert await stage.store.put_schedules([SchedulePut(name="q", if_version=9, settings="{ }")]) == [False]
+    await stage.fired()
+
+    await heard.of(events.ScheduleFired)
+    await heard.of(events.ScheduleChanged)
+    await heard.of(events.Enqueued)
+
+
+async def test_a_job_that_a_schedule_replaces_is_cancelled(timed: Timed) -> None:
+    heard, stage = Heard(timed.app), Stage(timed, "q")
+    first = await stage.fired()
+    second = await stage.fired(overlap=Overlap.REPLACE)
+
+    [cancelled] = await heard.of(events.Cancelled)
+    assert (cancelled.job_id, cancelled.task, cancelled.queue) == (first.id, "task.q", "q")
+    assert [each.job_id for each in await heard.of(events.ScheduleFired, number=2)] == [first.id, second.id]
+
+
+async def test_a_run_that_a_schedule_replaces_has_ended(timed: Timed) -> None:
+    heard, stage = Heard(timed.app), Stage(timed, "q")
+    run_id = new_id()
+    await stage.fired(job={"id": run_id, "task": "order.first", "step": RunStep(run_id=run_id, flow="order")})
+    await stage.fired(overlap=Overlap.REPLACE)
+
+    [started] = await heard.of(events.RunStarted)
+    [ended] = await heard.of(events.RunEnded)
+    assert (started.run_id, ended.run_id, ended.state) == (run_id, run_id, State.CANCELLED)
+
+
+async def test_a_job_that_waits_for_the_last_one_of_its_schedule_is_enqueued_as_blocked(timed: Timed) -> None:
+    heard, stage = Heard(timed.app), Stage(timed, "q")
+    first = await stage.fired(overlap=Overlap.WAIT)
+    await heard.of(events.Enqueued)
+    await lease_one(stage.store, "q")
+    second = await stage.fired(overlap=Overlap.WAIT)
+
+    enqueued = await heard.of(events.Enqueued, number=2)
+    assert [(each.job_id, each.state) for each in enqueued] == [
+        (first.id, State.WAITING),
+        (second.id, State.BLOCKED),
+    ]
+
+
+@whatever_the_store
+async def test_a_job_that_is_gone_already_was_enqueued_by_its_schedule(timed: Timed) -> None:
+    heard, stage = Heard(timed.app), Stage(timed, "q")
+
+    async def run_it() -> None:
+        await settle(stage.store, await lease_one(stage.store, "q"), Finish(State.SUCCEEDED))
+
+    await stage.put()
+    fired, _ = await asyncio.gather(stage.fired(overlap=Overlap.WAIT, job={"keep": 0.0}), run_it())
+
+    [enqueued] = await heard.of(events.Enqueued)
+    assert (enqueued.job_id, enqueued.state) == (fired.id, State.WAITING)
 
 
 async def test_a_job_from_its_enqueue_to_its_end(app: App) -> None:  # Q69

@@ -14,7 +14,15 @@ import pytest
 
 from tenure import App, Backoff, Next, Retention
 from tenure.core.checks import JOB_OPTIONS
-from tenure.core.keywords import AppKeywords, JobKeywords, NextKeywords, StepKeywords, TaskKeywords, WorkerKeywords
+from tenure.core.keywords import (
+    AppKeywords,
+    JobKeywords,
+    NextKeywords,
+    ScheduleKeywords,
+    StepKeywords,
+    TaskKeywords,
+    WorkerKeywords,
+)
 from tenure.core.options import UNSET, AppOptions, TaskOptions, WorkerOptions
 from tenure.errors import InvalidName, InvalidOption, JobFailed
 from tenure.worker.settings import resolve
@@ -324,6 +332,7 @@ def test_every_option_has_a_check(options: type[Any]) -> None:
         (TaskKeywords, TaskOptions, {"name": ("str | None", None), "queue": ("str | None", "str")}),
         (StepKeywords, TaskOptions, {
             "name": ("str | None", None), "queue": ("str | None", "str"), "raw": (None, "bool"), "inbox": (None, "Literal['raw'] | None"),
+            "schedule": (None, "When | None"),
             "then": ("str | NamedStep | None", None), "next": ("Iterable[str | NamedStep] | None", None)}),
         (WorkerKeywords, WorkerOptions, {
             "queues": (None, "tuple[str, ...]"), "tasks": ("Iterable[str | Task[..., Any]] | None", "tuple[str, ...] | None"),
@@ -363,3 +372,4 @@ def test_every_option_is_documented_once_and_the_page_has_it_with_its_default() 
     for options in (AppOptions, TaskOptions, WorkerOptions):
         assert documented(options).keys() == {field.name for field in dataclasses.fields(options)}
     assert {**documented(NextKeywords), **documented(JobKeywords)}.keys() == types_of(JobKeywords).keys()
+    assert documented(ScheduleKeywords).keys() == types_of(ScheduleKeywords).keys()

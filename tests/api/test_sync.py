@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from tenure import App, Flow, FlowRun, Job, events, sync
+from tenure import App, Flow, FlowRun, Job, Schedule, events, sync
 from tenure.errors import JobNotFound, StoreError, StoreUnavailable, UseAsync
 from tenure.jobs.by_hand import Held
 from tenure.stores.memory import Data, MemoryStore
@@ -35,7 +35,7 @@ def twins(owner: type) -> list[str]:
 
 
 def test_every_blocking_method_has_an_async_twin() -> None:
-    for owner in (App, Job, Held, Caller, FlowRun, Flow):
+    for owner in (App, Job, Held, Caller, FlowRun, Flow, Schedule):
         for name in twins(owner):
             assert not inspect.iscoroutinefunction(getattr_static(owner, name))
             assert inspect.iscoroutinefunction(getattr_static(owner, f"a{name}"))
@@ -55,12 +55,15 @@ def test_every_blocking_method_has_an_async_twin() -> None:
     assert set(twins(App)) == {
         "explain", "retry",
         "enqueue", "job", "jobs", "queues", "workers", "stats", "cancel", "delete", "pause", "resume", "purge",
-        "retire", "lease", "reset", "close", "run", "flows",
+        "retire", "lease", "reset", "close", "run", "flows", "create_schedule", "get_schedule", "schedules",
+    }  # fmt: skip
+    assert set(twins(Schedule)) == {
+        "refresh", "pause", "resume", "change", "clear", "trigger", "backfill", "delete",
     }  # fmt: skip
 
 
 def test_twins_take_the_same_arguments_and_tell_the_same() -> None:
-    for owner in (App, Job, Held, FlowRun, Flow):
+    for owner in (App, Job, Held, FlowRun, Flow, Schedule):
         for name in twins(owner):
             blocking, twin = getattr_static(owner, name), getattr_static(owner, f"a{name}")
             assert inspect.signature(blocking) == inspect.signature(twin), name

@@ -77,6 +77,9 @@ def test_a_job_that_has_ended_is_one_line_and_everything_else_is_for_those_who_l
     }
     assert {kind for kind in ended if LEVELS[kind] < logging.INFO} == set()
     louder = {kind for kind, level in LEVELS.items() if level >= logging.INFO} - ended
+    of_schedules: set[type[Event]] = {events.ScheduleSkipped, events.ScheduleChanged}
+    assert {LEVELS[kind] for kind in of_schedules} == {logging.INFO}
+    louder -= of_schedules
     assert louder == {events.Retried, events.Reoffered, events.Lost, events.WorkerMissing}
     assert {LEVELS[kind] for kind in louder} == {logging.WARNING}
 
@@ -97,6 +100,27 @@ def test_a_job_that_has_ended_is_one_line_and_everything_else_is_for_those_who_l
         ),
         (events.Lost(AT, "j1", "send", worker="w", losses=2), "job j1 of task send was lost by worker w, loss 2"),
         (events.QueuePaused(AT, "mail"), "queue paused: queue mail"),
+        (
+            events.ScheduleFired(AT, "nightly", 1.7e9, "j1", "send", "mail", 0.25),
+            "schedule nightly enqueued job j1 of task send for 2023-11-14 22:13:20 UTC, 250 ms late",
+        ),
+        (
+            events.ScheduleSkipped(AT, "nightly", 1.7e9, "skipped", "j1"),
+            "schedule nightly enqueued nothing for 2023-11-14 22:13:20 UTC: its last job is not final (job j1)",
+        ),
+        (
+            events.ScheduleSkipped(AT, "nightly", 1.7e9, "duplicate", "j1"),
+            "schedule nightly enqueued nothing for 2023-11-14 22:13:20 UTC: another job owns the unique key (job j1)",
+        ),
+        (
+            events.ScheduleSkipped(AT, "nightly", 1.7e9, "missed"),
+            "schedule nightly enqueued nothing for 2023-11-14 22:13:20 UTC: it was not fired in time",
+        ),
+        (
+            events.ScheduleSkipped(AT, "nightly", 1.7e9, "refused"),
+            "schedule nightly enqueued nothing for 2023-11-14 22:13:20 UTC: a before_enqueue hook refused it",
+        ),
+        (events.ScheduleChanged(AT, "nightly", "created"), "schedule nightly was created"),
     ],
 )
 def test_what_a_line_says(event: Event, line: str) -> None:

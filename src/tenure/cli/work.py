@@ -100,7 +100,7 @@ def _names(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ..
     "id",
     "Name in the registry; with several processes, the prefix of their names. Default: made from host, pid and a random part.",
 )
-@worker_option("reap", "Recover the jobs of dead workers, and remove old jobs.")
+@worker_option("reap", "Recover the jobs of dead workers, fire schedules, and remove old jobs.")
 # Processes.
 @option("-p", "--processes", type=click.IntRange(1), default=1, show_default=True, metavar="N",
         help="Worker processes to run; several run under a supervisor.")  # fmt: skip

@@ -159,9 +159,7 @@ def with_jobs(firing: Firing, plan: Plan, jobs: Sequence[tuple[float, NewJob]]) 
 def triggering(record: ScheduleRecord, settings: Settings, now: float, job_id: str) -> Firing:
     """Fire once, now, outside of the ticks; the next tick stays."""
     plan = settings.effective
-    job = job_at(record.name, plan, now)
-    step = None if job.step is None else replace(job.step, run_id=job_id)
-    job = replace(job, id=job_id, step=step, run_at=None)
+    job = replace(job_at(record.name, plan, now, job_id), run_at=None)
     return Firing(
         name=record.name,
         version=record.version,
@@ -191,9 +189,9 @@ def preview(name: str, plan: Plan, after: float, count: int) -> list[tuple[float
     return [(tick, tick + _jitter(name, plan, tick)) for tick, _ in zip(found, range(count), strict=False)]
 
 
-def job_at(name: str, plan: Plan, tick: float) -> NewJob:
-    """The job of one tick. Its id is made from the schedule and the tick, so that the tick has one job at most."""
-    job, job_id = plan.job, _job_id(name, tick)
+def job_at(name: str, plan: Plan, tick: float, job_id: str | None = None) -> NewJob:
+    """The job of one tick. By default its id is made from the schedule and the tick, so that the tick has one job at most."""
+    job, job_id = plan.job, job_id or _job_id(name, tick)
     step = None if job.step is None else replace(job.step, run_id=job_id)
     run_at = tick + _jitter(name, plan, tick) if plan.jitter else None
     return replace(job, id=job_id, step=step, tags=(*job.tags, *origin_tags(name, tick)), run_at=run_at)

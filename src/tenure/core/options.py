@@ -302,7 +302,7 @@ class WorkerOptions:
     """`renew` of tasks that have none, in seconds. None: never."""
 
     reap: bool = True
-    """Recover the jobs of dead workers of the same queues, and prune old jobs. A queue needs at least one worker that does."""
+    """Recover the jobs of dead workers of the same queues, fire schedules, and prune old jobs. A queue needs at least one such worker."""
 
     look_ahead: bool = True
     """Lease short jobs (under 20 ms) before a slot is free, up to about 20 ms of work."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
@@ -113,6 +113,10 @@ class At(msgspec.Struct, frozen=True, tag="at"):
             instant(self.instant, "At")
         except InvalidOption as error:
             raise InvalidSchedule(str(error)) from None
+        # With a fixed offset, as it comes back from a store. Times that a clock shows twice are not equal in other zones.
+        offset = self.instant.utcoffset()
+        assert offset is not None
+        force_setattr(self, "instant", self.instant.replace(tzinfo=timezone(offset), fold=0))
 
     def __str__(self) -> str:
         return f"at {self.instant.isoformat(' ', 'seconds')}"

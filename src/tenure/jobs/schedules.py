@@ -304,13 +304,10 @@ class Schedule:
         """Fire now, outside of its ticks, also if it is paused. Overlap decides as at a tick; the answer says what happened."""
 
         async def attempt(page: SchedulePage) -> tuple[TickRecord, ...] | None:
-            firing = triggering(self._record, self._settings, page.now, new_id())
-            [fired] = await fire(self._app, self._store, [firing])
-            return fired
+            return await self._fire(triggering(self._record, self._settings, page.now, new_id()), page.now)
 
         [entry] = await self._until_written(attempt)
-        if self._app.internals.inlines:
-            await self._app.internals.inlines[-1].run_pending([])
+        await self._run_inline()
         return _past_tick(entry)
 
     async def abackfill(self, since: datetime, until: datetime) -> list[PastTick]:
@@ -323,12 +320,11 @@ class Schedule:
 
         async def attempt(page: SchedulePage) -> tuple[TickRecord, ...] | None:
             jobs = await self._unfired(first, last, page.now)
-            if not jobs:
-                return ()
-            [fired] = await fire(self._app, self._store, [backfilling(self._record, jobs)])
-            return fired
+            return await self._fire(backfilling(self._record, jobs), page.now) if jobs else ()
 
-        return [_past_tick(entry) for entry in await self._until_written(attempt)]
+        entries = await self._until_written(attempt)
+        await self._run_inline()
+        return [_past_tick(entry) for entry in sorted(entries, key=lambda entry: entry.tick)]
 
     async def adelete(self) -> None:
         """Delete it; its jobs stay. `InvalidSchedule` if code declares it: remove it there, or pause it.
@@ -367,6 +363,15 @@ class Schedule:
     async def _put(self, put: SchedulePut) -> bool:
         [done] = await self._store.put_schedules([put])
         return done
+
+    async def _fire(self, firing: Firing, now: float) -> tuple[TickRecord, ...] | None:
+        [fired] = await fire(self._app, self._store, [firing])
+        # Those that a hook has refused were not in the store's answer, which sets the time.
+        return None if fired is None else tuple(replace(entry, at=entry.at or now) for entry in fired)
+
+    async def _run_inline(self) -> None:
+        if self._app.internals.inlines:
+            await self._app.internals.inlines[-1].run_pending([])
 
     async def _change(self, change: Callable[[Settings], Settings]) -> bool:
         """Write other settings. Returns whether they differ from those that were stored."""
@@ -509,8 +514,9 @@ def _check_times(plan: Plan) -> None:
 
 async def find_schedule(app: App, name: str) -> Schedule:
     """The schedule of this name. `ScheduleNotFound` if there is none."""
+    search = ScheduleSearch(names=(checked_name("schedule", name),))
     store = app.internals.session.store
-    page = await store.schedules(ScheduleSearch(names=(checked_name("schedule", name),)))
+    page = await store.schedules(search)
     if page.schedules:
         return Schedule(app, page.schedules[0])
     listed = await store.schedules(ScheduleSearch(limit=BATCH))
@@ -530,23 +536,26 @@ async def all_schedules(store: Store) -> AsyncIterator[SchedulePage]:
 
 async def create_schedule(app: App, name: str, plan: Plan) -> Schedule:
     """Create a schedule, or find it as it was created before. `InvalidSchedule` if there is another one of this name."""
-    store = app.internals.session.store
     search = ScheduleSearch(names=(checked_name("schedule", name),))
-    now = (await store.schedules(search)).now
-    put = creation(name, plan, now)
-    if put.next is None:
-        raise InvalidSchedule(f"schedule {name!r} would have no tick from now on: {words(plan.when)}")
-    await store.put_schedules([put])
-    # Read it also if it was there before: the answer of an earlier call may have been lost.
-    found = (await store.schedules(search)).schedules
-    if not found:
-        raise ScheduleNotFound(name)
-    if settings_of(found[0]) != Settings(plan=plan):
+    store = app.internals.session.store
+    page = await store.schedules(search)
+    if not page.schedules:
+        put = creation(name, plan, page.now)
+        if put.next is None:
+            raise InvalidSchedule(f"schedule {name!r} would have no tick from now on: {words(plan.when)}")
+        await store.put_schedules([put])
+        # Read it also if another process was faster: it may have created the same.
+        page = await store.schedules(search)
+        if not page.schedules:
+            raise ScheduleNotFound(name)
+    [found] = page.schedules
+    settings = settings_of(found)
+    if settings.declared or settings.plan != plan:
         raise InvalidSchedule(
             f"there is another schedule named {name!r} already: change it with get_schedule({name!r}).change(…) or "
             f"`tenure schedule change {name}`, or choose another name"
         )
-    return Schedule(app, found[0])
+    return Schedule(app, found)
 
 
 # Firing.
@@ -562,15 +571,25 @@ async def fire(app: App, store: Store, firings: Sequence[Firing]) -> list[tuple[
     firings = [await _asked(app, firing) for firing in firings]
     answers = await store.fire(firings)
     for firing, fired in zip(firings, answers, strict=True):
-        jobs = [job for _, job in firing.jobs] if fired is not None else []
-        for job, entry in zip(jobs, fired or (), strict=True):
+        for (_, job), entry in zip(firing.jobs, fired or (), strict=fired is not None):
             if entry.enqueued:
-                answer = Enqueued(job.id, State.BLOCKED if job.after else State.WAITING)
-                await acall_hooks(after_enqueue(app, [job], [None], [answer]))
+                await _tell(app, store, firing, job)
     return [
         None if fired is None else (*(entry for entry in firing.entries if entry.end is TickEnd.REFUSED), *fired)
         for firing, fired in zip(firings, answers, strict=True)
     ]
+
+
+async def _tell(app: App, store: Store, firing: Firing, job: NewJob) -> None:
+    """Call the `after_enqueue` hooks for a job that was enqueued. What they raise is logged."""
+    state = State.WAITING
+    if firing.overlap is Overlap.WAIT:  # only the store knows whether it waits for the last one
+        [record] = await store.get([job.id])
+        state = State.WAITING if record is None else record.state
+    try:
+        await acall_hooks(after_enqueue(app, [job], [None], [Enqueued(job.id, state)]))
+    except Exception:
+        log.exception("schedule %s: an after_enqueue hook failed", firing.name)
 
 
 async def _asked(app: App, firing: Firing) -> Firing:

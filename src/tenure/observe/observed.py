@@ -336,12 +336,19 @@ class ObservedStore:
             waiting = [job for overlap, job, _ in made if overlap is Overlap.WAIT]
             replaced = [entry.replaced for _, _, entry in made if entry.replaced is not None]
             if waiting:
-                self._publisher.run_in_background(self._committed, waiting)
+                self._publisher.run_in_background(self._fired, waiting, time.time())
             if replaced:
                 self._publisher.run_in_background(
                     self._operated, events.Cancelled, replaced, time.time(), State.CANCELLED
                 )
         return answers
+
+    async def _fired(self, jobs: Sequence[NewJob], at: float) -> None:
+        """Emit the events of jobs that were enqueued to wait for the last one of their schedule, if there was one."""
+        records = await self._store.get([job.id for job in jobs])
+        blocked = {record.id for record in records if record is not None and record.state is State.BLOCKED}
+        answers = [Enqueued(job.id, State.BLOCKED if job.id in blocked else State.WAITING) for job in jobs]
+        self._emit(derived_events.enqueued, jobs, answers, at=at)
 
     # Consequences for jobs that the caller did not name.
 

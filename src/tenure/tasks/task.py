@@ -336,14 +336,15 @@ def register_task(app: App, function: Callable[..., Any], options: Mapping[str, 
         raise InvalidOption(f"{whose} names no queue, and this app has no default_queue")
     kind = AsyncTask if inspect.iscoroutinefunction(function) else Task
     task: Task[..., Any] = kind(app, name, function, build_options(TaskOptions, whose, given))
-    app.internals.register(task)
+    plan = None
     if task.options.schedule is not None:
         try:
-            app.internals.declare(name, plan_of(task.bind(), task.options.schedule, {}))
+            plan = plan_of(task.bind(), task.options.schedule, {})
         except TypeError as error:
             raise InvalidSchedule(
                 f"{error}: a schedule in @app.task(…) passes no arguments; use app.schedule({name!r}, {name}.bind(…), …)"
             ) from None
+    app.internals.register(task, plan)
     return task
 
 
