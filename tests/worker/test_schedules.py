@@ -297,9 +297,9 @@ async def test_those_of_other_programs_neither_stop_ours_nor_keep_a_worker_busy(
 
     await start(app, "none")
     await eventually(lambda: ticks(app))
-    begun, looks = time.monotonic(), len(wire.calls["schedules"])
+    begun, before = time.monotonic(), len(wire.calls["schedules"])
     await asyncio.sleep(3.2)
-    looks = (len(wire.calls["schedules"]) - looks) / (time.monotonic() - begun)
+    looks = (len(wire.calls["schedules"]) - before) / (time.monotonic() - begun)
 
     fired = await ticks(app)
     assert len(fired) >= 3
