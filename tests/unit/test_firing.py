@@ -196,7 +196,13 @@ def test_a_schedule_whose_clock_is_right_needs_no_repair() -> None:
     record = a_record(tick=NOON - HOUR)
     assert clock_repair(record, settings_of(record), NOON - 1) is None
     assert clock_repair(record, settings_of(record), NOON - HOUR) is None
-    assert clock_repair(a_record(), settings_of(record), NOON - DAY) is None
+
+
+def test_a_schedule_that_was_created_while_the_clock_was_ahead_goes_on_too() -> None:
+    put = clock_repair(a_record(), settings_of(a_record()), NOON - DAY)
+    assert put is not None
+    assert put.next is not None
+    assert NOON - DAY < put.next < NOON
 
 
 def test_after_a_clock_is_set_back_the_schedule_goes_on_from_there() -> None:
