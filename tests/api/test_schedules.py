@@ -339,6 +339,40 @@ async def test_a_declared_one_cannot_be_deleted_until_it_has_lapsed(
     assert await do(timed.app.schedules) == []
 
 
+async def test_a_declared_one_that_is_paused_can_be_deleted_once_its_code_is_gone(
+    timed: Timed, report: Task[[str], None], do: Do
+) -> None:
+    timed.app.schedule("eu", report.bind("eu"), Every(60))
+    await fire(timed.app)
+    plan = await do(timed.app.get_schedule, "eu")
+    await do(plan.pause)
+    with pytest.raises(InvalidSchedule, match="is declared in code"):
+        await do(plan.delete)
+
+    timed.clock.advance(3601)
+    await do(plan.delete)
+    assert await do(timed.app.schedules) == []
+
+
+async def test_one_that_cannot_be_read_here_can_be_listed_and_deleted(
+    timed: Timed, report: Task[[str], None], do: Do
+) -> None:
+    await create(timed, report)
+    store = timed.app.internals.session.store
+    await store.put_schedules([SchedulePut(name="new", if_version=0, settings='{"plan":{"when":{"type":"moon"}}}')])
+
+    readable, strange = await do(timed.app.schedules)
+
+    assert (readable.state, readable.unreadable) == ("active", None)
+    assert (strange.name, strange.state, repr(strange)) == ("new", "unreadable", "<Schedule new unreadable>")
+    assert "schedule 'new' cannot be read here" in strange.unreadable
+    for refused in (strange.pause, strange.trigger):
+        with pytest.raises(InvalidSchedule, match="cannot be read here"):
+            await do(refused)
+    await do(strange.delete)
+    assert [plan.name for plan in await do(timed.app.schedules)] == ["eu"]
+
+
 # Several at once.
 
 
