@@ -37,6 +37,7 @@ from tenure.jobs.enqueue import (
 )
 from tenure.jobs.enqueue_hooks import after_dequeue, before_dequeue
 from tenure.jobs.handle import Job
+from tenure.jobs.history import History, history_of
 from tenure.jobs.run import FlowRun, RunPage
 from tenure.jobs.schedules import Schedule, all_schedules, create_schedule, find_schedule, plan_of
 from tenure.observe.listeners import Listener
@@ -396,6 +397,27 @@ class App(JobHooks, WorkerHooks):
         """Every worker in the registry."""
         return await self.internals.session.store.workers()
 
+    async def ahistory(
+        self, queue: str | None = None, task: str | Task[..., Any] | None = None, *, span: str = "1h"
+    ) -> History:
+        """What happened over the last `span`: rates, lengths, ages, waits and runs, of all jobs, a queue, a task, or both.
+
+        `span`: `10m`, `1h` (default), `6h`, `24h`, `2d`, `7d` or `30d`.
+        """
+        name = task if isinstance(task, str) or task is None else task.name
+        return await history_of(
+            self.internals.session.store,
+            None if queue is None else checked_name("queue", queue),
+            None if name is None else checked_name("task", name),
+            span,
+        )
+
+    async def amark(self, label: str) -> None:
+        """Mark this moment in the history, such as a deploy or a change of configuration; at most 100 characters."""
+        if not isinstance(label, str) or not label.strip() or len(label) > 100:
+            raise refused("label", "a text of 1 to 100 characters", label)
+        await self.internals.session.store.mark(label)
+
     async def astats(self) -> Stats:
         """Totals of what has happened so far: overall, by queue and by worker."""
         store = self.internals.session.store
@@ -586,6 +608,8 @@ class App(JobHooks, WorkerHooks):
     queues = blocking(aqueues)
     workers = blocking(aworkers)
     stats = blocking(astats)
+    history = blocking(ahistory)
+    mark = blocking(amark)
     retry = blocking(aretry)
     delete = blocking(adelete)
     pause = blocking(apause)

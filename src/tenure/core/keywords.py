@@ -46,6 +46,8 @@ class AppKeywords(TypedDict, total=False):
     wakeup: bool
     complete_timeout: Duration
     missing_after: Duration
+    release: str
+    history: bool
 
 
 class _FunctionKeywords(TypedDict, total=False):

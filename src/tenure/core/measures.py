@@ -39,6 +39,7 @@ __all__ = [
     "merge_gauges",
     "quantile",
     "slot_of",
+    "sum_counts",
     "upper_bound",
 ]
 

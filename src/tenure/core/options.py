@@ -7,6 +7,7 @@ probably meant. `build_options` adds to each error whose option is wrong.
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -115,6 +116,12 @@ def _isolation(value: object, option: str) -> Literal["process"] | None:
     if value is not None and value != "process":
         raise refused(option, '"process" or None', value)
     return value
+
+
+def _release(value: object, option: str) -> str:
+    if not isinstance(value, str) or len(value) > 100:
+        raise refused(option, "a text of at most 100 characters", value)
+    return value or os.environ.get("TENURE_RELEASE", "")[:100]
 
 
 def _when(value: object, option: str) -> When:
@@ -428,6 +435,13 @@ class AppOptions:
     """Seconds without a heartbeat after which a worker of this app is shown as missing, at least 1.5 times its `beat`. It keeps its jobs
     until their leases expire."""
 
+    release: str = ""
+    """Release of the program, such as a version or a commit; its workers are listed with it, and the history marks when it came.
+    Empty: the environment variable TENURE_RELEASE, if there is one."""
+
+    history: bool = True
+    """Let workers write to the history how many jobs end how, and how long they wait and run. False: they write nothing."""
+
     checks: ClassVar[Mapping[str, Check]] = {
         "retry": _retry,
         "max_attempts": attempts,
@@ -440,6 +454,8 @@ class AppOptions:
         "wakeup": flag,
         "complete_timeout": duration(least=0.001),
         "missing_after": duration(least=1.5),
+        "release": _release,
+        "history": flag,
     }
 
     def __post_init__(self) -> None:

@@ -44,7 +44,7 @@ class Attempt:
 
     __slots__ = (
         "child", "confirmed_at", "context", "ended", "failure_reported", "lease", "leased_at", "output", "renewed_at",
-        "settings", "signal", "slot", "started_at", "ttl", "was_renewed",
+        "run_time", "settings", "signal", "slot", "started_at", "ttl", "was_renewed",
     )  # fmt: skip
 
     def __init__(self, lease: Lease, settings: Settings, leased_at: float) -> None:
@@ -56,6 +56,9 @@ class Attempt:
 
         self.started_at = 0.0
         """When a slot took it, by `perf_counter`; 0 before that."""
+
+        self.run_time = 0.0
+        """Seconds that it ran, once it has ended; 0 if it has not started."""
 
         self.slot: Slot | None = None
         self.child: ChildProcess | None = None

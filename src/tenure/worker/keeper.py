@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 import socket
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -31,6 +32,7 @@ from tenure.stores.values import (
 from tenure.worker.attempt import Attempt
 from tenure.worker.buffer import Buffer
 from tenure.worker.health import WorkerHealth, listener, serve
+from tenure.worker.historian import Historian
 from tenure.worker.loop_monitor import LoopMonitor
 from tenure.worker.memory import occupied
 from tenure.worker.outage import Outage
@@ -53,6 +55,9 @@ With the time until the next check of the leases that makes less than a second.
 
 START_WITHIN = 0.050
 """Seconds within which a job that is leased ahead must start. Otherwise it is released, for an idle worker to take."""
+
+HISTORY_DELAY = 10.0
+"""Seconds after its start within which a worker first writes to the history, at random, so that workers take turns."""
 
 SIGN_OFF_TIMEOUT = 2.0
 """Seconds that signing off may take."""
@@ -87,6 +92,7 @@ class Keeper:
         gave_back: Callable[[int], None],
         gave_up: Callable[[Attempt], None],
         wake: Callable[[], None],
+        historian: Historian | None,
     ) -> None:
         self._new_store = new_store
         self._buffer = buffer
@@ -102,6 +108,7 @@ class Keeper:
         self._gave_back = gave_back
         self._gave_up = gave_up
         self._wake = wake
+        self._historian = historian
         self._registration = Registration(
             beat,
             entry=entry,
@@ -122,6 +129,7 @@ class Keeper:
         self._missing_after = MISSING_AFTER
         self._buffer_watched = False
 
+        self._history_begun = False
         self._thread: threading.Thread | None = None
         self._signed_off = False
         self._renewal_wakeup = Wakeup()
@@ -248,6 +256,8 @@ class Keeper:
             ]
             if self._listens:
                 tasks.append(parts.create_task(repeat("signals", self._listen)))
+            if self._historian is not None:
+                tasks.append(parts.create_task(repeat("history", self._write_history, chore=True)))
             if self._listening is not None:
                 tasks.append(parts.create_task(serve(self._listening, self._health_report)))
             await self._leaving.wait()
@@ -265,6 +275,8 @@ class Keeper:
                 await self._release(self._to_release)
                 await self._lost_answers.release_all(self._store)
                 await self._registration.leave(self._store)
+                if self._historian is not None:
+                    await self._historian.write(self._store)
 
     def _entered(self, entry: WorkerInfo) -> None:
         self._entered_with, self._missing_after = entry.queues, entry.missing_after
@@ -399,6 +411,15 @@ class Keeper:
             await self._filled.wait()
             self._filled.clear()
         return START_WITHIN / 2
+
+    async def _write_history(self) -> float:
+        """Write what the worker has counted; the first time, mark its release."""
+        assert self._historian is not None
+        if not self._history_begun:
+            await self._historian.mark_release(self._store)
+            self._history_begun = True
+            return random.uniform(0, HISTORY_DELAY)  # noqa: S311
+        return await self._historian.write(self._store)
 
     async def _recover(self) -> float:
         """Release jobs whose lease answers were lost."""

@@ -27,10 +27,12 @@ from tenure.worker.buffer import Buffer
 from tenure.worker.draining import Draining
 from tenure.worker.executor import Executor
 from tenure.worker.health import WorkerHealth
+from tenure.worker.historian import Historian
 from tenure.worker.inbox import Inbox
 from tenure.worker.isolation.runner import ProcessRunner
 from tenure.worker.keeper import Keeper
 from tenure.worker.look_ahead import LookAhead
+from tenure.worker.meter import Meters
 from tenure.worker.outage import Outage
 from tenure.worker.peers import Peers
 from tenure.worker.queues import Queues
@@ -122,6 +124,7 @@ class Loop:
         self.outage = Outage(stem)
         self._health = WorkerHealth(self.outage, self._poll)
         self._threads = Threads()
+        meters = Meters() if app.options.history else None
         self.keeper = Keeper(
             app.internals.new_store,
             self._buffer,
@@ -138,13 +141,14 @@ class Loop:
             gave_back=self._look_ahead.stalled,
             gave_up=self._on_given_up,
             wake=self._wakeup.set,
+            historian=None if meters is None else Historian(meters, app.options.release),
         )
         self.background_hooks = BackgroundHooks(app, self._threads)
         self._queue_empty = app.internals.hooks.of("queue_empty")
         self._worked = False
         """Whether it has had jobs since its queues were last empty."""
 
-        self._settler = Settler(self.keeper, self._wakeup, self.background_hooks, app.internals.audience)
+        self._settler = Settler(self.keeper, self._wakeup, self.background_hooks, app.internals.audience, meters)
         executor = Executor(
             self.store,
             settings,

@@ -21,6 +21,7 @@ from tenure.stores.base import BATCH, Store
 from tenure.stores.values import LEASE_LOST, OK, AttributeMissing, Settlement, Verdict, VerdictKind
 from tenure.worker.attempt import Attempt
 from tenure.worker.background_hooks import BackgroundHooks
+from tenure.worker.meter import Meters
 from tenure.worker.wakeup import Wakeup
 
 if TYPE_CHECKING:
@@ -39,11 +40,19 @@ class Settler:
     A transition stays here until the store has answered, through any outage.
     """
 
-    def __init__(self, keeper: Keeper, wakeup: Wakeup, background_hooks: BackgroundHooks, audience: Audience) -> None:
+    def __init__(
+        self,
+        keeper: Keeper,
+        wakeup: Wakeup,
+        background_hooks: BackgroundHooks,
+        audience: Audience,
+        meters: Meters | None,
+    ) -> None:
         self._keeper = keeper
         self._audience = audience
         self._background_hooks = background_hooks
         self._wakeup = wakeup
+        self._meters = meters
         self._ended: list[EndedAttempt] = []
         self.finished = 0
         """Number of jobs that this worker has made final; the pruner reads it."""
@@ -62,8 +71,10 @@ class Settler:
         if attempt.ended:
             return
         attempt.ended = True
-        if attempt.started_at and self._audience.wants & ENDS:
-            self._audience.durations[attempt.lease.job.id] = perf_counter() - attempt.started_at
+        if attempt.started_at:
+            attempt.run_time = perf_counter() - attempt.started_at
+            if self._audience.wants & ENDS:
+                self._audience.durations[attempt.lease.job.id] = attempt.run_time
         if attempt.completion is None or not attempt.completing:
             self._ended.append((attempt, transition))
             if error is not None and (failure := attempt_failure(error, transition)) is not None:
@@ -107,6 +118,8 @@ class Settler:
                 self.finished += 1
                 if transition.children:
                     self._background_hooks.enqueued(transition.children)
+        if self._meters is not None:
+            self._meters.count(batch, verdicts)
         self._keeper.drop(attempt for attempt, _ in batch if attempt not in refused)
 
     async def settle_apart(self, store: Store, batch: Sequence[EndedAttempt], error: Exception) -> list[Verdict]:

@@ -474,6 +474,7 @@ class Worker:
             concurrency=self.options.concurrency,
             lanes=self._settings.lanes,
             missing_after=seconds(self._app.options.missing_after, "missing_after"),
+            release=self._app.options.release,
         )
 
     def _trouble(self) -> str:

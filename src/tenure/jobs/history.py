@@ -1,0 +1,265 @@
+"""`history_of` reads the history in the store as points: rates, lengths, ages, waits and runs over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Literal
+
+import msgspec
+
+from tenure.core.checks import refused
+from tenure.core.measures import (
+    HistoryRow,
+    HistorySearch,
+    HistoryWrite,
+    Mark,
+    merge_gauges,
+    quantile,
+    slot_of,
+    sum_counts,
+)
+from tenure.core.schedule import ScheduleSearch
+from tenure.stores.base import Store
+from tenure.stores.values import QueueInfo, Totals
+
+__all__ = ["SPANS", "History", "HistoryPoint", "gauges_of", "history_of", "sample"]
+
+SPANS: Mapping[str, tuple[int, float]] = {
+    "10m": (10, 600.0),
+    "1h": (10, 3600.0),
+    "6h": (300, 6 * 3600.0),
+    "24h": (300, 86400.0),
+    "2d": (300, 2 * 86400.0),
+    "7d": (3600, 7 * 86400.0),
+    "30d": (3600, 30 * 86400.0),
+}
+"""Resolution and seconds of each span that can be asked for."""
+
+QUEUES = 100
+"""Queues whose lengths and ages are written, the first ones by name."""
+
+SAMPLE_INTERVAL = 9.5
+"""Seconds between two samples of the queues, by one of all processes; a little less than the shortest slot."""
+
+TOTALS = Totals.__struct_fields__
+
+
+class HistoryPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One slot of the history. Counts are those of the slot; lengths are those at its end."""
+
+    at: datetime
+    """Begin of the slot, in UTC."""
+
+    seconds: float
+    """Length of the slot; of the last one, the part that has passed."""
+
+    succeeded: int = 0
+    failed: int = 0
+    retried: int = 0
+    broken: int = 0
+    lost: int = 0
+    """Leases that ended because their workers died or went silent."""
+
+    cancelled: int = 0
+    stale: int = 0
+    """Ends that the store refused because the lease was lost."""
+
+    in_line: int | None = None
+    """None if no process has looked at the queues in this slot; as for the next four."""
+
+    scheduled: int | None = None
+    blocked: int | None = None
+    running: int | None = None
+    oldest: float | None = None
+    """Age in seconds of the oldest job in line, the greatest of the slot."""
+
+    wait: dict[str, float] = {}
+    """Seconds from being due to the start, by quantile: `p50`, `p95`, `p99`; empty if nothing was started."""
+
+    run: dict[str, float] = {}
+    """Seconds that attempts ran, by quantile; as `wait`."""
+
+    errors: dict[str, int] = {}
+    """Attempts that failed, by the type of their error."""
+
+    @property
+    def finished(self) -> int:
+        """Jobs that became final."""
+        return self.succeeded + self.failed + self.broken + self.cancelled
+
+    @property
+    def rate(self) -> float:
+        """Jobs that became final, a second."""
+        return self.finished / self.seconds if self.seconds else 0.0
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened over a time, in slots of equal length, and as a whole."""
+
+    queue: str | None
+    task: str | None
+    resolution: int
+    """Seconds of a slot."""
+
+    points: list[HistoryPoint]
+    """Oldest first. A slot in which nothing was recorded is there too, empty."""
+
+    total: HistoryPoint
+    """The whole time as one slot; lengths are the latest."""
+
+    marks: list[Mark]
+    """Deploys and other marks in this time."""
+
+
+async def history_of(store: Store, queue: str | None, task: str | None, span: str) -> History:
+    """The history of all jobs, of a queue, of a task, or of a task in one queue. `InvalidOption` if there is no such span."""
+    if span not in SPANS:
+        raise refused("span", f"one of {', '.join(SPANS)}", span)
+    resolution, length = SPANS[span]
+    now = (await store.schedules(ScheduleSearch(limit=0))).now  # the store's time, which decides what the slots are
+    last = slot_of(resolution, now)
+    first = slot_of(resolution, now - length) + resolution
+    # One slot more, because its totals are those with which the first one begins.
+    since = first - resolution
+    rows = await _rows(store, resolution, since, queue, task)
+    if task is None:
+        rows = _with_current(rows, last, gauges_of(await store.queues(limit=QUEUES)), queue or "")
+    return assembled(queue, task, resolution, rows, first, last, now, await store.marks(first))
+
+
+async def _rows(store: Store, resolution: int, since: float, queue: str | None, task: str | None) -> list[HistoryRow]:
+    """One row for each slot; of a task in all queues, the sum of its rows."""
+    if queue is None and task is not None:
+        found = await store.history(HistorySearch(resolution=resolution, since=since, rows="tasks"))
+        return _by_slot([row for row in found if row.task == task])
+    return await store.history(HistorySearch(resolution=resolution, since=since, queue=queue or "", task=task or ""))
+
+
+def _with_current(
+    rows: Sequence[HistoryRow], last: float, current: Sequence[HistoryWrite], queue: str
+) -> list[HistoryRow]:
+    """These rows, of which the last has the lengths and totals of this moment."""
+    gauges = next((each.gauges for each in current if each.queue == queue), {})
+    before = next((row for row in rows if row.slot == last), HistoryRow(last, queue, "", {}))
+    newest = HistoryRow(last, queue, "", before.counts, merge_gauges(before.gauges, gauges))
+    return [*(row for row in rows if row.slot != last), newest]
+
+
+def _by_slot(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
+    slots: dict[float, list[HistoryRow]] = {}
+    for row in rows:
+        slots.setdefault(row.slot, []).append(row)
+    return [HistoryRow(slot, "", all_[0].task, sum_counts(row.counts for row in all_)) for slot, all_ in slots.items()]
+
+
+def assembled(
+    queue: str | None, task: str | None, resolution: int, rows: Iterable[HistoryRow], first: float, last: float, now: float,
+    marks: list[Mark],
+) -> History:  # fmt: skip
+    """The history that these rows make, from the slot `first` to the slot `last`.
+
+    Where the exact totals of a queue are known at the end of two slots, their difference counts, because it misses nothing
+    though workers were killed; otherwise what workers have counted does.
+    """
+    by_slot = {row.slot: row for row in rows}
+    points: list[HistoryPoint] = []
+    before = by_slot.get(first - resolution)
+    totals = None if before is None else _totals(before.gauges)
+    whole: list[dict[str, float]] = []
+    slot = first
+    while slot <= last:
+        row = by_slot.get(slot) or HistoryRow(slot, "", "", {})
+        counts, totals = _exact(row, totals)
+        whole.append(counts)
+        points.append(_point(slot, min(resolution, max(now - slot, 1.0)), counts, row.gauges))
+        slot += resolution
+    latest = next((point for point in reversed(points) if point.in_line is not None), None)
+    gauges = {} if latest is None else by_slot[latest.at.timestamp()].gauges
+    total = _point(first, max(now - first, 1.0), sum_counts(whole), gauges)
+    return History(queue=queue, task=task, resolution=resolution, points=points, total=total, marks=marks)
+
+
+def _totals(gauges: Mapping[str, float]) -> dict[str, float] | None:
+    found = {name: gauges[f"total_{name}"] for name in TOTALS if f"total_{name}" in gauges}
+    return found or None
+
+
+def _exact(row: HistoryRow, before: dict[str, float] | None) -> tuple[dict[str, float], dict[str, float] | None]:
+    """The counts of a slot, and the totals at its end."""
+    totals = _totals(row.gauges)
+    counts = dict(row.counts)
+    if totals is not None and before is not None:
+        for name in ("succeeded", "failed", "retried", "broken", "lost", "cancelled"):
+            counts[name] = max(totals.get(name, 0) - before.get(name, 0), 0)
+    return counts, totals or before
+
+
+def _point(slot: float, seconds: float, counts: Mapping[str, float], gauges: Mapping[str, float]) -> HistoryPoint:
+    def count(name: str) -> int:
+        return round(counts.get(name, 0))
+
+    def gauge(name: str) -> int | None:
+        return round(gauges[name]) if name in gauges else None
+
+    return HistoryPoint(
+        at=datetime.fromtimestamp(slot, UTC),
+        seconds=seconds,
+        succeeded=count("succeeded"),
+        failed=count("failed"),
+        retried=count("retried"),
+        broken=count("broken"),
+        lost=count("lost"),
+        cancelled=count("cancelled"),
+        stale=count("stale"),
+        in_line=gauge("in_line"),
+        scheduled=gauge("scheduled"),
+        blocked=gauge("blocked"),
+        running=gauge("running"),
+        oldest=gauges.get("oldest"),
+        wait=_quantiles(counts, "wait"),
+        run=_quantiles(counts, "run"),
+        errors={
+            name.removeprefix("error:"): round(number)
+            for name, number in sorted(counts.items(), key=lambda each: -each[1])
+            if name.startswith("error:")
+        },
+    )
+
+
+def _quantiles(counts: Mapping[str, float], what: Literal["wait", "run"]) -> dict[str, float]:
+    found = {f"p{share}": quantile(counts, what, share / 100) for share in (50, 95, 99)}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+# Lengths and ages of queues.
+
+
+async def sample(store: Store) -> list[HistoryWrite]:
+    """The lengths and ages of the queues, if no other process has written them in this slot; else nothing."""
+    if not await store.claim_chore("history", SAMPLE_INTERVAL):
+        return []
+    return gauges_of(await store.queues(limit=QUEUES))
+
+
+def gauges_of(queues: Sequence[QueueInfo]) -> list[HistoryWrite]:
+    """What is written about these queues: each of them, and all together."""
+    each = {queue.name: _gauges(queue) for queue in queues}
+    whole = sum_counts(each.values())
+    ages = [gauges["oldest"] for gauges in each.values() if "oldest" in gauges]
+    if ages:
+        whole["oldest"] = max(ages)
+    return [HistoryWrite("", "", {}, whole), *(HistoryWrite(name, "", {}, gauges) for name, gauges in each.items())]
+
+
+def _gauges(queue: QueueInfo) -> dict[str, float]:
+    gauges: dict[str, float] = {
+        "in_line": queue.waiting,
+        "scheduled": queue.scheduled,
+        "blocked": queue.blocked,
+        "running": queue.running,
+    }
+    gauges |= {f"total_{name}": getattr(queue.totals, name) for name in TOTALS}
+    if queue.oldest is not None:
+        gauges["oldest"] = queue.oldest
+    return gauges
