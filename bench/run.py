@@ -38,7 +38,7 @@ from engine import Engine  # noqa: E402
 from listings import fail, fill, listings  # noqa: E402
 from nothing import overhead  # noqa: E402
 from report import Report, milliseconds, percentiles, rate, share  # noqa: E402
-from schedules import created, crowd, lateness, wait_for_last  # noqa: E402
+from scheduled import created, crowd, lateness, wait_for_last  # noqa: E402
 
 from tenure import App, Every  # noqa: E402
 

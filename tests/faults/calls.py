@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from tenure.core.job import State
 from tenure.core.lease import Lease, new_nonce
 from tenure.core.options import Retention
+from tenure.core.schedule import Firing, SchedulePut, ScheduleSearch
 from tenure.stores.base import Store
 from tenure.stores.values import LeaseRequest, Pulse, Renewal, Search
 from tenure.testing.conformance.scene import (
@@ -33,7 +34,7 @@ class Scene(NamedTuple):
 
 
 async def a_scene(store: Store, put_in: PutIn) -> Scene:
-    """A registered worker that holds a job, a failed one, a waiting one, a scheduled one, and an entry in the inbox."""
+    """A registered worker that holds a job, a failed one, a waiting one, a scheduled one, an entry in the inbox, a schedule."""
     await store.register(a_worker())
     await enqueue(store, a_job(id="held"), a_job(id="fail"))
     held = await lease_one(store)
@@ -41,6 +42,7 @@ async def a_scene(store: Store, put_in: PutIn) -> Scene:
     await store.settle([(fail, FAIL)])
     await enqueue(store, a_job(id="waiting"), a_job(id="scheduled", delay=3600))
     await put_in("q", b'{"task": "t", "id": "foreign"}')
+    await store.put_schedules([SchedulePut(name="schedule", if_version=0, settings="{}", next=0.0)])
     return Scene(store, held)
 
 
@@ -111,6 +113,33 @@ CALLS = {
     "purge": Call(lambda scene: scene.store.purge("q"), lambda gone: gone == 0, {"waiting": None, "scheduled": None}),
     "prune": Call(lambda scene: scene.store.prune(Retention(failed=0), {}), lambda gone: gone == 0, {"fail": None}),
     "take_in": Call(lambda scene: scene.store.take_in(["q"]), lambda taken: taken == 0, {"foreign": State.WAITING}),
+    "put_schedules": Call(
+        lambda scene: scene.store.put_schedules(
+            [
+                SchedulePut(name="new", if_version=0, settings="{}"),
+                SchedulePut(name="schedule", if_version=1, settings="{}", active=False),
+            ]
+        ),
+        lambda written: written == [False, False],
+    ),
+    "put_schedules that deletes": Call(
+        lambda scene: scene.store.put_schedules([SchedulePut(name="schedule", if_version=1)]),
+        lambda written: written == [False],
+    ),
+    "confirm_schedules": Call(
+        lambda scene: scene.store.confirm_schedules(["schedule", "none"]), lambda known: known == [True, False]
+    ),
+    "fire": Call(
+        lambda scene: scene.store.fire(
+            [Firing(name="schedule", version=1, jobs=((1.0, a_job(id="fired")),), tick=1.0, next=2.0)]
+        ),
+        lambda fired: fired == [None],
+        {"fired": State.WAITING},
+    ),
+    "schedules": Call(
+        lambda scene: scene.store.schedules(ScheduleSearch(due=True)),
+        lambda page: [each.version for each in page.schedules] == [1],
+    ),
     "get": Call(lambda scene: scene.store.get(["held"]), lambda jobs: jobs[0].state == "running"),
     "search": Call(lambda scene: scene.store.search(Search()), lambda page: len(page.jobs) == 4),
     "queues": Call(lambda scene: scene.store.queues(), lambda queues: queues[0].running == 1),

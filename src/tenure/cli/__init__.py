@@ -27,7 +27,7 @@ COMMANDS = {
     "start": ("flows", "Start a run of a flow and print its id."),
     "run": ("flows", "Show everything about one run, and its steps so far."),
     "schedules": ("schedules", "List the schedules, when each fires and what its last tick did."),
-    "schedule": ("schedules", "Show, add, change, pause, trigger and delete one; preview its ticks."),
+    "schedule": ("schedules", "Show, preview, add, change, pause, trigger or delete one."),
     "cancel": ("actions", "Cancel jobs by id, or all that match a filter."),
     "retry": ("actions", "Run finished jobs again, as if never tried."),
     "trigger": ("actions", "Make scheduled jobs due now."),

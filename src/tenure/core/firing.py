@@ -107,11 +107,11 @@ def upkeep(record: ScheduleRecord, settings: Settings, now: float) -> SchedulePu
 
 
 def clock_repair(record: ScheduleRecord, settings: Settings, now: float) -> SchedulePut | None:
-    """What becomes of a schedule whose last tick lies in the future, because the clock was set back; None: it stays.
+    """What becomes of a schedule whose next tick is too far away, because the clock was set back; None: it stays.
 
     It goes on with the next tick from now that it has not fired yet.
     """
-    if not record.active or record.next is None or record.tick is None or record.tick <= now:
+    if not record.active or record.next is None:
         return None
     decided = {each.tick for each in record.history} | {record.tick}
     plan = settings.effective

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from itertools import islice, takewhile
@@ -313,8 +314,8 @@ class Schedule:
     async def abackfill(self, since: datetime, until: datetime) -> list[PastTick]:
         """Enqueue the ticks from `since` to `until`, both included, that were not fired; whatever the overlap.
 
-        Ticks whose jobs are still recorded, or in the history, are left out. `InvalidOption` if `until` is in the future or
-        there are more than 1,000 ticks.
+        Ticks whose jobs are still recorded, or in the history, are left out. The last one counts as the last job of the
+        schedule. `InvalidOption` if `until` is in the future or there are more than 1,000 ticks.
         """
         first, last = instant(since, "since"), instant(until, "until")
 
@@ -600,12 +601,12 @@ async def _asked(app: App, firing: Firing) -> Firing:
         try:
             await acall_hooks(before_enqueue(app, [job]))
         except EnqueueRefused:
-            refused.append(TickRecord(tick, TickEnd.REFUSED))
+            refused.append(TickRecord(tick, TickEnd.REFUSED, time.time()))
         except Exception:
             log.exception(
                 "schedule %s: a before_enqueue hook failed, so nothing is enqueued for this tick", firing.name
             )
-            refused.append(TickRecord(tick, TickEnd.REFUSED))
+            refused.append(TickRecord(tick, TickEnd.REFUSED, time.time()))
         else:
             passed.append((tick, job))
     return replace(firing, jobs=tuple(passed), entries=(*firing.entries, *refused)) if refused else firing

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from tenure.core.firing import clock_repair, creation, declaration, due_firing, upkeep
+from tenure.core.firing import clock_repair, creation, declaration, due_firing, lapsed, upkeep
 from tenure.core.schedule import (
     Firing,
     Plan,
@@ -155,13 +155,19 @@ class Scheduler:
             self._upkeep_at = monotonic() + UPKEEP_INTERVAL * random.random()  # noqa: S311
         if monotonic() >= self._confirm_at:
             for names in _chunks(list(self._declared)):
-                found = await self._store.confirm_schedules(names)
-                await self._declare([name for name, exists in zip(names, found, strict=True) if not exists])
+                await self._store.confirm_schedules(names)
+                page = await self._store.schedules(ScheduleSearch(names=tuple(names)))
+                standing = {record.name for record in page.schedules if not self._has_lapsed(record)}
+                await self._declare([name for name in names if name not in standing])
             self._confirm_at = monotonic() + CONFIRM_INTERVAL
         if monotonic() >= self._upkeep_at:
             if await self._store.claim_chore("schedules", UPKEEP_INTERVAL):
                 await self._survey(repair=False)
             self._upkeep_at = monotonic() + UPKEEP_INTERVAL
+
+    def _has_lapsed(self, record: ScheduleRecord) -> bool:
+        settings = self._settings_of(record)
+        return settings is not None and lapsed(record, settings)
 
     async def _declare(self, names: Sequence[str]) -> None:
         """Store what the code declares, unless it is stored already."""

@@ -1,4 +1,4 @@
-"""`Builders` makes jobs, runs and transitions from generated specs."""
+"""`Builders` makes jobs, runs, transitions and schedules from generated specs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from tenure.core.job import NewJob, RunStep, State, Writes
 from tenure.core.lifecycle import Finish, Park, Transition
+from tenure.core.schedule import Firing, Overlap, SchedulePut, TickEnd, TickRecord
 from tenure.testing.machine.comparison import Comparison
-from tenure.testing.machine.strategies import GONE, JobSpec, StepSpec
+from tenure.testing.machine.strategies import GONE, FiringSpec, JobSpec, PutSpec, StepSpec
 
 __all__ = ["Builders"]
 
@@ -22,6 +23,8 @@ class Builders(Comparison):
         super().__init__()
         self.made: dict[str, NewJob] = {}
         """The jobs that were enqueued or are children, by id. Successors are not in it."""
+
+        self.ticks = 0
 
     def job(self, which: int) -> str:
         return self.ids[-1 - which % len(self.ids)]
@@ -84,3 +87,40 @@ class Builders(Comparison):
             step=RunStep(run_id=run_id, flow=flow, reads=then.reads, needs=then.needs),
         )
         return replace(transition, writes=written, successor=successor)
+
+    # Schedules.
+
+    def put_of(self, spec: PutSpec) -> SchedulePut:
+        return SchedulePut(
+            name=spec.name,
+            if_version=max(self.model.version(spec.name) + spec.ahead, 0),
+            settings=spec.settings,
+            next=self._due(spec.due_in),
+            active=spec.active,
+            seen=spec.seen,
+        )
+
+    def firing_of(self, spec: FiringSpec) -> Firing:
+        missed = [TickRecord(self._tick(), TickEnd.MISSED, until=self._tick()) for _ in range(spec.missed)]
+        # What a schedule fires has no blockers and does not raise.
+        known = [job for job in self.made.values() if not job.after and not job.unique_raises]
+        jobs = self.new_jobs(spec.jobs)
+        if spec.again is not None and known and (spec.overlap is Overlap.ALLOW or not jobs):
+            jobs.append(known[-1 - spec.again % len(known)])
+        return Firing(
+            name=spec.name,
+            version=max(self.model.version(spec.name) + spec.ahead, 0),
+            jobs=tuple((self._tick(), job) for job in jobs),
+            overlap=spec.overlap,
+            end=spec.end,
+            entries=tuple(missed),
+            tick=self._tick(),
+            next=self._due(spec.due_in),
+        )
+
+    def _tick(self) -> float:
+        self.ticks += 1
+        return self.ticks / 2
+
+    def _due(self, due_in: float | None) -> float | None:
+        return None if due_in is None else self.clock.wall() + due_in

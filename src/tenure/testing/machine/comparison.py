@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
+from tenure.core.schedule import ScheduleSearch
 from tenure.errors import BlockerNotFound, HasDependents, UniqueConflict
 from tenure.stores.base import Store
 from tenure.stores.values import Change, Consequence
@@ -20,6 +21,8 @@ from tenure.testing.model import Model
 __all__ = ["Comparison", "Party"]
 
 T = TypeVar("T")
+
+DUE = ScheduleSearch(due=True)
 
 
 @dataclass
@@ -145,6 +148,19 @@ class Comparison(RuleBasedStateMachine):
             for name, store in self.stores.items():
                 assert self.run(store.blockers(job_id)) == self.model.blockers(job_id), f"{job_id} of {name}"
 
+    @invariant()
+    def the_same_schedules_are_due(self) -> None:
+        for search in self._look_at([DUE], self.model.find_schedules):
+            self.read_schedules(search)
+
+    def read_schedules(self, search: ScheduleSearch) -> None:
+        """Read schedules of every store, and compare them and the time with those of the model."""
+        found, due_in = self.model.find_schedules(search)
+        for name, page in self.ask_each(lambda _, store: store.schedules(search)).items():
+            assert page.schedules == found, f"schedules of {name}: {page.schedules}, not {found}"
+            times = _rounded(page.now), _rounded(page.due_in)
+            assert times == (_rounded(self.clock.wall()), _rounded(due_in)), f"{search} of {name}: {times}"
+
     def _look_at(self, things: Sequence[T], view: Callable[[T], Any]) -> list[T]:
         views = {thing: view(thing) for thing in things}
         chosen = [thing for thing in things if self.seen.get(thing) != views[thing]]
@@ -162,3 +178,7 @@ async def _answer(question: Awaitable[T], shown: Callable[[T], Any]) -> Any:
     except (UniqueConflict, BlockerNotFound, HasDependents):
         # A store may choose which of several reasons it names.
         return "refused"
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 2)

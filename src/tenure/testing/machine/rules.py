@@ -14,9 +14,10 @@ from tenure.core.job import NewJob, Progress, State, Writes
 from tenure.core.lease import Lease
 from tenure.core.lifecycle import Finish, Transition
 from tenure.core.options import Retention
+from tenure.core.schedule import Overlap
 from tenure.stores.base import QUIET
 from tenure.stores.values import Leased, LeaseRequest, Pulse, Renewal, Settlement, Verdict, WorkerInfo
-from tenure.testing.machine.builders import Builders
+from tenure.testing.machine.schedule_rules import ScheduleRules
 from tenure.testing.machine.strategies import (
     ENTRY_FIELDS,
     ENTRY_OPTIONS,
@@ -26,7 +27,9 @@ from tenure.testing.machine.strategies import (
     StepSpec,
     alone,
     endings,
+    fired_specs,
     job_specs,
+    overlaps,
     pick,
     queues,
     start_specs,
@@ -43,7 +46,7 @@ SUCCESS = Finish(State.SUCCEEDED, "1")
 OUTSIDE = Finish(State.SUCCEEDED, '"outside"')
 
 
-class StoreMachine(Builders):
+class StoreMachine(ScheduleRules):
     """Subclass it and return from `open` the stores to compare. All of them use `self.clock`."""
 
     def __init__(self) -> None:
@@ -157,6 +160,25 @@ class StoreMachine(Builders):
             for number, after in zip(steps, then, strict=False)
         ]
         self._settle()
+
+    @rule(
+        spec=fired_specs,
+        outcome=st.one_of(st.none(), endings, step_specs),
+        overlap=overlaps,
+        coming=fired_specs,
+    )
+    def schedules_go_on(
+        self, spec: JobSpec, outcome: Transition | StepSpec | None, overlap: Overlap, coming: JobSpec
+    ) -> None:
+        """The same with a schedule: a tick fires, its job is leased and perhaps settled, and the next tick fires."""
+        job = self.fire_one(spec, Overlap.ALLOW)
+        before = len(self.leases)
+        self.lease((job.queue,), 1, WORKERS[0], {})
+        if outcome is not None and len(self.leases) > before:
+            transition, then = (SUCCESS, outcome) if isinstance(outcome, StepSpec) else (outcome, None)
+            self.settled = [(before, self.with_jobs(transition, self._run_of_lease(before), [], then, None))]
+            self._settle()
+        self.fire_one(coming, overlap)
 
     def _holds_a_step(self, number: int) -> bool:
         lease = self._any_lease(number)

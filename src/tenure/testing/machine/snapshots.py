@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tenure.core.job import NewJob, State
+from tenure.core.schedule import ScheduleSearch
 from tenure.errors import BlockerNotFound, UniqueConflict
 from tenure.stores.base import Store
 from tenure.stores.values import RunSearch, Search
@@ -29,6 +30,7 @@ async def snapshot(store: Store, ids: Sequence[str]) -> dict[str, Any]:
         lines[queue.name] = [job.id for job in page.jobs]
     workers = await store.workers()
     runs = await store.runs(RunSearch(limit=1000))
+    schedules = await store.schedules(ScheduleSearch(limit=1000))
     return {
         "jobs": {job_id: {name: getattr(job, name) for name in SHOWN} for job_id, job in records.items()},
         "newest first": [job.id for job in listed.jobs],
@@ -41,6 +43,7 @@ async def snapshot(store: Store, ids: Sequence[str]) -> dict[str, Any]:
         "runs": [
             (run.id, run.flow, run.created_at, run.step.id, run.step.state, run.completed_queue) for run in runs.runs
         ],
+        "schedules": {each.name: each for each in schedules.schedules},
     }
 
 

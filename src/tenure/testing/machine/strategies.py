@@ -1,4 +1,4 @@
-"""Hypothesis strategies: specs of jobs and steps, transitions, and arguments of requests."""
+"""Hypothesis strategies: specs of jobs, steps and schedules, transitions, and arguments of requests."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tenure.core.job import BlockerPolicy, ErrorInfo, State, Writes
 from tenure.core.lifecycle import Finish, Park, Requeue
+from tenure.core.schedule import Overlap, TickEnd
 
 __all__ = [
     "BOOM",
@@ -18,15 +19,22 @@ __all__ = [
     "KEYS",
     "LOOKUP",
     "QUEUES",
+    "SCHEDULES",
     "TASKS",
     "VALUES",
     "WORKERS",
+    "FiringSpec",
     "JobSpec",
+    "PutSpec",
     "StepSpec",
     "alone",
     "endings",
+    "fired_specs",
+    "firing_specs",
     "job_specs",
+    "overlaps",
     "pick",
+    "put_specs",
     "queues",
     "start_specs",
     "step_specs",
@@ -38,6 +46,7 @@ WORKERS = ("w1", "w2")
 TASKS = ("t", "u")
 KEYS = ("k", "l")
 FLOWS = ("f", "g")
+SCHEDULES = ("x", "y")
 LOOKUP = "n"
 VALUES = ("1", '"two"')
 BOOM = ErrorInfo("ValueError", "boom")
@@ -106,6 +115,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"if_blocker_fails": BlockerPolicy.PROCEED},
     {"if_blocker_fails": BlockerPolicy.WAIT},
 ]
+FIRED_OPTIONS = [option for option in OPTIONS if "unique_raises" not in option]
 STEP_OPTIONS = [option for option in OPTIONS if "unique" not in option]
 
 ENTRY_FIELDS = ("priority", "delay", "expires", "unique", "window", "keep")
@@ -152,4 +162,75 @@ step_specs = st.builds(
     after=after,
     reads=reads,
     needs=st.sampled_from([(), (), (), ("x",), ("x", "y")]),
+)
+
+# Schedules.
+
+
+class PutSpec(NamedTuple):
+    """A put of a schedule."""
+
+    name: str
+    ahead: int
+    """How far its version is ahead of the current one: 0 if it is to be written."""
+
+    settings: str | None
+    """None deletes the schedule."""
+
+    due_in: float | None
+    active: bool
+    seen: bool
+
+
+class FiringSpec(NamedTuple):
+    """A firing of a schedule."""
+
+    name: str
+    ahead: int
+    """How far its version is ahead of the current one: 0 if it is to be carried out."""
+
+    jobs: list[JobSpec]
+    again: int | None
+    """Which job that was made before is fired too; None: none."""
+
+    missed: int
+    """How many ticks it misses."""
+
+    overlap: Overlap
+    end: TickEnd
+    due_in: float | None
+
+
+names = st.sampled_from(SCHEDULES)
+aheads = st.sampled_from([0, 0, 0, 0, 1, -1])
+due_ins = st.sampled_from([5.0, 30.0, 0.0, -5.0, None])
+put_specs = st.builds(
+    PutSpec,
+    name=names,
+    ahead=aheads,
+    settings=st.sampled_from(["{}", '{"ä":[1]}', "", None]),
+    due_in=due_ins,
+    active=st.sampled_from([True, True, False]),
+    seen=st.booleans(),
+)
+
+fired_options = st.lists(st.sampled_from(FIRED_OPTIONS), max_size=3)
+fired_specs = st.builds(
+    JobSpec, options=fired_options, after=st.just(no_blockers), start=st.one_of(st.none(), st.none(), starts)
+)
+"""Jobs that a schedule may fire."""
+
+overlaps = st.sampled_from(Overlap)
+firing_specs = overlaps.flatmap(
+    lambda overlap: st.builds(
+        FiringSpec,
+        name=names,
+        ahead=aheads,
+        jobs=st.lists(fired_specs, max_size=3 if overlap is Overlap.ALLOW else 1),
+        again=st.one_of(st.none(), st.none(), pick),
+        missed=st.sampled_from([0, 0, 1, 9]),
+        overlap=st.just(overlap),
+        end=st.sampled_from([TickEnd.ENQUEUED, TickEnd.ENQUEUED, TickEnd.TRIGGERED, TickEnd.BACKFILLED]),
+        due_in=due_ins,
+    )
 )

@@ -1,4 +1,4 @@
-"""`ModelData`: the jobs, runs, workers and queues of the model, and what callers can see of them."""
+"""`ModelData`: the jobs, runs, schedules, workers and queues of the model, and what callers can see of them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 from tenure.core.clock import Clock
 from tenure.core.job import HISTORY, AttemptEnd, AttemptRecord, ErrorInfo, NewJob, Progress, State, Writes
 from tenure.core.lease import Token
+from tenure.core.schedule import ScheduleRecord, TickRecord
 from tenure.stores.values import Change, Consequence
 
-__all__ = ["Job", "ModelData", "Refusal", "Run", "Worker"]
+__all__ = ["Job", "ModelData", "Refusal", "Run", "Schedule", "Worker"]
 
 
 class Refusal(Exception):
@@ -76,6 +77,33 @@ class Run:
 
 
 @dataclass
+class Schedule:
+    name: str
+    seen_at: float
+    settings: str = ""
+    version: int = 0
+    next: float | None = None
+    active: bool = True
+    tick: float | None = None
+    last: str | None = None
+    history: list[TickRecord] = field(default_factory=list)
+
+    @property
+    def record(self) -> ScheduleRecord:
+        return ScheduleRecord(
+            name=self.name,
+            settings=self.settings,
+            version=self.version,
+            next=self.next,
+            active=self.active,
+            tick=self.tick,
+            last=self.last,
+            seen_at=self.seen_at,
+            history=tuple(self.history),
+        )
+
+
+@dataclass
 class Worker:
     beat: float
     held: int = 0
@@ -91,6 +119,7 @@ class ModelData:
         """In the order of enqueueing."""
 
         self.runs: dict[str, Run] = {}
+        self.schedules: list[Schedule] = []
         self.inbox: list[NewJob] = []
         self.paused: set[str] = set()
         self.totals: dict[str, Counter[str]] = {}
@@ -214,6 +243,7 @@ class ModelData:
             },
             "keys": {(job.new.task, job.new.unique): job.id for job in self.jobs if self.owns_key_now(job)},
             "runs": [self._run_shown(run_id) for run_id in self._newest_first(self.runs)],
+            "schedules": {each.name: each.record for each in self.schedules},
         }
 
     def _shown(self, job: Job) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from tenure.core.clock import Clock
-from tenure.core.job import BlockerPolicy, ErrorInfo, NewJob, State
+from tenure.core.job import AttemptEnd, BlockerPolicy, ErrorInfo, NewJob, State
 from tenure.core.lifecycle import Finish, blocker_failed, failure_value
 from tenure.stores.values import Change
 from tenure.testing.model.data import Job, ModelData, Refusal, Run
@@ -129,6 +129,28 @@ class Lifecycle(ModelData):
         self.finish(job, state, None, error, worker)
         self.propagate(job, state.value)
         self.remove_unkept()
+
+    def cancel(self, job_id: str) -> str:
+        return self.end_from_outside(self.resolve(job_id), Finish(State.CANCELLED), AttemptEnd.CANCELLED)
+
+    def end_from_outside(self, job: Job | None, transition: Finish, of_attempt: AttemptEnd) -> str:
+        if job is None:
+            return "not_found"
+        if job.state.final:
+            return "refused"
+        before = self.save()
+        if job.state is State.RUNNING:
+            self.enter_attempt(job, of_attempt)
+        try:
+            self.carry_out(job, transition, None, settled=False)
+        except Refusal:
+            self.roll_back(before)
+            return "refused"
+        return "ok"
+
+    def roll_back(self, before: tuple[object, ...]) -> None:
+        self.restore(before)
+        self.ended_now = []
 
     def finish(
         self,

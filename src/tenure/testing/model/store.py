@@ -13,7 +13,7 @@ from tenure.core.lifecycle import EXPIRED, RELEASE, WAIT_TIMEOUT, Finish, Park, 
 from tenure.stores.base import QUIET
 from tenure.stores.values import Change, LeaseRequest
 from tenure.testing.model.data import Job, Refusal, Worker
-from tenure.testing.model.lifecycle import Lifecycle
+from tenure.testing.model.schedules import Schedules
 
 __all__ = ["HandedOut", "Model"]
 
@@ -28,7 +28,7 @@ class HandedOut(NamedTuple):
     attributes: dict[str, str] | None
 
 
-class Model(Lifecycle):
+class Model(Schedules):
     """A store as the contract describes it."""
 
     # Producers.
@@ -38,7 +38,7 @@ class Model(Lifecycle):
         try:
             return self.add(jobs)
         except Refusal:
-            self._restore(before)
+            self.roll_back(before)
             raise
 
     def put_in(self, new: NewJob) -> None:
@@ -137,7 +137,7 @@ class Model(Lifecycle):
         try:
             self._apply(job, transition)
         except Refusal:
-            self._restore(before)
+            self.roll_back(before)
             return "refused"
         return "ok"
 
@@ -234,26 +234,8 @@ class Model(Lifecycle):
 
     # Operators.
 
-    def cancel(self, job_id: str) -> str:
-        return self._end_from_outside(self.resolve(job_id), Finish(State.CANCELLED), AttemptEnd.CANCELLED)
-
     def complete(self, job_id: str, transition: Finish) -> str:
-        return self._end_from_outside(self.find(job_id), transition, AttemptEnd.COMPLETED)
-
-    def _end_from_outside(self, job: Job | None, transition: Finish, of_attempt: AttemptEnd) -> str:
-        if job is None:
-            return "not_found"
-        if job.state.final:
-            return "refused"
-        before = self.save()
-        if job.state is State.RUNNING:
-            self.enter_attempt(job, of_attempt)
-        try:
-            self.carry_out(job, transition, None, settled=False)
-        except Refusal:
-            self._restore(before)
-            return "refused"
-        return "ok"
+        return self.end_from_outside(self.find(job_id), transition, AttemptEnd.COMPLETED)
 
     def retry(self, job_id: str) -> str:
         job = self.resolve(job_id)
@@ -389,10 +371,6 @@ class Model(Lifecycle):
             else:
                 named.awaited = True
         return answered
-
-    def _restore(self, before: tuple[object, ...]) -> None:
-        self.restore(before)
-        self.ended_now = []
 
 
 def _may_have(request: LeaseRequest, suspect: Job) -> bool:
