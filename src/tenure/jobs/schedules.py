@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from itertools import islice, takewhile
@@ -601,12 +600,12 @@ async def _asked(app: App, firing: Firing) -> Firing:
         try:
             await acall_hooks(before_enqueue(app, [job]))
         except EnqueueRefused:
-            refused.append(TickRecord(tick, TickEnd.REFUSED, time.time()))
+            refused.append(TickRecord(tick, TickEnd.REFUSED))
         except Exception:
             log.exception(
                 "schedule %s: a before_enqueue hook failed, so nothing is enqueued for this tick", firing.name
             )
-            refused.append(TickRecord(tick, TickEnd.REFUSED, time.time()))
+            refused.append(TickRecord(tick, TickEnd.REFUSED))
         else:
             passed.append((tick, job))
     return replace(firing, jobs=tuple(passed), entries=(*firing.entries, *refused)) if refused else firing
