@@ -13,7 +13,7 @@ import pytest
 
 from tenure import App, At, Context, Cron, Every
 from tenure.core.schedule import Plan, SchedulePut, ScheduleRecord, ScheduleSearch, Settings, TickEnd, settings_of
-from tenure.jobs.schedules import plan_of
+from tenure.jobs.plans import plan_of
 from tenure.stores.base import Store
 from tenure.stores.memory import Data, MemoryStore
 from tenure.stores.postgres.address import Address as PostgresAddress

@@ -21,7 +21,8 @@ from tenure.core.schedule import (
     settings_of,
 )
 from tenure.errors import InvalidSchedule
-from tenure.jobs.schedules import all_schedules, fire
+from tenure.jobs.fire import fire
+from tenure.jobs.schedules import all_schedules
 from tenure.stores.base import Store
 
 if TYPE_CHECKING:
