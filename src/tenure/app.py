@@ -38,8 +38,9 @@ from tenure.jobs.enqueue import (
 from tenure.jobs.enqueue_hooks import after_dequeue, before_dequeue
 from tenure.jobs.handle import Job
 from tenure.jobs.history import History, history_of
+from tenure.jobs.plans import plan_of
 from tenure.jobs.run import FlowRun, RunPage
-from tenure.jobs.schedules import Schedule, all_schedules, create_schedule, find_schedule, plan_of
+from tenure.jobs.schedules import Schedule, all_schedules, create_schedule, find_schedule
 from tenure.observe.listeners import Listener
 from tenure.observe.logs import Logs
 from tenure.observe.watching import Watch
