@@ -304,9 +304,22 @@ class JobRecord(msgspec.Struct, frozen=True, gc=False):
     attributes: dict[str, str] | None = None
     """Of a step that came with a lease: the attributes that it reads, as JSON by name."""
 
+    ready_at: float | None = None
+    """When it last became due, by its time, a retry, its unblocking or an operator; None: when it was created."""
+
     attempts: tuple[AttemptRecord, ...] = ()
     """The latest `HISTORY` attempts that ended without success, left output, or came before an operator's retry, oldest
     first."""
+
+    @property
+    def waited(self) -> float | None:
+        """Seconds that it waited, from being due to the start of its latest attempt; None before its first one.
+
+        An attempt that follows a release or a loss counts from the same moment as the one before.
+        """
+        if self.started_at is None:
+            return None
+        return max(self.started_at - (self.created_at if self.ready_at is None else self.ready_at), 0.0)
 
     @property
     def schedule(self) -> str | None:

@@ -24,6 +24,7 @@ from tenure.core.inbox import ENTRY_LIMIT, NO_RAW
 from tenure.core.job import JobRecord, NewJob
 from tenure.core.lease import AbortReason, Lease
 from tenure.core.lifecycle import Finish
+from tenure.core.measures import HistoryRow, HistorySearch, HistoryWrite, Mark
 from tenure.core.options import Retention
 from tenure.core.patterns import expand, serves
 from tenure.core.schedule import Firing, SchedulePage, SchedulePut, ScheduleSearch, TickRecord
@@ -476,10 +477,11 @@ class Store(ABC):
         """Up to `limit` ids of jobs that a blocked job still waits for; [] if it is parked (EDGE-10)."""
 
     @abstractmethod
-    async def queues(self) -> list[QueueInfo]:
-        """List by name every queue that has had a job or was paused, unless it is forgotten (READ-7).
+    async def queues(self, after: str = "", limit: int | None = None) -> list[QueueInfo]:
+        """List by name every queue that has had a job or was paused, unless it is forgotten (READ-7, READ-8, READ-9).
 
-        Some stores also list queues with only an inbox.
+        Only those whose name comes after `after`, and at most `limit` of them (None: all). Some stores also list queues
+        with only an inbox.
         """
 
     @abstractmethod
@@ -533,6 +535,27 @@ class Store(ABC):
         a tick is fired at most once, however many callers compute it and whatever answers are lost. At most `BATCH`
         jobs a call; none of them has blockers or `unique_raises`.
         """
+
+    # History.
+
+    @abstractmethod
+    async def record_history(self, writes: Sequence[HistoryWrite]) -> None:
+        """Add these to the rows of the current slot of each resolution, at most `ROWS` of them (HISTORY-1 to 4).
+
+        Need not be durable: a crash may lose the last ones.
+        """
+
+    @abstractmethod
+    async def history(self, search: HistorySearch) -> list[HistoryRow]:
+        """Read rows of the history, by slot, then by queue and task (HISTORY-5)."""
+
+    @abstractmethod
+    async def mark(self, label: str) -> None:
+        """Remember this moment under a name, beside the history (HISTORY-6)."""
+
+    @abstractmethod
+    async def marks(self, since: float = 0.0) -> list[Mark]:
+        """The latest marks, at most `MARKS`, from this time on, oldest first (HISTORY-6)."""
 
     # Event messages.
 

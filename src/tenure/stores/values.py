@@ -23,6 +23,7 @@ __all__ = [
     "NOT_RUNNING",
     "NOT_SCHEDULED",
     "OK",
+    "PRIORITIES",
     "UNCHANGED",
     "Announcement",
     "AnnouncementKind",
@@ -69,6 +70,9 @@ MISSING_AFTER = 10.0
 
 A missing worker keeps its jobs: only their leases decide.
 """
+
+PRIORITIES = 16
+"""Priorities of a line that `QueueInfo.oldest` looks at, at most: the first ones."""
 
 JOBS_SHOWN = 20
 """Ids of running jobs that a worker sends with a beat, at most."""
@@ -360,6 +364,8 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     cancelled: int = 0
     broken: int = 0
     totals: Totals = Totals()
+    oldest: float | None = None
+    """Seconds since the job in line that has been due the longest became due; None if none is in line (READ-9)."""
 
 
 class BusyQueues(NamedTuple):
@@ -426,6 +432,9 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     strays: int = 0
     trouble: str = ""
     missing_after: float = MISSING_AFTER
+    release: str = ""
+    """The release of the program, as `App(release=…)` or `TENURE_RELEASE` says; empty if neither does."""
+
     started_at: float = 0.0
     """Seconds since the epoch; set by the store when it registers."""
 

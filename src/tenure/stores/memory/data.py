@@ -12,6 +12,7 @@ from itertools import count
 
 from tenure.core.clock import Clock, SystemClock
 from tenure.core.job import HISTORY, AttemptEnd, ErrorInfo, JobRecord, State, in_brief, past_attempt
+from tenure.core.measures import HistoryRow, Mark
 from tenure.core.schedule import ScheduleRecord
 from tenure.stores.memory.jobs import Edge, Queue, Run, StoredJob
 from tenure.stores.memory.wakeup import CrossLoopMailbox, IdleCaller
@@ -58,6 +59,10 @@ class Data:
         self.consequences: list[Consequence] = []
         """What the current operation has done to jobs that its caller did not name."""
 
+        self.history: dict[tuple[int, float], dict[tuple[str, str], HistoryRow]] = {}
+        """Rows by resolution and slot, then by queue and task."""
+
+        self.marks: list[Mark] = []
         self.schedules: dict[str, ScheduleRecord] = {}
         self.chores: dict[str, float] = {}
         """When each chore was last claimed, by the boot clock."""
@@ -101,6 +106,7 @@ class Data:
             job.run_at = run_at if run_at is not None and run_at > self.clock.wall() else None
             if job.run_at is None:
                 job.seq = next(self.seqs)
+                job.ready_at = self.clock.wall()
         self.wake(job.new.queue)
 
     def count(self, what: str, queue: str, worker: str | None = None) -> None:

@@ -127,4 +127,5 @@ def add(data: Data, new: NewJob) -> list[StoredJob]:
             ended += propagate(data, current, current.state, only=job)
     if job.state is State.BLOCKED and not job.blocked_by:
         data.join(job, job.run_at)
+        job.ready_at = None  # when it was created
     return ended

@@ -11,7 +11,7 @@ from itertools import islice, takewhile
 
 from tenure.core.job import AttemptRecord, ErrorInfo, JobRecord, NewJob, Progress, State, Writes
 from tenure.core.lease import Token
-from tenure.stores.values import QueueInfo, Totals
+from tenure.stores.values import PRIORITIES, QueueInfo, Totals
 
 __all__ = ["Edge", "Index", "Queue", "Run", "StoredJob"]
 
@@ -85,6 +85,9 @@ class StoredJob:
 
     run: Run | None = None
     successor: str | None = None
+
+    ready_at: float | None = None
+    """When it last became due; None: when it was created."""
 
     started_at: float | None = None
     ended_at: float | None = None
@@ -163,6 +166,7 @@ class StoredJob:
             successor=self.successor,
             on_timeout=self.on_timeout if self.parked_until is None else None,
             reads=() if new.step is None else new.step.reads,
+            ready_at=self.ready_at,
         )
 
 
@@ -257,7 +261,20 @@ class Queue:
         """Whether no job of it is stored, nothing is in its inbox and it is not paused."""
         return not (self.paused or self.inbox or any(self.indexes.values()))
 
-    def info(self) -> QueueInfo:
+    def first_of_each_priority(self) -> list[str]:
+        """The ids of the first jobs in line of the first `PRIORITIES` priorities, suspects apart from the others."""
+        found: list[str] = []
+        for index in (Index.LINE, Index.SUSPECTS):
+            seen: set[float] = set()
+            for priority, _, id_ in self.indexes[index]:
+                if priority not in seen:
+                    seen.add(priority)
+                    found.append(id_)
+                if len(seen) >= PRIORITIES:
+                    break
+        return found
+
+    def info(self, oldest: float | None = None) -> QueueInfo:
         counts = {index: len(keys) for index, keys in self.indexes.items()}
         return QueueInfo(
             name=self.name,
@@ -271,4 +288,5 @@ class Queue:
             cancelled=counts.get(Index.CANCELLED, 0),
             broken=counts.get(Index.BROKEN, 0),
             totals=Totals(**self.totals),
+            oldest=oldest,
         )

@@ -49,7 +49,7 @@ def _cancel_expired(data: Data, queue: Queue) -> None:
 def _promote(data: Data, queue: Queue) -> None:
     for id_ in queue.due(Index.SCHEDULED, data.clock.wall(), BATCH):
         with data.changing(data.jobs[id_]) as job:
-            job.run_at = None
+            job.ready_at, job.run_at = job.run_at, None
             job.seq = next(data.seqs)
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from tenure.core.job import JobRecord, State
 from tenure.stores.memory.data import Data
-from tenure.stores.memory.jobs import Run, StoredJob
+from tenure.stores.memory.jobs import Queue, Run, StoredJob
 from tenure.stores.memory.wakeup import CrossLoopMailbox
 from tenure.stores.values import (
     Announcement,
@@ -52,9 +52,16 @@ def blockers(data: Data, job_id: str, limit: int) -> list[str]:
     return [edge.blocker for edge in job.edges if edge.open][:limit]
 
 
-def queues(data: Data) -> list[QueueInfo]:
+def queues(data: Data, after: str = "", limit: int | None = None) -> list[QueueInfo]:
     """List the queues with their counts, by name."""
-    return [queue.info() for _, queue in sorted(data.queues.items())]
+    names = sorted(name for name in data.queues if name > after)[:limit]
+    return [data.queues[name].info(_oldest(data, data.queues[name])) for name in names]
+
+
+def _oldest(data: Data, queue: Queue) -> float | None:
+    first = [data.jobs[id_] for id_ in queue.first_of_each_priority()]
+    ready = [job.created_at if job.ready_at is None else job.ready_at for job in first]
+    return max(data.clock.wall() - min(ready), 0.0) if ready else None
 
 
 def workers(data: Data) -> list[WorkerInfo]:

@@ -14,11 +14,12 @@ from tenure.core.inbox import ENTRY_LIMIT, NO_RAW
 from tenure.core.job import JobRecord, NewJob
 from tenure.core.lease import AbortReason, Lease
 from tenure.core.lifecycle import Finish
+from tenure.core.measures import HistoryRow, HistorySearch, HistoryWrite, Mark
 from tenure.core.options import Retention
 from tenure.core.schedule import Firing, SchedulePage, SchedulePut, ScheduleSearch, TickRecord
 from tenure.errors import StoreUnavailable
 from tenure.stores.base import BATCH, Store, busy_queues_of
-from tenure.stores.memory import enqueueing, inbox, leasing, operating, reading, schedules, settling
+from tenure.stores.memory import enqueueing, history, inbox, leasing, operating, reading, schedules, settling
 from tenure.stores.memory.data import LOCK, Data, RegisteredWorker
 from tenure.stores.memory.wakeup import CrossLoopMailbox, IdleCaller
 from tenure.stores.values import (
@@ -313,9 +314,9 @@ class MemoryStore(Store):
         with self._operation() as data:
             return reading.blockers(data, job_id, limit)
 
-    async def queues(self) -> list[QueueInfo]:
+    async def queues(self, after: str = "", limit: int | None = None) -> list[QueueInfo]:
         with self._operation() as data:
-            return reading.queues(data)
+            return reading.queues(data, after, limit)
 
     async def wait(self, ids: Sequence[str]) -> dict[str, JobRecord | None]:
         with self._operation() as data:
@@ -339,6 +340,22 @@ class MemoryStore(Store):
     async def fire(self, firings: Sequence[Firing]) -> list[tuple[TickRecord, ...] | None]:
         with self._operation() as data:
             return schedules.fire(data, firings)
+
+    async def record_history(self, writes: Sequence[HistoryWrite]) -> None:
+        with self._operation() as data:
+            history.record_history(data, writes)
+
+    async def history(self, search: HistorySearch) -> list[HistoryRow]:
+        with self._operation() as data:
+            return history.search(data, search)
+
+    async def mark(self, label: str) -> None:
+        with self._operation() as data:
+            history.mark(data, label)
+
+    async def marks(self, since: float = 0.0) -> list[Mark]:
+        with self._operation() as data:
+            return history.marks(data, since)
 
     async def watched(self) -> bool:
         with self._operation() as data:

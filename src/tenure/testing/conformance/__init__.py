@@ -29,6 +29,7 @@ from tenure.testing.conformance.history import History
 from tenure.testing.conformance.inbox import Inbox
 from tenure.testing.conformance.leasing import Leasing
 from tenure.testing.conformance.listing import Listing
+from tenure.testing.conformance.measuring import Measuring
 from tenure.testing.conformance.operators import Operators
 from tenure.testing.conformance.reaping import Reaping
 from tenure.testing.conformance.registry import Registry
@@ -66,6 +67,7 @@ class StoreConformance(
     History,
     Consequences,
     Schedules,
+    Measuring,
 ):
     """All tests of the contract but those of transactions. Subclass it and provide `clock`, `make_store` and `put_in`."""
 

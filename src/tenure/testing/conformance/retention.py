@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from tenure.core.job import BlockerPolicy, State
 from tenure.core.lifecycle import Finish, Park
@@ -234,14 +235,14 @@ class Keeping:
             leased = await lease_one(store)
             if what != "running":
                 await settle(store, leased, FAIL if what == "failed" else Park(timeout=1e9))
-        before = await counts(store)
+        before = replace(await counts(store), oldest=None)
 
         clock.advance(QUIET)
         await store.prune(FOREVER, {})
         clock.advance(QUIET)
         await store.prune(FOREVER, {})
 
-        assert await counts(store) == before
+        assert replace(await counts(store), oldest=None) == before
         assert before.totals.succeeded >= 1
 
     async def test_a_queue_is_not_forgotten_if_a_job_came_and_went(self, store: Store, clock: ManualClock) -> None:

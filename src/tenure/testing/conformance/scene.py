@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from tenure.core.job import ErrorInfo, JobRecord, NewJob, State, new_id
 from tenure.core.lease import Lease, new_nonce
 from tenure.core.lifecycle import Finish, Requeue, Transition
@@ -25,6 +27,7 @@ __all__ = [
     "a_job",
     "a_suspect",
     "a_worker",
+    "ageless_queues",
     "ask",
     "assert_counters_equal_a_recount",
     "counts",
@@ -110,6 +113,11 @@ async def state(store: Store, job_id: str) -> State:
 async def counts(store: Store, queue: str = "q") -> QueueInfo:
     [found] = [info for info in await store.queues() if info.name == queue] or [QueueInfo(name=queue)]
     return found
+
+
+async def ageless_queues(store: Store) -> list[QueueInfo]:
+    """All queues, without the ages of their oldest jobs, which grow by themselves."""
+    return [replace(info, oldest=None) for info in await store.queues()]
 
 
 async def everything(store: Store, **search: Any) -> list[JobRecord]:
