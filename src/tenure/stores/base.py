@@ -540,22 +540,22 @@ class Store(ABC):
 
     @abstractmethod
     async def record_history(self, writes: Sequence[HistoryWrite]) -> None:
-        """Add these to the rows of the current slot of each resolution, at most `ROWS` of them (HISTORY-1 to 4).
+        """Add these to the rows of the current slot of each resolution, at most `ROWS` of them (MEASURE-1 to 4).
 
         Need not be durable: a crash may lose the last ones.
         """
 
     @abstractmethod
     async def history(self, search: HistorySearch) -> list[HistoryRow]:
-        """Read rows of the history, by slot, then by queue and task (HISTORY-5)."""
+        """Read rows of the history, by slot, then by queue and task (MEASURE-5)."""
 
     @abstractmethod
     async def mark(self, label: str) -> None:
-        """Remember this moment under a name, beside the history (HISTORY-6)."""
+        """Remember this moment under a name, beside the history (MEASURE-6)."""
 
     @abstractmethod
     async def marks(self, since: float = 0.0) -> list[Mark]:
-        """The latest marks, at most `MARKS`, from this time on, oldest first (HISTORY-6)."""
+        """The latest marks, at most `MARKS`, from this time on, oldest first (MEASURE-6)."""
 
     # Event messages.
 

@@ -48,6 +48,12 @@ async def rows(store: Store, resolution: int = 10, **search: object) -> list[His
 async def write(
     store: Store, queue: str = "q", task: str = "t", gauges: dict[str, float] | None = None, **counts: float
 ) -> None:
+    await add(store, counts, queue, task, gauges)
+
+
+async def add(
+    store: Store, counts: dict[str, float], queue: str = "q", task: str = "t", gauges: dict[str, float] | None = None
+) -> None:
     await store.record_history([HistoryWrite(queue, task, counts, gauges or {})])
 
 
@@ -293,8 +299,8 @@ class Measuring:
 
     async def test_numbers_and_names_come_back_as_they_were(self, store: Store) -> None:
         names = {"error:é 🙂": 1.0, 'error:a"b\\n': 2.0, "run:-40": 3.0, "run": 0.1 + 0.2, "wait": 1e-9}
-        await write(store, "a:b.c-d", "T_1", **names)
-        await write(store, "a:b.c-d", "T_1", **{"run:-40": 2.0**40})
+        await add(store, names, "a:b.c-d", "T_1")
+        await add(store, {"run:-40": 2.0**40}, "a:b.c-d", "T_1")
         [row] = await rows(store, queue="a:b.c-d", task="T_1")
         assert row.counts == names | {"run:-40": 3.0 + 2.0**40}
 
@@ -313,8 +319,8 @@ class Measuring:
 
     async def test_a_row_has_a_bounded_number_of_types_of_errors(self, store: Store) -> None:
         for number in range(ERRORS + 3):
-            await write(store, **{f"error:E{number:03}": 1})
-        await write(store, **{"error:E000": 1})
+            await add(store, {f"error:E{number:03}": 1})
+        await add(store, {"error:E000": 1})
         [row] = await rows(store, EVER, queue="q", task="t")
         assert row.counts[f"error:{OTHERS}"] == 3
         assert row.counts["error:E000"] == 2
