@@ -23,7 +23,7 @@ from tenure.core.schedule import ScheduleSearch
 from tenure.stores.base import Store
 from tenure.stores.values import QueueInfo, Totals
 
-__all__ = ["SPANS", "History", "HistoryPoint", "gauges_of", "history_of", "sample"]
+__all__ = ["SPANS", "History", "HistoryPoint", "checked_span", "gauges_of", "history_of", "sample"]
 
 SPANS: Mapping[str, tuple[int, float]] = {
     "10m": (10, 600.0),
@@ -117,10 +117,15 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     """Deploys and other marks in this time."""
 
 
-async def history_of(store: Store, queue: str | None, task: str | None, span: str) -> History:
-    """The history of all jobs, of a queue, of a task, or of a task in one queue. `InvalidOption` if there is no such span."""
-    if span not in SPANS:
+def checked_span(span: object) -> str:
+    """The span, if there is such a one; else `InvalidOption`."""
+    if not isinstance(span, str) or span not in SPANS:
         raise refused("span", f"one of {', '.join(SPANS)}", span)
+    return span
+
+
+async def history_of(store: Store, queue: str | None, task: str | None, span: str) -> History:
+    """The history of all jobs, of a queue, of a task, or of a task in one queue, over one of `SPANS`."""
     resolution, length = SPANS[span]
     now = (await store.schedules(ScheduleSearch(limit=0))).now  # the store's time, which decides what the slots are
     last = slot_of(resolution, now)
@@ -268,7 +273,7 @@ def gauges_of(queues: Sequence[QueueInfo], *, complete: bool = True) -> list[His
     All together have totals only if they are `complete`, that is, if there are no other queues.
     """
     each = {queue.name: _gauges(queue) for queue in queues}
-    whole = sum_counts(each.values())
+    whole = sum_counts([_gauges(QueueInfo(name="")), *each.values()])
     ages = [gauges["oldest"] for gauges in each.values() if "oldest" in gauges]
     if ages:
         whole["oldest"] = max(ages)
