@@ -57,7 +57,8 @@ class HistoryPoint(msgspec.Struct, frozen=True, kw_only=True):
     """Begin of the slot, in UTC."""
 
     seconds: float
-    """Length of the slot; of the last one, the part that has passed."""
+    """Length of the slot; of the last one, the part that has passed. Then its rate is rough, because workers write what they
+    have counted every ten seconds."""
 
     succeeded: int = 0
     failed: int = 0
