@@ -37,7 +37,7 @@ from tenure.jobs.enqueue import (
 )
 from tenure.jobs.enqueue_hooks import after_dequeue, before_dequeue
 from tenure.jobs.handle import Job
-from tenure.jobs.history import History, history_of
+from tenure.jobs.history import History, checked_span, history_of
 from tenure.jobs.plans import plan_of
 from tenure.jobs.run import FlowRun, RunPage
 from tenure.jobs.schedules import Schedule, all_schedules, create_schedule, find_schedule
@@ -405,13 +405,13 @@ class App(JobHooks, WorkerHooks):
 
         `span`: `10m`, `1h` (default), `6h`, `24h`, `2d`, `7d` or `30d`.
         """
-        name = task if isinstance(task, str) or task is None else task.name
-        return await history_of(
-            self.internals.session.store,
+        name = task.name if isinstance(task, Task) else task
+        names = (
             None if queue is None else checked_name("queue", queue),
             None if name is None else checked_name("task", name),
-            span,
         )
+        checked_span(span)
+        return await history_of(self.internals.session.store, *names, span)
 
     async def amark(self, label: str) -> None:
         """Mark this moment in the history, such as a deploy or a change of configuration; at most 100 characters."""

@@ -67,7 +67,7 @@ def test_everything_about_a_worker_is_shown(tenure: Tenure, url: str) -> None:
 
     assert shown | {"started_at": 0, "silent_for": 0} == {
         "id": "one", "host": "h", "pid": 7, "queues": ["mail", "!x"], "tasks": [], "concurrency": 2,
-        "lanes": ["loop", "process"], "held": 1, "jobs": ["job-1"], "memory": 45_300_000, "strays": 0, "trouble": "",
+        "lanes": ["loop", "process"], "held": 1, "jobs": ["job-1"], "memory": 45_300_000, "strays": 0, "trouble": "", "release": "",
         "started_at": 0, "silent_for": 0, "missing_after": 10.0, "missing": False,
         "totals": {"processed": 0, "succeeded": 0, "failed": 0, "retried": 0, "lost": 0, "cancelled": 0, "broken": 0},
     }  # fmt: skip

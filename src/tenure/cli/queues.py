@@ -26,10 +26,13 @@ ALWAYS = {"waiting", "running", "succeeded", "failed"}
 @json_option
 @with_app()
 async def queues(app: App, as_json: bool) -> None:
-    """List the queues and how many jobs each has now, by state. Jobs that retention has removed are not counted."""
+    """List the queues, how many jobs each has now, by state, and for how long the oldest one in line has been due.
+
+    Jobs that retention has removed are not counted.
+    """
     import msgspec
 
-    from tenure.cli.display import STATE_STYLES, number, show, table, text
+    from tenure.cli.display import STATE_STYLES, duration, number, show, table, text
 
     found = await app.aqueues()
     if as_json:
@@ -37,10 +40,11 @@ async def queues(app: App, as_json: bool) -> None:
     # Eight counts fill a terminal, so rare states are left out if no queue has a job in them.
     shown = [state for state in STATES if state in ALWAYS or any(getattr(queue, state) for queue in found)]
     explain_counts(found)
-    listing = table("queue", *((state, "right") for state in shown), "")
+    listing = table("queue", *((state, "right") for state in shown), ("oldest", "right"), "")
     for queue in found:
         counts = (number(getattr(queue, state), STATE_STYLES[state]) for state in shown)
-        listing.add_row(text(queue.name), *counts, text("paused" if queue.paused else "", "yellow"))
+        oldest = "" if queue.oldest is None else duration(queue.oldest)
+        listing.add_row(text(queue.name), *counts, text(oldest), text("paused" if queue.paused else "", "yellow"))
     return show(listing)
 
 
