@@ -38,8 +38,8 @@ def a_row(task: str = "send", ago: int = 0, queue: str = "mail", **counts: float
     return HistoryRow(SLOT - 300 * ago, queue, task, named)
 
 
-def totals(ago: int, lost: int, **counts: float) -> HistoryRow:
-    return HistoryRow(SLOT - 300 * ago, "mail", "", counts, {"total_lost": lost})
+def totals(ago: int, lost: int, *, counted: int = 0, stale: int = 0) -> HistoryRow:
+    return HistoryRow(SLOT - 300 * ago, "mail", "", {"lost": counted, "stale": stale}, {"total_lost": lost})
 
 
 def found(**given: Any) -> list[Attention]:
@@ -162,10 +162,22 @@ def test_lost_leases(rows: list[HistoryRow], said: str | None) -> None:
     assert sentences(queues=[a_queue(totals=Totals(lost=7))], history=rows) == ([] if said is None else [said])
 
 
-def test_growth_is_that_since_the_first_slot() -> None:
+@pytest.mark.parametrize(
+    ("rows", "grown"),
+    [
+        ([totals(3, lost=2), totals(1, lost=6)], {"mail": 5}),
+        ([totals(4, lost=1), totals(3, lost=2)], {"mail": 5}),
+        ([totals(1, lost=6)], {"mail": 1}),
+        ([totals(2, lost=3, counted=1), totals(1, lost=6)], {"mail": 5}),  # before the first total, workers count
+        ([HistoryRow(SLOT - 600, "mail", "", {"lost": 1}), totals(1, lost=6)], {"mail": 2}),
+        ([totals(3, lost=7)], {}),
+        ([], {}),
+    ],
+)
+def test_growth_is_exact_where_the_total_before_is_known(rows: list[HistoryRow], grown: dict[str, int]) -> None:
     queues = [a_queue(totals=Totals(lost=7)), a_queue("other", totals=Totals(lost=7))]
 
-    assert growth_of("lost", queues, [totals(0, lost=6), totals(9, lost=2)]) == {"mail": 5}
+    assert growth_of("lost", queues, rows, since=SLOT - 600) == grown
 
 
 # Schedules and facts.

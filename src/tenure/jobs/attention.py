@@ -20,6 +20,7 @@ __all__ = [
     "Attention",
     "attention",
     "attention_of",
+    "begins_of",
     "growth_of",
     "read_schedules",
     "recent_queues",
@@ -230,7 +231,7 @@ def _failing(rows: Sequence[HistoryRow]) -> Iterator[Attention]:
 
 def _lost(queues: Sequence[QueueInfo], rows: Sequence[HistoryRow], since: float) -> Iterator[Attention]:
     # The totals at the end of the slot before are those with which the last 15 minutes begin.
-    lost = growth_of("lost", queues, [row for row in rows if row.slot >= since - RESOLUTION])
+    lost = growth_of("lost", queues, [row for row in rows if row.slot >= since - RESOLUTION], since)
     late: dict[str, float] = {}
     for row in rows:
         if row.slot >= since:
@@ -306,15 +307,29 @@ def _serving(workers: Sequence[WorkerInfo], queue: str | None) -> list[WorkerInf
     return [each for each in workers if not each.missing and (queue is None or serves(each.queues, queue))]
 
 
-def growth_of(total: str, queues: Sequence[QueueInfo], rows: Sequence[HistoryRow]) -> dict[str, int]:
-    """By queue, how much one of its totals has grown since the end of the first slot of these rows that knows it."""
-    before: dict[str, float] = {}
+def growth_of(total: str, queues: Sequence[QueueInfo], rows: Sequence[HistoryRow], since: float) -> dict[str, int]:
+    """By queue, how much one of its totals has grown since a time at which a slot of these rows begins."""
+    now = {queue.name: getattr(queue.totals, total) for queue in queues}
+    begin = begins_of(total, rows, since)
+    # A queue that was forgotten and made anew counts from 0 again.
+    return {name: growth for name in now if name in begin and (growth := round(now[name] - begin[name])) > 0}
+
+
+def begins_of(total: str, rows: Sequence[HistoryRow], since: float) -> dict[str, float]:
+    """By queue, what one of its totals was at a time at which a slot of these rows begins.
+
+    That is the total at the end of the slot before. If that is not known, it is the first total that is known, less what
+    workers have counted until then.
+    """
+    found: dict[str, float] = {}
+    counted: dict[str, float] = {}
     for row in sorted(rows, key=lambda row: row.slot):
-        if f"total_{total}" in row.gauges:
-            before.setdefault(row.queue, row.gauges[f"total_{total}"])
-    growth = {queue.name: getattr(queue.totals, total) - round(before.get(queue.name, 0)) for queue in queues}
-    # Without a row there is nothing to compare with; a queue that was forgotten and made anew counts from 0 again.
-    return {name: number for name, number in growth.items() if name in before and number > 0}
+        if row.slot >= since:
+            counted[row.queue] = counted.get(row.queue, 0) + row.counts.get(total, 0)
+        at_end = row.gauges.get(f"total_{total}")
+        if at_end is not None and (row.slot < since or row.queue not in found):
+            found[row.queue] = at_end - counted.get(row.queue, 0)
+    return found
 
 
 def _jobs(number: int) -> str:
