@@ -177,7 +177,8 @@ def _unblock(tx: Transaction, dependents: Sequence[str], *, new: bool = False) -
         if blocked_by or state != State.BLOCKED:
             continue
         due = run_at is None or run_at <= tx.wall
-        tx.run("put_in_line", dependent, tx.reserve_seqs(1) if due and not new else None, None if due else run_at)
+        seq = tx.reserve_seqs(1) if due and not new else None
+        tx.run("put_in_line", dependent, seq, None if due else run_at, tx.wall)
         tx.count_move(queue, "blocked", "waiting" if due else "scheduled")
         tx.wake_workers(queue)
         if not new:

@@ -110,7 +110,7 @@ def _retry(tx: Transaction, job: Facts) -> Verdict:
             tx.run("clear_waited", each.id)
     if state is State.SUCCEEDED and job.nonce is not None:
         record_attempts(tx, [(job.number, job.fence, AttemptEnd.SUCCEEDED, None)])
-    tx.run("retry_job", job.id, len(blockers), None if blockers else tx.reserve_seqs(1))
+    tx.run("retry_job", job.id, len(blockers), None if blockers else tx.reserve_seqs(1), tx.wall)
     tx.count_move(job.queue, state, "blocked" if blockers else "waiting")
     if not blockers:
         tx.wake_workers(job.queue)
@@ -125,7 +125,7 @@ def trigger(tx: Transaction, ids: Sequence[str]) -> list[Verdict]:
 def _trigger(tx: Transaction, job: Facts) -> Verdict:
     if job.counter != "scheduled":
         return refused(NOT_SCHEDULED, state=State(job.state))
-    tx.run("put_in_line", job.id, tx.reserve_seqs(1), None)
+    tx.run("put_in_line", job.id, tx.reserve_seqs(1), None, tx.wall)
     tx.count_move(job.queue, "scheduled", "waiting")
     tx.wake_workers(job.queue)
     return OK

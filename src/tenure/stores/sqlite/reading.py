@@ -15,7 +15,7 @@ from tenure.stores.base import AHEAD
 from tenure.stores.sqlite.attempts import histories
 from tenure.stores.sqlite.rows import RECORD_COLUMNS, dumps, loads, records, totals
 from tenure.stores.sqlite.transaction import Row, Transaction
-from tenure.stores.values import Page, Pulse, QueueInfo, Search, WorkerInfo
+from tenure.stores.values import PRIORITIES, Page, Pulse, QueueInfo, Search, WorkerInfo
 
 __all__ = ["blockers", "busy", "get", "ids", "queues", "search", "wait", "workers"]
 
@@ -73,8 +73,8 @@ def _resolve(tx: Transaction, ids: Sequence[str]) -> list[JobRecord | None]:
     return [jobs.get(last.get(id_, id_)) for id_ in ids]
 
 
-def queues(tx: Transaction) -> list[QueueInfo]:
-    """Every queue, by name."""
+def queues(tx: Transaction, after: str, limit: int | None) -> list[QueueInfo]:
+    """The queues whose names come after `after`, by name."""
     return [
         QueueInfo(
             name=row[0],
@@ -88,8 +88,9 @@ def queues(tx: Transaction) -> list[QueueInfo]:
             cancelled=row[8],
             broken=row[9],
             totals=totals(row[10:17]),
+            oldest=None if row[17] is None else max(tx.wall - row[17], 0.0),
         )
-        for row in tx.all("list_queues")
+        for row in tx.all("queues_with_oldest", after, -1 if limit is None else limit, PRIORITIES)
     ]
 
 
@@ -111,7 +112,8 @@ def workers(tx: Transaction) -> list[WorkerInfo]:
             lanes=tuple(loads(row[6])),
             started_at=row[8],
             silent_for=max(tx.boot - row[9], 0.0),
-            totals=totals(row[10:]),
+            totals=totals(row[10:17]),
+            release=row[17],
         ).beating(_pulse(row[7]))
         for row in tx.all("list_workers")
     ]

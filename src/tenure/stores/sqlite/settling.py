@@ -362,6 +362,7 @@ def _requeue(tx: Transaction, job: Facts, transition: Requeue) -> None:
         0 if transition.counts else 1,
         job.misses + 1 if transition.missed else job.misses if transition.front else 0,
         None if transition.error is None else dumps(transition.error),
+        tx.wall,
     )
     tx.count_move(job.queue, "running", "waiting" if run_at is None else "scheduled")
     tx.wake_workers(job.queue)

@@ -14,6 +14,7 @@ from tenure.core.inbox import ENTRY_LIMIT, NO_RAW
 from tenure.core.job import JobRecord, NewJob
 from tenure.core.lease import AbortReason, Lease
 from tenure.core.lifecycle import Finish
+from tenure.core.measures import HistoryRow, HistorySearch, HistoryWrite, Mark
 from tenure.core.options import Retention
 from tenure.core.patterns import serves
 from tenure.core.schedule import Firing, SchedulePage, SchedulePut, ScheduleSearch, TickRecord
@@ -24,6 +25,7 @@ from tenure.stores.mailbox import Mailbox
 from tenure.stores.sqlite import (
     enqueueing,
     health,
+    history,
     inbox,
     leasing,
     operating,
@@ -235,6 +237,7 @@ class SqliteStore(Store):
                 tx.wall,
                 tx.boot,
                 bell,
+                worker.release,
             )
 
         await self._write(register)
@@ -311,8 +314,8 @@ class SqliteStore(Store):
     async def blockers(self, job_id: str, limit: int = 50) -> list[str]:
         return await self._read(lambda tx: reading.blockers(tx, job_id, limit))
 
-    async def queues(self) -> list[QueueInfo]:
-        return await self._read(reading.queues)
+    async def queues(self, after: str = "", limit: int | None = None) -> list[QueueInfo]:
+        return await self._read(lambda tx: reading.queues(tx, after, limit))
 
     async def wait(self, ids: Sequence[str]) -> dict[str, JobRecord | None]:
         bell = self._open_bell().name
@@ -329,6 +332,18 @@ class SqliteStore(Store):
 
     async def fire(self, firings: Sequence[Firing]) -> list[tuple[TickRecord, ...] | None]:
         return await self._write(lambda tx: schedules.fire(tx, firings), durable=True)
+
+    async def record_history(self, writes: Sequence[HistoryWrite]) -> None:
+        await self._write(lambda tx: history.record_history(tx, writes))
+
+    async def history(self, search: HistorySearch) -> list[HistoryRow]:
+        return await self._read(lambda tx: history.search(tx, search))
+
+    async def mark(self, label: str) -> None:
+        await self._write(lambda tx: history.mark(tx, label), durable=True)
+
+    async def marks(self, since: float = 0.0) -> list[Mark]:
+        return await self._read(lambda tx: history.marks(tx, since))
 
     @property
     def announcement_epoch(self) -> int:

@@ -13,7 +13,8 @@ SELECT json_group_array(json_array(
     CASE WHEN run_id IS NOT NULL THEN json_array(reads, on_timeout, CASE WHEN reads IS NOT NULL THEN (
         SELECT json_group_object(a.name, a.value) || '' FROM tenure_attributes AS a
         WHERE a.run_id = first.run_id AND instr(first.reads, json_quote(a.name))
-    ) END) END
+    ) END) END,
+    ready_at
 )) FROM (
     SELECT * FROM tenure_jobs
     WHERE state = 'waiting' AND run_at IS NULL AND queue = ?1 AND suspect = ?2

@@ -1,0 +1,2 @@
+-- add_mark: store a mark at the time ?1 with the label ?2.
+INSERT INTO tenure_marks (at, label) VALUES (?1, ?2)
