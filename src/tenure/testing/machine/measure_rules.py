@@ -17,18 +17,18 @@ counts = st.dictionaries(
     st.sampled_from(["succeeded", "failed", "run:-3", "run", "error:E"]), st.sampled_from([1.0, 2.0, 0.5]), max_size=3
 )
 gauges = st.dictionaries(st.sampled_from(["in_line", "oldest", "total_failed"]), st.sampled_from([0.0, 3.0, 7.5]))
-writes = st.builds(
-    lambda pair, added, values: HistoryWrite(*pair, added, values if not pair[1] else {}),
-    st.sampled_from(PAIRS),
-    counts,
-    gauges,
-)
+
+
+@st.composite
+def writes(draw: st.DrawFn) -> HistoryWrite:
+    queue, task = draw(st.sampled_from(PAIRS))
+    return HistoryWrite(queue, task, draw(counts), {} if task else draw(gauges))
 
 
 class MeasureRules(Builders):
     """A machine that writes to the history, and compares all of it after that."""
 
-    @rule(written=st.lists(writes, max_size=4), label=st.sampled_from(["", "", "v1", "v2"]), ago=st.integers(0, 2))
+    @rule(written=st.lists(writes(), max_size=4), label=st.sampled_from(["", "", "v1", "v2"]), ago=st.integers(0, 2))
     def measure(self, written: list[HistoryWrite], label: str, ago: int) -> None:
         self.model.record_history(written)
         assert self.ask(lambda store: store.record_history(written)) is None
