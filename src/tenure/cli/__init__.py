@@ -43,6 +43,7 @@ COMMANDS = {
     "health": ("health", "Check whether the workers work, and what is stuck."),
     "stats": ("stats", "Show totals since the store was created, by queue and worker."),
     "watch": ("watch", "Show events as they happen."),
+    "metrics": ("metrics", "Serve the metrics of the whole system to Prometheus."),
     "schema": ("schema", "Show the layout of the store, or migrate it."),
     "doctor": ("doctor", "Examine the store, and say what to improve."),
 }
