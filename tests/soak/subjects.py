@@ -26,7 +26,8 @@ from .growth import MIB, Measure
 
 __all__ = ["SUBJECTS", "Subject"]
 
-KEPT = {"meta", "recent", "queues", "totals", "marker", "arrivals", "ready", "timed", "listeners", "calls"}
+KEPT = {"meta", "recent", "queues", "totals", "marker", "arrivals", "ready", "timed", "listeners", "calls", "measured",
+        "measures", "marks"}  # fmt: skip
 """Keys that stay when all jobs are gone, or hints that do."""
 
 LONG = 10_000

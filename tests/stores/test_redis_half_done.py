@@ -153,7 +153,7 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("missing", ["jobs", "records", "place", "edges", "history", "holding", "seq"])
+@pytest.mark.parametrize("missing", ["jobs", "records", "place", "edges", "history", "holding", "ready_at", "seq"])
 @pytest.mark.parametrize("which", PLACES)
 async def test_nothing_stumbles_over_a_job_of_which_a_part_is_missing(
     store: RedisStore, clock: ManualClock, hand: Hand, which: str, missing: str

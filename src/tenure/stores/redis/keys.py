@@ -64,11 +64,18 @@ members breaks ties by seq.
 | `schedule_names` | zset | names of all schedules. All scores are 0, so they sort by name |
 | `ticks`          | zset | names of active schedules by their next tick, in seconds: a fraction must stay exact. Never later than the record says |
 
+| key of measures            | type | what it holds |
+|----------------------------|------|---|
+| `measured:RESOLUTION`      | zset | begins of the slots of a resolution that have rows, each scored by itself, in seconds |
+| `measures:RESOLUTION:SLOT` | hash | queue + NUL + task → MessagePack array of two maps: counts and gauges |
+| `marks`                    | list | MessagePack arrays of time and label, oldest first |
+
 | other key      | type | what it holds |
 |----------------|------|---|
 | `worker:ID`    | hash | a worker: its info, start, beat, pulse, channel and totals |
 | `failures:TASK`| zset | members of failed jobs of a task, by their end |
 | `history`      | hash | ref → the latest attempts of a job that did not succeed, or left output |
+| `ready_at`     | hash | ref → when the job last became due, as a double, if its seq is not the one of its enqueue. An entry from before the job was enqueued is stale |
 | `probe`        | –    | exists for a moment while a store object probes which commands its user may run |
 | `signals:ID`   | –    | channel of one store object, for announcements |
 | `notes`        | –    | channel of event messages |
@@ -83,11 +90,12 @@ __all__ = ["Keys", "acl_rules", "with_keys"]
 FIXED = ("meta", "jobs", "records", "recent", "order", "edges", "dependents", "uniques", "windows", "waiters", "kept", "queues",
          "paused", "arrivals", "holding", "workers")  # fmt: skip
 FAMILIES = ("line", "suspects", "scheduled", "blocked", "held", "expiring", "parked", "ended", "apart", "totals", "marker",
-            "inbox", "worker", "failures", "signals", "flow", "attributes", "calls")  # fmt: skip
-"""Keys with a name behind them: one for each queue, worker, task, flow or run."""
+            "inbox", "worker", "failures", "signals", "flow", "attributes", "calls", "measured",
+            "measures")  # fmt: skip
+"""Keys with a name behind them: one for each queue, worker, task, flow, run or slot."""
 
 UNDECLARED = ("flows", "current", "lookups", "found_by", "history", "ready", "timed", "listeners", "schedules",
-              "schedule_names", "ticks", "probe")  # fmt: skip
+              "schedule_names", "ticks", "ready_at", "marks", "probe")  # fmt: skip
 """Fixed keys that scripts do not declare, because every call would pay for it."""
 
 
@@ -102,6 +110,7 @@ class Keys:
         self.meta = self._prefix + "meta"
         self.ready = self._prefix + "ready"
         self.events = self._prefix + "notes"
+        self.marks = self._prefix + "marks"
 
     def marker(self, queue: str) -> str:
         return f"{self._prefix}marker:{queue}"

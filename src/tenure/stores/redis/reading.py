@@ -150,7 +150,7 @@ def attributes(reply: Sequence[Any]) -> dict[str, str]:
 # Queues and workers.
 
 
-def queue_info(name: bytes, paused: int, *reply: Any) -> QueueInfo:
+def queue_info(name: bytes, paused: int, oldest: bytes | None, *reply: Any) -> QueueInfo:
     *counts, totals = reply
     waiting, scheduled, blocked, running, succeeded, failed, cancelled, broken = counts
     return QueueInfo(
@@ -165,6 +165,7 @@ def queue_info(name: bytes, paused: int, *reply: Any) -> QueueInfo:
         cancelled=cancelled,
         broken=broken,
         totals=_totals(_pairs(totals)),
+        oldest=None if oldest is None else float(oldest),
     )
 
 

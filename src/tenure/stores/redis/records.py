@@ -24,6 +24,7 @@ the last one, so a thousand strings that differ only elsewhere would have the sa
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -203,14 +204,15 @@ _progress = msgspec.json.Decoder(Progress).decode
 _failure = msgspec.msgpack.Decoder(list[str]).decode
 _history = msgspec.msgpack.Decoder(list[tuple[int, int, float, float, str | None, str, str | None]]).decode
 _json = msgspec.json.Encoder().encode
+_READY_AT = struct.Struct(">d")
 
 
 def decode_job(reply: Sequence[Any] | None) -> JobRecord | None:
     """A job from its description by a script; None if there is no such job."""
     if reply is None:
         return None
-    ref, stored, record, left, open_edges, edges = reply
-    return _job(ref, stored, record, None if left is None else float(left), int(open_edges), edges)
+    ref, stored, record, left, open_edges, edges, ready_at = reply
+    return _job(ref, stored, record, None if left is None else float(left), int(open_edges), edges, ready_at)
 
 
 def decode_job_with_history(reply: Sequence[Any] | None, history: bytes | None) -> JobRecord | None:
@@ -234,6 +236,7 @@ def decode_lease(
     record: bytes | None,
     edges: Sequence[bytes],
     attribute_values: Sequence[bytes | None],
+    ready_at: bytes | None,
     request: LeaseRequest,
     now: float,
     ttl: float,
@@ -241,7 +244,7 @@ def decode_lease(
     """The lease of a job for `ttl` seconds, or for the length that the job's `lease` option gives.
 
     `record` is None for a plain job that is leased for the first time. `attribute_values` are the values of the
-    attributes that a step reads, in the order of its `reads`.
+    attributes that a step reads, in the order of its `reads`. `ready_at` is the job's entry in the key of this name.
     """
     new = _stored(stored)
     options = new.options
@@ -263,18 +266,24 @@ def decode_lease(
     held = _record(record)
     if options.lease is not None:
         ttl = request.length(options.lease)
-    job = _build(ref, new, held, ttl, 0, edges, attributes)
+    job = _build(ref, new, held, ttl, 0, edges, ready_at, attributes)
     return Lease(job, Token(held.fence, request.nonce), ttl, bool(held.flags & _SOLO), number)
 
 
 def _job(
-    ref: bytes, stored: bytes, record: bytes | None, lease_left: float | None, open_edges: int, edges: Sequence[bytes]
+    ref: bytes,
+    stored: bytes,
+    record: bytes | None,
+    lease_left: float | None,
+    open_edges: int,
+    edges: Sequence[bytes],
+    ready_at: bytes | None,
 ) -> JobRecord:
     new = _stored(stored)
     if record is not None:
-        return _build(ref, new, _record(record), lease_left, open_edges, edges)
+        return _build(ref, new, _record(record), lease_left, open_edges, edges, ready_at)
     untouched = Record(1, 0, 0, "", 0, 0, 0, None, None, None, _NIL, None, None, None, new.number)
-    return _build(ref, new, untouched, None, 0, edges)
+    return _build(ref, new, untouched, None, 0, edges, None)
 
 
 def _build(
@@ -284,6 +293,7 @@ def _build(
     lease_left: float | None,
     open_edges: int,
     edges: Sequence[bytes],
+    ready_at: bytes | None,
     attributes: dict[str, str] | None = None,
 ) -> JobRecord:
     state, options = STATES[record.state], new.options
@@ -304,7 +314,14 @@ def _build(
         options.run_id(job_id), record.started_at, record.ended_at, record.worker, lease_left, result,
         None if record.error is None else _error_of(record.error), progress, blocked_by,
         tuple(map(_edge_value, edges)) if edges else (), successor, on_timeout, options.reads, attributes,
+        None if ready_at is None else _ready_time(ready_at, new.created_at),
     )  # fmt: skip
+
+
+def _ready_time(ready_at: bytes, created_at: float) -> float | None:
+    """When a job became due; None for a stale entry, which an earlier job of the same id has left."""
+    found: float = _READY_AT.unpack(ready_at)[0]
+    return found if found >= created_at else None
 
 
 def _parking(state: State, parked: bytes) -> tuple[bool, str | None, str | None]:

@@ -17,13 +17,14 @@ from tenure.core.inbox import ENTRY_LIMIT, NO_RAW
 from tenure.core.job import JobRecord, NewJob
 from tenure.core.lease import AbortReason, Lease
 from tenure.core.lifecycle import Finish, kept_reason
+from tenure.core.measures import MARKS, HistoryRow, HistorySearch, HistoryWrite, Mark
 from tenure.core.options import Retention
 from tenure.core.patterns import expand, has_patterns, literal_prefix, serves
 from tenure.core.schedule import Firing, SchedulePage, SchedulePut, ScheduleSearch, TickRecord
 from tenure.errors import HasDependents, LayoutTooNew, StoreError, StoreUnavailable
 from tenure.stores.base import BATCH, NAMED, QUIET, Store, busy_queues_of
 from tenure.stores.joining import Joiner
-from tenure.stores.redis import enqueueing, event_channel, health, reading, schedules, settling
+from tenure.stores.redis import enqueueing, event_channel, health, measures, reading, schedules, settling
 from tenure.stores.redis.address import Address
 from tenure.stores.redis.encoding import ScriptArg, lua_expressions, new_job_args, nonce_text, token_bytes
 from tenure.stores.redis.keys import Keys, acl_rules
@@ -41,6 +42,7 @@ from tenure.stores.redis.records import (
 from tenure.stores.redis.scripts import scripts
 from tenure.stores.redis.subscription import Subscription
 from tenure.stores.values import (
+    PRIORITIES,
     Announcement,
     BusyQueues,
     Enqueued,
@@ -79,6 +81,9 @@ MAX_LOOKS = 40
 
 ENOUGH_OVERDUE = 100
 """Overdue queues at which `busy_queues` stops looking: they are to be reaped first."""
+
+QUEUES_PAGE = 40
+"""Queues that one script describes, at most."""
 
 INBOX_PAGE = 100
 """Inbox entries that are read together."""
@@ -161,10 +166,9 @@ class RedisStore(Store):
         return [*await health.examine(self._link), clock_fact(beats, leases)]
 
     async def mend(self, *, dry_run: bool = False) -> int:
-        parts = [("jobs", ""), *(("queue", queue.name) for queue in await self.queues())]
-        parts += [
-            (part, "") for part in ("records", "uniques", "kept", "holding", "schedules", "schedule_names", "ticks")
-        ]
+        parts = [("jobs", ""), *(("queue", name) for name in sorted(await self._queue_names()))]
+        others = ("records", "ready_at", "uniques", "kept", "holding", "schedules", "schedule_names", "ticks")
+        parts += [(part, "") for part in others]
         found = 0
         for part, name in parts:
             cursor: ScriptArg = b"0"
@@ -443,14 +447,23 @@ class RedisStore(Store):
     async def blockers(self, job_id: str, limit: int = 50) -> list[str]:
         return [id_of(ref) for ref in await self._run_script("blockers", (ref_of(job_id), limit))]
 
-    async def queues(self) -> list[QueueInfo]:
-        found: dict[str, QueueInfo] = {}
+    async def queues(self, after: str = "", limit: int | None = None) -> list[QueueInfo]:
+        names = sorted(name for name in await self._queue_names() if name > after)[:limit]
+        found: list[QueueInfo] = []
+        while names:
+            page = await self._run_script("queues", (PRIORITIES, *names[:QUEUES_PAGE]))
+            found += [reading.queue_info(*reply) for reply in page if reply is not None]
+            names = names[len(page) :]
+        return found
+
+    async def _queue_names(self) -> set[str]:
+        found: set[str] = set()
         cursor = b"0"
         while True:
-            cursor, page = await self._run_script("queues", (cursor,))
-            found |= {queue.name: queue for reply in page if (queue := reading.queue_info(*reply))}
+            cursor, page = await self._run_script("queue_names", (cursor,))
+            found.update(_decoded(page))
             if cursor == b"0":
-                return [found[name] for name in sorted(found)]
+                return found
 
     async def wait(self, ids: Sequence[str]) -> dict[str, JobRecord | None]:
         await self._listen()
@@ -493,6 +506,29 @@ class RedisStore(Store):
             self._check_open()
             return []
         return schedules.fired_ticks(await self._run_script("fire", schedules.fire_args(firings)))
+
+    # Measures.
+
+    async def record_history(self, writes: Sequence[HistoryWrite]) -> None:
+        self._check_open()
+        for args in measures.writes_args(writes):
+            await self._run_script("record_history", args)
+
+    async def history(self, search: HistorySearch) -> list[HistoryRow]:
+        found: list[HistoryRow] = []
+        page: bytes | None = None
+        while True:
+            reply, page = await self._run_script("history", measures.search_args(search, page))
+            found += measures.rows(reply)
+            if page is None:
+                return sorted(found, key=lambda row: (row.slot, row.queue, row.task))
+
+    async def mark(self, label: str) -> None:
+        await self._run_script("mark", (label, MARKS))
+
+    async def marks(self, since: float = 0.0) -> list[Mark]:
+        self._check_open()
+        return measures.marks(await self._link.command("LRANGE", self._keys.marks, 0, -1), since)
 
     # Event messages.
 
@@ -557,11 +593,14 @@ def _packed(names: tuple[str, ...]) -> bytes:
 
 
 def _leased(request: LeaseRequest, reply: Sequence[Any]) -> Leased:
-    refs, stored, records, edges, attributes, time_, suspect_waiting, due_in, something_in_inbox, left = reply
+    refs, stored, records, edges, attributes, time_, suspect_waiting, due_in, something_in_inbox, left, moved = reply
     results, given, now, ttl = dict(edges), dict(attributes), float(time_), request.length(None)
+    ready = dict(moved or ())
     return Leased(
         [
-            decode_lease(ref, new, record, results.get(index, ()), given.get(index, ()), request, now, ttl)
+            decode_lease(
+                ref, new, record, results.get(index, ()), given.get(index, ()), ready.get(index), request, now, ttl
+            )
             for index, (ref, new, record) in enumerate(zip(refs, stored, records, strict=True))
         ],
         suspect_waiting=bool(suspect_waiting),

@@ -96,16 +96,24 @@ function Parts.jobs()
   return next
 end
 
--- Records without a job.
-function Parts.records()
-  local page, next = scan('HSCAN', Key.records, cursor)
+-- Entries of a hash by ref that have no job.
+local function remove_without_job(key)
+  local page, next = scan('HSCAN', key, cursor)
   for i = 1, #page, 2 do
     if redis.call('HEXISTS', Key.jobs, page[i]) == 0 then
       found = found + 1
-      if mending then redis.call('HDEL', Key.records, page[i]) end
+      if mending then redis.call('HDEL', key, page[i]) end
     end
   end
   return next
+end
+
+function Parts.records()
+  return remove_without_job(Key.records)
+end
+
+function Parts.ready_at()
+  return remove_without_job(Key.ready_at)
 end
 
 -- Unique keys whose owner is gone.

@@ -135,6 +135,7 @@ function Ending.remove(job)
   redis.call('HDEL', Key.jobs, job.ref)
   redis.call('HDEL', Key.records, job.ref)
   redis.call('HDEL', Key.history, job.ref)
+  if Jobs.has_moved(job) then redis.call('HDEL', Key.ready_at, job.ref) end
   redis.call('ZREM', Key.order, job.ref)
   Script.to_sweep = Script.to_sweep + 2
   Script.loaded[job.ref] = false

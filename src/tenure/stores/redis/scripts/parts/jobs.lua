@@ -88,17 +88,43 @@ function Jobs.pack(job)
       job.successor or job.parked, job.ended, job.result, job.error) .. '\207\0\0' .. job.seq
 end
 
--- Save the records that changed.
+-- Save the records that changed, and when jobs became due.
 function Jobs.save_all()
-  local changed = {}
+  local changed, ready = {}, {}
   for ref, job in pairs(Script.loaded) do
     if job and job.changed then
       changed[#changed + 1] = ref
       changed[#changed + 1] = Jobs.pack(job)
       job.changed = false
+      if job.ready_at then
+        ready[#ready + 1] = ref
+        ready[#ready + 1] = struct.pack('>d', job.ready_at)
+      end
     end
   end
+  Script.call_in_chunks('HSET', Key.ready_at, ready)
   Script.call_in_chunks('HSET', Key.records, changed)
+end
+
+-- Put a job behind all others, with this seq: it became due at this time.
+function Jobs.move_to_back(job, seq, ready_at)
+  job.seq, job.ready_at = seq, ready_at
+end
+
+-- Whether a job has been moved to the back of the line since its enqueue. Only then `ready_at` may have an entry for it.
+function Jobs.has_moved(job)
+  return job.seq ~= job.number
+end
+
+-- When jobs that have moved became due: { index, time as in `ready_at` or false } for each { index, job }.
+function Jobs.ready_times(moved)
+  local refs, found = {}, {}
+  for i, each in ipairs(moved) do refs[i] = each[2].ref end
+  for i, time in ipairs(Script.fields_of(Key.ready_at, refs)) do
+    local index, job = unpack(moved[i])
+    found[i] = { index, job.ready_at and struct.pack('>d', job.ready_at) or time }
+  end
+  return found
 end
 
 function Jobs.ended_key(job)
@@ -203,7 +229,7 @@ function Jobs.enter_line(job, run_at)
   Jobs.remove_from_indexes(job)
   job.state = is.waiting
   job.run_at = run_at and run_at > Script.now and run_at or nil
-  if not job.run_at and not job.is_new then job.seq = Script.seq_of(Script.draw_seqs(1) + 1) end
+  if not job.run_at and not job.is_new then Jobs.move_to_back(job, Script.seq_of(Script.draw_seqs(1) + 1), Script.now) end
   Jobs.add_to_indexes(job)
   Script.add_new_work(job.queue)
 end

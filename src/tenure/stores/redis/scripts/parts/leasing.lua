@@ -7,6 +7,7 @@ local Leasing = {
   passed_over = {},  -- tasks that the request skips and that have a job in line
   has_more = {},  -- by queue: true if it has jobs outside the line, or entries in its inbox
   refs = {}, stored = {}, records = {}, edges = {}, attributes = {},  -- of the leased jobs, in order
+  moved = false,  -- { index, job } of each leased job that has been moved to the back of the line, if there are any
 }
 
 -- Up to `BATCH` jobs of a sorted set scored by time whose time has come, earliest first.
@@ -33,7 +34,8 @@ function Leasing.promote(queue)
   local last = Script.draw_seqs(#jobs)
   for i, job in ipairs(jobs) do
     Jobs.remove_from_indexes(job)
-    job.run_at, job.seq = nil, Script.seq_of(last + i)
+    Jobs.move_to_back(job, Script.seq_of(last + i), job.run_at)
+    job.run_at = nil
     Jobs.add_to_indexes(job)
   end
 end
@@ -67,6 +69,10 @@ function Leasing.hand_out(request, job, stored, alone)
   local n = #Leasing.refs + 1
   Leasing.refs[n], Leasing.stored[n], Leasing.records[n] = job.ref, stored, Jobs.pack(job)
   if job.options.edges then Leasing.edges[#Leasing.edges + 1] = { n - 1, Edges.values_of(job) } end
+  if Jobs.has_moved(job) then
+    Leasing.moved = Leasing.moved or {}
+    table.insert(Leasing.moved, { n - 1, job })
+  end
   Leasing.add_attributes(job.ref, job.options)
 end
 
@@ -242,7 +248,8 @@ end
 -- array or ''), longest lease in seconds or '', number of queues, queues.
 -- Returns: refs; stored jobs; records, false for those that the caller rebuilds; { index, edge values }; { index, attribute
 -- values }; the time; whether a suspect waits that this request may not have; seconds until the next scheduled job, if
--- nothing was leased; whether an inbox has entries; skipped tasks with a job in line.
+-- nothing was leased; whether an inbox has entries; skipped tasks with a job in line; { index, when it became due } of jobs
+-- that have been moved to the back of the line, false if there are none.
 function Leasing.lease()
   local arg = Script.arg
   local request = {
@@ -277,5 +284,6 @@ function Leasing.lease()
   return {
     Leasing.refs, Leasing.stored, Leasing.records, Leasing.edges, Leasing.attributes, string.format('%.17g', Script.now),
     suspect_waits or false, #Leasing.refs == 0 and Leasing.due_in(open), inbox, Leasing.left_to_others(request),
+    Leasing.moved and Jobs.ready_times(Leasing.moved),
   }
 end

@@ -2,11 +2,11 @@
 
 local Reading = {}
 
--- One job: { ref, stored job, record, seconds left of its lease, number of open edges, values of its edges }; false if
--- there is none.
+-- One job: { ref, stored job, record, seconds left of its lease, number of open edges, values of its edges, when it
+-- became due if that was not its enqueue, else false }; false if there is none.
 function Reading.describe(ref, stored, record)
   if not stored then return false end
-  local left, open, edges = false, 0, {}
+  local left, open, edges, ready_at = false, 0, {}, false
   if record then
     local job = Script.loaded[ref] or Jobs.parse(ref, stored, record)
     if job.state == is.running then
@@ -19,8 +19,9 @@ function Reading.describe(ref, stored, record)
       edges = Edges.values_of(job)
       open = redis.call('HGET', Key.edges, Edges.open_field(ref)) or 0
     end
+    if Jobs.has_moved(job) then ready_at = redis.call('HGET', Key.ready_at, ref) end
   end
-  return { ref, stored, record, left, open, edges }
+  return { ref, stored, record, left, open, edges, ready_at }
 end
 
 function Reading.describe_all(refs)

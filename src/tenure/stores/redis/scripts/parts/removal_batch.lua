@@ -66,7 +66,9 @@ function RemovalBatch.flush(batch)
   Script.call_in_chunks('HDEL', Key.jobs, batch.refs)
   Script.call_in_chunks('HDEL', Key.records, batch.refs)
   Script.call_in_chunks('ZREM', Key.order, batch.refs)
-  if redis.call('EXISTS', Key.history) == 1 then Script.call_in_chunks('HDEL', Key.history, batch.refs) end
+  for _, key in ipairs({ Key.history, Key.ready_at }) do
+    if redis.call('EXISTS', key) == 1 then Script.call_in_chunks('HDEL', key, batch.refs) end
+  end
   Script.to_sweep = Script.to_sweep + 2 * #batch.refs
   for key, members in pairs(batch.members) do Script.call_in_chunks('ZREM', key, members) end
   if #batch.runs > 0 then Flows.remove_all(batch.runs) end
