@@ -45,6 +45,7 @@ COMMANDS = {
     "history": ("history", "Show rates, lengths, waits and failures over time."),
     "mark": ("history", "Mark this moment in the history, such as a deploy."),
     "watch": ("watch", "Show events as they happen."),
+    "metrics": ("metrics", "Serve the metrics of the whole system to Prometheus."),
     "schema": ("schema", "Show the layout of the store, or migrate it."),
     "doctor": ("doctor", "Examine the store, and say what to improve."),
 }
