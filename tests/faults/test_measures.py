@@ -33,9 +33,10 @@ def test_totals_are_exact_though_half_of_the_workers_are_killed(cluster: Cluster
         worker.send(signal.SIGTERM)
         worker.wait()
 
-    for queue in (None, "default", "other"):
+    queues: list[str | None] = [None, "default", "other"]
+    for queue in queues:
         total = cluster.app.history(queue).total
-        counted = Counter(record.state for record in records if queue in (None, record.queue))
+        counted = Counter(str(record.state) for record in records if queue in (None, record.queue))
         assert total.finished == counted.total()
         assert (total.succeeded, total.failed) == (counted["succeeded"], counted["failed"])
     total = cluster.app.history().total
