@@ -85,6 +85,9 @@ _NEVER = {
            OR cardinality(attempts) <> (SELECT count(DISTINCT attempt::json ->> 1) FROM unnest(attempts) AS attempt)
     """,
     "a schedule that remembers too much": "SELECT name FROM schedules WHERE cardinality(history) > 20",
+    "a slot with more rows than it may have": """
+        SELECT format('%s from %s on', resolution, slot) FROM measures GROUP BY resolution, slot HAVING count(*) > 201
+    """,
     "a counter that is no recount": """
         SELECT format('%s %s is %s, not %s', queue, place, counted, recounted) FROM (
             SELECT queue, what AS place, sum(number) AS counted FROM counted

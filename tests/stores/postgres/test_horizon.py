@@ -114,6 +114,42 @@ async def test_what_is_far_before_the_front_is_passed_over_for_a_moment(store: P
     assert (await lease_one(store)).job.id == "first"
 
 
+async def test_the_oldest_job_is_found_without_walking_over_what_is_left_of_old_ones(
+    store: PostgresStore, sql: Any
+) -> None:  # F14
+    await sql.execute("DELETE FROM fronts")
+    await enqueue(store, *(a_job() for _ in range(100)))
+    begun = await sql.fetchval("SELECT clock(NULL)")
+    await walked(sql)
+    await hold_front(sql, begun)
+
+    async with sql.transaction():
+        before: int = await sql.fetchval(LOOKED_AT)
+        [found] = await sql.fetch("SELECT * FROM find_queues(NULL, '', NULL, 16)")
+        after: int = await sql.fetchval(LOOKED_AT)
+
+    assert found["oldest"] is not None
+    assert after - before < 1500
+
+
+async def test_the_oldest_job_may_have_come_back_to_a_place_before_the_front(
+    store: PostgresStore, sql: Any
+) -> None:  # F14
+    await enqueue(store, a_job(id="first"), *(a_job() for _ in range(5)))
+    first = await lease_one(store)
+    await sql.execute("UPDATE jobs SET created_at = created_at - 1000 WHERE id = 'first'")
+    await sql.execute("UPDATE fronts SET seq = $1, until = clock(NULL) + 60", first.job.seq + 1)
+    [found] = await store.queues()
+    assert found.oldest is not None
+    assert found.oldest < 900
+
+    await settle(store, first, RELEASE)
+
+    [found] = await store.queues()
+    assert found.oldest is not None
+    assert found.oldest > 900
+
+
 async def test_what_is_in_line_before_the_front_is_leased_if_nothing_else_is(
     store: PostgresStore, sql: Any
 ) -> None:  # F14, I11

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tenure.core.job import State
+from tenure.core.measures import HistorySearch, HistoryWrite
 from tenure.core.options import Retention
 from tenure.core.schedule import Firing, SchedulePut, ScheduleSearch
 from tenure.errors import LayoutTooNew, StoreError
@@ -91,6 +92,10 @@ async def test_the_rights_that_the_page_names_are_enough(
     [fired] = await store.fire([Firing(name="s", version=due.version, jobs=((1.0, a_job()),))])
     assert fired is not None
     assert await store.confirm_schedules(["s"]) == [True]
+    await store.record_history([HistoryWrite("q", "t", {"succeeded": 1.0})])
+    assert len(await store.history(HistorySearch(resolution=10, queue="q", task="t"))) == 1
+    await store.mark("deploy")
+    assert len(await store.marks()) == 1
     assert await store.prune(Retention(succeeded=0.0), {}) == 1
     await store.close()
 
@@ -209,6 +214,23 @@ async def test_operations_go_by_their_old_names_too(make_store: MakeStore, sql: 
         "SELECT go_idle('c', 1, '.', '^$', 60), rouse('q'), go_idle('c', 1, '.', '^$', 60), get_busy('c')"
     )
     assert await sql.fetchval("SELECT count(*) FROM idle") == 0
+
+
+async def test_operations_answer_what_programs_of_layout_10_expect(make_store: MakeStore, sql: Any) -> None:
+    """Those of that layout read these answers by position."""
+    store = make_store()
+    await store.enqueue([a_job(), a_job(queue="other")])
+    await store.pause("other")
+
+    await sql.execute("SELECT register(NULL, 'w', 'h', 1, '{q}', '{t}', 2, '{}', '{}', 'c')")
+    listed = await sql.fetch("SELECT * FROM list_queues()")
+    [worker] = await sql.fetch("SELECT * FROM list_workers(NULL)")
+
+    assert [(name, paused, json.loads(counts)) for name, paused, counts in listed] == [
+        ("other", True, {"waiting": 1}), ("q", False, {"waiting": 1}),
+    ]  # fmt: skip
+    assert (len(worker), *worker[:8]) == (11, "w", "h", 1, ["q"], ["t"], 2, [], "{}")
+    assert [info.release for info in await store.workers()] == [""]
 
 
 async def test_no_function_is_left_that_no_file_makes(make_store: MakeStore, sql: Any, postgres_url: str) -> None:

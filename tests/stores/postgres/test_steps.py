@@ -11,6 +11,7 @@ import pytest
 from tenure.core.job import NewJob, State, new_id
 from tenure.core.lease import Lease
 from tenure.core.lifecycle import Finish
+from tenure.core.measures import HistoryWrite
 from tenure.errors import BlockerNotFound
 from tenure.stores.postgres.store import PostgresStore
 from tenure.stores.values import Renewal
@@ -105,6 +106,8 @@ DYING: dict[str, Any] = {
     "purge": lambda store, held: store.purge(held.job.queue),
     "register": lambda store, held: store.register(a_worker(held.job.queue)),
     "delete": lambda store, held: store.delete([held.job.id], cascade=True),
+    "record_history": lambda store, held: store.record_history([HistoryWrite(held.job.queue, "t", {"succeeded": 1.0})]),
+    "mark": lambda store, held: store.mark(held.job.queue),
 } | {name: OUTSIDE[name] for name in ("cancel", "complete", "retire")}
 
 

@@ -58,14 +58,14 @@ def page(rows: Sequence[Any]) -> Page:
 _COUNTERS = ("waiting", "scheduled", *(state.value for state in State if state is not State.WAITING))
 
 
-def queue_info(name: str, paused: bool, counters: str) -> QueueInfo:
+def queue_info(name: str, paused: bool, counters: str, oldest: float | None) -> QueueInfo:
     numbers = _loads(counters)
     counts = {counter: numbers.get(counter, 0) for counter in _COUNTERS}
-    return QueueInfo(name=name, paused=paused, **counts, totals=totals(numbers))
+    return QueueInfo(name=name, paused=paused, **counts, totals=totals(numbers), oldest=oldest)
 
 
 def worker_info(*row: Any) -> WorkerInfo:
-    id_, host, pid, queues, tasks, concurrency, lanes, pulse, started_at, silent_for, counters = row
+    id_, host, pid, queues, tasks, concurrency, lanes, pulse, started_at, silent_for, counters, release = row
     return WorkerInfo(
         id=id_,
         host=host,
@@ -74,6 +74,7 @@ def worker_info(*row: Any) -> WorkerInfo:
         tasks=tuple(tasks),
         concurrency=concurrency,
         lanes=tuple(lanes),
+        release=release,
         started_at=started_at,
         silent_for=silent_for,
         totals=totals(_loads(counters) if counters else {}),

@@ -163,13 +163,13 @@ def record(row: Sequence[Any], now: float) -> JobRecord:
     """The record of a row of the view `records`. `now`: the time of the server."""
     (_, id_, task, queue, state, payload, raw, priority, seq, run_at, created_at, attempt, losses, fence, misses, max_attempts,
      max_losses, lease, keep, expires_at, tags, unique, run_id, started_at, ended_at, worker, lease_until, result, error,
-     progress, blocked_by, results, successor, on_timeout, reads) = row[:35]  # fmt: skip
+     progress, blocked_by, results, successor, on_timeout, reads, ready_at) = row[:36]  # fmt: skip
     return JobRecord(
         id_, task, queue, State(state), payload, raw, priority, seq, run_at, created_at, attempt, losses, fence, misses,
         max_attempts, max_losses, lease, keep, expires_at, tuple(tags) if tags else (), unique, run_id, started_at,
         ended_at, worker, None if lease_until is None else lease_until - now, _decode_result(result), decode_error(error),
         _progress(progress) if progress else None, blocked_by, _decode_results(results), successor, on_timeout,
-        tuple(reads) if reads else (),
+        tuple(reads) if reads else (), ready_at=ready_at,
     )  # fmt: skip
 
 
@@ -194,13 +194,18 @@ def leased(row: Sequence[Any], request: LeaseRequest, now: float, ttl: float) ->
     job = JobRecord(
         id_, task, queue, State.RUNNING, payload, raw, priority, seq, None, created_at, attempt, losses, fence, misses,
         max_attempts, max_losses, lease, keep, expires_at, tuple(tags) if tags else (), unique, run_id, now, None,
-        request.worker, ttl, None, decode_error(error), None, 0, _decode_results(results), *(() if run_id is None else _step_fields(row)),
+        request.worker, ttl, None, decode_error(error), None, 0, _decode_results(results), *(_NO_STEP if run_id is None else _step_fields(row)),
+        row[32],
     )  # fmt: skip
     return Lease(job, Token(fence, request.nonce), ttl, solo, number)
 
 
-def _step_fields(row: Sequence[Any]) -> tuple[Any, ...]:
-    """The last fields of a record, which only steps have."""
+_StepFields = tuple[None, str | None, tuple[str, ...], dict[str, str] | None]
+_NO_STEP: _StepFields = (None, None, (), None)
+
+
+def _step_fields(row: Sequence[Any]) -> _StepFields:
+    """The fields of a record that only steps have."""
     reads, attributes, on_timeout = row[29:32]
     return None, on_timeout, tuple(reads) if reads else (), dict(map(_split_attribute, attributes or ()))
 

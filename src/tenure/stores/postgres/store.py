@@ -18,6 +18,7 @@ from tenure.core.inbox import ENTRY_LIMIT, NO_RAW
 from tenure.core.job import JobRecord, NewJob, State
 from tenure.core.lease import AbortReason, Lease
 from tenure.core.lifecycle import Finish, kept_reason
+from tenure.core.measures import HistoryRow, HistorySearch, HistoryWrite, Mark
 from tenure.core.options import Retention
 from tenure.core.patterns import literal_prefix
 from tenure.core.schedule import Firing, SchedulePage, SchedulePut, ScheduleSearch, TickRecord
@@ -26,7 +27,7 @@ from tenure.stores.base import AHEAD, BATCH, NAMED, QUIET, OwnTransaction, Store
 from tenure.stores.callers import Work
 from tenure.stores.joining import Joiner
 from tenure.stores.mailbox import Mailbox
-from tenure.stores.postgres import health, reading, runs, schedules, schema, settling, single
+from tenure.stores.postgres import health, history, reading, runs, schedules, schema, settling, single
 from tenure.stores.postgres.address import Address
 from tenure.stores.postgres.caller_work import CallerWork
 from tenure.stores.postgres.event_channel import KIND, EventChannel
@@ -52,6 +53,7 @@ from tenure.stores.postgres.wakeup import WORK, Wakeup
 from tenure.stores.values import (
     NOT_RUNNING,
     NOT_SCHEDULED,
+    PRIORITIES,
     UNCHANGED,
     Announcement,
     AnnouncementKind,
@@ -377,7 +379,7 @@ class PostgresStore(Store):
     async def register(self, worker: WorkerInfo) -> None:
         await self._listen()
         await self._value(
-            "register",
+            "register_worker",
             self._now(),
             worker.id,
             worker.host,
@@ -388,6 +390,7 @@ class PostgresStore(Store):
             list(worker.lanes),
             dumps(worker.pulse),
             self._channel,
+            worker.release,
         )
 
     async def beat(self, worker_id: str, pulse: Pulse) -> bool:
@@ -407,7 +410,7 @@ class PostgresStore(Store):
         return bool(await self._value("claim_chore", self._now(), chore, interval))
 
     async def workers(self) -> list[WorkerInfo]:
-        return [reading.worker_info(*row) for row in await self._rows("list_workers", self._now())]
+        return [reading.worker_info(*row) for row in await self._rows("find_workers", self._now())]
 
     # Operators.
 
@@ -487,6 +490,24 @@ class PostgresStore(Store):
         answers = await self._rows("fire", self._now(), *schedules.fire_arguments(firings))
         return schedules.fired(firings, answers)
 
+    # Measures.
+
+    async def record_history(self, writes: Sequence[HistoryWrite]) -> None:
+        if not writes:
+            self._check_open()
+            return
+        await self._value("record_history", self._now(), *history.record_arguments(writes))
+
+    async def history(self, search: HistorySearch) -> list[HistoryRow]:
+        rows = await self._rows("find_history", self._now(), *history.search_arguments(search))
+        return [history.history_row(*row) for row in rows]
+
+    async def mark(self, label: str) -> None:
+        await self._value("add_mark", self._now(), *history.mark_arguments(label))
+
+    async def marks(self, since: float = 0.0) -> list[Mark]:
+        return [history.mark_of(*row) for row in await self._rows("find_marks", *history.marks_arguments(since))]
+
     # Readers.
 
     async def get(self, ids: Sequence[str]) -> list[JobRecord | None]:
@@ -531,8 +552,10 @@ class PostgresStore(Store):
     async def blockers(self, job_id: str, limit: int = 50) -> list[str]:
         return [row[0] for row in await self._rows("get_blockers", *_ids([job_id]), limit)]
 
-    async def queues(self) -> list[QueueInfo]:
-        return [reading.queue_info(*row) for row in await self._rows("list_queues")]
+    async def queues(self, after: str = "", limit: int | None = None) -> list[QueueInfo]:
+        # No name has a NUL, so those after "a\0b" are those after "a".
+        values = (self._now(), after.partition("\0")[0], limit, PRIORITIES)
+        return [reading.queue_info(*row) for row in await self._rows("find_queues", *values)]
 
     async def wait(self, ids: Sequence[str]) -> dict[str, JobRecord | None]:
         await self._listen()

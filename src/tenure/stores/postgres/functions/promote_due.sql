@@ -11,7 +11,7 @@ BEGIN
     ), placed AS MATERIALIZED (
         SELECT n, nextval('places') AS seq FROM due
     )
-    UPDATE live SET run_at = NULL, seq = placed.seq FROM placed WHERE live.n = ANY (ARRAY[placed.n]);
+    UPDATE live SET run_at = NULL, ready_at = run_at, seq = placed.seq FROM placed WHERE live.n = ANY (ARRAY[placed.n]);
     GET DIAGNOSTICS _count = ROW_COUNT;
     IF _count > 0 THEN
         INSERT INTO tallies (queue, what, number) VALUES (_queue, 'scheduled', -_count), (_queue, 'waiting', _count);

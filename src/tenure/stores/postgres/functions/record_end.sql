@@ -22,7 +22,8 @@ BEGIN
         CASE WHEN _job.state <> 'running' OR (_settled AND _state = 'succeeded' AND _error IS NULL) THEN _job.attempts ELSE add_attempt(
             _job.attempts, _job.attempt, _job.fence, _job.started_at, _now, _job.worker,
             CASE WHEN _state = 'succeeded' AND NOT _settled THEN 'completed' ELSE _state END, CASE WHEN _settled THEN _error END
-        ) END
+        ) END,
+        _job.ready_at
     );
     PERFORM count_move(_job.queue, counter_name(_job.state, _job.run_at), _state);
     PERFORM count_total(_state, _job.queue, _by);

@@ -13,6 +13,7 @@ BEGIN
         state = 'waiting', run_at = _run_at,
         -- A job gets a new position when it joins the line; a scheduled one keeps the old position until then.
         seq = CASE WHEN _front OR _run_at IS NOT NULL THEN seq ELSE nextval('places') END,
+        ready_at = CASE WHEN _front OR _run_at IS NOT NULL THEN ready_at ELSE _now END,
         attempt = CASE WHEN _counts THEN attempt ELSE attempt - 1 END,
         misses = CASE WHEN (_transition ->> 'missed')::boolean THEN misses + 1 WHEN _front THEN misses ELSE 0 END,
         error = coalesce(_error, error), lease_until = NULL, progress = NULL,

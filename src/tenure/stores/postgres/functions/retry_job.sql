@@ -41,11 +41,11 @@ BEGIN
     UPDATE ended SET waited = false WHERE n = _job.run AND waited;
     INSERT INTO live (
         n, queue, task, state, priority, seq, fence, lease, keep, keyed, blocked_by, worker, started_at, error, run,
-        attempts
+        ready_at, attempts
     ) VALUES (
         _job.n, _job.queue, _job.task, 'blocked', _job.priority, _kept.seq, _kept.fence, _job.lease, _job.keep,
         EXISTS (SELECT FROM jobs WHERE n IN (_job.n, _job.run) AND unique_key IS NOT NULL), _open, _kept.worker, _kept.started_at,
-        _kept.error, _job.run,
+        _kept.error, _job.run, _kept.ready_at,
         -- Add the successful attempt. A job without a token was completed by an operator, which is no attempt; an attempt
         -- that left output is recorded already.
         CASE WHEN _kept.state <> 'succeeded' OR _kept.nonce IS NULL

@@ -146,7 +146,8 @@ BEGIN
                 started_at = _now, lease_until = _now + least(coalesce(l.lease, _ttl), _at_most),
                 held_for = least(coalesce(l.lease, _ttl), _at_most)
             FROM chosen WHERE l.n = ANY (ARRAY[chosen.n])
-            RETURNING l.n, l.priority, l.seq, l.attempt, l.losses, l.fence, l.misses, l.expires_at, l.error, l.on_timeout
+            RETURNING l.n, l.priority, l.seq, l.attempt, l.losses, l.fence, l.misses, l.expires_at, l.error, l.on_timeout,
+                      l.ready_at
         )
         SELECT j.n, j.id, j.task, j.queue, j.payload, j.raw, t.priority, t.seq, j.created_at, t.attempt, t.losses, t.fence, t.misses,
                j.max_attempts, j.max_losses, j.lease, j.keep, t.expires_at, j.tags, j.unique_key, j.run_id, t.error,
@@ -157,7 +158,7 @@ BEGIN
                CASE WHEN j.reads IS NOT NULL THEN ARRAY(
                    SELECT a.name || E'\x1f' || a.value FROM attributes a WHERE a.run = j.run AND a.name = ANY (j.reads)
                ) END,
-               t.on_timeout
+               t.on_timeout, t.ready_at
         FROM taken t JOIN jobs j ON j.n = ANY (ARRAY[t.n])
         ORDER BY t.priority, t.seq;
         GET DIAGNOSTICS _count = ROW_COUNT;

@@ -75,7 +75,8 @@ BEGIN
                expires_at, worker, nonce, started_at, result, CASE WHEN final <> 'succeeded' THEN coalesce(last_error, error) END,
                successor,
                CASE WHEN final = 'succeeded' AND last_error IS NULL THEN attempts
-                    ELSE add_attempt(attempts, attempt, fence, started_at, _now, worker, final, last_error) END
+                    ELSE add_attempt(attempts, attempt, fence, started_at, _now, worker, final, last_error) END,
+               ready_at
         FROM gone
     ), ends AS MATERIALIZED (
         SELECT queue, worker, final, count(*) AS number, nullif(count(successor), 0) AS handed

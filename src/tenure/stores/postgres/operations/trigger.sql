@@ -15,7 +15,7 @@ BEGIN
             _verdicts[_at] := _job.state;
         ELSE
             PERFORM count_move(queue, 'scheduled', 'waiting') FROM live WHERE n = _job.n;
-            UPDATE live SET run_at = NULL, seq = nextval('places') WHERE n = _job.n;
+            UPDATE live SET run_at = NULL, ready_at = _now, seq = nextval('places') WHERE n = _job.n;
             PERFORM wake_workers(queue, 1) FROM live WHERE n = _job.n;
             _verdicts[_at] := 'ok';
         END IF;
