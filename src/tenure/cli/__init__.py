@@ -42,6 +42,7 @@ COMMANDS = {
     "retire": ("workers", "Give the jobs of dead workers to others at once."),
     "health": ("health", "Check whether the workers work, and what is stuck."),
     "stats": ("stats", "Show totals since the store was created, by queue and worker."),
+    "top": ("top", "Watch the queues, and what runs, fails and needs attention."),
     "watch": ("watch", "Show events as they happen."),
     "schema": ("schema", "Show the layout of the store, or migrate it."),
     "doctor": ("doctor", "Examine the store, and say what to improve."),
