@@ -54,7 +54,7 @@ class NoStore(MemoryStore):
         await asyncio.sleep(0)
         return await self.settle(settlements), await self.lease(request)
 
-    async def queues(self) -> list[QueueInfo]:
+    async def queues(self, after: str = "", limit: int | None = None) -> list[QueueInfo]:
         return [QueueInfo(name="default", waiting=1)]
 
 
@@ -71,7 +71,7 @@ async def overhead(number: int, concurrency: int, *, bare: bool = False) -> floa
         ran += 1
 
     NoStore.left = number
-    async with app.worker(concurrency=concurrency):
+    async with app.worker(["default"], concurrency=concurrency):
         begun = time.process_time()
         while ran < number:
             await asyncio.sleep(0.001)

@@ -140,7 +140,7 @@ async def test_an_app_without_history_writes_none(make_app: MakeApp, start: Star
     await worker.stop()
     for resolution in (*RESOLUTIONS, EVER):
         for rows in ("one", "queues", "tasks"):
-            assert await store.history(HistorySearch(resolution=resolution, rows=rows)) == []  # type: ignore[arg-type]
+            assert await store.history(HistorySearch(resolution=resolution, rows=rows)) == []
     assert await store.marks() == []
     assert (await app.ahistory()).total.in_line == 0, "this moment is known all the same"
 
