@@ -80,9 +80,9 @@ clean: ## Remove .venv and everything that tools have left
 
 # One stamp for each set of packages; a larger set serves those who need a smaller one.
 $(STAMPS)/run: SERVES := run
-$(STAMPS)/dev: EXTRAS := [dev,fast,postgres,redis]
+$(STAMPS)/dev: EXTRAS := [dev,fast,postgres,prometheus,redis]
 $(STAMPS)/dev: SERVES := run dev
-$(STAMPS)/bench: EXTRAS := [dev,fast,postgres,redis,bench]
+$(STAMPS)/bench: EXTRAS := [dev,fast,postgres,prometheus,redis,bench]
 $(STAMPS)/bench: SERVES := run dev bench
 
 $(STAMPS)/%: pyproject.toml constraints.txt

@@ -42,6 +42,7 @@ def test_imports_point_one_way() -> None:
         ("app.py", "import tenure.stores.memory"),
         ("app.py", "import apsw"),
         ("worker/worker.py", "import rich"),
+        ("worker/worker.py", "import prometheus_client"),
         ("newcomer.py", "x = 1"),
     ],
 )

@@ -28,7 +28,7 @@
     │   └── Aborted            a running job stops because its signal was set
     └── StoreError
         ├── InvalidUrl         a store URL that names no store                                (also ValueError)
-        ├── MissingExtra       the store's driver is not installed
+        ├── MissingExtra       a store's driver, or another package of an extra, is not installed
         ├── StoreUnavailable   the store cannot be reached, or refuses access                (also ConnectionError)
         ├── StoreFull          the store has no room for more jobs
         ├── OutcomeUnknown     the connection broke: the operation may or may not be done
@@ -318,11 +318,14 @@ class InvalidUrl(StoreError, ValueError):
 
 
 class MissingExtra(StoreError, ImportError):
-    """The driver of this store is not installed."""
+    """A package that an extra installs is missing: the driver of a store, or what a part of Tenure needs.
 
-    def __init__(self, extra: str, scheme: str) -> None:
+    `needs` is the beginning of the sentence, such as "redis:// stores need a driver".
+    """
+
+    def __init__(self, extra: str, needs: str) -> None:
         self.extra = extra
-        super().__init__(f'{scheme}:// stores need a driver that is not installed: pip install "tenure[{extra}]"')
+        super().__init__(f'{needs} that is not installed: pip install "tenure[{extra}]"')
 
 
 class StoreUnavailable(StoreError, ConnectionError):

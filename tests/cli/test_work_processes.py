@@ -11,10 +11,12 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tenure.stores import open_store
 from tenure.stores.values import Fact
@@ -205,6 +207,24 @@ def health(port: int) -> tuple[int, str]:
     told = json.loads(answer.read())
     connection.close()
     return answer.status, told["trouble"]
+
+
+def test_a_supervisor_shows_the_metrics_of_all_its_processes(service: Service) -> None:
+    port = free_port()
+    service.start("-p", "2", "--health-port", str(port))
+    [victim, _] = service.workers(2)
+
+    def processes() -> dict[str, float]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            families = list(text_string_to_metric_families(answer.read().decode()))
+        [memory] = [family for family in families if family.name == "tenure_worker_memory_bytes"]
+        return {sample.labels["process"]: sample.value for sample in memory.samples}
+
+    eventually(lambda: processes().keys() == {"1", "2"}, "the metrics of both")
+    assert min(processes().values()) > 10_000_000
+    os.kill(victim.pid, signal.SIGKILL)
+    eventually(lambda: victim.id not in {worker.id for worker in service.workers(2)}, "the third one at work")
+    eventually(lambda: processes().keys() == {"1", "2"}, "the metrics of the third under the number of the first")
 
 
 def test_hup_replaces_all_processes_and_lets_the_old_ones_finish(service: Service) -> None:  # F12

@@ -62,7 +62,7 @@ def test_errors_are_also_what_python_calls_them(also: tuple[type, type]) -> None
         (errors.PayloadTooLarge(2_000_000, 1_048_576), "2,000,000 bytes and the limit is 1,048,576"),
         (errors.UnknownTask("send_wellcome", ["send_welcome"]), "did you mean 'send_welcome'?"),
         (errors.UnknownTask("x", []), "import its module"),
-        (errors.MissingExtra("redis", "redis"), 'pip install "tenure[redis]"'),
+        (errors.MissingExtra("redis", "redis:// stores need a driver"), 'pip install "tenure[redis]"'),
         (errors.ResultTimeout("j", 5), "not final after 5 s"),
         (errors.WrongState("j", "running", "final"), "is running: this needs a job that is final"),
         (errors.UniqueConflict("t", "k", "j1"), "job j1 of task 't' owns the unique key 'k'"),

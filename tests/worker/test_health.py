@@ -11,10 +11,13 @@ import time
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
+from tenure import Context
 from tenure.app import App
 from tenure.errors import InvalidOption, StoreUnavailable
 from tenure.worker.health import STUCK_SECONDS, WorkerHealth
+from tenure.worker.loop_monitor import LoopMonitor
 from tenure.worker.outage import Outage
 from tenure.worker.worker import Worker
 from tests.conftest import KINDS
@@ -170,3 +173,89 @@ def test_what_is_said_of_a_worker() -> None:
     assert said(blocked_by="job 1") == "job 1 has blocked the event loop for 0 s"
     outage.answered("beat")
     assert said() == "its loop has made no progress for 0 s"
+
+
+def metrics_of(port: int, path: str = "/metrics") -> dict[str, dict[tuple[str, ...], float]]:
+    """The samples of a worker, by name and by the values of their labels."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    assert (answer.status, answer.getheader("Content-Type", "").partition(";")[0]) == (200, "text/plain")
+    found: dict[str, dict[tuple[str, ...], float]] = {}
+    for family in text_string_to_metric_families(answer.read().decode()):
+        for sample in family.samples:
+            found.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
+    connection.close()
+    return found
+
+
+async def test_a_worker_shows_what_only_it_knows_as_metrics(make_app: MakeApp, start: Start) -> None:
+    app = make_app(lease=1.0)
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.task
+    async def task() -> None:
+        begun.set()
+        await go_on.wait()
+
+    worker = await start(app, health_port=0, poll=0.05)
+    assert worker.health_port is not None
+    job = await task.aenqueue()
+    await begun.wait()
+    port = worker.health_port
+
+    async def renewed() -> Any:
+        found = await asyncio.to_thread(metrics_of, port)
+        return found if found["tenure_worker_renewals_total"]["1",] else None
+
+    found = await eventually(renewed)
+    assert found["tenure_worker_busy"] == {("1",): 1.0}
+    assert found["tenure_worker_refused_total"] == {("1",): 0.0}
+    assert found["tenure_worker_memory_bytes"]["1",] > 10_000_000
+    assert 0 <= found["tenure_worker_loop_lag_seconds"]["1",] < 1
+    trips, count = found["tenure_worker_round_trip_seconds_bucket"], found["tenure_worker_round_trip_seconds_count"]
+    assert count["1",] >= 1
+    assert trips["1", "+Inf"] == count["1",]
+    assert list(trips.values()) == sorted(trips.values())
+    assert 0 < found["tenure_worker_round_trip_seconds_sum"]["1",] < 60
+    go_on.set()
+    await job.aresult(timeout=10)
+
+
+@on_memory
+async def test_an_end_that_the_store_refuses_is_counted(make_app: MakeApp, start: Start) -> None:
+    app = make_app(wakeup=False)  # so that the worker has no time to notice that the job is cancelled
+
+    @app.task
+    async def task(ctx: Context) -> None:
+        assert await app.acancel(ctx.job.id) == 1
+
+    worker = await start(app, health_port=0, poll=0.05)
+    port = worker.health_port
+    assert port is not None
+    await task.aenqueue()
+
+    async def refused() -> bool:
+        return (await asyncio.to_thread(metrics_of, port))["tenure_worker_refused_total"]["1",] == 1
+
+    await eventually(refused)
+
+
+def test_the_lag_is_that_of_the_last_answer_or_of_the_one_that_is_due() -> None:
+    async def look() -> list[float]:
+        monitor = LoopMonitor(lambda: None)
+        lags = [monitor.lag(time.monotonic())]
+        begun = time.monotonic()
+        monitor.check("w", begun)
+        time.sleep(0.1)
+        lags.append(monitor.lag(begun + 0.1))
+        await asyncio.sleep(0)
+        lags.append(monitor.lag(time.monotonic()))
+        lags.append(monitor.lag(time.monotonic() + 60))
+        return lags
+
+    idle, waiting, answered, long_ago = asyncio.run(look())
+
+    assert (idle, long_ago) == (0.0, 0.0)
+    assert waiting == pytest.approx(0.1)
+    assert answered >= 0.1

@@ -35,8 +35,8 @@ COMMANDS = {
     "delete": ("actions", "Delete jobs, and runs with all their steps."),
     "complete": ("actions", "Complete a job, or a step, as if its function had returned."),
     "queues": ("queues", "List the queues and how many jobs each has."),
-    "pause": ("queues", "Pause a queue: workers get no more jobs; running ones continue."),
-    "resume": ("queues", "Resume a queue: workers get its jobs again."),
+    "pause": ("queues", "Pause a queue, or all: workers get no more jobs; running ones continue."),
+    "resume": ("queues", "Resume a queue, or all: workers get its jobs again."),
     "purge": ("queues", "Delete all jobs of a queue that have not started."),
     "workers": ("workers", "List the workers, what they serve and what they run."),
     "retire": ("workers", "Give the jobs of dead workers to others at once."),
@@ -45,6 +45,7 @@ COMMANDS = {
     "history": ("history", "Show rates, lengths, waits and failures over time."),
     "mark": ("history", "Mark this moment in the history, such as a deploy."),
     "watch": ("watch", "Show events as they happen."),
+    "metrics": ("metrics", "Serve the metrics of the whole system to Prometheus."),
     "schema": ("schema", "Show the layout of the store, or migrate it."),
     "doctor": ("doctor", "Examine the store, and say what to improve."),
 }

@@ -16,6 +16,7 @@ from tenure.core.origin import user_tags
 if TYPE_CHECKING:
     from tenure.core.job import AttemptRecord, ErrorInfo, JobRecord
     from tenure.explain import Explanation
+    from tenure.jobs.attention import Attention
     from tenure.jobs.history import History, HistoryPoint
     from tenure.jobs.run import FlowRun, StepInfo
     from tenure.jobs.schedules import PastTick, Schedule, UpcomingTick
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "attempt_document",
+    "attention_document",
     "emit",
     "explanation_document",
     "history_document",
@@ -110,6 +112,13 @@ def explanation_document(explanation: Explanation) -> dict[str, Any]:
         entry |= {"sentence": reason.sentence, "advice": reason.advice}
     document["tick"] = _time(explanation.tick)
     return document
+
+
+def attention_document(attention: Attention) -> dict[str, Any]:
+    """What needs attention: the sentence, what to do, and where to look."""
+    import msgspec
+
+    return msgspec.structs.asdict(attention) | {"level": attention.level.value}
 
 
 def run_document(run: FlowRun) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from tenure.cli.messages import CommandError, print_message
 from tenure.cli.pidfile import pidfile
 from tenure.core.options import WorkerOptions
 from tenure.errors import TenureError, UnknownTask
-from tenure.worker.health import listener
+from tenure.observe.http import listener
 from tenure.worker.stopping import ExitStatus, term_stop
 from tenure.worker.supervision.sources import app_files
 from tenure.worker.supervision.supervisor import Supervisor
@@ -84,7 +84,9 @@ def _supervise(given: Given, options: WorkerOptions, arguments: Sequence[str]) -
             kill_after=_stop_timeouts(options),
             until_empty=given["until_empty"],
             watches=given["reload"],
-            health=None if options.health_port is None else listener(options.health_host, options.health_port),
+            health=None
+            if options.health_port is None
+            else listener(options.health_host, options.health_port, "health_port"),
             say=print_message,
             on_ready=begun,
             early_signals=early.received,

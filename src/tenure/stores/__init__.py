@@ -46,7 +46,7 @@ def open_store(url: str) -> Store:
             except ModuleNotFoundError as error:
                 if str(error.name).partition(".")[0] not in {"redis", "hiredis"}:
                     raise
-                raise MissingExtra("redis", scheme) from None
+                raise MissingExtra("redis", f"{scheme}:// stores need a driver") from None
             return RedisStore.from_url(url)
         case _ if scheme in POSTGRES:
             try:
@@ -54,7 +54,7 @@ def open_store(url: str) -> Store:
             except ModuleNotFoundError as error:
                 if str(error.name).partition(".")[0] != "asyncpg":
                     raise
-                raise MissingExtra("postgres", scheme) from None
+                raise MissingExtra("postgres", f"{scheme}:// stores need a driver") from None
             return PostgresStore.from_url(url)
         case _:
             raise InvalidUrl(

@@ -1,4 +1,4 @@
-"""`WorkerHealth`: whether a worker makes progress, and a small HTTP server that reports it.
+"""`WorkerHealth`: whether a worker makes progress, and `respond`, which reports it over HTTP.
 
 A worker is healthy if its loop has settled and leased within the last seconds. The heartbeat of its keeper says nothing
 about that.
@@ -6,28 +6,20 @@ about that.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import json
-import socket
 from collections.abc import Callable
 from http import HTTPStatus
 from time import monotonic
-from typing import NoReturn
 
-from tenure.errors import InvalidOption
+from tenure.observe.http import Answer, json_answer, text_answer
 from tenure.worker.outage import Outage
 
-__all__ = ["WorkerHealth", "listener", "serve"]
+__all__ = ["WorkerHealth", "respond"]
 
 STUCK_POLLS, STUCK_SECONDS = 3, 2.0
 """The loop is stuck if its last round trip is older than `STUCK_POLLS` times its `poll` interval plus `STUCK_SECONDS` seconds."""
 
 ERROR_SHOWN = 200
 """Characters of the store's error message that are shown at most."""
-
-REQUEST_WITHIN = 2.0
-"""Seconds within which a client must have sent its request."""
 
 
 class WorkerHealth:
@@ -67,42 +59,13 @@ class WorkerHealth:
         return "" if registered else "it is not registered"
 
 
-def listener(host: str, port: int) -> socket.socket:
-    """A listening socket for health requests. Raises `InvalidOption` if the port cannot be used."""
-    try:
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        raise InvalidOption(
-            f"health_port {port} on {host} cannot be used: {error.strerror or error}; choose another"
-        ) from error
+def respond(report: Callable[[], dict[str, object]], metrics: Callable[[], str]) -> Callable[[str], Answer]:
+    """Answers requests: `/metrics` with metrics, any other path with the report, whose status is 503 if it has a trouble."""
 
+    def answer(path: str) -> Answer:
+        if path.partition("?")[0] == "/metrics":
+            return text_answer(metrics())
+        said = report()
+        return json_answer(said, HTTPStatus.SERVICE_UNAVAILABLE if said["trouble"] else HTTPStatus.OK)
 
-async def serve(listening: socket.socket, report: Callable[[], dict[str, object]]) -> NoReturn:
-    """Answer HTTP requests, whatever their path: status 200 if `report` has no trouble, else 503.
-
-    Runs until cancelled.
-    """
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            async with asyncio.timeout(REQUEST_WITHIN):
-                await reader.readuntil(b"\r\n\r\n")
-                writer.write(_response(report()))
-                await writer.drain()
-        writer.close()
-
-    server = await asyncio.start_server(answer, sock=listening, limit=8192)
-    async with server:
-        while True:
-            await server.serve_forever()
-
-
-def _response(report: dict[str, object]) -> bytes:
-    status = HTTPStatus.SERVICE_UNAVAILABLE if report["trouble"] else HTTPStatus.OK
-    body = json.dumps(report).encode() + b"\n"
-    head = (
-        f"HTTP/1.1 {status.value} {status.phrase}\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
-        "Cache-Control: no-store\r\nConnection: close\r\n\r\n"
-    )
-    return head.encode() + body
+    return answer

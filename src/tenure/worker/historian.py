@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from tenure.core.measures import HistoryWrite
+from tenure.errors import OutcomeUnknown
 from tenure.jobs.history import sample
 from tenure.stores.base import Store
 from tenure.worker.meter import Meters
@@ -45,8 +46,12 @@ class Historian:
         """Write what was counted since the last call."""
         self._pending = self._meters.take() or self._pending
         writes = [*self._pending, *await sample(store)]
-        if writes:
-            await store.record_history(writes)
+        try:
+            if writes:
+                await store.record_history(writes)
+        except OutcomeUnknown:
+            self._pending = []  # it may be written, and would count twice
+            raise
         self._pending = []
 
     async def _mark_release(self, store: Store) -> bool:

@@ -16,6 +16,7 @@ from tenure.core.lifecycle import RELEASE
 from tenure.core.loops import call_soon
 from tenure.errors import StoreError
 from tenure.jobs.lost_answers import LostAnswers
+from tenure.observe.http import listener, serve
 from tenure.stores.base import Store
 from tenure.stores.values import (
     JOBS_SHOWN,
@@ -30,12 +31,13 @@ from tenure.stores.values import (
 )
 from tenure.worker.attempt import Attempt
 from tenure.worker.buffer import Buffer
-from tenure.worker.health import WorkerHealth, listener, serve
+from tenure.worker.health import WorkerHealth, respond
 from tenure.worker.historian import Historian
 from tenure.worker.loop_monitor import LoopMonitor
 from tenure.worker.memory import occupied
 from tenure.worker.outage import Outage
 from tenure.worker.registration import Registration
+from tenure.worker.vitals import Vitals, VitalSigns, exposition
 from tenure.worker.wakeup import Wakeup
 
 __all__ = ["Keeper"]
@@ -83,6 +85,8 @@ class Keeper:
         served: Callable[[], tuple[str, ...]],
         strays: Callable[[], int],
         health: WorkerHealth,
+        vitals: Vitals,
+        busy: Callable[[], int],
         listening: tuple[str, int] | None = None,
         on_loop: Callable[[], Attempt | None],
         gave_back: Callable[[int], None],
@@ -98,6 +102,8 @@ class Keeper:
         self._served = served
         self._strays = strays
         self._health = health
+        self._vitals = vitals
+        self._busy = busy
         self._address = listening
         self._listening: socket.socket | None = None
         self._on_loop = on_loop
@@ -149,7 +155,7 @@ class Keeper:
     def start(self) -> None:
         """Start the thread. Raises `InvalidOption` if the health port is in use."""
         if self._address is not None:
-            self._listening = listener(*self._address)
+            self._listening = listener(*self._address, "health_port")
         self._worker_loop = asyncio.get_running_loop()
         self._loop_monitor = LoopMonitor(self._on_loop)
         self._loop = asyncio.new_event_loop()
@@ -254,7 +260,7 @@ class Keeper:
             if (historian := self._historian) is not None:
                 tasks.append(parts.create_task(repeat("history", lambda: historian.run(self._store), chore=True)))
             if self._listening is not None:
-                tasks.append(parts.create_task(serve(self._listening, self._health_report)))
+                tasks.append(parts.create_task(serve(self._listening, respond(self._health_report, self._metrics))))
             await self._leaving.wait()
             for task in tasks:
                 task.cancel()
@@ -314,6 +320,14 @@ class Keeper:
         """The body of the answer to a health request."""
         trouble = self.trouble()
         return {"status": "stuck" if trouble else "ok", "trouble": trouble, "worker": self.worker_id}
+
+    def vital_signs(self) -> VitalSigns:
+        """What only this worker knows about itself. May be called from any thread."""
+        return self._vitals.signs(lag=self._loop_monitor.lag(monotonic()), memory=occupied(), busy=self._busy())
+
+    def _metrics(self) -> str:
+        """The answer to a request for metrics: this worker is the only process."""
+        return exposition([("1", self.vital_signs())])
 
     def _missed_announcements(self, now: float) -> bool:
         """Whether announcements about held jobs may have been missed."""
@@ -376,6 +390,7 @@ class Keeper:
                     self._registration.beat_soon.set()  # maybe by a retirement, which must be noticed before the worker leases more
                 continue
             attempt.renewed(now, renewal.ttl)
+            self._vitals.renewals += renewal.ttl is not None
             if attempt.context is not None and attempt.context._progress is renewal.progress:
                 attempt.context._progress = None
 

@@ -41,6 +41,7 @@ from tenure.worker.settings import SettingsByTask
 from tenure.worker.settler import EndedAttempt, Settler, settlements
 from tenure.worker.slots import Slots
 from tenure.worker.threads import Threads
+from tenure.worker.vitals import Vitals
 from tenure.worker.wakeup import Wakeup, WorkListener
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ class Loop:
         self._finishing = False
         self.outage = Outage(stem)
         self._health = WorkerHealth(self.outage, self._poll)
+        self._vitals = Vitals()
         self._threads = Threads()
         meters = Meters() if app.options.history else None
         self.keeper = Keeper(
@@ -136,6 +138,8 @@ class Loop:
             served=lambda: self.queues.patterns,
             strays=lambda: self._threads.strays,
             health=self._health,
+            vitals=self._vitals,
+            busy=lambda: self._slots.busy,
             listening=None if options.health_port is None else (options.health_host, options.health_port),
             on_loop=lambda: self._slots.on_loop,
             gave_back=self._look_ahead.stalled,
@@ -148,7 +152,9 @@ class Loop:
         self._worked = False
         """Whether it has had jobs since its queues were last empty."""
 
-        self._settler = Settler(self.keeper, self._wakeup, self.background_hooks, app.internals.audience, meters)
+        self._settler = Settler(
+            self.keeper, self._wakeup, self.background_hooks, app.internals.audience, meters, self._vitals
+        )
         executor = Executor(
             self.store,
             settings,
@@ -302,6 +308,8 @@ class Loop:
             return 0.0
         verdicts, leased = answer
         self._health.round_done()
+        if ended or request is not None:
+            self._vitals.round_trip(monotonic() - requested_at)
         self._settler.settled(ended, verdicts)
         self._start_leased(leased, requested_at, served)
         if not self._recycling.jobs_left(self._slots.ran):

@@ -8,6 +8,7 @@ import math
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from time import monotonic
 
 from tenure.core.loops import call_soon
 from tenure.worker.attempt import Attempt
@@ -26,7 +27,7 @@ log = logging.getLogger("tenure.worker")
 class LoopMonitor:
     """Pings an event loop, and names the job that blocks it if there is no answer.
 
-    Create it on that loop. It reads no clock: callers pass the time.
+    Create it on that loop. Callers pass the time, of the monotonic clock; it reads the clock itself only when the loop answers.
     """
 
     def __init__(self, on_loop: Callable[[], Attempt | None]) -> None:
@@ -35,6 +36,8 @@ class LoopMonitor:
         self._thread = threading.get_ident()
         self._pinged_at: float | None = None
         self._warned = False
+        self._answered_at = -math.inf
+        self._lag = 0.0
         self.expected_at = math.inf
         """When the next call of `look` should come."""
 
@@ -79,10 +82,22 @@ class LoopMonitor:
         """The job that blocks the loop; None if it moves."""
         return None if self._pinged_at is None or now - self._pinged_at <= BLOCKED else self._culprit
 
+    def lag(self, now: float) -> float:
+        """Seconds that the loop took to answer the last ping, or has not answered for; 0 if it was not pinged lately.
+
+        A worker that runs no job does not ping its loop.
+        """
+        pinged_at = self._pinged_at  # once, because the loop sets it to None on its own thread
+        waiting = 0.0 if pinged_at is None else now - pinged_at
+        return max(waiting, self._lag if now - self._answered_at <= BLOCKED else 0.0)
+
     @property
     def _culprit(self) -> str:
         attempt = self._on_loop()
         return "something" if attempt is None else f"job {attempt.lease.job.id} of task {attempt.lease.job.task}"
 
     def _moved(self) -> None:
+        if self._pinged_at is not None:
+            self._answered_at = monotonic()
+            self._lag = self._answered_at - self._pinged_at
         self._pinged_at = None

@@ -22,6 +22,7 @@ from tenure.stores.values import LEASE_LOST, OK, AttributeMissing, Settlement, V
 from tenure.worker.attempt import Attempt
 from tenure.worker.background_hooks import BackgroundHooks
 from tenure.worker.meter import Meters
+from tenure.worker.vitals import Vitals
 from tenure.worker.wakeup import Wakeup
 
 if TYPE_CHECKING:
@@ -47,12 +48,14 @@ class Settler:
         background_hooks: BackgroundHooks,
         audience: Audience,
         meters: Meters | None,
+        vitals: Vitals,
     ) -> None:
         self._keeper = keeper
         self._audience = audience
         self._background_hooks = background_hooks
         self._wakeup = wakeup
         self._meters = meters
+        self._vitals = vitals
         self._ended: list[EndedAttempt] = []
         self.finished = 0
         """Number of jobs that this worker has made final; the pruner reads it."""
@@ -113,6 +116,7 @@ class Settler:
                 self._refused(attempt, verdict)
             elif verdict.kind is not VerdictKind.OK:
                 job = attempt.lease.job
+                self._vitals.refused += 1
                 log.debug("job %s of task %s lost its lease before it was settled", job.id, job.task)
             elif isinstance(transition, Finish):
                 self.finished += 1

@@ -35,6 +35,7 @@ from tenure.worker.settings import SettingsByTask, shortened
 from tenure.worker.signals import SignalCatcher
 from tenure.worker.stopping import FINISH, ExitStatus, Stop, WorkerCommand
 from tenure.worker.supervision.tether import Tether
+from tenure.worker.vitals import VitalSigns
 from tenure.worker.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -222,7 +223,7 @@ class Worker:
         for early in self.early_signals:
             os.kill(os.getpid(), early)
         if self.tether is not None:
-            self.tether.watch(self._app.retire, self._trouble)
+            self.tether.watch(self._app.retire, self._trouble, self._vital_signs)
         await self.start()
         await self._ended()
 
@@ -480,6 +481,10 @@ class Worker:
     def _trouble(self) -> str:
         """What keeps it from leasing jobs, as a phrase; empty if it can. May be called from any thread."""
         return self._loop.keeper.trouble() if self._opened.is_set() else "it is starting"
+
+    def _vital_signs(self) -> VitalSigns | None:
+        """What its supervisor shows as metrics; None while it is starting."""
+        return self._loop.keeper.vital_signs() if self._opened.is_set() else None
 
     def _registered(self) -> None:
         if self.tether is not None:

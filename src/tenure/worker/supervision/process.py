@@ -10,9 +10,13 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
+
+import msgspec
 
 from tenure.worker.supervision.sources import Stamp
 from tenure.worker.supervision.tether import JsonLines
+from tenure.worker.vitals import VitalSigns
 
 __all__ = ["WorkerProcess", "describe_exit"]
 
@@ -65,6 +69,9 @@ class WorkerProcess:
         self.trouble = ""
         """What keeps it from leasing jobs, by its last report; empty if it can."""
 
+        self.vital_signs: VitalSigns | None = None
+        """What it knows about itself, by its last report; None before the first."""
+
         self.last_message_at = self.started_at
         """When its last message arrived, on the monotonic clock."""
 
@@ -109,6 +116,7 @@ class WorkerProcess:
         registered: bool = False,
         refused: str | None = None,
         trouble: str | None = None,
+        vitals: Mapping[str, Any] | None = None,
         retired: str | None = None,
         tasks: str | None = None,
         advice: tuple[str, str] | None = None,
@@ -122,6 +130,7 @@ class WorkerProcess:
         self.worker_id = id or self.worker_id
         self.refusal = refused or self.refusal
         self.trouble = self.trouble if trouble is None else trouble
+        self.vital_signs = self.vital_signs if vitals is None else msgspec.convert(vitals, VitalSigns)
         self.files = dict(files) or self.files
         self.tasks = tasks or self.tasks
         if advice is not None:

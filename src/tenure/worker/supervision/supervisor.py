@@ -9,12 +9,14 @@ import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
 
-from tenure.worker.health import serve
+from tenure.observe.http import serve
+from tenure.worker.health import respond
 from tenure.worker.stopping import ExitStatus
 from tenure.worker.supervision.process import WorkerProcess, describe_exit
 from tenure.worker.supervision.process_slot import RESTART, ProcessSlot, restart_delay
 from tenure.worker.supervision.retirement import prepare, retire
 from tenure.worker.supervision.sources import SourceWatcher
+from tenure.worker.vitals import exposition
 
 __all__ = ["Supervisor"]
 
@@ -112,7 +114,9 @@ class Supervisor:
             self._fill(slot)
         if self._sources is not None:
             self._check_sources(self._sources)
-        answering = None if self._health is None else self._loop.create_task(serve(self._health, self._health_report))
+        answering: asyncio.Task[None] | None = None
+        if self._health is not None:
+            answering = self._loop.create_task(serve(self._health, respond(self._health_report, self._metrics)))
         await self._ended.wait()
         if answering is not None:
             answering.cancel()
@@ -273,6 +277,13 @@ class Supervisor:
         trouble = "it is stopping" if self._stopping else "; ".join(troubles)
         workers = [process.worker_id for process in self._processes.values() if process.registered]
         return {"status": "stuck" if trouble else "ok", "trouble": trouble, "workers": workers}
+
+    def _metrics(self) -> str:
+        """The answer to a request for metrics: all processes, each under the number of its slot, which restarts keep."""
+        running = [(number, slot.process) for number, slot in enumerate(self._slots, 1) if slot.process is not None]
+        return exposition(
+            [(str(number), process.vital_signs) for number, process in running if process.vital_signs is not None]
+        )
 
     # Exits.
 

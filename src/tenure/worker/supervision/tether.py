@@ -13,7 +13,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+
 from tenure.worker.supervision.sources import imported_files, stamp
+from tenure.worker.vitals import VitalSigns
 
 __all__ = ["JsonLines", "Tether"]
 
@@ -48,8 +51,8 @@ class Tether:
     The worker sends `hello` (it has signal handlers), `ready` (the app is imported), `url` (of its store), `tasks`
     (names of the tasks that it knows), `id` (its worker id, before it registers), `registered`, `refused` (why it
     cannot start) and `advice` (a problem to fix: a key, and a sentence). On request it sends `files` (source files that
-    it has imported) and `trouble` (what keeps it from leasing jobs, every second). The only command from the supervisor
-    is `retire`, answered by `retired`.
+    it has imported), `trouble` (what keeps it from leasing jobs) and `vitals` (see `VitalSigns`), the latter two every
+    second. The only command from the supervisor is `retire`, answered by `retired`.
     """
 
     def __init__(self, fd: int, *, files: bool = False, health: bool = False) -> None:
@@ -95,28 +98,40 @@ class Tether:
             self._files = files
             self.send(files={file: stamp(file) for file in files})
 
-    def watch(self, retire: Callable[[str, str], object], trouble: Callable[[], str]) -> None:
+    def watch(
+        self,
+        retire: Callable[[str, str], object],
+        trouble: Callable[[], str],
+        vital_signs: Callable[[], VitalSigns | None],
+    ) -> None:
         """Listen on a thread from now on. The worker's own signal handlers are installed by now.
 
         `retire` is called there for another process that has died, if the supervisor cannot reach the store itself.
-        `trouble` returns what keeps the worker from leasing jobs.
+        `trouble` returns what keeps the worker from leasing jobs, `vital_signs` what is shown as its metrics.
         """
         if self._paused:
             os.kill(os.getpid(), signal.SIGUSR2)
-        listening = threading.Thread(target=self._listen, args=(retire, trouble), name="tenure-tether", daemon=True)
+        listening = threading.Thread(
+            target=self._listen, args=(retire, trouble, vital_signs), name="tenure-tether", daemon=True
+        )
         listening.start()
 
     def _pause(self, paused: bool) -> None:
         self._paused = paused
 
-    def _listen(self, retire: Callable[[str, str], object], trouble: Callable[[], str]) -> None:
+    def _listen(
+        self,
+        retire: Callable[[str, str], object],
+        trouble: Callable[[], str],
+        vital_signs: Callable[[], VitalSigns | None],
+    ) -> None:
         lines = JsonLines()
         pause = REPORT_INTERVAL if self._health or self._files is not None else None
         while True:
             if not select.select([self._socket], [], [], pause)[0]:
                 self.send_files()
                 if self._health:
-                    self.send(trouble=trouble())
+                    self.send(trouble=trouble(), vitals=msgspec.to_builtins(vital_signs()))
                 continue
             try:
                 data = self._socket.recv(65536)
