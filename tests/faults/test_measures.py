@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from collections import Counter
 
+from tenure.core.job import State
+
 from .cluster import Cluster
 from .conftest import on_one
 from .processes import eventually
@@ -13,8 +15,8 @@ from .processes import eventually
 @on_one
 def test_totals_are_exact_though_half_of_the_workers_are_killed(cluster: Cluster) -> None:  # F1
     workers = [cluster.worker("-c", "2") for _ in range(4)]
-    for queue in ("default", "other"):
-        cluster.enqueue("quick", 1, queue=queue)
+    for name in ("default", "other"):
+        cluster.enqueue("quick", 1, queue=name)
 
     def known() -> bool:
         """Whether the totals of both queues are known at the end of a slot, to be compared with later ones."""
@@ -38,7 +40,7 @@ def test_totals_are_exact_though_half_of_the_workers_are_killed(cluster: Cluster
         total = cluster.app.history(name).total
         counted = Counter(str(record.state) for record in records if name in (None, record.queue))
         assert total.finished == counted.total()
-        assert (total.succeeded, total.failed) == (counted["succeeded"], counted["failed"])
+        assert (total.succeeded, total.failed) == (counted[State.SUCCEEDED], counted[State.FAILED])
     total = cluster.app.history().total
     assert total.lost == sum(record.losses for record in records) > 0
     assert 0 < total.errors["ValueError"] <= 20, "what a worker had counted when it was killed is lost"
