@@ -36,9 +36,9 @@ def test_totals_are_exact_though_half_of_the_workers_are_killed(cluster: Cluster
         worker.wait()
 
     named: list[str | None] = [None, "default", "other"]
-    for name in named:
-        total = cluster.app.history(name).total
-        counted = Counter(str(record.state) for record in records if name in (None, record.queue))
+    for of_queue in named:
+        total = cluster.app.history(of_queue).total
+        counted = Counter(str(record.state) for record in records if of_queue in (None, record.queue))
         assert total.finished == counted.total()
         assert (total.succeeded, total.failed) == (counted[State.SUCCEEDED], counted[State.FAILED])
     total = cluster.app.history().total
