@@ -1,4 +1,4 @@
-"""`draw`: makes the frame of `tenure top` from a snapshot, the size of the terminal and what the operator has chosen."""
+"""`draw`: makes a frame from a snapshot, the size of the terminal and what the operator has chosen."""
 
 from __future__ import annotations
 

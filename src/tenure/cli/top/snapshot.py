@@ -1,4 +1,4 @@
-"""`Snapshot`: what `tenure top` has read from the store, as values; `figures_of` computes what it shows of each queue."""
+"""`Snapshot`: what was read from the store; `figures_of` and `summary_of` compute what is shown of it."""
 
 from __future__ import annotations
 
