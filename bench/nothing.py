@@ -54,7 +54,7 @@ class NoStore(MemoryStore):
         await asyncio.sleep(0)
         return await self.settle(settlements), await self.lease(request)
 
-    async def queues(self) -> list[QueueInfo]:
+    async def queues(self, after: str = "", limit: int | None = None) -> list[QueueInfo]:  # noqa: ARG002
         return [QueueInfo(name="default", waiting=1)]
 
 

@@ -242,6 +242,25 @@ class Bench:
             finally:
                 del os.environ["BENCH_EVENTS"], os.environ["BENCH_LOG"]
 
+    # History.
+
+    def history(self) -> None:
+        """Drain with a history and without one, in turns."""
+        number = self.of(100_000, 200_000)
+        with_it, without = self.turns(
+            lambda: self._drain_history(number, "1"), lambda: self._drain_history(number, "0")
+        )
+        self.report.add(
+            "drain, history written", rate(with_it), f"{rate(without)} without", f"{with_it / without:.1%}", "≥ 98 %"
+        )
+
+    def _drain_history(self, number: int, wanted: str) -> float:
+        os.environ["BENCH_HISTORY"] = wanted
+        try:
+            return self._drain(number, "noop", 100)
+        finally:
+            del os.environ["BENCH_HISTORY"]
+
     # A process for each job.
 
     def isolated(self) -> None:
@@ -573,6 +592,7 @@ CASES = (
     "churn",
     "isolated",
     "events",
+    "history",
     "flows",
     "schedules",
     "peers",

@@ -11,7 +11,8 @@ from zoneinfo import ZoneInfo
 from tenure import App, Cron, Every
 from tenure.core.firing import creation
 from tenure.core.schedule import ScheduleRecord, ScheduleSearch
-from tenure.jobs.schedules import all_schedules, plan_of
+from tenure.jobs.plans import plan_of
+from tenure.jobs.schedules import all_schedules
 
 __all__ = ["created", "crowd", "lateness", "wait_for_last"]
 

@@ -1,6 +1,7 @@
 """The app and the tasks of the benchmarks: no-ops that record when they ran.
 
-BENCH_EVENTS says where events go: `none`, `log` (a line for each job, in the file BENCH_LOG) or `listener`.
+BENCH_EVENTS says where events go: `none`, `log` (a line for each job, in the file BENCH_LOG) or `listener`. BENCH_HISTORY
+is 0 if workers write no history.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ app = App(
     os.environ["TENURE_URL"],
     log=None if wanted in ("", "log") else False,
     listeners=[listen] if wanted == "listener" else (),
+    history=os.environ.get("BENCH_HISTORY") != "0",
 )
 
 marks: list[float] = []

@@ -24,6 +24,7 @@ from tenure.hooks.calling import acall_hooks, call_hooks
 from tenure.hooks.registry import JobHooks, WorkerHooks
 from tenure.inline import Inline
 from tenure.internals import Internals
+from tenure.jobs.attention import Attention, attention_of
 from tenure.jobs.bulk import JobPage, Stats, cancel, cancel_equal, cancel_found, delete, retry, search_of, state_of
 from tenure.jobs.by_hand import Held
 from tenure.jobs.enqueue import (
@@ -37,9 +38,10 @@ from tenure.jobs.enqueue import (
 )
 from tenure.jobs.enqueue_hooks import after_dequeue, before_dequeue
 from tenure.jobs.handle import Job
-from tenure.jobs.history import History, history_of
+from tenure.jobs.history import History, checked_span, history_of
+from tenure.jobs.plans import plan_of
 from tenure.jobs.run import FlowRun, RunPage
-from tenure.jobs.schedules import Schedule, all_schedules, create_schedule, find_schedule, plan_of
+from tenure.jobs.schedules import Schedule, all_schedules, create_schedule, find_schedule
 from tenure.observe.listeners import Listener
 from tenure.observe.logs import Logs
 from tenure.observe.watching import Watch
@@ -404,13 +406,21 @@ class App(JobHooks, WorkerHooks):
 
         `span`: `10m`, `1h` (default), `6h`, `24h`, `2d`, `7d` or `30d`.
         """
-        name = task if isinstance(task, str) or task is None else task.name
-        return await history_of(
-            self.internals.session.store,
+        name = task.name if isinstance(task, Task) else task
+        names = (
             None if queue is None else checked_name("queue", queue),
             None if name is None else checked_name("task", name),
-            span,
         )
+        checked_span(span)
+        return await history_of(self.internals.session.store, *names, span)
+
+    async def aattention(self) -> list[Attention]:
+        """What an operator should look at now, the bad first, such as a queue with jobs in line that no live worker serves.
+
+        Reads the first 1,000 queues by name, the workers, the last 15 minutes of the history, the first 200 schedules, and
+        examines the store.
+        """
+        return await attention_of(self.internals.session.store)
 
     async def amark(self, label: str) -> None:
         """Mark this moment in the history, such as a deploy or a change of configuration; at most 100 characters."""
@@ -609,6 +619,7 @@ class App(JobHooks, WorkerHooks):
     workers = blocking(aworkers)
     stats = blocking(astats)
     history = blocking(ahistory)
+    attention = blocking(aattention)
     mark = blocking(amark)
     retry = blocking(aretry)
     delete = blocking(adelete)

@@ -15,8 +15,9 @@ from tenure.errors import InvalidName, InvalidOption, InvalidUrl, StoreError
 
 def test_the_public_names() -> None:
     assert set(tenure.__all__) == {
-        "AbortReason", "App", "Backoff", "Context", "Dequeueing", "Done", "Enqueueing", "Fail", "Flow", "FlowRun", "Job", "Next",
-        "RemoteFlow", "Reschedule", "Retention", "Retry", "State", "Task", "Wait", "add_type", "current", "errors", "events",
+        "AbortReason", "App", "At", "Backoff", "Context", "Cron", "Dequeueing", "Done", "Enqueueing", "Every", "Fail", "Flow",
+        "FlowRun", "Job", "Next", "RemoteFlow", "Reschedule", "Retention", "Retry", "Schedule", "State", "Task", "Wait",
+        "add_type", "current", "errors", "events",
     }  # fmt: skip
     assert all(hasattr(tenure, name) for name in tenure.__all__)
 

@@ -182,7 +182,7 @@ def test_a_note_that_says_nothing_is_passed_over(note: str) -> None:
 
 
 SAID: dict[str, Any] = {
-    "attempt": 2, "delay": 5.0, "duration": 0.25, "error": ErrorInfo("E", "why"), "jobs": 3, "losses": 1, "pid": 4,
+    "tick": 2.5, "lag": 0.5, "attempt": 2, "delay": 5.0, "duration": 0.25, "error": ErrorInfo("E", "why"), "jobs": 3, "losses": 1, "pid": 4,
     "queues": ("a",), "run_at": 9.0, "silent_for": 11.0, "state": State.FAILED, "timeout": 60.0,
 }  # fmt: skip
 

@@ -163,6 +163,36 @@ def test_a_finished_job_is_not_cancelled(tenure: Tenure) -> None:
     assert "final already" in again.stderr
 
 
+def test_all_queues_are_paused_and_resumed_once_that_is_confirmed(tenure: Tenure, url: str) -> None:
+    for queue in ("mail", "post", "slow"):
+        tenure("enqueue", "send", "--queue", queue)
+    tenure("pause", "slow")
+
+    refused = CliRunner().invoke(main, ["pause", "--all", "--url", url], input="n\n")
+    assert (refused.exit_code, "Pause 2 queues (2 jobs in line; 0 running ones continue)? [y/N]" in refused.stderr) == (
+        1,
+        True,
+    )
+    assert [each["paused"] for each in document(tenure("queues", "--json"))["queues"]] == [False, False, True]
+    assert tenure("pause", "--all", "--yes").stdout == "paused 2 queues\n"
+    assert tenure("pause", "--all").stderr == "tenure: every queue is paused already\n"
+
+    confirmed = CliRunner().invoke(main, ["resume", "--all", "--url", url], input="y\n")
+    assert (confirmed.exit_code, confirmed.stdout) == (0, "resumed 3 queues\n")
+    assert "Resume 3 queues (3 jobs in line)? [y/N]" in confirmed.stderr
+    assert tenure("resume", "--all").stderr == "tenure: no queue is paused\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["mail", "--all"]])
+@pytest.mark.parametrize("command", ["pause", "resume"])
+def test_a_queue_is_named_or_all_are(tenure: Tenure, command: str, arguments: list[str]) -> None:
+    tenure("enqueue", "send", "--queue", "mail")
+
+    answer = tenure(command, *arguments)
+
+    assert (answer.exit_code, answer.stderr) == (2, "tenure: name either a queue or --all\n")
+
+
 def test_a_queue_is_paused_and_resumed(tenure: Tenure, program: str) -> None:
     enqueued(tenure, "send", "42", "--app", program)
 

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from tenure import App
+from tenure.errors import StoreUnavailable
 from tenure.stores import open_store
 from tenure.stores.base import Store
 from tenure.stores.sqlite.store import SqliteStore
@@ -68,7 +69,7 @@ def test_everything_about_a_worker_is_shown(tenure: Tenure, url: str) -> None:
     assert shown | {"started_at": 0, "silent_for": 0} == {
         "id": "one", "host": "h", "pid": 7, "queues": ["mail", "!x"], "tasks": [], "concurrency": 2,
         "lanes": ["loop", "process"], "held": 1, "jobs": ["job-1"], "memory": 45_300_000, "strays": 0, "trouble": "",
-        "started_at": 0, "silent_for": 0, "missing_after": 10.0, "missing": False,
+        "started_at": 0, "silent_for": 0, "missing_after": 10.0, "missing": False, "release": "",
         "totals": {"processed": 0, "succeeded": 0, "failed": 0, "retried": 0, "lost": 0, "cancelled": 0, "broken": 0},
     }  # fmt: skip
     for words in ("mail,!x", "1/2", "45 MB", "one on h, pid 7, lanes: loop, process\n  at job-1\n"):
@@ -222,6 +223,43 @@ def test_one_that_is_missing_counts_as_not_there(tenure: Tenure, url: str) -> No
     assert (answer.exit_code, answer.stdout) == (0, "ok: 1 at work\n")
     assert answer.stderr == "tenure: worker dead is missing\n"
     assert document(tenure("health", "--json"))["missing"] == ["dead"]
+
+
+def test_what_needs_attention_is_shown_and_changes_no_exit_code(tenure: Tenure, url: str) -> None:
+    with_store(url, lambda store: enter(store, a_worker("one", "mail")))
+    tenure("enqueue", "send", "--queue", "post")
+    tenure("enqueue", "send", "--queue", "mail")
+    tenure("pause", "mail")
+
+    answer, as_json = tenure("health"), document(tenure("health", "--json"))
+
+    assert (answer.exit_code, answer.stderr) == (0, "")
+    assert answer.stdout.splitlines()[:3] == [
+        "ok: 1 at work",
+        "bad: post: 1 job in line, and no live worker serves the queue",
+        "  start one: tenure work module:app -q post",
+    ]
+    assert "warn: mail: paused, with 1 job in line" in answer.stdout
+    assert [(each["kind"], each["level"], each["queue"]) for each in as_json["attention"]] == [
+        ("no_worker", "bad", "post"),
+        ("paused", "warn", "mail"),
+    ]
+    assert "post" not in tenure("health", "--here").stdout
+
+
+def test_attention_that_cannot_be_read_changes_no_exit_code(
+    tenure: Tenure, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(self: App) -> None:
+        raise StoreUnavailable("gone")
+
+    with_store(url, lambda store: enter(store, a_worker("one")))
+    monkeypatch.setattr(App, "aattention", fail)
+
+    answer = tenure("health")
+
+    assert (answer.exit_code, answer.stdout) == (0, "ok: 1 at work\n")
+    assert answer.stderr == "tenure: what needs attention could not be read: gone\n"
 
 
 def test_a_store_that_does_not_answer_is_no_health(tenure: Tenure, tmp_path: Path) -> None:

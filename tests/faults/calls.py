@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from tenure.core.job import State
 from tenure.core.lease import Lease, new_nonce
+from tenure.core.measures import EVER, HistorySearch, HistoryWrite
 from tenure.core.options import Retention
 from tenure.core.schedule import Firing, SchedulePut, ScheduleSearch
 from tenure.stores.base import Store
@@ -34,7 +35,7 @@ class Scene(NamedTuple):
 
 
 async def a_scene(store: Store, put_in: PutIn) -> Scene:
-    """A registered worker that holds a job, a failed one, a waiting one, a scheduled one, an entry in the inbox, a schedule."""
+    """A registered worker that holds a job, a failed one, a waiting one, a scheduled one, an entry in the inbox, a schedule, a history."""
     await store.register(a_worker())
     await enqueue(store, a_job(id="held"), a_job(id="fail"))
     held = await lease_one(store)
@@ -43,6 +44,8 @@ async def a_scene(store: Store, put_in: PutIn) -> Scene:
     await enqueue(store, a_job(id="waiting"), a_job(id="scheduled", delay=3600))
     await put_in("q", b'{"task": "t", "id": "foreign"}')
     await store.put_schedules([SchedulePut(name="schedule", if_version=0, settings="{}", next=0.0)])
+    await store.record_history([HistoryWrite("q", "", {"failed": 1.0}, {"in_line": 2.0})])
+    await store.mark("v1")
     return Scene(store, held)
 
 
@@ -66,6 +69,10 @@ class Call(NamedTuple):
 
 def kinds(*wanted: str) -> Callable[[Any], bool]:
     return lambda verdicts: [verdict.kind for verdict in verdicts] == [*wanted]
+
+
+def _recorded(rows: Any) -> bool:
+    return [(row.counts, row.gauges) for row in rows] == [({"failed": 1.0}, {"in_line": 2.0})]
 
 
 CALLS = {
@@ -144,6 +151,14 @@ CALLS = {
     "search": Call(lambda scene: scene.store.search(Search()), lambda page: len(page.jobs) == 4),
     "queues": Call(lambda scene: scene.store.queues(), lambda queues: queues[0].running == 1),
     "workers": Call(lambda scene: scene.store.workers(), lambda workers: len(workers) == 1),
+    # Written once or twice: a lost answer may count what one worker has counted in ten seconds once more.
+    "record_history": Call(
+        lambda scene: scene.store.record_history([HistoryWrite("q", "t", {"succeeded": 1.0})]),
+        lambda nothing: nothing is None,
+    ),
+    "history": Call(lambda scene: scene.store.history(HistorySearch(resolution=EVER, queue="q")), _recorded),
+    "mark": Call(lambda scene: scene.store.mark("deploy"), lambda nothing: nothing is None),
+    "marks": Call(lambda scene: scene.store.marks(), lambda marks: [mark.label for mark in marks] == ["v1"]),
     "wait": Call(lambda scene: scene.store.wait(["fail"]), lambda found: found["fail"].state == "failed"),
 }
 

@@ -28,7 +28,7 @@ from tenure.observe.prometheus import BOUNDS, PAIRS, Collector, respond
 from tenure.observe.readings import slots_wanted
 from tenure.stores.base import Store
 from tenure.stores.values import Health, QueueInfo
-from tenure.worker import historian, keeper
+from tenure.worker import historian
 from tests.conftest import KINDS
 from tests.documentation import ROOT
 
@@ -57,7 +57,6 @@ async def shown(collector: Collector) -> Samples:
 @pytest.fixture
 def history_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have workers write to the history often."""
-    monkeypatch.setattr(keeper, "HISTORY_DELAY", 0.01)
     monkeypatch.setattr(historian, "INTERVAL", 0.05)
 
 

@@ -16,14 +16,18 @@ from tenure.core.origin import user_tags
 if TYPE_CHECKING:
     from tenure.core.job import AttemptRecord, ErrorInfo, JobRecord
     from tenure.explain import Explanation
+    from tenure.jobs.attention import Attention
+    from tenure.jobs.history import History, HistoryPoint
     from tenure.jobs.run import FlowRun, StepInfo
     from tenure.jobs.schedules import PastTick, Schedule, UpcomingTick
     from tenure.stores.values import WorkerInfo
 
 __all__ = [
     "attempt_document",
+    "attention_document",
     "emit",
     "explanation_document",
+    "history_document",
     "job_document",
     "json_option",
     "json_value",
@@ -108,6 +112,13 @@ def explanation_document(explanation: Explanation) -> dict[str, Any]:
         entry |= {"sentence": reason.sentence, "advice": reason.advice}
     document["tick"] = _time(explanation.tick)
     return document
+
+
+def attention_document(attention: Attention) -> dict[str, Any]:
+    """What needs attention: the sentence, what to do, and where to look."""
+    import msgspec
+
+    return msgspec.structs.asdict(attention) | {"level": attention.level.value}
 
 
 def run_document(run: FlowRun) -> dict[str, Any]:
@@ -199,6 +210,30 @@ def past_tick_document(past: PastTick) -> dict[str, Any]:
 def upcoming_tick_document(upcoming: UpcomingTick) -> dict[str, Any]:
     """A tick to come."""
     return {"tick": _time(upcoming.tick), "due_at": _time(upcoming.due_at)}
+
+
+def history_document(history: History, span: str) -> dict[str, Any]:
+    """A history: its points, the whole of it, and the marks in its time."""
+    return {
+        "queue": history.queue,
+        "task": history.task,
+        "span": span,
+        "resolution": history.resolution,
+        "points": [_point(point) for point in history.points],
+        "total": _point(history.total),
+        "marks": [{"at": _instant(mark.at), "label": mark.label} for mark in history.marks],
+    }
+
+
+def _point(point: HistoryPoint) -> dict[str, Any]:
+    import msgspec
+
+    return {
+        **msgspec.to_builtins(point),
+        "at": _time(point.at),
+        "finished": point.finished,
+        "rate": point.rate,
+    }
 
 
 def _error(error: ErrorInfo | None) -> dict[str, Any] | None:

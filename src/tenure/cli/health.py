@@ -1,4 +1,4 @@
-"""The command health: says with its exit code whether the workers work."""
+"""The command health: says with its exit code whether the workers work, and prints what needs attention."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from tenure.cli.connection import with_app
-from tenure.cli.document import emit, json_option
+from tenure.cli.document import attention_document, emit, json_option
 from tenure.cli.messages import print_message
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tenure.app import App
+    from tenure.jobs.attention import Attention
     from tenure.stores.values import WorkerInfo
 
 __all__ = ["health"]
@@ -29,6 +32,9 @@ async def health(app: App, queues: tuple[str, ...], here: bool, as_json: bool) -
 
     The exit code is 0 if there is a worker and none is stuck; else 1. A missing worker is ignored, because a killed worker
     must not make its replacements look unhealthy.
+
+    What else needs attention, such as a paused queue with jobs in line or a task that fails, is printed with what to do
+    about it; it does not change the exit code. With --here it is not looked for.
     """
     import socket
 
@@ -37,17 +43,27 @@ async def health(app: App, queues: tuple[str, ...], here: bool, as_json: bool) -
     try:
         found = await app.aworkers()
     except StoreError as error:
-        troubles, found = [f"the store does not answer: {error}"], []
+        troubles, found, answered = [f"the store does not answer: {error}"], [], False
     else:
+        answered = True
         found = [worker for worker in found if not here or worker.host == socket.gethostname()]
         troubles = _troubles(found, queues)
+    noticed = [] if here or not answered else await _noticed(app)
     missing = [worker.id for worker in found if worker.missing]
     if as_json:
         workers = [
             {"id": worker.id, "missing": worker.missing, "trouble": worker.trouble, "silent_for": worker.silent_for}
             for worker in found
         ]
-        emit({"status": "stuck" if troubles else "ok", "troubles": troubles, "missing": missing, "workers": workers})
+        emit(
+            {
+                "status": "stuck" if troubles else "ok",
+                "troubles": troubles,
+                "missing": missing,
+                "workers": workers,
+                "attention": [attention_document(each) for each in noticed],
+            }
+        )
     else:
         for worker_id in missing:
             print_message(f"worker {worker_id} is missing")
@@ -55,8 +71,28 @@ async def health(app: App, queues: tuple[str, ...], here: bool, as_json: bool) -
             print_message(trouble)
         if not troubles:
             click.echo(f"ok: {len(found) - len(missing):,} at work")
+        _show([each for each in noticed if each.worker is None])  # workers are named above
     if troubles:
         raise click.exceptions.Exit(1)
+
+
+async def _noticed(app: App) -> list[Attention]:
+    """What needs attention. If the store answers no longer, a message says so, because the workers alone decide."""
+    from tenure.errors import StoreError
+
+    try:
+        return await app.aattention()
+    except StoreError as error:
+        print_message(f"what needs attention could not be read: {error}")
+        return []
+
+
+def _show(noticed: Sequence[Attention]) -> None:
+    from tenure.core.escape import escaped
+
+    for each in noticed:
+        click.echo(f"{each.level}: {escaped(each.sentence)}")
+        click.echo(f"  {escaped(each.advice)}")
 
 
 def _troubles(found: list[WorkerInfo], queues: tuple[str, ...]) -> list[str]:

@@ -1,22 +1,25 @@
-"""The commands queues, pause, resume and purge: list queues, and stop or empty one."""
+"""The commands queues, pause, resume and purge: list queues, and stop or empty them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, json_option
-from tenure.cli.messages import print_message
+from tenure.cli.messages import CommandError, print_message
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Sequence
 
     from tenure.app import App
     from tenure.stores.values import QueueInfo
 
 __all__ = ["explain_counts", "pause", "purge", "queues", "resume"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 STATES = ("waiting", "scheduled", "blocked", "running", "succeeded", "failed", "cancelled", "broken")
 ALWAYS = {"waiting", "running", "succeeded", "failed"}
@@ -26,10 +29,13 @@ ALWAYS = {"waiting", "running", "succeeded", "failed"}
 @json_option
 @with_app()
 async def queues(app: App, as_json: bool) -> None:
-    """List the queues and how many jobs each has now, by state. Jobs that retention has removed are not counted."""
+    """List the queues, how many jobs each has now, by state, and for how long the oldest one in line has been due.
+
+    Jobs that retention has removed are not counted.
+    """
     import msgspec
 
-    from tenure.cli.display import STATE_STYLES, number, show, table, text
+    from tenure.cli.display import STATE_STYLES, duration, number, show, table, text
 
     found = await app.aqueues()
     if as_json:
@@ -37,10 +43,11 @@ async def queues(app: App, as_json: bool) -> None:
     # Eight counts fill a terminal, so rare states are left out if no queue has a job in them.
     shown = [state for state in STATES if state in ALWAYS or any(getattr(queue, state) for queue in found)]
     explain_counts(found)
-    listing = table("queue", *((state, "right") for state in shown), "")
+    listing = table("queue", *((state, "right") for state in shown), ("oldest", "right"), "")
     for queue in found:
         counts = (number(getattr(queue, state), STATE_STYLES[state]) for state in shown)
-        listing.add_row(text(queue.name), *counts, text("paused" if queue.paused else "", "yellow"))
+        oldest = "" if queue.oldest is None else duration(queue.oldest)
+        listing.add_row(text(queue.name), *counts, text(oldest), text("paused" if queue.paused else "", "yellow"))
     return show(listing)
 
 
@@ -57,22 +64,71 @@ def explain_counts(queues: Sequence[QueueInfo]) -> None:
         )
 
 
-@click.command()
-@click.argument("queue")
-@with_app()
-async def pause(app: App, queue: str) -> None:
-    """Pause QUEUE: workers get no more jobs of it. Running jobs continue."""
-    await _expect(app, queue)
-    click.echo(f"paused {queue}" if await app.apause(queue) else f"{queue} is already paused")
+def which_queues(command: Command) -> Command:
+    """Add the argument and the options that name one queue, or all of them."""
+    for option in (
+        click.option("--yes", is_flag=True, help="With --all: do not ask for confirmation."),
+        click.option("--all", "everything", is_flag=True, help="Every queue, counted and asked for."),
+        click.argument("queue", required=False),
+    ):
+        command = option(command)
+    return command
 
 
 @click.command()
-@click.argument("queue")
+@which_queues
 @with_app()
-async def resume(app: App, queue: str) -> None:
-    """Resume QUEUE: workers get its jobs again."""
-    await _expect(app, queue)
-    click.echo(f"resumed {queue}" if await app.aresume(queue) else f"{queue} is not paused")
+async def pause(app: App, queue: str | None, everything: bool, yes: bool) -> None:
+    """Pause QUEUE: workers get no more jobs of it. Running jobs continue.
+
+    --all pauses every queue that has ever had a job; one that gets its first job later is not paused.
+    """
+    if queue is not None and not everything:
+        await _expect(app, queue)
+        return click.echo(f"paused {queue}" if await app.apause(queue) else f"{queue} is already paused")
+    _check_choice(queue, everything)
+    found = [each for each in await app.aqueues() if not each.paused]
+    in_line, running = sum(each.waiting for each in found), sum(each.running for each in found)
+    question = f"Pause {_queues(len(found))} ({in_line:,} jobs in line; {running:,} running ones continue)?"
+    return await _to_all(
+        app.apause, [each.name for each in found], question, yes, "paused", "every queue is paused already"
+    )
+
+
+@click.command()
+@which_queues
+@with_app()
+async def resume(app: App, queue: str | None, everything: bool, yes: bool) -> None:
+    """Resume QUEUE: workers get its jobs again. --all resumes every queue that is paused."""
+    if queue is not None and not everything:
+        await _expect(app, queue)
+        return click.echo(f"resumed {queue}" if await app.aresume(queue) else f"{queue} is not paused")
+    _check_choice(queue, everything)
+    found = [each for each in await app.aqueues() if each.paused]
+    question = f"Resume {_queues(len(found))} ({sum(each.waiting for each in found):,} jobs in line)?"
+    return await _to_all(app.aresume, [each.name for each in found], question, yes, "resumed", "no queue is paused")
+
+
+def _check_choice(queue: str | None, everything: bool) -> None:
+    """Refuse both a queue and --all, and neither of them; called unless just a queue is named."""
+    if queue is not None or not everything:
+        raise CommandError("name either a queue or --all")
+
+
+async def _to_all(
+    act: Callable[[str], Awaitable[bool]], names: Sequence[str], question: str, yes: bool, done: str, none: str
+) -> None:
+    """Pause or resume these queues, once the user has confirmed it."""
+    if not names:
+        return print_message(none)
+    if not yes:
+        click.confirm(question, abort=True, err=True)
+    changed = [await act(name) for name in names]
+    return click.echo(f"{done} {_queues(sum(changed))}")
+
+
+def _queues(number: int) -> str:
+    return f"{number:,} {'queue' if number == 1 else 'queues'}"
 
 
 @click.command()

@@ -49,7 +49,9 @@ async def workers(app: App, as_json: bool) -> None:
     show(listing)
     for worker in found:
         out.print()
-        out.print(text(f"{worker.id} on {worker.host}, pid {worker.pid}, lanes: {', '.join(worker.lanes) or 'none'}"))
+        release = f", release {worker.release}" if worker.release else ""
+        lanes = ", ".join(worker.lanes) or "none"
+        out.print(text(f"{worker.id} on {worker.host}, pid {worker.pid}, lanes: {lanes}{release}"))
         if trouble := _trouble(worker):
             out.print(text(f"  {trouble}", "bold red"))
         if worker.jobs:

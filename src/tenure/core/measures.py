@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 LOWEST, HIGHEST = -40, 42
-"""The first and the last bucket: below a microsecond, and above about 24 days."""
+"""The first and the last bucket: below a microsecond, and above about 17 days."""
 
 RESOLUTIONS: Mapping[int, float] = {10: 3600.0, 300: 2 * 86400.0, 3600: 30 * 86400.0}
 """Seconds of a slot, and seconds for which such slots are kept."""

@@ -23,7 +23,7 @@ from tenure.core.schedule import ScheduleSearch
 from tenure.stores.base import Store
 from tenure.stores.values import QueueInfo, Totals
 
-__all__ = ["SPANS", "History", "HistoryPoint", "gauges_of", "history_of", "sample"]
+__all__ = ["SPANS", "History", "HistoryPoint", "checked_span", "gauges_of", "history_of", "sample"]
 
 SPANS: Mapping[str, tuple[int, float]] = {
     "10m": (10, 600.0),
@@ -37,12 +37,17 @@ SPANS: Mapping[str, tuple[int, float]] = {
 """Resolution and seconds of each span that can be asked for."""
 
 QUEUES = 100
-"""Queues whose lengths and ages are written, the first ones by name."""
+"""Queues whose lengths and ages are written, the first ones by name. Also how many are read at a time."""
+
+QUEUES_READ = 2000
+"""Queues that are read for the sum of all, at most."""
 
 SAMPLE_INTERVAL = 9.5
 """Seconds between two samples of the queues, by one of all processes; a little less than the shortest slot."""
 
 TOTALS = Totals.__struct_fields__
+EXACT = ("succeeded", "failed", "retried", "broken", "lost", "cancelled")
+"""The counts that are known from totals, whatever workers have counted."""
 
 
 class HistoryPoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +57,8 @@ class HistoryPoint(msgspec.Struct, frozen=True, kw_only=True):
     """Begin of the slot, in UTC."""
 
     seconds: float
-    """Length of the slot; of the last one, the part that has passed."""
+    """Length of the slot; of the last one, the part that has passed. Then its rate is rough, because workers write what they
+    have counted every ten seconds."""
 
     succeeded: int = 0
     failed: int = 0
@@ -112,10 +118,15 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     """Deploys and other marks in this time."""
 
 
-async def history_of(store: Store, queue: str | None, task: str | None, span: str) -> History:
-    """The history of all jobs, of a queue, of a task, or of a task in one queue. `InvalidOption` if there is no such span."""
-    if span not in SPANS:
+def checked_span(span: object) -> str:
+    """The span, if there is such a one; else `InvalidOption`."""
+    if not isinstance(span, str) or span not in SPANS:
         raise refused("span", f"one of {', '.join(SPANS)}", span)
+    return span
+
+
+async def history_of(store: Store, queue: str | None, task: str | None, span: str) -> History:
+    """The history of all jobs, of a queue, of a task, or of a task in one queue, over one of `SPANS`."""
     resolution, length = SPANS[span]
     now = (await store.schedules(ScheduleSearch(limit=0))).now  # the store's time, which decides what the slots are
     last = slot_of(resolution, now)
@@ -124,7 +135,7 @@ async def history_of(store: Store, queue: str | None, task: str | None, span: st
     since = first - resolution
     rows = await _rows(store, resolution, since, queue, task)
     if task is None:
-        rows = _with_current(rows, last, gauges_of(await store.queues(limit=QUEUES)), queue or "")
+        rows = _with_current(rows, last, await _sampled(store), queue or "")
     return assembled(queue, task, resolution, rows, first, last, now, await store.marks(first))
 
 
@@ -157,42 +168,48 @@ def assembled(
     queue: str | None, task: str | None, resolution: int, rows: Iterable[HistoryRow], first: float, last: float, now: float,
     marks: list[Mark],
 ) -> History:  # fmt: skip
-    """The history that these rows make, from the slot `first` to the slot `last`.
-
-    Where the exact totals of a queue are known at the end of two slots, their difference counts, because it misses nothing
-    though workers were killed; otherwise what workers have counted does.
-    """
+    """The history that these rows make, from the slot `first` to the slot `last`. A row of the slot before is of use too."""
     by_slot = {row.slot: row for row in rows}
-    points: list[HistoryPoint] = []
-    before = by_slot.get(first - resolution)
-    totals = None if before is None else _totals(before.gauges)
-    whole: list[dict[str, float]] = []
-    slot = first
-    while slot <= last:
-        row = by_slot.get(slot) or HistoryRow(slot, "", "", {})
-        counts, totals = _exact(row, totals)
-        whole.append(counts)
-        points.append(_point(slot, min(resolution, max(now - slot, 1.0)), counts, row.gauges))
-        slot += resolution
-    latest = next((point for point in reversed(points) if point.in_line is not None), None)
-    gauges = {} if latest is None else by_slot[latest.at.timestamp()].gauges
-    total = _point(first, max(now - first, 1.0), sum_counts(whole), gauges)
+    slots = [first + number * resolution for number in range(-1, int((last - first) // resolution) + 1)]
+    each = [by_slot.get(slot) or HistoryRow(slot, "", "", {}) for slot in slots]
+    counts = _exact(each)[1:]
+    points = [
+        _point(row.slot, min(resolution, max(now - row.slot, 1.0)), counted, row.gauges)
+        for row, counted in zip(each[1:], counts, strict=True)
+    ]
+    latest = next((row.gauges for row in reversed(each[1:]) if "in_line" in row.gauges), {})
+    total = _point(first, max(now - first, 1.0), sum_counts(counts), latest)
     return History(queue=queue, task=task, resolution=resolution, points=points, total=total, marks=marks)
 
 
-def _totals(gauges: Mapping[str, float]) -> dict[str, float] | None:
-    found = {name: gauges[f"total_{name}"] for name in TOTALS if f"total_{name}" in gauges}
-    return found or None
+def _exact(rows: Sequence[HistoryRow]) -> list[dict[str, float]]:
+    """The counts of each of these rows, the oldest first.
+
+    Where the totals of a queue are known at the end of two slots, their difference counts, because it misses nothing though
+    workers were killed; otherwise what workers have counted does. If no process has looked at the totals at the end of some
+    slots, the difference goes first to those, as far as workers have counted it there.
+    """
+    counts = [dict(row.counts) for row in rows]
+    known: Mapping[str, float] | None = None
+    first = 0
+    for number, row in enumerate(rows):
+        if not any(f"total_{name}" in row.gauges for name in EXACT):
+            continue
+        if known is not None and not _fell(known, row.gauges):
+            for name in EXACT:
+                left = row.gauges.get(f"total_{name}", 0) - known.get(f"total_{name}", 0)
+                for between in counts[first:number]:
+                    if name in between:
+                        between[name] = min(between[name], left)
+                        left -= between[name]
+                counts[number][name] = left
+        known, first = row.gauges, number + 1
+    return counts
 
 
-def _exact(row: HistoryRow, before: dict[str, float] | None) -> tuple[dict[str, float], dict[str, float] | None]:
-    """The counts of a slot, and the totals at its end."""
-    totals = _totals(row.gauges)
-    counts = dict(row.counts)
-    if totals is not None and before is not None:
-        for name in ("succeeded", "failed", "retried", "broken", "lost", "cancelled"):
-            counts[name] = max(totals.get(name, 0) - before.get(name, 0), 0)
-    return counts, totals or before
+def _fell(before: Mapping[str, float], later: Mapping[str, float]) -> bool:
+    """Whether a queue was forgotten between two looks at the totals, so that their difference says nothing."""
+    return any(later.get(name, 0) < before.get(name, 0) for name in ("queues", *(f"total_{name}" for name in EXACT)))
 
 
 def _point(slot: float, seconds: float, counts: Mapping[str, float], gauges: Mapping[str, float]) -> HistoryPoint:
@@ -239,16 +256,31 @@ async def sample(store: Store) -> list[HistoryWrite]:
     """The lengths and ages of the queues, if no other process has written them in this slot; else nothing."""
     if not await store.claim_chore("history", SAMPLE_INTERVAL):
         return []
-    return gauges_of(await store.queues(limit=QUEUES))
+    return (await _sampled(store))[: QUEUES + 1]
 
 
-def gauges_of(queues: Sequence[QueueInfo]) -> list[HistoryWrite]:
-    """What is written about these queues: each of them, and all together."""
+async def _sampled(store: Store) -> list[HistoryWrite]:
+    found: list[QueueInfo] = []
+    page = await store.queues(limit=QUEUES)
+    while page and len(found) < QUEUES_READ:
+        found += page
+        page = await store.queues(after=page[-1].name, limit=QUEUES) if len(page) == QUEUES else []
+    return gauges_of(found, complete=not page)
+
+
+def gauges_of(queues: Sequence[QueueInfo], *, complete: bool = True) -> list[HistoryWrite]:
+    """What is written about these queues: all together, and each of them.
+
+    All together have totals only if they are `complete`, that is, if there are no other queues.
+    """
     each = {queue.name: _gauges(queue) for queue in queues}
-    whole = sum_counts(each.values())
+    whole = sum_counts([_gauges(QueueInfo(name="")), *each.values()])
     ages = [gauges["oldest"] for gauges in each.values() if "oldest" in gauges]
     if ages:
         whole["oldest"] = max(ages)
+    whole["queues"] = len(each)
+    if not complete:
+        whole = {name: value for name, value in whole.items() if not name.startswith("total_")}
     return [HistoryWrite("", "", {}, whole), *(HistoryWrite(name, "", {}, gauges) for name, gauges in each.items())]
 
 

@@ -1,10 +1,9 @@
-"""`Schedule`, the handle on one schedule; `plan_of` checks what users ask for; `fire` enqueues the jobs of ticks."""
+"""`Schedule`, the handle on one schedule, and how schedules are found, listed and created."""
 
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from itertools import islice, takewhile
 from math import inf, nextafter
@@ -12,15 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, Unpack
 
 from msgspec.structs import replace
 
-from tenure.core.after import BoundCall
-from tenure.core.checks import instant, integer, seconds, shown
+from tenure.core.checks import instant, integer
 from tenure.core.checks import name as checked_name
 from tenure.core.firing import LAPSED_AFTER, backfilling, creation, job_at, lapsed, preview, triggering, update
-from tenure.core.job import NewJob, State, new_id
+from tenure.core.job import NewJob, new_id
 from tenure.core.keywords import ScheduleKeywords
 from tenure.core.options import check_names
 from tenure.core.schedule import (
-    CATCH_UP_MOST,
     NO_CHANGES,
     CatchUp,
     Firing,
@@ -36,12 +33,11 @@ from tenure.core.schedule import (
     settings_of,
 )
 from tenure.core.ticks import LAST, ticks
-from tenure.core.when import At, Cron, Every, When, words
-from tenure.errors import EnqueueRefused, InvalidOption, InvalidSchedule, ScheduleNotFound
-from tenure.hooks.calling import acall_hooks
-from tenure.jobs.enqueue_hooks import after_enqueue, before_enqueue
+from tenure.core.when import When, words
+from tenure.errors import InvalidOption, InvalidSchedule, ScheduleNotFound
+from tenure.jobs.fire import fire
+from tenure.jobs.plans import check_times, checked_options, checked_when, job_of
 from tenure.stores.base import BATCH, Store
-from tenure.stores.values import Enqueued
 from tenure.sync import blocking
 
 if TYPE_CHECKING:
@@ -56,8 +52,6 @@ __all__ = [
     "all_schedules",
     "create_schedule",
     "find_schedule",
-    "fire",
-    "plan_of",
 ]
 
 T = TypeVar("T")
@@ -280,11 +274,11 @@ class Schedule:
         in code, this wins over the declaration, and outlives deploys, until `clear`.
         """
         check_names(f"schedule {self.name!r}", "schedule", options)
-        fields: dict[str, Any] = _checked_options(options)
+        fields: dict[str, Any] = checked_options(options)
         if when is not None:
-            fields["when"] = _checked_when(when)
+            fields["when"] = checked_when(when)
         if call is not None:
-            fields["job"] = _job_of(call)
+            fields["job"] = job_of(call)
 
         def changed(settings: Settings) -> Settings:
             after = (
@@ -292,7 +286,7 @@ class Schedule:
                 if settings.declared
                 else replace(settings, plan=replace(settings.plan, **fields))
             )
-            _check_times(after.effective)
+            check_times(after.effective)
             return after
 
         return await self._change(changed)
@@ -429,85 +423,11 @@ class Schedule:
         return [each for each, job in zip(jobs, known, strict=True) if job is None]
 
 
-# Checking what users ask for.
-
-
-def plan_of(call: object, when: object, options: ScheduleKeywords) -> Plan:
-    """The plan of these arguments. `InvalidSchedule`, `InvalidOption` or `TypeError`, before any I/O, if one is wrong."""
-    check_names("schedule", "schedule", options)
-    plan = Plan(job=_job_of(call), when=_checked_when(when), **_checked_options(options))
-    _check_times(plan)
-    return plan
-
-
 def preview_of(name: str, plan: Plan, count: int, after: datetime | None) -> list[UpcomingTick]:
     """The next `count` ticks of a plan after an instant, by default now."""
     integer(1, BATCH)(count, "count")
     begin = datetime.now(UTC).timestamp() if after is None else instant(after, "after")
     return [UpcomingTick(_instant(tick), _instant(due_at)) for tick, due_at in preview(name, plan, begin, count)]
-
-
-def _checked_when(when: object) -> When:
-    if not isinstance(when, Cron | Every | At):
-        hint = f": write Cron({when!r:.80})" if isinstance(when, str) else ""
-        raise InvalidSchedule(f"a schedule fires by Cron(…), Every(…) or At(…), not {shown(when)}{hint}")
-    return when
-
-
-def _job_of(call: object) -> NewJob:
-    """The job that a bound call or start makes. `InvalidSchedule` if its options do not go with a schedule."""
-    if not isinstance(call, BoundCall):
-        hint = ": write .bind(…) behind it" if hasattr(call, "bind") else ""
-        raise InvalidSchedule(f"a schedule takes a bound call or start, not {shown(call)}{hint}")
-    job = call.new_job()
-    for option, given, why in (
-        ("delay", job.delay, "its ticks say when its jobs run"),
-        ("run_at", job.run_at, "its ticks say when its jobs run"),
-        ("after", call.after, 'overlap="wait" makes a job wait for the last one'),
-        ("unique_raises", job.unique_raises, "no program is there to catch the error"),
-        ("connection", call.connection, "it fires long after the transaction has ended"),
-    ):
-        if given:
-            raise InvalidSchedule(f"a job of a schedule has no {option}: {why}")
-    step = None if job.step is None else replace(job.step, run_id="")
-    return replace(job, id="", step=step)
-
-
-def _checked_options(options: ScheduleKeywords) -> dict[str, Any]:
-    checks: dict[str, Callable[[Any, str], Any]] = {
-        "overlap": _checked_overlap,
-        "catch_up": _checked_catch_up,
-        "jitter": seconds,
-        "starts": lambda value, option: None if value is None else instant(value, option),
-        "ends": lambda value, option: None if value is None else instant(value, option),
-    }
-    return {option: checks[option](value, option) for option, value in options.items()}
-
-
-def _checked_overlap(value: object, option: str) -> Overlap:
-    try:
-        return Overlap(value)  # type: ignore[arg-type]
-    except ValueError:
-        raise InvalidOption(f"{option} must be one of {', '.join(Overlap)}, not {shown(value)}") from None
-
-
-def _checked_catch_up(value: object, option: str) -> CatchUp:
-    if value == "latest" or value == "none":  # noqa: PLR1714  (so a type checker knows which)
-        return value
-    try:
-        return int(integer(1, CATCH_UP_MOST)(value, option))
-    except InvalidOption:
-        raise InvalidOption(
-            f'{option} must be "latest", "none" or an integer from 1 to {CATCH_UP_MOST}, not {shown(value)}'
-        ) from None
-
-
-def _check_times(plan: Plan) -> None:
-    """Raise `InvalidSchedule` if `starts` and `ends` leave it no tick at all."""
-    if plan.starts is not None and plan.ends is not None and plan.starts > plan.ends:
-        raise InvalidSchedule("a schedule cannot end before it starts")
-    if plan.ends is not None and plan.next_tick(0.0 if plan.starts is None else nextafter(plan.starts, -inf)) is None:
-        raise InvalidSchedule("the schedule has no tick between its start and its end, so it would never fire")
 
 
 # Finding and creating schedules.
@@ -557,59 +477,6 @@ async def create_schedule(app: App, name: str, plan: Plan) -> Schedule:
             f"`tenure schedule change {name}`, or choose another name"
         )
     return Schedule(app, found)
-
-
-# Firing.
-
-
-async def fire(app: App, store: Store, firings: Sequence[Firing]) -> list[tuple[TickRecord, ...] | None]:
-    """Fire these ticks, with the hooks around an enqueue. A tick that a `before_enqueue` hook refuses is history.
-
-    Returns what became of each job that the hooks let pass; None for a firing that another process has forestalled.
-    """
-    if not app.internals.hooks.enqueues:
-        return await store.fire(firings)
-    firings = [await _asked(app, firing) for firing in firings]
-    answers = await store.fire(firings)
-    for firing, fired in zip(firings, answers, strict=True):
-        for (_, job), entry in zip(firing.jobs, fired or (), strict=fired is not None):
-            if entry.enqueued:
-                await _tell(app, store, firing, job)
-    return [
-        None if fired is None else (*(entry for entry in firing.entries if entry.end is TickEnd.REFUSED), *fired)
-        for firing, fired in zip(firings, answers, strict=True)
-    ]
-
-
-async def _tell(app: App, store: Store, firing: Firing, job: NewJob) -> None:
-    """Call the `after_enqueue` hooks for a job that was enqueued. What they raise is logged."""
-    state = State.WAITING
-    if firing.overlap is Overlap.WAIT:  # only the store knows whether it waits for the last one
-        [record] = await store.get([job.id])
-        state = State.WAITING if record is None else record.state
-    try:
-        await acall_hooks(after_enqueue(app, [job], [None], [Enqueued(job.id, state)]))
-    except Exception:
-        log.exception("schedule %s: an after_enqueue hook failed", firing.name)
-
-
-async def _asked(app: App, firing: Firing) -> Firing:
-    """The firing without the jobs that a `before_enqueue` hook refuses."""
-    passed: list[tuple[float, NewJob]] = []
-    refused: list[TickRecord] = []
-    for tick, job in firing.jobs:
-        try:
-            await acall_hooks(before_enqueue(app, [job]))
-        except EnqueueRefused:
-            refused.append(TickRecord(tick, TickEnd.REFUSED, time.time()))
-        except Exception:
-            log.exception(
-                "schedule %s: a before_enqueue hook failed, so nothing is enqueued for this tick", firing.name
-            )
-            refused.append(TickRecord(tick, TickEnd.REFUSED, time.time()))
-        else:
-            passed.append((tick, job))
-    return replace(firing, jobs=tuple(passed), entries=(*firing.entries, *refused)) if refused else firing
 
 
 # Times.

@@ -32,7 +32,7 @@ from tenure.core.outcome import Answer, Success
 from tenure.errors import InvalidOption, InvalidSchedule, PayloadError, UnknownTask
 from tenure.hooks.registry import Hooks, JobHooks
 from tenure.jobs.handle import Job
-from tenure.jobs.schedules import plan_of
+from tenure.jobs.plans import plan_of
 from tenure.stores.values import Enqueued
 from tenure.tasks.context import Context, current
 from tenure.tasks.signature import Signature

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from tenure.core.measures import HistoryWrite
+from tenure.errors import OutcomeUnknown
 from tenure.jobs.history import sample
 from tenure.stores.base import Store
 from tenure.worker.meter import Meters
@@ -14,6 +15,9 @@ __all__ = ["Historian"]
 INTERVAL = 10.0
 """Seconds between two writes: the length of the shortest slot."""
 
+MARKING = 5.0
+"""Seconds for which one worker that marks its release keeps others from marking theirs."""
+
 
 class Historian:
     """Writes every ten seconds what `meters` has counted. One of all workers also writes gauges of the queues."""
@@ -21,19 +25,41 @@ class Historian:
     def __init__(self, meters: Meters, release: str) -> None:
         self._meters = meters
         self._release = release
+        self._marked = False
+        self._begun = False
         self._pending: list[HistoryWrite] = []
         """What the store has not accepted yet. One batch: while the store is down, detail is dropped, not kept."""
 
-    async def write(self, store: Store) -> float:
-        """Write what was counted since the last call. Returns the seconds until the next one."""
+    async def run(self, store: Store) -> float:
+        """Mark the release if that is not done, and write what was counted. Returns the seconds until the next call.
+
+        The first call comes before the worker has run anything, so that totals are known from which to count. The second
+        comes at a random time, so that workers take turns.
+        """
+        if not self._marked:
+            self._marked = await self._mark_release(store)
+        await self.write(store)
+        begun, self._begun = self._begun, True
+        return INTERVAL * (random.uniform(0.95, 1.05) if begun else random.random())  # noqa: S311
+
+    async def write(self, store: Store) -> None:
+        """Write what was counted since the last call."""
         self._pending = self._meters.take() or self._pending
         writes = [*self._pending, *await sample(store)]
-        if writes:
-            await store.record_history(writes)
+        try:
+            if writes:
+                await store.record_history(writes)
+        except OutcomeUnknown:
+            self._pending = []  # it may be written, and would count twice
+            raise
         self._pending = []
-        return INTERVAL * random.uniform(0.95, 1.05)  # noqa: S311
 
-    async def mark_release(self, store: Store) -> None:
-        """Mark the first time that a worker of this release is seen."""
-        if self._release and all(mark.label != self._release for mark in await store.marks()):
-            await store.mark(self._release)
+    async def _mark_release(self, store: Store) -> bool:
+        """Mark the first time that a worker of this release is seen. False if another worker may be doing that now."""
+        if not self._release or any(mark.label == self._release for mark in await store.marks()):
+            return True
+        # All workers of a deploy start at once, and find no mark.
+        if not await store.claim_chore("mark", MARKING):
+            return False
+        await store.mark(self._release)
+        return True

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 import socket
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -57,9 +56,6 @@ With the time until the next check of the leases that makes less than a second.
 
 START_WITHIN = 0.050
 """Seconds within which a job that is leased ahead must start. Otherwise it is released, for an idle worker to take."""
-
-HISTORY_DELAY = 10.0
-"""Seconds after its start within which a worker first writes to the history, at random, so that workers take turns."""
 
 SIGN_OFF_TIMEOUT = 2.0
 """Seconds that signing off may take."""
@@ -135,7 +131,6 @@ class Keeper:
         self._missing_after = MISSING_AFTER
         self._buffer_watched = False
 
-        self._history_begun = False
         self._thread: threading.Thread | None = None
         self._signed_off = False
         self._renewal_wakeup = Wakeup()
@@ -262,8 +257,8 @@ class Keeper:
             ]
             if self._listens:
                 tasks.append(parts.create_task(repeat("signals", self._listen)))
-            if self._historian is not None:
-                tasks.append(parts.create_task(repeat("history", self._write_history, chore=True)))
+            if (historian := self._historian) is not None:
+                tasks.append(parts.create_task(repeat("history", lambda: historian.run(self._store), chore=True)))
             if self._listening is not None:
                 tasks.append(parts.create_task(serve(self._listening, respond(self._health_report, self._metrics))))
             await self._leaving.wait()
@@ -426,15 +421,6 @@ class Keeper:
             await self._filled.wait()
             self._filled.clear()
         return START_WITHIN / 2
-
-    async def _write_history(self) -> float:
-        """Write what the worker has counted; the first time, mark its release."""
-        assert self._historian is not None
-        if not self._history_begun:
-            await self._historian.mark_release(self._store)
-            self._history_begun = True
-            return random.uniform(0, HISTORY_DELAY)  # noqa: S311
-        return await self._historian.write(self._store)
 
     async def _recover(self) -> float:
         """Release jobs whose lease answers were lost."""

@@ -21,7 +21,8 @@ SAMPLES = 1000
 """Durations of a pair of queue and task that are kept until they are written; of more, every second one is dropped."""
 
 PAIRS = 60
-"""Pairs of queue and task that are written at a time; the rest is written as one."""
+"""Pairs of queue and task that are written at a time; the rest is written as one. Also queues; of the rest only the store's
+totals are known."""
 
 ERRORS = 8
 """Types of errors of a pair that are written at a time; the rest is written as one."""
@@ -49,9 +50,9 @@ class Meters:
         """All that was counted since the last call: by queue and task, by queue, and in all."""
         with self._lock:
             by_pair, self._by_pair = self._by_pair, {}
-        if not by_pair:
+        counts = {pair: counts for pair, meter in by_pair.items() if (counts := meter.summed())}
+        if not counts:
             return []
-        counts = {pair: meter.summed() for pair, meter in by_pair.items()}
         queues: dict[str, list[dict[str, float]]] = {}
         for (queue, _), each in counts.items():
             queues.setdefault(queue, []).append(each)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import logging
 import random
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,8 @@ from tenure.core.schedule import (
     settings_of,
 )
 from tenure.errors import InvalidSchedule
-from tenure.jobs.schedules import all_schedules, fire
+from tenure.jobs.fire import fire
+from tenure.jobs.schedules import all_schedules
 from tenure.stores.base import Store
 
 if TYPE_CHECKING:
@@ -74,6 +76,9 @@ class Scheduler:
         self._fired = False
         """Whether anything was fired since the last look from the first due schedule on."""
 
+        self._upcoming: list[float] = []
+        """A heap of the next ticks of what this worker has fired, which the store does not tell while others' are due."""
+
         self._unreadable: set[tuple[str, int]] = set()
         self._confirm_at = 0.0
         self._upkeep_at = 0.0
@@ -104,19 +109,26 @@ class Scheduler:
             self._limit, self._skip = max(self._limit // 10, 1), random.randrange(PAGE)  # noqa: S311
             raise
         self._limit, self._fired = min(self._limit * 10, PAGE), True
+        for firing in firings:
+            if firing.next is not None:
+                heapq.heappush(self._upcoming, firing.next)
 
     def _pause(self, page: SchedulePage, full: bool, not_ours: int) -> float:
         """Decide where the next look begins, and return the seconds until then."""
         again = self._fired
+        while self._upcoming and self._upcoming[0] <= page.now:
+            heapq.heappop(self._upcoming)
         if full:
             self._skip = self._skip + not_ours if not_ours else PAGE * random.randrange(SPREAD)  # noqa: S311
             return 0.0
         if self._skip or again:
             self._skip, self._fired = 0, False
-            return 0.0 if again else INTERVAL
-        if page.due_in is None or page.due_in <= 0:  # those that are due are not ours
-            return INTERVAL * random.uniform(0.9, 1.1)  # noqa: S311
-        return min(page.due_in + CHANCE * random.random(), INTERVAL)  # noqa: S311
+            if again:
+                return 0.0
+        due_in = page.due_in
+        if due_in is None or due_in <= 0:  # those that are due are not ours
+            due_in = self._upcoming[0] - page.now if self._upcoming else INTERVAL
+        return min(due_in + CHANCE * random.random(), INTERVAL * random.uniform(0.9, 1.0))  # noqa: S311
 
     def _firing(self, record: ScheduleRecord, now: float) -> Firing | None:
         """The firing of a due schedule; None if other workers fire it, or if it cannot be read here."""

@@ -17,6 +17,7 @@ from tenure.core.options import Retention
 from tenure.core.schedule import Overlap
 from tenure.stores.base import QUIET
 from tenure.stores.values import Leased, LeaseRequest, Pulse, Renewal, Settlement, Verdict, WorkerInfo
+from tenure.testing.machine.measure_rules import MeasureRules
 from tenure.testing.machine.schedule_rules import ScheduleRules
 from tenure.testing.machine.strategies import (
     ENTRY_FIELDS,
@@ -46,7 +47,7 @@ SUCCESS = Finish(State.SUCCEEDED, "1")
 OUTSIDE = Finish(State.SUCCEEDED, '"outside"')
 
 
-class StoreMachine(ScheduleRules):
+class StoreMachine(ScheduleRules, MeasureRules):
     """Subclass it and return from `open` the stores to compare. All of them use `self.clock`."""
 
     def __init__(self) -> None:

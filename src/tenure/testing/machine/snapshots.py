@@ -16,7 +16,7 @@ __all__ = ["close_view", "difference", "found", "snapshot"]
 
 SHOWN = ("state", "attempt", "losses", "fence", "misses", "run_at", "expires_at", "worker", "started_at", "ended_at",
          "lease_left", "result", "error", "progress", "attempts", "blocked_by", "results", "run_id", "successor", "on_timeout")  # fmt: skip
-"""The fields of each job that are compared."""
+"""The fields of each job that are compared, besides when it was ready."""
 
 
 async def snapshot(store: Store, ids: Sequence[str]) -> dict[str, Any]:
@@ -32,10 +32,15 @@ async def snapshot(store: Store, ids: Sequence[str]) -> dict[str, Any]:
     runs = await store.runs(RunSearch(limit=1000))
     schedules = await store.schedules(ScheduleSearch(limit=1000))
     return {
-        "jobs": {job_id: {name: getattr(job, name) for name in SHOWN} for job_id, job in records.items()},
+        "jobs": {
+            job_id: {"ready_at": job.created_at if job.ready_at is None else job.ready_at}
+            | {name: getattr(job, name) for name in SHOWN}
+            for job_id, job in records.items()
+        },
         "newest first": [job.id for job in listed.jobs],
         "lines": lines,
         "counts": {queue.name: {place: getattr(queue, place) for place in ("scheduled", *State)} for queue in known},
+        "oldest": {queue.name: None if queue.oldest is None else round(queue.oldest, 2) for queue in known},
         "totals": {queue.name: _nonzero(queue.totals) for queue in known},
         "paused": {queue.name for queue in known if queue.paused},
         "workers": {worker.id: (worker.held, worker.silent_for, _nonzero(worker.totals)) for worker in workers},

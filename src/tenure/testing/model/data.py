@@ -10,6 +10,7 @@ from typing import Any
 from tenure.core.clock import Clock
 from tenure.core.job import HISTORY, AttemptEnd, AttemptRecord, ErrorInfo, NewJob, Progress, State, Writes
 from tenure.core.lease import Token
+from tenure.core.measures import HistoryWrite, Mark
 from tenure.core.schedule import ScheduleRecord, TickRecord
 from tenure.stores.values import Change, Consequence
 
@@ -28,6 +29,7 @@ class Job:
     created_at: float
     run_at: float | None
     expires_at: float | None
+    ready_at: float
     state: State = State.BLOCKED
     results: list[str | None] = field(default_factory=list)
     open: list[bool] = field(default_factory=list)
@@ -120,6 +122,10 @@ class ModelData:
 
         self.runs: dict[str, Run] = {}
         self.schedules: list[Schedule] = []
+        self.written: list[tuple[float, HistoryWrite]] = []
+        """Everything that was written to the history, with its time."""
+
+        self.marks: list[Mark] = []
         self.inbox: list[NewJob] = []
         self.paused: set[str] = set()
         self.totals: dict[str, Counter[str]] = {}
@@ -232,6 +238,7 @@ class ModelData:
                 for queue in self.totals
             },
             "counts": {queue: self._counts(queue) for queue in self.totals},
+            "oldest": {queue: self._oldest(queue) for queue in self.totals},
             "totals": {
                 queue: {what: number for what, number in totals.items() if number}
                 for queue, totals in self.totals.items()
@@ -254,6 +261,7 @@ class ModelData:
             "fence": job.fence,
             "misses": job.misses,
             "run_at": job.run_at,
+            "ready_at": job.ready_at,
             "expires_at": job.expires_at,
             "worker": job.worker,
             "started_at": job.started_at,
@@ -299,6 +307,13 @@ class ModelData:
     def _counts(self, queue: str) -> dict[str, int]:
         places = Counter(job.place for job in self.jobs if job.new.queue == queue)
         return {place: places[place] for place in ("scheduled", *State)}
+
+    def _oldest(self, queue: str) -> float | None:
+        """How long the oldest job in line has been due, of the first of each priority, suspects apart from others."""
+        first: dict[tuple[int, bool], Job] = {}
+        for job in self.line(queue):
+            first.setdefault((job.new.priority, job.losses >= 2), job)
+        return round(self.now - min(job.ready_at for job in first.values()), 2) if first else None
 
     # Saving and restoring, for calls that are refused halfway.
 

@@ -81,6 +81,7 @@ class Lifecycle(ModelData):
             created_at=self.now,
             run_at=due if due > self.now else None,
             expires_at=None if new.expires is None else self.now + new.expires,
+            ready_at=self.now,
             open=[True] * len(after),
             results=[None] * len(after),
             owns_key=new.unique is not None,
@@ -107,6 +108,8 @@ class Lifecycle(ModelData):
     def to_the_back(self, job: Job, run_at: float | None = None) -> None:
         job.state = State.WAITING
         job.run_at = run_at if run_at is not None and run_at > self.now else None
+        if job.run_at is None:
+            job.ready_at = self.now
         if job.run_at is None and not job.fresh:
             job.seq = self.draw()
 

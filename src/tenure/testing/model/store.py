@@ -13,6 +13,7 @@ from tenure.core.lifecycle import EXPIRED, RELEASE, WAIT_TIMEOUT, Finish, Park, 
 from tenure.stores.base import QUIET
 from tenure.stores.values import Change, LeaseRequest
 from tenure.testing.model.data import Job, Refusal, Worker
+from tenure.testing.model.measures import Measures
 from tenure.testing.model.schedules import Schedules
 
 __all__ = ["HandedOut", "Model"]
@@ -28,7 +29,7 @@ class HandedOut(NamedTuple):
     attributes: dict[str, str] | None
 
 
-class Model(Schedules):
+class Model(Schedules, Measures):
     """A store as the contract describes it."""
 
     # Producers.
@@ -70,6 +71,7 @@ class Model(Schedules):
         for queue in queues:
             due_now = [job for job in self.scheduled(queue) if job.run_at is not None and job.run_at <= self.now]
             for job in sorted(due_now, key=lambda job: (job.run_at or 0, job.seq)):
+                job.ready_at = job.run_at or 0.0
                 job.run_at = None
                 job.seq = self.draw()
         chosen = self._choose(queues, request)
