@@ -11,7 +11,7 @@ from tenure.core.firing import creation
 from tenure.core.job import NewJob
 from tenure.core.measures import HistoryRow, HistoryWrite
 from tenure.core.schedule import Plan, ScheduleRecord, Settings
-from tenure.jobs.attention import EACH, Attention, attention, growth_of, slots_of
+from tenure.jobs.attention import EACH, Attention, Fleet, attention, growth_of, slots_of
 from tenure.stores.values import Fact, Health, QueueInfo, Totals, WorkerInfo
 
 NOW = 1_700_000_100.0
@@ -117,8 +117,8 @@ def test_slots_are_those_of_live_workers_that_run_jobs() -> None:
     by_hand = a_worker(tasks=(), lanes=(), held=5)
     workers = [a_worker(held=3), a_worker(held=12), a_worker(silent_for=60, held=8), by_hand, a_worker(queues=("x",))]
 
-    assert slots_of(workers, "mail") == (11, 16)
     assert slots_of(workers) == (11, 24)
+    assert slots_of(Fleet(workers).live("mail")) == (11, 16)
 
 
 # Tasks.

@@ -44,6 +44,7 @@ COMMANDS = {
     "stats": ("stats", "Show totals since the store was created, by queue and worker."),
     "history": ("history", "Show rates, lengths, waits and failures over time."),
     "mark": ("history", "Mark this moment in the history, such as a deploy."),
+    "top": ("top", "Watch the queues, and what runs, fails and needs attention."),
     "watch": ("watch", "Show events as they happen."),
     "metrics": ("metrics", "Serve the metrics of the whole system to Prometheus."),
     "schema": ("schema", "Show the layout of the store, or migrate it."),

@@ -91,13 +91,13 @@ def attention(
     `now` is the time of the store. `history` has rows of queues and `tasks` has rows of tasks, as `recent_queues` and
     `recent_tasks` find them; older ones do not count.
     """
-    since = _window(now)
+    since, fleet = _window(now), Fleet(workers)
     rules = (
-        _several(_unserved(queues, workers), "queues with jobs in line have no live worker", "tenure queues"),
+        _several(_unserved(queues, fleet), "queues with jobs in line have no live worker", "tenure queues"),
         _several(_troubled(workers), "workers are in trouble", "tenure workers"),
         _several(_overdue(schedules, now), "schedules have not fired", "tenure schedules"),
         _several(_failing([row for row in tasks if row.slot >= since]), "tasks fail", "tenure failed"),
-        _several(_slow(queues, workers), "queues have jobs that wait long", "tenure queues"),
+        _several(_slow(queues, fleet), "queues have jobs that wait long", "tenure queues"),
         _several(_paused(queues), "paused queues have jobs in line", "tenure queues"),
         _several(_missing(workers), "workers are missing", "tenure workers"),
         _several(_lost(queues, history, since), "queues have lost leases", "tenure stats"),
@@ -120,11 +120,11 @@ def _several(found: Iterable[Attention], others: str, command: str) -> list[Atte
     return [*first, Attention(level=level, kind=rest[0].kind, sentence=more, advice=f"{command} lists them")]
 
 
-def _unserved(queues: Sequence[QueueInfo], workers: Sequence[WorkerInfo]) -> Iterator[Attention]:
+def _unserved(queues: Sequence[QueueInfo], fleet: Fleet) -> Iterator[Attention]:
     for queue in queues:
         # An app that leases jobs by hand serves the queue too.
-        if queue.waiting and not queue.paused and not _serving(workers, queue.name):
-            missing = sum(worker.missing and serves(worker.queues, queue.name) for worker in workers)
+        if queue.waiting and not queue.paused and not fleet.live(queue.name):
+            missing = sum(worker.missing for worker in fleet.serving(queue.name))
             silent = f"; {missing:,} missing {_plural('worker', missing)} did" if missing else ""
             yield Attention(
                 level=Health.BAD,
@@ -135,11 +135,11 @@ def _unserved(queues: Sequence[QueueInfo], workers: Sequence[WorkerInfo]) -> Ite
             )
 
 
-def _slow(queues: Sequence[QueueInfo], workers: Sequence[WorkerInfo]) -> Iterator[Attention]:
+def _slow(queues: Sequence[QueueInfo], fleet: Fleet) -> Iterator[Attention]:
     for queue in queues:
-        if queue.paused or queue.oldest is None or queue.oldest <= SLOW_AFTER or not _serving(workers, queue.name):
+        if queue.paused or queue.oldest is None or queue.oldest <= SLOW_AFTER or not fleet.live(queue.name):
             continue
-        busy, slots = slots_of(workers, queue.name)
+        busy, slots = slots_of(fleet.live(queue.name))
         yield Attention(
             level=Health.WARN,
             kind="slow",
@@ -296,15 +296,29 @@ def _unwell(facts: Sequence[Fact]) -> Iterator[Attention]:
 # What the rules count.
 
 
-def slots_of(workers: Sequence[WorkerInfo], queue: str | None = None) -> tuple[int, int]:
-    """How many jobs the live workers hold, and how many they run at most: of those that serve the queue, or of all."""
-    running = [worker for worker in _serving(workers, queue) if worker.lanes or worker.tasks]
+class Fleet:
+    """Which workers serve which queue. Workers with the same list of queues are looked at together."""
+
+    def __init__(self, workers: Sequence[WorkerInfo]) -> None:
+        self._by_queues: dict[tuple[str, ...], list[WorkerInfo]] = {}
+        for worker in workers:
+            self._by_queues.setdefault(worker.queues, []).append(worker)
+
+    def serving(self, queue: str) -> list[WorkerInfo]:
+        """Workers that serve the queue, also missing ones."""
+        return [worker for queues, all_ in self._by_queues.items() if serves(queues, queue) for worker in all_]
+
+    def live(self, queue: str) -> list[WorkerInfo]:
+        """Workers that serve the queue and are not missing, and apps that lease jobs of it by hand."""
+        return [worker for worker in self.serving(queue) if not worker.missing]
+
+
+def slots_of(workers: Sequence[WorkerInfo]) -> tuple[int, int]:
+    """How many jobs the live ones of these workers hold, and how many they run at most."""
+    # An app that leases jobs by hand is registered too, but runs none.
+    running = [worker for worker in workers if not worker.missing and (worker.lanes or worker.tasks)]
     busy = sum(min(worker.held, worker.concurrency) for worker in running)  # a worker leases some jobs ahead
     return busy, sum(worker.concurrency for worker in running)
-
-
-def _serving(workers: Sequence[WorkerInfo], queue: str | None) -> list[WorkerInfo]:
-    return [each for each in workers if not each.missing and (queue is None or serves(each.queues, queue))]
 
 
 def growth_of(total: str, queues: Sequence[QueueInfo], rows: Sequence[HistoryRow], since: float) -> dict[str, int]:
