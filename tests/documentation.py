@@ -112,7 +112,7 @@ def option_errors(span: str) -> list[str]:
 @functools.cache
 def variables() -> frozenset[str]:
     """The environment variables that the command line and the app read."""
-    found = {"TENURE_URL", "TENURE_APP"}
+    found = {"TENURE_URL", "TENURE_APP", "TENURE_RELEASE"}
     for command in COMMANDS:
         known = main.get_command(click.Context(main), command)
         assert known is not None

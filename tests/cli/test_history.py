@@ -14,7 +14,7 @@ from rich.console import Console
 from tenure import App
 from tenure.cli import history as command
 from tenure.cli.chart import drawn
-from tenure.core.measures import HistoryRow, HistoryWrite, Mark, slot_of
+from tenure.core.measures import HistoryRow, Mark, slot_of
 from tenure.jobs.history import SPANS, History, assembled
 from tenure.stores.values import WorkerInfo
 
@@ -97,17 +97,21 @@ def app(url: str) -> App:
 
 
 def record(app: App) -> None:
-    asyncio.run(_record(app))
+    """Have a worker run six jobs, of which one fails, and leave another in the registry."""
+
+    @app.task(queue="mail", retry=None)
+    def send(user: int) -> None:
+        if not user:
+            raise KeyError(user)
+
+    send.enqueue_many([(user,) for user in range(6)])
+    app.worker().run(until_empty=True)
+    asyncio.run(_register(app))
 
 
-async def _record(app: App) -> None:
-    store = app.internals.session.store
-    counts = {"succeeded": 5.0, "failed": 1.0, "error:KeyError": 1.0, "run:2": 6.0, "run": 9.0}
-    for queue, task in (("", ""), ("mail", ""), ("mail", "send")):
-        await store.record_history([HistoryWrite(queue, task, counts)])
-    await store.register(
-        WorkerInfo(id="w1", host="h", pid=1, queues=("mail",), tasks=(), concurrency=1, release="v1.2.3")
-    )
+async def _register(app: App) -> None:
+    info = WorkerInfo(id="w1", host="h", pid=1, queues=("mail",), tasks=(), concurrency=1, release="v1.2.3")
+    await app.internals.session.store.register(info)
     await app.aclose()
 
 
@@ -138,8 +142,8 @@ def test_the_document_of_a_history(app: App, tenure: Tenure) -> None:
         "blocked", "running", "oldest", "wait", "run", "errors", "finished", "rate",
     ]  # fmt: skip
     assert [*found["points"][0]] == [*total]
-    assert (total["succeeded"], total["finished"], total["errors"], total["wait"]) == (5, 6, {"KeyError": 1}, {})
-    assert total["run"] == dict.fromkeys(("p50", "p95", "p99"), pytest.approx(1.68, abs=0.01))
+    assert (total["succeeded"], total["finished"], total["errors"]) == (5, 6, {"KeyError": 1})
+    assert [*total["run"]] == [*total["wait"]] == ["p50", "p95", "p99"]
     [mark] = found["marks"]
     assert mark["label"] == "v1.2.3"
     assert mark["at"].endswith("+00:00")
@@ -166,14 +170,12 @@ def test_the_command_offers_the_spans_that_there_are() -> None:
 
 
 def test_queues_show_their_oldest_job_and_workers_their_release(app: App, tenure: Tenure) -> None:
-    @app.task(queue="mail")
-    async def send() -> None: ...
-
-    send.enqueue()
     record(app)
+    with App(app.url) as other:
+        other.remote("send").using(queue="mail").enqueue(1)
     [header, line] = tenure("queues").stdout.splitlines()
     assert header.split("\t")[-1] == "oldest"
-    assert line.split("\t")[5].endswith(("ms", "s"))
+    assert line.split("\t")[5].endswith("s")
     assert document(tenure("queues", "--json"))["queues"][0]["oldest"] >= 0
     assert "w1 on h, pid 1, lanes: none, release v1.2.3" in tenure("workers").stdout
     assert document(tenure("workers", "--json"))["workers"][0]["release"] == "v1.2.3"

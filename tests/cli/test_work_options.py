@@ -155,7 +155,7 @@ def test_the_example_environment_shows_every_variable_with_its_default_or_a_valu
     shown = dict(re.findall(r"^#(TENURE_\w+)=(.+)$", (ROOT / ".env.example").read_text(), re.MULTILINE))
     defaults = parsed([])
 
-    assert list(shown) == ["TENURE_URL", "TENURE_APP", *map(variable, OPTIONS)]
+    assert list(shown) == ["TENURE_URL", "TENURE_APP", "TENURE_RELEASE", *map(variable, OPTIONS)]
 
     for option in OPTIONS:
         monkeypatch.setenv(variable(option), shown[variable(option)])

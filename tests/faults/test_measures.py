@@ -35,10 +35,9 @@ def test_totals_are_exact_though_half_of_the_workers_are_killed(cluster: Cluster
         worker.send(signal.SIGTERM)
         worker.wait()
 
-    named: list[str | None] = [None, "default", "other"]
-    for of_queue in named:
-        total = cluster.app.history(of_queue).total
-        counted = Counter(str(record.state) for record in records if of_queue in (None, record.queue))
+    for which in (None, "default", "other"):
+        total = cluster.app.history(which).total
+        counted = Counter(record.state for record in records if which in (None, record.queue))
         assert total.finished == counted.total()
         assert (total.succeeded, total.failed) == (counted[State.SUCCEEDED], counted[State.FAILED])
     total = cluster.app.history().total

@@ -60,7 +60,7 @@ def test_the_difference_of_exact_totals_wins_over_counts() -> None:
 
 def test_what_was_counted_after_the_first_total_of_a_new_store_is_not_counted_twice() -> None:
     assert successes(row(0, {"succeeded": 3}, 0), row(1, {"succeeded": 1}, 4)) == [0, 4, 0, 0]
-    assert successes(row(0, {"succeeded": 3}), row(1, {"succeeded": 9}, 5), row(2, {}, 7)) == [3, 2, 2, 0]
+    assert successes(row(0, {"succeeded": 3}), row(1, {"succeeded": 9}, 5), row(2, {}, 7)) == [3, 5, 2, 0]
 
 
 def test_the_slot_before_gives_the_first_one_its_begin() -> None:

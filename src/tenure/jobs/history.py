@@ -187,8 +187,8 @@ def _exact(rows: Sequence[HistoryRow]) -> list[dict[str, float]]:
 
     Where the totals of a queue are known at the end of two slots, their difference counts, because it misses nothing though
     workers were killed; otherwise what workers have counted does. If no process has looked at the totals at the end of some
-    slots, the difference goes first to those, as far as workers have counted it there. Until the first total, workers cannot
-    have counted more than that; what they wrote in the same slot after it is part of the next difference.
+    slots, the difference goes first to those, as far as workers have counted it there. What workers wrote
+    after the first total of a new store, in the same slot, is part of the next difference: it shows by being more than that.
     """
     counts = [dict(row.counts) for row in rows]
     known: Mapping[str, float] | None = None
@@ -196,15 +196,18 @@ def _exact(rows: Sequence[HistoryRow]) -> list[dict[str, float]]:
     for number, row in enumerate(rows):
         if not any(f"total_{name}" in row.gauges for name in EXACT):
             continue
-        if known is None or not _fell(known, row.gauges):
-            for name in EXACT:
-                left = row.gauges.get(f"total_{name}", 0) - (known or {}).get(f"total_{name}", 0)
-                for between in counts[first : number if known else number + 1]:
+        for name in EXACT:
+            total = row.gauges.get(f"total_{name}", 0)
+            if known is None:
+                if name in row.counts:
+                    counts[number][name] = min(row.counts[name], total)
+            elif not _fell(known, row.gauges):
+                left = total - known.get(f"total_{name}", 0)
+                for between in counts[first:number]:
                     if name in between:
                         between[name] = min(between[name], left)
                         left -= between[name]
-                if known is not None:
-                    counts[number][name] = left
+                counts[number][name] = left
         known, first = row.gauges, number + 1
     return counts
 
