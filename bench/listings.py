@@ -1,4 +1,4 @@
-"""Listings to measure on a full store: pages of jobs, counts, one job and why it does not run."""
+"""Listings to measure on a full store: pages of jobs, counts, metrics, one job and why it does not run."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from tenure import App, State
 from tenure.core.job import ErrorInfo, NewJob, new_id
 from tenure.core.lease import new_nonce
 from tenure.core.lifecycle import Finish
+from tenure.core.measures import HistoryWrite
+from tenure.observe.prometheus import Collector
 from tenure.stores import open_store
 from tenure.stores.values import LeaseRequest
 
-__all__ = ["fail", "fill", "listings"]
+__all__ = ["fail", "fill", "listings", "remember"]
 
 
 async def fail(url: str, number: int) -> None:
@@ -33,6 +35,15 @@ async def fill(url: str, number: int) -> None:
     await store.close()
 
 
+async def remember(url: str, pairs: int) -> None:
+    """Fill the history with as many pairs of queue and task, each with many durations."""
+    counts = {"succeeded": 1000.0, "failed": 10.0, "run": 50.0, "wait": 20.0, "error:KeyError": 10.0}
+    counts |= {f"{what}:{number}": 30.0 for what in ("run", "wait") for number in range(-16, 12)}
+    store = open_store(url)
+    await store.record_history([HistoryWrite("default", f"t{number}", counts) for number in range(pairs)])
+    await store.close()
+
+
 def listings(app: App) -> dict[str, Callable[[], object]]:
     """The listings by name."""
     [last] = app.jobs(limit=1)
@@ -45,6 +56,7 @@ def listings(app: App) -> dict[str, Callable[[], object]]:
         "failed of a task": lambda: app.jobs(state="failed", task="noop"),
         "by a tag that none has": lambda: app.jobs(tag="unused"),
         "failed by a tag that none has": lambda: app.jobs(state="failed", tag="unused"),
+        "metrics": Collector(app, cache=0).exposition,
         "runs": app.flows,
         "totals": app.stats,
         "one job, whole": lambda: app.job(last.id),

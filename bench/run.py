@@ -35,7 +35,7 @@ from bare_redis import Redis  # noqa: E402
 from bare_sqlite import Sqlite  # noqa: E402
 from comparisons import COMPARISONS, Comparison  # noqa: E402
 from engine import Engine  # noqa: E402
-from listings import fail, fill, listings  # noqa: E402
+from listings import fail, fill, listings, remember  # noqa: E402
 from nothing import overhead  # noqa: E402
 from report import Report, milliseconds, percentiles, rate, share  # noqa: E402
 from scheduled import created, crowd, lateness, wait_for_last  # noqa: E402
@@ -359,6 +359,7 @@ class Bench:
 
     def _listing(self, url: str, deep: int) -> None:
         asyncio.run(fail(url, 5000))
+        asyncio.run(remember(url, 100))
         with App(url) as app:
             app.queues()
             for name, call in listings(app).items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import configparser
 import json
 import os
@@ -12,13 +13,16 @@ import signal
 import subprocess
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tenure import App
+from tenure.observe.http import Answer
+from tenure.observe.prometheus import Collector, respond
 
 from .documentation import (
     PAGES,
@@ -99,8 +103,18 @@ def errors(block: Block, folder: Path) -> list[str]:
         compile(block.code, block.page, "exec")
     if block.language == "sh":
         lines = [shlex.split(line, comments=True) for line in block.code.splitlines()]
-        return [error for words in lines if words[:1] == ["tenure"] for error in command_errors(words[1:])]
+        return [
+            error
+            for words in lines
+            if words[:1] == ["tenure"]
+            for error in command_errors(before_redirection(words[1:]))
+        ]
     return []
+
+
+def before_redirection(words: list[str]) -> list[str]:
+    """The arguments of a command whose output goes to a file."""
+    return words[: words.index(">")] if ">" in words else words
 
 
 def json_errors(block: Block, folder: Path) -> list[str]:
@@ -154,13 +168,34 @@ def compose_errors(block: Block, folder: Path) -> list[str]:
     )
 
 
+def manifest_errors(block: Block, folder: Path) -> list[str]:
+    """Check settings of Prometheus, or an object of Kubernetes: its metrics exist, and the exporter answers its URLs."""
+    exporter = Collector(App("memory://"))
+    known = {f"{each.name}_total" if each.type == "counter" else each.name for each in exporter.describe()}
+    found = [f"there is no metric {each}" for each in set(re.findall(r"tenure_[a-z_]+", block.code)) - known]
+    for path, value in re.findall(r'url: "http://[^/]+(/[^"]*)"\n +valueLocation: (\w+)', block.code):
+        answer = asyncio.run(answered(respond(exporter)(path)))
+        if answer.status != HTTPStatus.OK or value not in json.loads(answer.body):
+            found.append(f"{path} has no {value}: {answer.body!r}")
+    return found
+
+
+async def answered(coming: Awaitable[Answer]) -> Answer:
+    return await coming
+
+
+def yaml_errors(block: Block, folder: Path) -> list[str]:
+    manifest = re.search(r"^(apiVersion|scrape_configs):", block.code, re.MULTILINE)
+    return (manifest_errors if manifest else compose_errors)(block, folder)
+
+
 CHECKS: dict[str, Callable[[Block, Path], list[str]]] = {
     "": text_errors,
     "text": text_errors,
     "json": json_errors,
     "ini": unit_errors,
     "dockerfile": dockerfile_errors,
-    "yaml": compose_errors,
+    "yaml": yaml_errors,
 }
 
 
@@ -180,6 +215,8 @@ def test_every_block_is_run_or_checked_or_says_why_not(block: Block, tmp_path: P
         ("ini", "[Service]\nExecStart=/x/bin/tenure work shop:app -z", "-z"),
         ("dockerfile", 'STOPSIGNAL SIGGONE\nCMD ["tenure", "work", "shop:app", "-z"]', "SIGGONE"),
         ("yaml", 'services:\n  worker:\n    command: ["tenure", "work", "-z"]', "-z"),
+        ("yaml", "apiVersion: v1\nquery: tenure_queue_slot", "no metric tenure_queue_slot"),
+        ("yaml", 'apiVersion: v1\nurl: "http://x:1/scale"\n  valueLocation: slots', "/scale has no slots"),
     ],
 )
 def test_what_is_wrong_with_a_block_would_be_found(language: str, code: str, wrong: str, tmp_path: Path) -> None:

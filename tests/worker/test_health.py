@@ -256,6 +256,6 @@ def test_the_lag_is_that_of_the_last_answer_or_of_the_one_that_is_due() -> None:
 
     idle, waiting, answered, long_ago = asyncio.run(look())
 
-    assert (idle, long_ago) == (0.0, 0.0)
+    assert idle == long_ago == 0.0
     assert waiting == pytest.approx(0.1)
     assert answered >= 0.1

@@ -35,7 +35,7 @@ COMMANDS = {
     "delete": ("actions", "Delete jobs, and runs with all their steps."),
     "complete": ("actions", "Complete a job, or a step, as if its function had returned."),
     "queues": ("queues", "List the queues and how many jobs each has."),
-    "pause": ("queues", "Pause a queue, or all: workers get no more jobs; running ones continue."),
+    "pause": ("queues", "Pause a queue, or all: workers get no more of its jobs."),
     "resume": ("queues", "Resume a queue, or all: workers get its jobs again."),
     "purge": ("queues", "Delete all jobs of a queue that have not started."),
     "workers": ("workers", "List the workers, what they serve and what they run."),

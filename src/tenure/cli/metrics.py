@@ -1,4 +1,4 @@
-"""The command metrics: serves the metrics of a store to Prometheus, or prints them, the alert rules or the dashboard."""
+"""The command metrics: serves the metrics of a store to Prometheus, or prints them, alert rules or a dashboard."""
 
 from __future__ import annotations
 

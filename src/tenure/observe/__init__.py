@@ -1,1 +1,1 @@
-"""Observes stores: derives events from calls and answers, and delivers them to listeners, watchers and the log."""
+"""Observes stores: derives events from calls and answers, delivers them to listeners, watchers and the log; metrics."""

@@ -47,9 +47,8 @@ def listener(host: str, port: int, option: str) -> socket.socket:
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        raise InvalidOption(
-            f"{option} {port} on {host} cannot be used: {error.strerror or error}; choose another"
-        ) from error
+        reason = str(error.strerror or error).partition(" (while")[0]  # Python repeats the address there
+        raise InvalidOption(f"{option} {port} on {host} cannot be used: {reason}; choose another") from error
 
 
 async def serve(listening: socket.socket, respond: Respond) -> NoReturn:

@@ -25,7 +25,7 @@ from tenure.stores.values import Health, QueueInfo
 from tenure.sync import run
 
 try:
-    from prometheus_client import generate_latest
+    from prometheus_client import CollectorRegistry, generate_latest
     from prometheus_client.core import (
         CounterMetricFamily,
         GaugeMetricFamily,
@@ -135,6 +135,9 @@ class Collector(AnyCollector):
         """What was read; a text if it could not be read, which says why."""
 
         self._read_at = 0.0
+        self._text: tuple[Reading | str, bytes] | None = None
+        """What was last read, and the text that it makes."""
+
         self._background: Background | None = None
         self._background_at = 0.0
 
@@ -143,7 +146,18 @@ class Collector(AnyCollector):
         return list(_families().values())
 
     def collect(self) -> Iterable[Metric]:
+        return self._metrics(self._current())
+
+    def exposition(self) -> bytes:
+        """All metrics in the text format of Prometheus."""
         reading = self._current()
+        if self._text is None or self._text[0] is not reading:  # because writing takes longer than reading
+            registry = CollectorRegistry()
+            registry.register(_Made(self._metrics(reading)))
+            self._text = reading, generate_latest(registry)
+        return self._text[1]
+
+    def _metrics(self, reading: Reading | str) -> list[Metric]:
         families = _families()
         families["tenure_store_up"].add_metric([], int(isinstance(reading, Reading)))
         if isinstance(reading, str):
@@ -156,10 +170,6 @@ class Collector(AnyCollector):
         for health in Health:
             families["tenure_store_facts"].add_metric([health.value], healths[health])
         return list(families.values())
-
-    def exposition(self) -> bytes:
-        """All metrics in the text format of Prometheus."""
-        return generate_latest(self)  # type: ignore[arg-type, unused-ignore]  # any object that collects will do
 
     def scale(self, queue: str, target: float | None = None) -> dict[str, float]:
         """Slots that a queue needs, its jobs in line and the age of the oldest; zeros if it never had a job.
@@ -206,6 +216,16 @@ class Collector(AnyCollector):
                     return each
             after = page[-1].name
         return None
+
+
+class _Made(AnyCollector):
+    """Metrics that are made already."""
+
+    def __init__(self, metrics: list[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
 
 
 Families = Mapping[str, Any]

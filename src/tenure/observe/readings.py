@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import ceil
 from time import monotonic, time
 
@@ -58,20 +58,23 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 async def read(store: Store, background: Background) -> Reading:
-    """Read the store: three calls, and a fourth while there is a queue at rest that no worker serves."""
+    """Read the store: three calls, and a fourth while there is a queue at rest that no worker serves.
+
+    Workers put delayed jobs in line when they are due. Where there is no worker, only the fourth call finds them. It may
+    name a queue too early: Redis does so from the enqueue of a delayed job until a worker has looked.
+    """
     begun = monotonic()
     queues = await store.queues(limit=QUEUES)
     workers = await store.workers()
     rows = await store.history(HistorySearch(resolution=EVER, rows="tasks"))
-    # A worker puts delayed jobs in line when they are due. Where there is none, only this call finds them.
-    served = {worker.queues for worker in workers if not worker.missing}
-    asleep = {each.name for each in queues if _at_rest(each) and not any(serves(list_, each.name) for list_ in served)}
-    due = asleep.intersection((await store.busy_queues(("*",))).queues) if asleep else ()
+    asleep = _asleep(queues, workers)
+    if asleep:
+        asleep &= {*(await store.busy_queues(("*",))).queues}
     return Reading(
         queues,
         workers,
         rows,
-        frozenset(due),
+        frozenset(asleep),
         monotonic() - begun,
         _mean_run_times(rows) | background.run_times,
         background.facts,
@@ -97,8 +100,11 @@ def slots_wanted(queue: QueueInfo, run_time: float | None, target: float, *, due
     return queue.running + extra or int(due)
 
 
-def _at_rest(queue: QueueInfo) -> bool:
-    return not (queue.paused or queue.waiting or queue.running)
+def _asleep(queues: Sequence[QueueInfo], workers: Sequence[WorkerInfo]) -> set[str]:
+    """The queues that no worker serves, with no job in line or running."""
+    served = {worker.queues for worker in workers if not worker.missing}
+    at_rest = [each.name for each in queues if not (each.paused or each.waiting or each.running)]
+    return {name for name in at_rest if not any(serves(patterns, name) for patterns in served)}
 
 
 def _mean_run_times(rows: list[HistoryRow]) -> dict[str, float]:
