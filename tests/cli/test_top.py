@@ -83,6 +83,8 @@ SNAPSHOT = Snapshot(
     store="postgresql://db/shop",
     layout=8,
     at=NOW,
+    now=NOW,
+    running_at=NOW,
     queues=QUEUES,
     workers=WORKERS,
     rates={"default": 1002.4, "mail": 310.0, "reports": 0.0},
@@ -179,7 +181,7 @@ def test_hostile_text_stays_in_its_cell(width: int, view: Any) -> None:
     )
     hostile = Snapshot(
         store=HOSTILE,
-        at=NOW,
+        now=NOW,
         queues=(QueueInfo(name=HOSTILE, paused=True), QueueInfo(name=wide)),
         workers=(a_worker(HOSTILE, trouble=HOSTILE), a_worker(wide, queues=(wide,))),
         attention=(Attention(level=Health.BAD, kind="x", sentence=HOSTILE + wide, advice=HOSTILE),),
@@ -199,7 +201,7 @@ def test_hostile_text_stays_in_its_cell(width: int, view: Any) -> None:
 def test_a_frame_with_many_queues_is_drawn_within_20_ms() -> None:
     many = tuple(QueueInfo(name=f"queue-{number}", waiting=number, oldest=9.0) for number in range(1000))
     jobs = (a_job("0198c1f7-0000-7000-8000-000000000001", "send", started_at=NOW, error=ErrorInfo("E", "why")),) * 20
-    snapshot = Snapshot(store="memory://", at=NOW, queues=many, running=jobs, failed=jobs)
+    snapshot = Snapshot(store="memory://", now=NOW, queues=many, running=jobs, failed=jobs)
     console = Console(file=io.StringIO(), width=200, height=60, force_terminal=True)
 
     def taken() -> float:

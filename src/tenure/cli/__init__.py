@@ -47,6 +47,7 @@ COMMANDS = {
     "top": ("top", "Watch the queues, and what runs, fails and needs attention."),
     "watch": ("watch", "Show events as they happen."),
     "metrics": ("metrics", "Serve the metrics of the whole system to Prometheus."),
+    "completion": ("completion", "Print a script for the completion of your shell."),
     "schema": ("schema", "Show the layout of the store, or migrate it."),
     "doctor": ("doctor", "Examine the store, and say what to improve."),
 }

@@ -12,6 +12,7 @@ from tenure.cli.document import emit, json_option
 from tenure.cli.enqueue import Json
 from tenure.cli.ids import resolve_id, resolve_ids
 from tenure.cli.messages import CommandError, print_message
+from tenure.cli.names import QUEUE, TASK
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -26,8 +27,8 @@ _ids = click.argument("ids", metavar="ID...", nargs=-1, required=True)
 
 @click.command()
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-@click.option("-q", "--queue", help="All of this queue.")
-@click.option("--task", help="All of this task.")
+@click.option("-q", "--queue", type=QUEUE, help="All of this queue.")
+@click.option("--task", type=TASK, help="All of this task.")
 @click.option("--tag", help="All with this tag.")
 @click.option("--state", type=click.Choice(["blocked", "waiting", "running"]), help="All in this state.")
 @click.option(

@@ -13,7 +13,7 @@ from tenure.cli.messages import CommandError
 if TYPE_CHECKING:
     from tenure.app import App
 
-__all__ = ["store_options", "with_app"]
+__all__ = ["choose_app", "store_options", "with_app"]
 
 Command = Callable[..., None]
 AsyncCommand = Callable[..., Awaitable[None]]
@@ -59,14 +59,15 @@ def with_app(*, empty: bool = False) -> Callable[[AsyncCommand], Command]:
 
             # A command prints its own messages. Without a handler, Python would print the warnings of the log too.
             logging.getLogger("tenure.jobs").addHandler(logging.NullHandler())
-            asyncio.run(run(_choose_app(url, target), arguments))
+            asyncio.run(run(choose_app(url, target), arguments))
 
         return command
 
     return decorate
 
 
-def _choose_app(url: str | None, target: str | None) -> App:
+def choose_app(url: str | None, target: str | None) -> App:
+    """The app that these options name; without both, one with the store of TENURE_URL."""
     from tenure.app import App
     from tenure.cli.target import load_app
 

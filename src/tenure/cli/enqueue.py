@@ -10,6 +10,7 @@ import click
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, json_option, json_value
 from tenure.cli.messages import CommandError, print_message
+from tenure.cli.names import QUEUE, TASK
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -31,10 +32,10 @@ class Json(click.ParamType[Any]):
 
 
 @click.command()
-@click.argument("task")
+@click.argument("task", type=TASK)
 @click.argument("args", nargs=-1, type=Json(), metavar="[JSON]...")
 @click.option("--kwargs", type=Json(), default="{}", metavar="JSON", help="Arguments by name, as a JSON object.")
-@click.option("-q", "--queue", help="The queue of the job. Default: the task's queue, or 'default'.")
+@click.option("-q", "--queue", type=QUEUE, help="The queue of the job. Default: the task's queue, or 'default'.")
 @click.option("--delay", type=float, metavar="SECONDS", help="Seconds to wait before it runs.")
 @click.option("--priority", type=int, metavar="N", help="Lower runs first. Default: the task's priority, or 0.")
 @click.option("--unique", metavar="KEY", help="Enqueue only if no other unfinished job of the task has this key.")

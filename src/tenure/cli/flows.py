@@ -12,6 +12,7 @@ from tenure.cli.document import emit, json_option, json_value, run_document, ste
 from tenure.cli.ids import resolve_id
 from tenure.cli.jobs import awaited
 from tenure.cli.messages import CommandError, print_message
+from tenure.cli.names import QUEUE
 from tenure.core.job import State
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def _named_value(given: str, who: str) -> tuple[str, Any]:
 @click.argument("flow")
 @click.argument("attributes", metavar="[NAME=VALUE]...", nargs=-1)
 @click.option("--first", metavar="STEP", help="The first step of the flow; required without --app.")
-@click.option("-q", "--queue", help="The queue of the first step. Default: the step's queue, or 'default'.")
+@click.option("-q", "--queue", type=QUEUE, help="The queue of the first step. Default: the step's queue, or 'default'.")
 @click.option(
     "--lookup",
     multiple=True,

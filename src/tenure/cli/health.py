@@ -9,6 +9,7 @@ import click
 from tenure.cli.connection import with_app
 from tenure.cli.document import attention_document, emit, json_option
 from tenure.cli.messages import print_message
+from tenure.cli.names import QUEUE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,12 @@ __all__ = ["health"]
 
 @click.command()
 @click.option(
-    "-q", "--queue", "queues", multiple=True, help="A queue that some worker must serve; may be given several times."
+    "-q",
+    "--queue",
+    "queues",
+    type=QUEUE,
+    multiple=True,
+    help="A queue that some worker must serve; may be given several times.",
 )
 @click.option("--here", is_flag=True, help="Only workers on this host, for a check inside a container.")
 @json_option

@@ -9,6 +9,7 @@ import click
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, history_document, json_option
 from tenure.cli.messages import print_message
+from tenure.cli.names import QUEUE, TASK
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -23,8 +24,8 @@ PIPE_WIDTH = 80
 
 
 @click.command()
-@click.option("-q", "--queue", metavar="QUEUE", help="Only jobs of this queue.")
-@click.option("--task", metavar="TASK", help="Only jobs of this task.")
+@click.option("-q", "--queue", type=QUEUE, metavar="QUEUE", help="Only jobs of this queue.")
+@click.option("--task", type=TASK, metavar="TASK", help="Only jobs of this task.")
 @click.option("--span", type=click.Choice(SPANS), default="1h", show_default=True, help="How far back.")
 @json_option
 @with_app()

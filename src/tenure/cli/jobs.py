@@ -11,6 +11,7 @@ from tenure.cli.connection import with_app
 from tenure.cli.document import attempt_document, emit, job_document, json_option
 from tenure.cli.ids import resolve_id
 from tenure.cli.messages import print_message
+from tenure.cli.names import QUEUE, TASK
 from tenure.core.job import State, attempts_of
 from tenure.core.origin import user_tags
 
@@ -29,8 +30,8 @@ def filters(command: Command) -> Command:
     """Add the options that filter jobs."""
     for option in (
         click.option("--tag", help="Only jobs with this tag."),
-        click.option("--task", help="Only jobs of this task."),
-        click.option("-q", "--queue", help="Only jobs of this queue."),
+        click.option("--task", type=TASK, help="Only jobs of this task."),
+        click.option("-q", "--queue", type=QUEUE, help="Only jobs of this queue."),
     ):
         command = option(command)
     return command
@@ -53,11 +54,19 @@ def paging(command: Command) -> Command:
 @click.option("--state", type=click.Choice([state.value for state in State]), help="Only jobs in this state.")
 @filters
 @click.option("--schedule", help="Only jobs of this schedule.")
+@click.option("--follow", "following", is_flag=True, help="Print jobs as they end, one line each, until Ctrl-C or --limit; with --json, one object a line.")  # fmt: skip
 @paging
 @with_app()
-async def jobs(app: App, as_json: bool, **search: Any) -> None:
+async def jobs(app: App, as_json: bool, following: bool, **search: Any) -> None:
     """List jobs, the newest first; with --state waiting, in queue order."""
-    await list_jobs(app, as_json, **search)
+    if not following:
+        return await list_jobs(app, as_json, **search)
+    from tenure.cli.follow import follow
+
+    del search["cursor"]
+    if click.get_current_context().get_parameter_source("limit") is click.core.ParameterSource.DEFAULT:
+        search["limit"] = None
+    return await follow(app, as_json, **search)
 
 
 async def list_jobs(app: App, as_json: bool, **search: Any) -> None:

@@ -10,6 +10,7 @@ import click
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, json_option
 from tenure.cli.messages import CommandError, print_message
+from tenure.cli.names import QUEUE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -69,7 +70,7 @@ def which_queues(command: Command) -> Command:
     for option in (
         click.option("--yes", is_flag=True, help="With --all: do not ask for confirmation."),
         click.option("--all", "everything", is_flag=True, help="Every queue, counted and asked for."),
-        click.argument("queue", required=False),
+        click.argument("queue", type=QUEUE, required=False),
     ):
         command = option(command)
     return command
@@ -132,7 +133,7 @@ def _queues(number: int) -> str:
 
 
 @click.command()
-@click.argument("queue")
+@click.argument("queue", type=QUEUE)
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @with_app()
 async def purge(app: App, queue: str, yes: bool) -> None:

@@ -14,6 +14,7 @@ from tenure.cli.document import emit, json_option, json_value, past_tick_documen
 from tenure.cli.enqueue import Json, bound_call
 from tenure.cli.flows import bound_start
 from tenure.cli.messages import CommandError, print_message
+from tenure.cli.names import QUEUE, TASK
 from tenure.cli.values import NEVER, Instant, Seconds
 from tenure.core.after import BoundCall
 from tenure.core.escape import escaped
@@ -37,7 +38,9 @@ def _call_options(command: Command) -> Command:
     for option in (
         click.option("--tag", "tags", multiple=True, help="A tag to find its jobs by; may be given several times."),
         click.option("--priority", type=int, metavar="N", help="Lower runs first. Default: the task's priority, or 0."),
-        click.option("-q", "--queue", help="The queue of its jobs. Default: the task's queue, or 'default'."),
+        click.option(
+            "-q", "--queue", type=QUEUE, help="The queue of its jobs. Default: the task's queue, or 'default'."
+        ),
         click.option(
             "--lookup",
             multiple=True,
@@ -47,7 +50,7 @@ def _call_options(command: Command) -> Command:
         click.option("--first", metavar="STEP", help="The first step of --flow; required without --app."),
         click.option("--kwargs", type=Json(), metavar="JSON", help="Arguments of --task by name, as a JSON object."),
         click.option("--flow", help="The flow to start."),
-        click.option("--task", help="The task to enqueue."),
+        click.option("--task", type=TASK, help="The task to enqueue."),
         click.argument("arguments", nargs=-1, metavar="[ARGUMENT]..."),
     ):
         command = option(command)

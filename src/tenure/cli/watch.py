@@ -13,6 +13,7 @@ import click
 
 from tenure.cli.connection import with_app
 from tenure.cli.messages import print_message
+from tenure.cli.names import QUEUE, TASK
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -47,8 +48,8 @@ SHOWN = ("event", "task", "queue", "flow", "job_id", "run_id")
 
 
 @click.command()
-@click.option("-q", "--queue", metavar="QUEUE", help="Only events of this queue and its jobs.")
-@click.option("-t", "--task", metavar="TASK", help="Only events of jobs of this task.")
+@click.option("-q", "--queue", type=QUEUE, metavar="QUEUE", help="Only events of this queue and its jobs.")
+@click.option("-t", "--task", type=TASK, metavar="TASK", help="Only events of jobs of this task.")
 @click.option("--job", metavar="ID", help="Only events of this job.")
 @click.option("--run", metavar="ID", help="Only events of this run of a flow.")
 @click.option("-k", "--kind", "kinds", metavar="KIND", multiple=True, help="Only events of this kind, such as failed; may be given several times.")  # fmt: skip

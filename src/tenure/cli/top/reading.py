@@ -97,7 +97,7 @@ class Reader:
     @property
     def snapshot(self) -> Snapshot:
         """What was read last, as of now."""
-        return replace(self._snapshot, at=time.time(), problem=self._problem())
+        return replace(self._snapshot, at=time.time(), now=self._now, problem=self._problem())
 
     def _problem(self) -> str:
         if self._failure:
@@ -224,7 +224,7 @@ class Reader:
 
     async def _read_running(self) -> None:
         page = await self._store.search(Search(state=State.RUNNING, limit=RUNNING))
-        self._snapshot = replace(self._snapshot, running=tuple(page.jobs))
+        self._snapshot = replace(self._snapshot, running=tuple(page.jobs), running_at=self._now)
 
     async def _read_failed(self) -> None:
         page = await self._store.search(Search(state=State.FAILED, limit=FAILED))

@@ -61,6 +61,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     at: float = 0.0
     """Seconds since the epoch, by the clock of this machine."""
 
+    now: float = 0.0
+    """The same moment by the clock of the store, which the times of jobs and workers are from."""
+
     queues: tuple[QueueInfo, ...] = ()
     more: bool = False
     """Whether there are more queues, which were not read."""
@@ -74,6 +77,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """None until queues and workers were read; like the next three until they were."""
 
     running: tuple[JobRecord, ...] | None = None
+    running_at: float = 0.0
+    """When they were read, by the clock of the store: most of them may have ended since."""
+
     failed: tuple[JobRecord, ...] | None = None
     jobs: tuple[JobRecord, ...] | None = None
     """Of the queue that is looked into."""

@@ -100,7 +100,7 @@ def job_panes(snapshot: Snapshot, width: int, rows: int) -> Iterator[Line]:
     if not running:
         yield [("…" if snapshot.running is None else "no job runs", "dim")]
     for job in running[:room]:
-        since = "" if job.started_at is None else age(max(snapshot.at - job.started_at, 0.0))
+        since = "" if job.started_at is None else age(max(snapshot.running_at - job.started_at, 0.0))
         percent = None if job.progress is None else job.progress.percent
         yield [
             (fit(_named(job, name - 6), name - 6), ""),
@@ -114,7 +114,7 @@ def job_panes(snapshot: Snapshot, width: int, rows: int) -> Iterator[Line]:
         yield [(fit("FAILED", wide) + fit("AGO", 7, "right"), "bold dim")]
         for job in ended[:failed]:
             error = "" if job.error is None else f"{job.error.type}: {job.error.message}"
-            ago = "" if job.ended_at is None else age(max(snapshot.at - job.ended_at, 0.0))
+            ago = "" if job.ended_at is None else age(max(snapshot.now - job.ended_at, 0.0))
             task = clip(job.task, wide // 2)
             yield [
                 (task + " ", ""),
@@ -149,7 +149,7 @@ def jobs_table(snapshot: Snapshot, width: int, rows: int | None, ui: Ui) -> Iter
             fit(job.id[:23], 24)
             + fit(job.task, task)
             + fit(job.attempt, 5, "right")
-            + fit(_distance(since, snapshot.at), 8, "right")
+            + fit(_distance(since, snapshot.now), 8, "right")
         )
         yield [
             ("▸" if style else " ", style),
@@ -176,7 +176,7 @@ def workers_table(snapshot: Snapshot, width: int, rows: int | None, ui: Ui) -> I
         worker = snapshot.workers[number]
         style = "reverse" if number == selected else ""
         state = "yellow" if worker.missing else "bold red" if worker.trouble else ""
-        cells = "".join(fit(each, 9, "right") for each in _worker_cells(worker, snapshot.at))
+        cells = "".join(fit(each, 9, "right") for each in _worker_cells(worker, snapshot.now))
         wrong = worker.trouble or ("missing" if worker.missing else "")
         yield [
             ("▸" if style else " ", style),
