@@ -58,14 +58,14 @@ async def test_the_history_of_all_of_a_queue_and_of_a_task(timed: Timed, do: Do)
 @pytest.mark.parametrize("span", SPANS)
 async def test_each_span_has_its_slots(timed: Timed, one_way: Do, span: str) -> None:
     resolution, seconds = SPANS[span]
-    await write(timed.app, ("", "", {"succeeded": 1.0}))
+    await write(timed.app, ("", "", {"stale": 1.0}))
     await store_of(timed.app).mark("deploy")
     history = await one_way(timed.app.history, span=span)
     now = timed.clock.wall()
     assert (history.resolution, len(history.points)) == (resolution, seconds / resolution)
     last = history.points[-1]
     assert last.at == datetime.fromtimestamp(now // resolution * resolution, UTC)
-    assert (last.succeeded, history.total.succeeded) == (1, 1)
+    assert (last.stale, history.total.stale) == (1, 1)
     assert history.total.seconds == pytest.approx((now - history.points[0].at.timestamp()), abs=0.01)
     assert [mark.label for mark in history.marks] == ["deploy"]
 
