@@ -18,12 +18,15 @@ from tenure.core.origin import RESERVED_TAG
 from tenure.errors import InvalidName, InvalidOption
 
 __all__ = [
+    "HEADERS",
+    "HEADER_BYTES",
     "JOB_OPTIONS",
     "Check",
     "Duration",
     "attempts",
     "duration",
     "flag",
+    "headers",
     "instant",
     "integer",
     "job_options",
@@ -208,6 +211,34 @@ def _tag(value: object, option: str) -> str:
     return tag
 
 
+_HEADER = re.compile(r"[a-z0-9-]{1,64}", re.ASCII)
+HEADERS = 16
+"""Headers that a job may have, at most."""
+
+HEADER_BYTES = 2_000
+"""Bytes of UTF-8 that the names and values of all headers of a job may have, at most."""
+
+
+def headers(value: object, option: str = "headers") -> dict[str, str] | None:
+    """Return the headers of a job, None if there are none; `InvalidOption` if a store might not keep them."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise refused(option, "a mapping of names to texts", value)
+    for header, text in value.items():
+        if not isinstance(header, str) or not _HEADER.fullmatch(header):
+            raise refused(f"a name in {option}", "1 to 64 of a-z, 0-9 and -", header)
+        if not isinstance(text, str) or "\0" in text or not _is_utf8(text):
+            raise refused(f"{option}[{header!r}]", "a text", text)
+    size = sum(len(header) + len(text.encode()) for header, text in value.items())
+    if len(value) > HEADERS or size > HEADER_BYTES:
+        raise InvalidOption(
+            f"{option} must be at most {HEADERS} with {HEADER_BYTES:,} bytes in all, not {len(value)} with {size:,}: "
+            "store what is larger elsewhere, and send where to find it"
+        )
+    return dict(value) or None
+
+
 # The options of jobs.
 
 JOB_OPTIONS: Mapping[str, Check] = {
@@ -223,6 +254,7 @@ JOB_OPTIONS: Mapping[str, Check] = {
     "keep": or_none(seconds, "as long as the queue keeps its jobs"),
     "max_attempts": lambda value, option: attempts(value, option) or 0,
     "if_blocker_fails": lambda value, _: blocker_policy(value),
+    "headers": headers,
 }
 """The check of each option of `using`, by its name."""
 

@@ -17,6 +17,7 @@ An entry is one JSON object in UTF-8:
 | `tags` | names by which it can be found |
 | `keep` | seconds that its record is kept once it is final |
 | `max_attempts` | attempts after which an error fails it; null: no limit |
+| `headers` | an object of short texts that travel with it |
 
 The fields mean what they mean for `using(...)`, and the same rules check them. Any other field makes the entry
 unreadable, and so does a value that a producer in Python could not give. Otherwise a typing error would run as a job that
@@ -69,6 +70,7 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True):
     tags: list[str] | UnsetType = UNSET
     keep: float | UnsetType | None = UNSET
     max_attempts: int | UnsetType | None = UNSET
+    headers: dict[str, str] | UnsetType | None = UNSET
 
 
 OPTIONS = Entry.__struct_fields__[4:]

@@ -30,6 +30,7 @@ __all__ = [
     "in_brief",
     "new_id",
     "past_attempt",
+    "shortened",
 ]
 
 
@@ -217,6 +218,9 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     step: RunStep | None = None
     """The run that it is a step of, and how; None if it is not a step."""
 
+    headers: dict[str, str] | None = None
+    """Short texts by name that travel with the job; Tenure does not read them. None if it has none, never empty."""
+
     @property
     def run_id(self) -> str | None:
         """The id of the run that it is a step of; None if it is not a step."""
@@ -307,6 +311,9 @@ class JobRecord(msgspec.Struct, frozen=True, gc=False):
     ready_at: float | None = None
     """When it last became due, by its time, a retry, its unblocking or an operator; None: when it was created."""
 
+    headers: dict[str, str] | None = None
+    """Short texts by name that its producer has sent with it; None if it has none."""
+
     attempts: tuple[AttemptRecord, ...] = ()
     """The latest `HISTORY` attempts that ended without success, left output, or came before an operator's retry, oldest
     first."""
@@ -352,6 +359,22 @@ class JobRecord(msgspec.Struct, frozen=True, gc=False):
                 return "scheduled" if self.attempt == 0 else "retrying"
             return "retrying" if self.attempt else "waiting"
         return self.state.value
+
+
+def shortened(job: JobRecord, most: int | None) -> JobRecord:
+    """The job for a listing: payload, result and error message cut to `most` bytes or characters, no traceback and no output.
+
+    None: the job as it is.
+    """
+    if most is None:
+        return job
+    error = job.error
+    return msgspec.structs.replace(
+        job,
+        payload=job.payload[:most],
+        result=None if job.result is None else job.result[:most],
+        error=None if error is None else ErrorInfo(error.type[:most], error.message[:most]),
+    )
 
 
 def in_brief(error: ErrorInfo | None) -> ErrorInfo | None:

@@ -117,6 +117,10 @@ class NextKeywords(TypedDict, total=False):
     `"proceed"`: it runs, with `{"$failure": …}` in place of that result. `"wait"`: it stays blocked until the other succeeds after a retry.
     """
 
+    headers: Mapping[str, str] | None
+    """Up to 16 short texts by name that travel with the job, 2,000 bytes in all; `ctx.job.headers` reads them. Default: those of
+    `@app.stamp`; for the next step of a run, also those of the step before."""
+
 
 class JobKeywords(NextKeywords, total=False):
     """Options of one job that a task or a flow enqueues: `task.using(...)`, `flow.using(...)`."""

@@ -31,15 +31,19 @@ from tenure.core.schedule import Firing, SchedulePage, SchedulePut, ScheduleSear
 from tenure.errors import StoreError
 from tenure.stores.callers import CallerConnection, Work
 from tenure.stores.values import (
+    Action,
+    ActionPage,
     Announcement,
     BusyQueues,
     Consequence,
+    EdgeInfo,
     Enqueued,
     Fact,
     Layout,
     Leased,
     LeaseRequest,
     LeaseStatus,
+    Order,
     Page,
     Pulse,
     QueueInfo,
@@ -338,11 +342,15 @@ class Store(ABC):
         """Enter a worker, which counts as its first beat. A worker that registers again starts anew (WORKER-1)."""
 
     @abstractmethod
-    async def beat(self, worker_id: str, pulse: Pulse) -> bool:
-        """Store a worker's pulse.
+    async def beat(self, worker_id: str, pulse: Pulse) -> Order | None:
+        """Store a worker's pulse. Returns the order that stands for it (WORKER-7).
 
-        False if the registry does not know the worker, because it was retired or forgotten (WORKER-2).
+        None if the registry does not know the worker, because it was retired or forgotten (WORKER-2).
         """
+
+    @abstractmethod
+    async def order(self, worker_id: str, order: Order) -> bool:
+        """Give a worker an order, which its next beat returns. False if the registry does not know it (WORKER-7)."""
 
     @abstractmethod
     async def leave(self, worker_id: str) -> None:
@@ -454,7 +462,7 @@ class Store(ABC):
 
     @abstractmethod
     async def search(self, search: Search) -> Page:
-        """List jobs, a page at a time, looking at no more than 2,000 rows (READ-3 to 6)."""
+        """List jobs, a page at a time, looking at no more than `search.look` rows (READ-3 to 6, READ-11 to 13)."""
 
     @abstractmethod
     async def run(self, run_id: str) -> RunRecord | None:
@@ -475,6 +483,10 @@ class Store(ABC):
     @abstractmethod
     async def blockers(self, job_id: str, limit: int = 50) -> list[str]:
         """Up to `limit` ids of jobs that a blocked job still waits for; [] if it is parked (EDGE-10)."""
+
+    @abstractmethod
+    async def edges(self, job_id: str, limit: int = 200) -> list[EdgeInfo]:
+        """The first `limit` jobs and runs that a job was told to wait for, in the order of `after` (EDGE-11)."""
 
     @abstractmethod
     async def queues(self, after: str = "", limit: int | None = None) -> list[QueueInfo]:
@@ -556,6 +568,16 @@ class Store(ABC):
     @abstractmethod
     async def marks(self, since: float = 0.0) -> list[Mark]:
         """The latest marks, at most `MARKS`, from this time on, oldest first (MEASURE-6)."""
+
+    # The audit.
+
+    @abstractmethod
+    async def note_actions(self, actions: Sequence[Action]) -> None:
+        """Enter what operators have done in the audit, with the time of the store, at most `BATCH` (AUDIT-1, AUDIT-2)."""
+
+    @abstractmethod
+    async def actions(self, limit: int = 50, cursor: str | None = None) -> ActionPage:
+        """List what operators have done, the latest first, a page at a time (AUDIT-1)."""
 
     # Event messages.
 

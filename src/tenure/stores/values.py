@@ -14,9 +14,13 @@ from tenure.core.lifecycle import Finish, Transition
 from tenure.errors import BlockerNotFound, JobError, MissingAttribute, UniqueConflict
 
 __all__ = [
+    "ACTIONS",
+    "ACTIONS_KEPT",
+    "ACTION_TEXT",
     "ALREADY_FINAL",
     "JOBS_SHOWN",
     "LEASE_LOST",
+    "LOOK",
     "MISSING_AFTER",
     "NOT_FINAL",
     "NOT_FOUND",
@@ -25,6 +29,8 @@ __all__ = [
     "OK",
     "PRIORITIES",
     "UNCHANGED",
+    "Action",
+    "ActionPage",
     "Announcement",
     "AnnouncementKind",
     "AttributeMissing",
@@ -32,6 +38,7 @@ __all__ = [
     "BusyQueues",
     "Change",
     "Consequence",
+    "EdgeInfo",
     "Enqueued",
     "Fact",
     "Health",
@@ -39,6 +46,7 @@ __all__ = [
     "LeaseRequest",
     "LeaseStatus",
     "Leased",
+    "Order",
     "Page",
     "Pulse",
     "QueueInfo",
@@ -73,6 +81,9 @@ A missing worker keeps its jobs: only their leases decide.
 
 PRIORITIES = 16
 """Priorities of a line that `QueueInfo.oldest` looks at, at most: the first ones."""
+
+LOOK = 2000
+"""Rows that one search looks at, at most."""
 
 JOBS_SHOWN = 20
 """Ids of running jobs that a worker sends with a beat, at most."""
@@ -406,6 +417,19 @@ class Pulse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Seconds of silence after which it is shown as missing."""
 
 
+class Order(StrEnum):
+    """What an operator wants of a worker. An order stands until the next one, or until the worker registers again."""
+
+    GO_ON = "go_on"
+    """Lease jobs, as every worker does that has no other order."""
+
+    QUIET = "quiet"
+    """Lease no more jobs, and go on with those that it holds."""
+
+    STOP = "stop"
+    """Finish the jobs that it holds, then stop."""
+
+
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A registered worker."""
 
@@ -434,6 +458,9 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     missing_after: float = MISSING_AFTER
     release: str = ""
     """The release of the program, as `App(release=…)` or `TENURE_RELEASE` says; empty if neither does."""
+
+    order: Order = Order.GO_ON
+    """The order that stands; set by the store."""
 
     started_at: float = 0.0
     """Seconds since the epoch; set by the store when it registers."""
@@ -484,6 +511,27 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     queue: str | None = None
     task: str | None = None
     tag: str | None = None
+    scheduled: bool | None = None
+    """Of waiting jobs: only those that wait for their time (True), only those in line (False). Needs `state` waiting."""
+
+    error: str | None = None
+    """Type of the error of the job."""
+
+    text: str | None = None
+    """What the payload, the type or the message of the error contains, byte for byte in UTF-8."""
+
+    worker: str | None = None
+    """The worker that holds the job, or held it last."""
+
+    before: float | None = None
+    """Begin with the jobs that ended at this time, in seconds since the epoch, or earlier. Needs a final `state`."""
+
+    look: int = LOOK
+    """Rows that the call looks at, at most; never more than `LOOK`."""
+
+    brief: int | None = None
+    """Return each job as `shortened` to so many characters; None: whole."""
+
     limit: int = 50
     cursor: str | None = None
     """Where the page before this one ended; opaque."""
@@ -496,11 +544,21 @@ class Page(msgspec.Struct, frozen=True):
     cursor: str | None
     """For the next page; None on the last one.
 
-    A short page may have one too, because a call looks at no more than 2,000 rows.
+    A short page may have one too, because a call looks at no more than `Search.look` rows.
     """
 
     searched: int
     """Number of jobs that were looked at for this page."""
+
+
+class EdgeInfo(msgspec.Struct, frozen=True):
+    """A job or run that a job was told to wait for."""
+
+    blocker: str | None
+    """Its id; None if the edge was closed by an older Tenure on a store that did not remember it."""
+
+    open: bool
+    """Whether the job still waits for it, or would wait for it if it were retried."""
 
 
 class RunRecord(msgspec.Struct, frozen=True):
@@ -535,6 +593,46 @@ class RunPage(msgspec.Struct, frozen=True):
     runs: list[RunRecord]
     cursor: str | None
     searched: int
+
+
+ACTIONS = 10_000
+"""Actions that the audit keeps, the latest ones."""
+
+ACTIONS_KEPT = 90 * 86400.0
+"""Seconds that the audit keeps an action."""
+
+ACTION_TEXT = 500
+"""Characters of each text of an action, at most."""
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an operator has done, as the audit keeps it. Its texts have up to `ACTION_TEXT` characters."""
+
+    who: str
+    """Name of the operator, such as `ann@db1`."""
+
+    by: str
+    """What it was done with: `cli`, `top`, `dashboard` or `api`."""
+
+    what: str
+    """The action, as the command line calls it: `retry`."""
+
+    target: str = ""
+    """What it was done to: ids, names, or a filter such as `state=failed queue=mail`."""
+
+    count: int | None = None
+    """How many jobs, queues or workers it changed; None: not known, because it only begins."""
+
+    at: float = 0.0
+    """Seconds since the epoch; set by the store."""
+
+
+class ActionPage(msgspec.Struct, frozen=True):
+    """One page of the audit."""
+
+    actions: list[Action]
+    cursor: str | None
+    """For the next page; None on the last one."""
 
 
 class AnnouncementKind(StrEnum):

@@ -16,7 +16,7 @@ from tenure.core.measures import HistoryRow, Mark
 from tenure.core.schedule import ScheduleRecord
 from tenure.stores.memory.jobs import Edge, Queue, Run, StoredJob
 from tenure.stores.memory.wakeup import CrossLoopMailbox, IdleCaller
-from tenure.stores.values import Announcement, AnnouncementKind, Change, Consequence, WorkerInfo
+from tenure.stores.values import Action, Announcement, AnnouncementKind, Change, Consequence, WorkerInfo
 
 __all__ = ["LOCK", "Data", "RegisteredWorker"]
 
@@ -63,6 +63,9 @@ class Data:
         """Rows by resolution and slot, then by queue and task."""
 
         self.marks: list[Mark] = []
+        self.actions: list[tuple[int, Action]] = []
+        """The audit, the latest first, each action with its number."""
+
         self.schedules: dict[str, ScheduleRecord] = {}
         self.chores: dict[str, float] = {}
         """When each chore was last claimed, by the boot clock."""

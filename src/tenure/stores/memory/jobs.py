@@ -167,6 +167,7 @@ class StoredJob:
             on_timeout=self.on_timeout if self.parked_until is None else None,
             reads=() if new.step is None else new.step.reads,
             ready_at=self.ready_at,
+            headers=new.headers,
         )
 
 

@@ -7,12 +7,14 @@ from itertools import islice
 
 import msgspec
 
-from tenure.core.job import JobRecord, State
+from tenure.core.job import JobRecord, State, shortened
 from tenure.stores.memory.data import Data
 from tenure.stores.memory.jobs import Queue, Run, StoredJob
 from tenure.stores.memory.wakeup import CrossLoopMailbox
 from tenure.stores.values import (
+    LOOK,
     Announcement,
+    EdgeInfo,
     Page,
     QueueInfo,
     RunPage,
@@ -23,10 +25,20 @@ from tenure.stores.values import (
     WorkerInfo,
 )
 
-__all__ = ["attributes", "blockers", "get", "ids", "queues", "run", "runs", "search", "steps", "wait", "workers"]
-
-ROWS = 2000
-"""Jobs that one call looks at, at most."""
+__all__ = [
+    "attributes",
+    "blockers",
+    "edges",
+    "get",
+    "ids",
+    "queues",
+    "run",
+    "runs",
+    "search",
+    "steps",
+    "wait",
+    "workers",
+]
 
 
 def get(data: Data, ids: Sequence[str]) -> list[JobRecord | None]:
@@ -50,6 +62,12 @@ def blockers(data: Data, job_id: str, limit: int) -> list[str]:
     if job is None or job.state is not State.BLOCKED:
         return []
     return [edge.blocker for edge in job.edges if edge.open][:limit]
+
+
+def edges(data: Data, job_id: str, limit: int) -> list[EdgeInfo]:
+    """What a job was told to wait for."""
+    job = data.jobs.get(job_id)
+    return [] if job is None else [EdgeInfo(edge.blocker, edge.open) for edge in job.edges[:limit]]
 
 
 def queues(data: Data, after: str = "", limit: int | None = None) -> list[QueueInfo]:
@@ -108,7 +126,7 @@ def runs(data: Data, search: RunSearch) -> RunPage:
     found: list[RunRecord] = []
     looked_at = 0
     cursor = None
-    for each in islice(walk, ROWS):
+    for each in islice(walk, LOOK):
         looked_at += 1
         cursor = str(each.number)
         if search.state in {None, each.steps[-1].state}:
@@ -153,7 +171,7 @@ def search(data: Data, search: Search) -> Page:
     found: list[StoredJob] = []
     looked_at = 0
     cursor = None
-    for job in islice(walk, ROWS):
+    for job in islice(walk, min(search.look, LOOK)):
         looked_at += 1
         cursor = msgspec.json.encode(key(job)).decode()
         if _wanted(job, search):
@@ -161,16 +179,33 @@ def search(data: Data, search: Search) -> Page:
             if len(found) == search.limit:
                 break
     more = next(walk, None) is not None
-    return Page([data.record(job) for job in found], cursor if more else None, looked_at)
+    records = [shortened(data.record(job), search.brief) for job in found]
+    return Page(records, cursor if more else None, looked_at)
 
 
 def _listed(job: StoredJob, search: Search) -> bool:
     """Whether the job is in the listing that is walked: that of one state and one queue, or of all."""
-    return search.state in {None, job.state} and search.queue in {None, job.new.queue}
+    return (
+        search.state in {None, job.state}
+        and search.queue in {None, job.new.queue}
+        and (search.scheduled is None or search.scheduled is (job.run_at is not None))
+        and (search.before is None or (job.ended_at is not None and job.ended_at <= search.before))
+    )
 
 
 def _wanted(job: StoredJob, search: Search) -> bool:
-    return search.task in {None, job.new.task} and (search.tag is None or search.tag in job.new.tags)
+    return (
+        search.task in {None, job.new.task}
+        and (search.tag is None or search.tag in job.new.tags)
+        and search.worker in {None, job.worker}
+        and (search.error is None or (job.error is not None and job.error.type == search.error))
+        and (search.text is None or _contains(job, search.text))
+    )
+
+
+def _contains(job: StoredJob, text: str) -> bool:
+    error = () if job.error is None else (job.error.type, job.error.message)
+    return text.encode() in job.new.payload or any(text in part for part in error)
 
 
 def _position(job: StoredJob) -> Key:

@@ -19,18 +19,22 @@ from tenure.core.options import Retention
 from tenure.core.schedule import Firing, SchedulePage, SchedulePut, ScheduleSearch, TickRecord
 from tenure.errors import StoreUnavailable
 from tenure.stores.base import BATCH, Store, busy_queues_of
-from tenure.stores.memory import enqueueing, history, inbox, leasing, operating, reading, schedules, settling
+from tenure.stores.memory import audit, enqueueing, history, inbox, leasing, operating, reading, schedules, settling
 from tenure.stores.memory.data import LOCK, Data, RegisteredWorker
 from tenure.stores.memory.wakeup import CrossLoopMailbox, IdleCaller
 from tenure.stores.values import (
+    Action,
+    ActionPage,
     Announcement,
     AnnouncementKind,
     BusyQueues,
+    EdgeInfo,
     Enqueued,
     Fact,
     Layout,
     Leased,
     LeaseRequest,
+    Order,
     Page,
     Pulse,
     QueueInfo,
@@ -211,15 +215,22 @@ class MemoryStore(Store):
 
     async def register(self, worker: WorkerInfo) -> None:
         with self._operation() as data:
-            info = msgspec.structs.replace(worker, started_at=data.clock.wall())
+            info = msgspec.structs.replace(worker, started_at=data.clock.wall(), order=Order.GO_ON)
             data.workers[worker.id] = RegisteredWorker(info, self._mailbox, data.clock.boot())
 
-    async def beat(self, worker_id: str, pulse: Pulse) -> bool:
+    async def beat(self, worker_id: str, pulse: Pulse) -> Order | None:
+        with self._operation() as data:
+            if (worker := data.workers.get(worker_id)) is None:
+                return None
+            worker.beat = data.clock.boot()
+            worker.info = worker.info.beating(pulse)
+            return worker.info.order
+
+    async def order(self, worker_id: str, order: Order) -> bool:
         with self._operation() as data:
             if (worker := data.workers.get(worker_id)) is None:
                 return False
-            worker.beat = data.clock.boot()
-            worker.info = worker.info.beating(pulse)
+            worker.info = msgspec.structs.replace(worker.info, order=order)
             return True
 
     async def leave(self, worker_id: str) -> None:
@@ -314,6 +325,10 @@ class MemoryStore(Store):
         with self._operation() as data:
             return reading.blockers(data, job_id, limit)
 
+    async def edges(self, job_id: str, limit: int = 200) -> list[EdgeInfo]:
+        with self._operation() as data:
+            return reading.edges(data, job_id, limit)
+
     async def queues(self, after: str = "", limit: int | None = None) -> list[QueueInfo]:
         with self._operation() as data:
             return reading.queues(data, after, limit)
@@ -356,6 +371,14 @@ class MemoryStore(Store):
     async def marks(self, since: float = 0.0) -> list[Mark]:
         with self._operation() as data:
             return history.marks(data, since)
+
+    async def note_actions(self, actions: Sequence[Action]) -> None:
+        with self._operation() as data:
+            audit.note(data, actions)
+
+    async def actions(self, limit: int = 50, cursor: str | None = None) -> ActionPage:
+        with self._operation() as data:
+            return audit.actions(data, limit, cursor)
 
     async def watched(self) -> bool:
         with self._operation() as data:

@@ -20,11 +20,13 @@ from __future__ import annotations
 import pytest
 
 from tenure.stores.base import Store
+from tenure.testing.conformance.auditing import Auditing
 from tenure.testing.conformance.busy_queues import FindingBusyQueues
 from tenure.testing.conformance.consequences import Consequences
 from tenure.testing.conformance.edges import Edges
 from tenure.testing.conformance.enqueueing import Enqueueing
 from tenure.testing.conformance.handing_over import HandingOver
+from tenure.testing.conformance.headers import Headers
 from tenure.testing.conformance.history import History
 from tenure.testing.conformance.inbox import Inbox
 from tenure.testing.conformance.leasing import Leasing
@@ -68,6 +70,8 @@ class StoreConformance(
     Consequences,
     Schedules,
     Measuring,
+    Headers,
+    Auditing,
 ):
     """All tests of the contract but those of transactions. Subclass it and provide `clock`, `make_store` and `put_in`."""
 

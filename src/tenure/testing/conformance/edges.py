@@ -15,6 +15,7 @@ from tenure.stores.base import Store
 from tenure.stores.values import (
     OK,
     BlockerGone,
+    EdgeInfo,
     Enqueued,
     Search,
     refused,
@@ -421,3 +422,54 @@ class Edges:
         assert await parked() == {alone, dependent}
         await store.complete(dependent, Finish(State.SUCCEEDED, "3"))
         assert await parked() == {alone}
+
+    # Reading edges.
+
+    async def test_a_job_knows_what_it_was_told_to_wait_for(self, store: Store) -> None:
+        one, two = await blockers(store, 2)
+        [run_id] = await enqueue(store, a_job(queue="c"))
+        [waits] = await enqueue(store, a_job(after=(two, run_id, one, two)))
+        assert await store.edges(waits) == [EdgeInfo(each, open=True) for each in (two, run_id, one, two)]
+        assert await store.edges(one) == await store.edges("never seen") == []
+
+        await settle(store, await lease_one(store, "b"), SUCCEED)
+
+        assert [(each.blocker, each.open) for each in await store.edges(waits)] == [
+            (two, True),
+            (run_id, True),
+            (one, False),
+            (two, True),
+        ]
+        await settle(store, await lease_one(store, "b"), SUCCEED)
+        await settle(store, await lease_one(store, "c"), FAIL)
+        assert await state(store, waits) is State.FAILED
+        assert [(each.blocker, each.open) for each in await store.edges(waits)] == [
+            (two, False),
+            (run_id, True),
+            (one, False),
+            (two, False),
+        ]
+
+    @pytest.mark.parametrize("keep", [0.0, None])
+    async def test_edges_are_known_after_the_blocker_has_gone(self, store: Store, keep: float | None) -> None:
+        one, two = await enqueue(store, a_job(queue="b", keep=keep), a_job(queue="c"))
+        [waits] = await enqueue(store, a_job(after=(one, two)))
+        await settle(store, await lease_one(store, "b"), SUCCEED)
+        if keep is None:
+            await store.delete([one])
+
+        assert await store.edges(waits) == [EdgeInfo(one, open=False), EdgeInfo(two, open=True)]
+
+        await settle(store, await lease_one(store, "c"), SUCCEED)
+        await settle(store, await lease_one(store), RETRY)
+        await settle(store, await lease_one(store), SUCCEED)
+        assert await store.edges(waits) == [EdgeInfo(one, open=False), EdgeInfo(two, open=False)]
+        await store.delete([waits])
+        assert await store.edges(waits) == []
+
+    async def test_no_more_edges_are_given_than_were_asked_for(self, store: Store) -> None:
+        ids = await blockers(store, 250)
+        [waits] = await enqueue(store, a_job(after=tuple(ids)))
+
+        assert [each.blocker for each in await store.edges(waits)] == ids[:200]
+        assert [each.blocker for each in await store.edges(waits, 3)] == ids[:3]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
-from tenure.core.job import State
+from tenure.core.job import ErrorInfo, State
 from tenure.core.lifecycle import Finish, Requeue
 from tenure.stores.base import Store
 from tenure.stores.values import QueueInfo, Search
@@ -226,6 +228,120 @@ class Listing:
 
         assert (searched, calls) == (4501, 3)
         assert [job.payload for job in page.jobs] == [b"[1]"]
+
+    async def test_waiting_jobs_are_listed_by_parts(self, store: Store) -> None:
+        late, early, low, high = await enqueue(
+            store, a_job(delay=60.0), a_job(delay=30.0, queue="x"), a_job(priority=9), a_job(queue="x")
+        )
+
+        async def part(*, scheduled: bool, **more: Any) -> list[str]:
+            return [job.id for job in await everything(store, state=State.WAITING, scheduled=scheduled, **more)]
+
+        for pages in (1, 500):
+            assert await part(scheduled=True, limit=pages) == [early, late]
+            assert await part(scheduled=True, queue="q", limit=pages) == [late]
+            assert await part(scheduled=False, limit=pages) == [high, low]
+            assert await part(scheduled=False, queue="q", limit=pages) == [low]
+
+    async def test_jobs_are_found_by_the_type_of_their_error(self, store: Store) -> None:
+        failed, retried, other, without = await enqueue(store, *[a_job() for _ in range(4)])
+        [job] = [await lease_one(store)]
+        await settle(store, job, FAIL)
+        await settle(store, await lease_one(store), Requeue(60.0, error=BOOM))
+        await settle(store, await lease_one(store), Finish(State.FAILED, error=ErrorInfo("ValueErrors", "ValueError")))
+
+        assert [each.id for each in await everything(store, error="ValueError")] == [retried, failed]
+        assert [each.id for each in await everything(store, error="ValueError", state=State.FAILED)] == [failed]
+        assert [each.id for each in await everything(store, error="ValueErrors", state=State.FAILED)] == [other]
+        assert await everything(store, error="Value", state=State.FAILED) == []
+        assert without not in [each.id for each in await everything(store, error="ValueError")]
+
+    async def test_jobs_are_found_by_their_worker(self, store: Store) -> None:
+        done, held, _ = await enqueue(store, *[a_job() for _ in range(3)])
+        await settle(store, await lease_one(store, worker="one"), FAIL)
+        await lease_one(store, worker="one")
+        await lease_one(store, worker="two")
+
+        assert [each.id for each in await everything(store, worker="one")] == [held, done]
+        assert [each.id for each in await everything(store, worker="one", state=State.RUNNING)] == [held]
+        assert [each.id for each in await everything(store, worker="one", state=State.FAILED)] == [done]
+        assert await everything(store, worker="on") == []
+
+    @pytest.mark.parametrize("state", [None, State.FAILED])
+    async def test_jobs_are_found_by_a_text(self, store: Store, state: State | None) -> None:
+        payload, message, kind, neither, result = await enqueue(
+            store, a_job(payload=b'{"args":["ann@example.org"]}'), *[a_job() for _ in range(4)]
+        )
+        errors = [BOOM, ErrorInfo("KeyError", "no ann@example.org"), ErrorInfo("ann@example.orgError", "x"), BOOM]
+        for error in errors:
+            await settle(store, await lease_one(store), Finish(State.FAILED, error=error))
+        await settle(store, await lease_one(store), Finish(State.FAILED, '"ann@example.org"', error=BOOM))
+
+        found = await everything(store, text="ann@example.org", state=state)
+
+        assert {each.id for each in found} == {payload, message, kind}
+        assert {each.id for each in await everything(store, text="boom", state=state)} == {payload, neither, result}
+        assert await everything(store, text="Ann@example.org", state=state) == []
+        assert await everything(store, text="Traceback", state=state) == []
+
+    @pytest.mark.parametrize(
+        "text", ["Zoë", 'a "quoted"', "back\\slash", "100%_*[a-z]?", "new\nline", "tab\t", "日本", "'", "😀"]
+    )
+    async def test_a_text_is_found_byte_for_byte(self, store: Store, text: str) -> None:
+        payload, error, _ = await enqueue(
+            store, a_job(payload=b"\xff" + text.encode(), raw=True), a_job(), a_job(payload=b"other", raw=True)
+        )
+        other, failing = await lease(store, limit=2)
+        await settle(store, other, Finish(State.FAILED, error=ErrorInfo("E", "nothing of that")))
+        await settle(store, failing, Finish(State.FAILED, error=ErrorInfo("E", f"before {text} behind")))
+
+        for state in (None, State.FAILED):
+            assert [each.id for each in await everything(store, text=text, state=state)] == [error, payload]
+
+    async def test_final_jobs_are_listed_from_an_end_on(self, store: Store, clock: ManualClock) -> None:
+        ids, ends = await enqueue(store, *[a_job(queue="q" if n % 2 else "x") for n in range(6)]), []
+        for number in range(6):
+            clock.advance(1)
+            leased = await lease_one(store, "q" if number % 2 else "x")
+            await settle(store, leased, FAIL if number < 4 else SUCCEED)
+            ends.append(clock.wall())
+
+        async def listed(before: float, **more: Any) -> list[str]:
+            return [job.id for job in await everything(store, state=State.FAILED, before=before, **more)]
+
+        for pages in (1, 500):
+            assert await listed(ends[2], limit=pages) == [ids[2], ids[1], ids[0]]
+            assert await listed(ends[2] - 0.5, limit=pages) == [ids[1], ids[0]]
+            assert await listed(ends[2], queue="q", limit=pages) == [ids[1]]
+            assert await listed(ends[5], limit=pages) == [ids[3], ids[2], ids[1], ids[0]]
+            assert await listed(ends[0] - 1, limit=pages) == []
+        assert (await store.search(Search(state=State.FAILED, before=ends[0]))).searched == 1
+
+    async def test_a_call_looks_at_as_many_rows_as_it_is_told(self, store: Store) -> None:
+        await enqueue(store, *[a_job() for _ in range(25)])
+
+        for state in (None, State.WAITING):
+            page = await store.search(Search(state=state, tag="rare", look=10))
+            assert (page.jobs, page.searched) == ([], 10)
+            rest = await store.search(Search(state=state, tag="rare", look=100, cursor=page.cursor))
+            assert (rest.jobs, rest.searched, rest.cursor) == ([], 15, None)
+
+    async def test_jobs_are_listed_in_brief(self, store: Store) -> None:
+        await enqueue(store, a_job(payload=b"x" * 100, headers={"tenant": "t1"}), a_job(payload=b"short"))
+        first, second = await lease(store)
+        await settle(store, first, Finish(State.SUCCEEDED, '"' + "é" * 100 + '"'))
+        await settle(store, second, Finish(State.FAILED, error=ErrorInfo("E" * 20, "ä" * 100, "Traceback …", "output")))
+
+        failed, succeeded = await everything(store, brief=10)
+
+        assert (succeeded.payload, succeeded.result, succeeded.error) == (b"x" * 10, '"' + "é" * 9, None)
+        assert (failed.payload, failed.result, failed.error) == (b"short", None, ErrorInfo("E" * 10, "ä" * 10))
+        assert succeeded.headers == {"tenant": "t1"}
+        whole = await everything(store)
+        assert [(len(each.payload), each.error and each.error.traceback) for each in whole] == [
+            (5, "Traceback …"),
+            (100, None),
+        ]
 
     # Queues.
 

@@ -7,7 +7,7 @@ import asyncio
 from tenure.core.job import State
 from tenure.core.options import Retention
 from tenure.stores.base import Store
-from tenure.stores.values import Pulse, Totals
+from tenure.stores.values import Order, Pulse, Totals
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance.scene import (
     FAIL,
@@ -63,12 +63,12 @@ class Registry:
         assert worker.missing
         assert await store.forget({"w": 10.0}) == ["w"]
 
-    async def test_a_beat_of_an_unknown_worker_is_false(self, store: Store) -> None:  # W21, W22
+    async def test_a_beat_of_an_unknown_worker_is_none(self, store: Store) -> None:  # W21, W22
         await store.register(a_worker())
         await store.retire("w")
 
         assert not await store.beat("w", Pulse())
-        assert not await store.beat("never seen", Pulse())
+        assert await store.beat("never seen", Pulse()) is None
         assert await store.workers() == []
 
     async def test_workers_are_listed_by_their_start(self, store: Store, clock: ManualClock) -> None:
@@ -151,6 +151,38 @@ class Registry:
 
         [worker] = await make_store().workers()
         assert (worker.pulse, worker.queues) == (Pulse(), ("other",))
+
+    async def test_an_order_comes_back_with_every_beat(self, store: Store, make_store: MakeStore) -> None:
+        await store.register(a_worker("w"))
+        await store.register(a_worker("other"))
+        assert await store.beat("w", Pulse()) is Order.GO_ON
+
+        for order in (Order.QUIET, Order.STOP, Order.GO_ON, Order.QUIET):
+            assert await make_store().order("w", order)
+
+            assert await store.beat("w", Pulse()) is order
+            assert await store.beat("w", Pulse(held=1)) is order
+            assert {worker.id: worker.order for worker in await store.workers()} == {"w": order, "other": Order.GO_ON}
+        assert await store.beat("other", Pulse()) is Order.GO_ON
+
+    async def test_an_order_to_an_unknown_worker_is_refused(self, store: Store) -> None:
+        assert not await store.order("w", Order.QUIET)
+        await store.register(a_worker("w"))
+        await store.leave("w")
+
+        assert not await store.order("w", Order.QUIET)
+
+        assert await store.workers() == []
+        assert await store.beat("w", Pulse()) is None
+
+    async def test_a_worker_that_registers_again_has_no_order(self, store: Store) -> None:
+        await store.register(a_worker("w"))
+        await store.order("w", Order.STOP)
+
+        await store.register(a_worker("w", order=Order.STOP))
+
+        assert await store.beat("w", Pulse()) is Order.GO_ON
+        assert [worker.order for worker in await store.workers()] == [Order.GO_ON]
 
     async def test_a_worker_is_missing_once_it_has_been_silent_for_ten_seconds(
         self, store: Store, clock: ManualClock
