@@ -44,7 +44,7 @@ class Headers:
         await settle(store, first, RELEASE)
         await settle(store, second, RETRY)
         again = await lease_one(store)
-        [status] = await store.settle([(again, SUCCEED)])
+        await settle(store, again, SUCCEED)
         third, fourth = await lease(store)
 
         for leased in (first, second, again, third, fourth):
