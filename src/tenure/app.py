@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ import msgspec
 from tenure.core.checks import Duration, named, refused, seconds, several
 from tenure.core.checks import name as checked_name
 from tenure.core.job import State
-from tenure.core.keywords import AppKeywords, ScheduleKeywords, TaskKeywords, WorkerKeywords
+from tenure.core.keywords import AppKeywords, Filters, ScheduleKeywords, TaskKeywords, WorkerKeywords
 from tenure.core.options import AppOptions, Retention, WorkerOptions, build_options, check_names, split_retention
 from tenure.core.origin import schedule_tag
 from tenure.core.when import When
@@ -42,12 +43,13 @@ from tenure.jobs.history import History, checked_span, history_of
 from tenure.jobs.plans import plan_of
 from tenure.jobs.run import FlowRun, RunPage
 from tenure.jobs.schedules import Schedule, all_schedules, create_schedule, find_schedule
+from tenure.jobs.stamps import Stamp
 from tenure.observe.listeners import Listener
 from tenure.observe.logs import Logs
 from tenure.observe.watching import Watch
 from tenure.stores import masked, store_maker
 from tenure.stores.base import BATCH, Store
-from tenure.stores.values import QueueInfo, Reaped, RunSearch, Search, WorkerInfo
+from tenure.stores.values import ActionPage, Order, QueueInfo, Reaped, RunSearch, Search, WorkerInfo
 from tenure.sync import blocking, refuse_on_loop
 from tenure.sync import run as run_blocking
 from tenure.tasks.context import Context, Middleware, checked_middleware
@@ -63,6 +65,7 @@ L = TypeVar("L", bound=Listener)
 M = TypeVar("M", bound=Middleware)
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S", bound=Stamp)
 
 
 class App(JobHooks, WorkerHooks):
@@ -159,6 +162,17 @@ class App(JobHooks, WorkerHooks):
         """Wrap every attempt in this async function. It gets the context and `call_next`. The first that is registered is outermost."""
         self.internals.middlewares.append(checked_middleware(layer))
         return layer
+
+    def stamp(self, function: S) -> S:
+        """Ask this function for headers once in each call that enqueues, and give them to all its jobs: `@app.stamp`.
+
+        It takes nothing and returns a mapping of names to short texts, or None. Headers that `using(headers=…)` gives override it. What
+        it raises, the call that enqueues raises. It is not asked for jobs of schedules and of inboxes.
+        """
+        if not callable(function) or inspect.iscoroutinefunction(function):
+            raise refused("what @app.stamp decorates", "a function that is not async", function)
+        self.internals.stamps.append(function)
+        return function
 
     @overload
     def listen(self, *kinds: Kind) -> Callable[[L], L]: ...
@@ -267,7 +281,7 @@ class App(JobHooks, WorkerHooks):
 
         Raises `EnqueueRefused`, and stores nothing, if a `before_enqueue` hook refuses one of them.
         """
-        handles, pending, coming = prepare_calls(calls)
+        handles, pending, coming = prepare_calls(self, calls)
         caller = (
             None if self.internals.inlines or self.internals.in_memory else caller_connection_of(coming, connection)
         )
@@ -285,7 +299,7 @@ class App(JobHooks, WorkerHooks):
     async def aenqueue(self, *calls: Call[Any] | Start, connection: object = None) -> list[Job[Any] | FlowRun]: ...
     async def aenqueue(self, *calls: Call[Any] | Start, connection: object = None) -> Sequence[Job[Any] | FlowRun]:
         """The async twin of `enqueue`. A blocking `connection` blocks the event loop, as its own calls do."""
-        handles, pending, coming = prepare_calls(calls)
+        handles, pending, coming = prepare_calls(self, calls)
         caller = (
             None if self.internals.inlines or self.internals.in_memory else caller_connection_of(coming, connection)
         )
@@ -322,20 +336,20 @@ class App(JobHooks, WorkerHooks):
     async def ajobs(
         self,
         *,
-        state: State | str | None = None,
-        queue: str | None = None,
-        task: str | Task[..., Any] | None = None,
-        tag: str | None = None,
         schedule: str | None = None,
         limit: int = 50,
         cursor: str | None = None,
+        **filters: Unpack[Filters],
     ) -> JobPage:
-        """List jobs, a page at a time, newest first. Jobs of one unfinished state are listed in the order in which they will run."""
+        """List jobs, a page at a time, newest first. Jobs of one unfinished state are listed in the order in which they will run.
+
+        `filters` are `state`, `queue`, `task`, `tag`, `scheduled`, `error`, `text`, `worker` and `before`; see `Filters`.
+        """
         if not 1 <= limit <= BATCH:
             raise InvalidOption(f"limit must be between 1 and {BATCH}, got {limit}")
-        if tag is not None and schedule is not None:
+        if filters.get("tag") is not None and schedule is not None:
             raise InvalidOption("give either a tag or a schedule to find jobs by, not both")
-        search = search_of(state, queue, task, tag)
+        search = search_of(filters)
         if schedule is not None:
             search = msgspec.structs.replace(search, tag=schedule_tag(checked_name("schedule", schedule)))
         found = await self.internals.session.store.search(msgspec.structs.replace(search, limit=limit, cursor=cursor))
@@ -428,6 +442,12 @@ class App(JobHooks, WorkerHooks):
             raise refused("label", "a text of 1 to 100 characters", label)
         await self.internals.session.store.mark(label)
 
+    async def aactions(self, *, limit: int = 50, cursor: str | None = None) -> ActionPage:
+        """What operators have done with the command line and the dashboard, the latest first: the last 10,000 actions of 90 days."""
+        if not 1 <= limit <= BATCH:
+            raise InvalidOption(f"limit must be between 1 and {BATCH}, got {limit}")
+        return await self.internals.session.store.actions(limit, cursor)
+
     async def astats(self) -> Stats:
         """Totals of what has happened so far: overall, by queue and by worker."""
         store = self.internals.session.store
@@ -438,20 +458,16 @@ class App(JobHooks, WorkerHooks):
     async def acancel(
         self,
         *targets: Job[Any] | FlowRun | Call[Any] | str,
-        queue: str | None = None,
-        task: str | Task[..., Any] | None = None,
-        tag: str | None = None,
-        state: State | str | None = None,
+        **filters: Unpack[Filters],
     ) -> int:
         """Cancel jobs that have not ended, in atomic batches of 1,000. Returns how many were cancelled.
 
         A bound call stands for every job of its task with equal arguments; with `queue`, only for those in that queue. Without targets,
-        all jobs are cancelled that match those of `queue`, `task`, `tag` and `state` that are given; none if none is. A running job gets the
-        abort signal.
+        all jobs are cancelled that match the filters that are given, see `Filters`; none if none is. A running job gets the abort signal.
 
         A `before_dequeue` hook may veto the cancelling of a bound call. Then nothing is cancelled.
         """
-        search = search_of(state, queue, task, tag)
+        search = search_of(filters)
         calls = _calls_of(targets, search)
         if calls and not await acall_hooks(before_dequeue(self, calls)):
             return 0
@@ -462,14 +478,11 @@ class App(JobHooks, WorkerHooks):
     def cancel(
         self,
         *targets: Job[Any] | FlowRun | Call[Any] | str,
-        queue: str | None = None,
-        task: str | Task[..., Any] | None = None,
-        tag: str | None = None,
-        state: State | str | None = None,
+        **filters: Unpack[Filters],
     ) -> int:
         """The blocking twin of `acancel`."""
         refuse_on_loop("cancel")
-        search = search_of(state, queue, task, tag)
+        search = search_of(filters)
         calls = _calls_of(targets, search)
         if calls and not call_hooks(before_dequeue(self, calls)):
             return 0
@@ -495,20 +508,15 @@ class App(JobHooks, WorkerHooks):
     async def aretry(
         self,
         *targets: Job[Any] | FlowRun | str,
-        queue: str | None = None,
-        task: str | Task[..., Any] | None = None,
-        tag: str | None = None,
-        state: State | str | None = None,
-        error: str | None = None,
+        **filters: Unpack[Filters],
     ) -> int:
         """Put finished jobs at the back of their queues again, in atomic batches of 1,000. Returns how many.
 
-        Jobs that cannot be retried are skipped (`Job.retry` says which). Without targets, all jobs are retried that match those of `queue`,
-        `task`, `tag`, `state` (default: failed and broken) and `error` (the type of the error) that are given. A job that ends again during
-        this call is not retried twice.
+        Jobs that cannot be retried are skipped (`Job.retry` says which). Without targets, all jobs are retried that match the filters that
+        are given, see `Filters`; of `state` the default is failed and broken. A job that ends again during this call is not retried twice.
         """
-        ids, search = [_id(target) for target in targets], search_of(state, queue, task, tag)
-        retried = await retry(self.internals.session.store, ids, search, error)
+        ids, search = [_id(target) for target in targets], search_of(filters)
+        retried = await retry(self.internals.session.store, ids, search)
         if self.internals.inlines:
             await self.internals.inlines[-1].run_pending([target for target in targets if not isinstance(target, str)])
         return retried
@@ -517,19 +525,15 @@ class App(JobHooks, WorkerHooks):
         self,
         *targets: Job[Any] | FlowRun | str,
         cascade: bool = False,
-        queue: str | None = None,
-        task: str | Task[..., Any] | None = None,
-        tag: str | None = None,
-        state: State | str | None = None,
-        error: str | None = None,
+        **filters: Unpack[Filters],
     ) -> int:
         """Delete jobs, and runs with all their steps, in atomic batches of 1,000. Returns how many jobs were deleted.
 
         Raises `HasDependents` if other jobs wait for one of them, unless `cascade` deletes those too. Without targets, finished jobs are
-        deleted that match the other arguments, as for `aretry`; those that other jobs wait for are skipped, unless `cascade`.
+        deleted that match the filters, as for `aretry`; those that other jobs wait for are skipped, unless `cascade`.
         """
-        ids, search = [_id(target) for target in targets], search_of(state, queue, task, tag)
-        return await delete(self.internals.session.store, ids, search, error, cascade=cascade)
+        ids, search = [_id(target) for target in targets], search_of(filters)
+        return await delete(self.internals.session.store, ids, search, cascade=cascade)
 
     async def apause(self, queue: str) -> bool:
         """Stop handing out jobs of this queue, which need not exist yet. Returns False if it was paused already."""
@@ -548,6 +552,16 @@ class App(JobHooks, WorkerHooks):
         while batch := await self.internals.session.store.purge(queue):
             purged += batch
         return purged
+
+    async def aorder(self, worker_id: str, order: Order | Literal["go_on", "quiet", "stop"]) -> bool:
+        """Tell a worker to lease no more jobs (`quiet`), to lease jobs again (`go_on`), or to finish its jobs and stop (`stop`).
+
+        It obeys with its next heartbeat, within two seconds by default. Returns False if the registry does not know the worker. An order
+        stands until the next one, or until the worker registers again. A supervisor replaces a process that has stopped.
+        """
+        if order not in set(Order):
+            raise refused("order", f"one of {', '.join(Order)}", order)
+        return await self.internals.session.store.order(checked_name("worker", worker_id), Order(order))
 
     async def aretire(self, worker_id: str, reason: str | None = None) -> list[Reaped]:
         """Remove a worker that is known to be dead from the registry and release its jobs to other workers at once.
@@ -617,6 +631,7 @@ class App(JobHooks, WorkerHooks):
     explain = blocking(aexplain)
     queues = blocking(aqueues)
     workers = blocking(aworkers)
+    actions = blocking(aactions)
     stats = blocking(astats)
     history = blocking(ahistory)
     attention = blocking(aattention)
@@ -626,6 +641,7 @@ class App(JobHooks, WorkerHooks):
     pause = blocking(apause)
     resume = blocking(aresume)
     purge = blocking(apurge)
+    order = blocking(aorder)
     retire = blocking(aretire)
     lease = blocking(alease)
     reset = blocking(areset)

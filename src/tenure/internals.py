@@ -17,6 +17,7 @@ from tenure.hooks.registry import Hooks
 from tenure.jobs.handle import Job
 from tenure.jobs.run import FlowRun, RunPage
 from tenure.jobs.session import Session
+from tenure.jobs.stamps import Stamp
 from tenure.observe.audience import Audience
 from tenure.observe.observed import observed
 from tenure.stores.base import BATCH, Store
@@ -56,6 +57,9 @@ class Internals:
 
         self.middlewares: list[Middleware] = []
         """Middleware around every attempt, the outermost first."""
+
+        self.stamps: list[Stamp] = []
+        """Functions that give new jobs headers, in the order of their registration."""
 
         self.included: list[str] = []
         """Modules that are imported before a worker of the app starts."""

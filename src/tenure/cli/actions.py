@@ -51,7 +51,7 @@ async def cancel(
     from tenure.jobs.bulk import count_equal, count_found, search_of
 
     store = app.internals.session.store
-    given = {name: value for name, value in filters.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in filters.items() if value is not None}
     if bool(ids) == bool(given):
         raise CommandError("name the jobs to cancel, either by their ids or by --queue, --task, --tag and --state")
     ids = await resolve_ids(app, ids)
@@ -66,8 +66,8 @@ async def cancel(
     elif ids:
         cancelled = await app.acancel(*ids)
     else:
-        search = search_of(**{"state": None, "queue": None, "task": None, "tag": None, **given})
-        cancelled = await app.acancel(**given) if _confirmed(await count_found(store, search), yes) else 0
+        found = await count_found(store, search_of(given))
+        cancelled = await app.acancel(**given) if _confirmed(found, yes) else 0
     return emit({"cancelled": cancelled}) if as_json else report("cancelled", cancelled, ())
 
 

@@ -132,15 +132,15 @@ async def _confirmed_count(
     """The number of selected jobs, once the user has confirmed it; refuses ids of jobs in another state."""
     from tenure.jobs.bulk import count_finished, search_of
 
-    error, state = filters.pop("error"), _state()
-    if bool(ids) == bool(everything or error or any(filters.values())):
+    state = _state()
+    if bool(ids) == bool(everything or any(filters.values())):
         raise CommandError(f"name the {state} jobs, either by their ids or by --queue, --task, --tag, --error or --all")
     if ids:
         for job in [await app.ajob(job_id) for job_id in ids]:
             if job.state is not state:
                 raise CommandError(f"job {job.id} is {job.state}, not {state}: nothing was done")
         return len(ids)
-    found = await count_finished(app.internals.session.store, search_of(state, **filters), error)
+    found = await count_finished(app.internals.session.store, search_of({"state": state, **filters}))
     question = what.format(f"{found:,} {state} {'job' if found == 1 else 'jobs'}")
     if not found:
         print_message(f"no {state} job matches")

@@ -15,6 +15,7 @@ from tenure.core.backoff import Backoff
 from tenure.core.checks import Duration
 
 if TYPE_CHECKING:
+    from tenure.core.job import State
     from tenure.core.options import Retention
     from tenure.core.outcome import NamedStep
     from tenure.core.when import When
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AppKeywords",
+    "Filters",
     "JobKeywords",
     "NextKeywords",
     "ScheduleKeywords",
@@ -139,6 +141,29 @@ class JobKeywords(NextKeywords, total=False):
 
     connection: object
     """Database connection of the caller, in whose transaction the job is stored; see `App.enqueue`. Default: None, one of the store's."""
+
+
+class Filters(TypedDict, total=False):
+    """Which jobs a call means: those that match all filters that are given."""
+
+    state: State | str | None
+    queue: str | None
+    task: str | Task[..., Any] | None
+    tag: str | None
+    scheduled: bool | None
+    """Of waiting jobs: those that wait for their time (True), or those in line (False)."""
+
+    error: str | None
+    """The type of the job's error, such as `"ConnectionError"`."""
+
+    text: str | None
+    """A text of up to 200 characters in the payload, or in the type or message of the error; case matters."""
+
+    worker: str | None
+    """Id of the worker that holds the job, or held it last."""
+
+    before: datetime | None
+    """Only jobs that have ended by this time; needs a final `state`."""
 
 
 class ScheduleKeywords(TypedDict, total=False):

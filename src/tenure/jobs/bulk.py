@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
+from tenure.core.checks import Check, flag, instant, refused
 from tenure.core.checks import name as checked_name
 from tenure.core.job import FINAL, JobRecord, State
+from tenure.core.keywords import Filters
 from tenure.errors import HasDependents, InvalidOption, PayloadError
 from tenure.jobs.handle import Job
 from tenure.stores.base import BATCH, Store
 from tenure.stores.values import QueueInfo, Search, Totals, Verdict, VerdictKind, WorkerInfo
 
 if TYPE_CHECKING:
-    from tenure.tasks.task import Call, Task
+    from tenure.tasks.task import Call
 
 __all__ = [
     "UNFINISHED",
@@ -69,16 +71,39 @@ class Stats(msgspec.Struct, frozen=True):
         return cls(totals, by_queue, {worker.id: worker.totals for worker in workers})
 
 
-def search_of(
-    state: State | str | None, queue: str | None, task: str | Task[..., Any] | None, tag: str | None
-) -> Search:
+def search_of(filters: Filters | Mapping[str, Any]) -> Search:
     """The search that a user's arguments mean; `InvalidName` or `InvalidOption` if one of them cannot match any job."""
-    return Search(
-        state=None if state is None else state_of(state),
-        queue=None if queue is None else checked_name("queue", queue),
-        task=None if task is None else checked_name("task", task if isinstance(task, str) else task.name),
-        tag=None if tag is None else checked_name("tag", tag),
-    )
+    given = {name: value for name, value in filters.items() if value is not None}
+    if unknown := given.keys() - Filters.__annotations__.keys():
+        raise TypeError(f"there is no filter {min(unknown)!r}: use {', '.join(Filters.__annotations__)}")
+    if given.get("scheduled") is not None:
+        given.setdefault("state", State.WAITING)
+    search = Search(**{name: _CHECKS[name](value, name) for name, value in given.items()})
+    if search.scheduled is not None and search.state is not State.WAITING:
+        raise InvalidOption(f"scheduled divides the jobs that are waiting, not those that are {search.state}")
+    if search.before is not None and (search.state is None or not search.state.final):
+        raise InvalidOption(f"before is about the end of jobs: give a state too, one of {', '.join(sorted(FINAL))}")
+    return search
+
+
+def _text(value: object, option: str) -> str:
+    if not isinstance(value, str) or not 1 <= len(value) <= 200 or "\0" in value:
+        raise refused(option, "a text of 1 to 200 characters", value)
+    return value
+
+
+_CHECKS: Mapping[str, Check] = {
+    "state": lambda value, _: state_of(value),
+    "queue": lambda value, _: checked_name("queue", value),
+    "task": lambda value, _: checked_name("task", value if isinstance(value, str) else getattr(value, "name", value)),
+    "tag": lambda value, _: checked_name("tag", value),
+    "scheduled": flag,
+    "error": _text,
+    "text": _text,
+    "worker": lambda value, _: checked_name("worker", value),
+    "before": instant,
+}
+"""The check of each filter."""
 
 
 def state_of(value: State | str) -> State:
@@ -165,33 +190,31 @@ async def _unfinished_pages(store: Store, search: Search) -> AsyncIterator[list[
 # Retrying and deleting finished jobs.
 
 
-async def count_finished(store: Store, search: Search, error: str | None = None) -> int:
-    """How many finished jobs the search finds; with `error`, only those whose error is of this type."""
-    return sum([len(jobs) async for jobs in _finished_pages(store, search, error)])
+async def count_finished(store: Store, search: Search) -> int:
+    """How many finished jobs the search finds."""
+    return sum([len(jobs) async for jobs in _finished_pages(store, search)])
 
 
-async def retry(store: Store, ids: Sequence[str], search: Search, error: str | None = None) -> int:
+async def retry(store: Store, ids: Sequence[str], search: Search) -> int:
     """Put the jobs with these ids, or those that the search finds, back in line. Returns how many; the store refused the others."""
-    if not _is_search("retry", ids, search, error):
+    if not _is_search("retry", ids, search):
         return await _in_batches(store.retry, ids)
     retried = 0
-    async for jobs in _finished_pages(store, search, error):
+    async for jobs in _finished_pages(store, search):
         # A step that has handed over cannot be retried, and the id of a first step would mean the run.
         retried += await _in_batches(store.retry, [job.id for job in jobs if job.successor is None])
     return retried
 
 
-async def delete(
-    store: Store, ids: Sequence[str], search: Search, error: str | None = None, *, cascade: bool = False
-) -> int:
+async def delete(store: Store, ids: Sequence[str], search: Search, *, cascade: bool = False) -> int:
     """Delete the jobs with these ids, or those that the search finds. Returns how many.
 
     If other jobs wait for one of them and `cascade` is False, that is `HasDependents` for a given id, and a job that was found is left.
     """
-    if not _is_search("delete", ids, search, error):
+    if not _is_search("delete", ids, search):
         return sum([len(await store.delete(batch, cascade=cascade)) for batch in _batches(ids)])
     deleted = 0
-    async for jobs in _finished_pages(store, search, error):
+    async for jobs in _finished_pages(store, search):
         deleted += await _delete_without_dependents(store, [job.id for job in jobs], cascade=cascade)
     return deleted
 
@@ -211,17 +234,17 @@ async def _delete_without_dependents(store: Store, ids: Sequence[str], *, cascad
         )
 
 
-def _is_search(action: str, ids: Sequence[str], search: Search, error: str | None) -> bool:
+def _is_search(action: str, ids: Sequence[str], search: Search) -> bool:
     """Whether jobs are to be found by a search; `InvalidOption` if there are ids too."""
-    given = search != Search() or error is not None
+    given = search != Search()
     if ids and given:
         raise InvalidOption(
-            f"say which jobs to {action} either by themselves or by queue, task, tag, state and type of error"
+            f"say which jobs to {action} either by themselves or by queue, task, tag, state and other filters"
         )
     return given
 
 
-async def _finished_pages(store: Store, search: Search, error: str | None) -> AsyncIterator[list[JobRecord]]:
+async def _finished_pages(store: Store, search: Search) -> AsyncIterator[list[JobRecord]]:
     """Pages of finished jobs, each job once.
 
     The latest end comes first, so a job that ends meanwhile is not among those still to come, unless it ends in another state.
@@ -233,13 +256,9 @@ async def _finished_pages(store: Store, search: Search, error: str | None) -> As
     seen: set[str] = set()
     for state in UNSUCCESSFUL if search.state is None else (search.state,):
         async for jobs in pages(store, replace(search, state=state)):
-            new = [job for job in jobs if job.id not in seen and _has_error(job, error)]
+            new = [job for job in jobs if job.id not in seen]
             seen.update(job.id for job in new)
             yield new
-
-
-def _has_error(job: JobRecord, error: str | None) -> bool:
-    return error is None or (job.error is not None and job.error.type == error)
 
 
 # In batches.

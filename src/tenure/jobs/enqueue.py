@@ -14,6 +14,7 @@ from tenure.errors import InvalidOption, OutcomeUnknown, StoreUnavailable
 from tenure.hooks.calling import HookCalls, acall_hooks, call_hooks
 from tenure.jobs.enqueue_hooks import after_enqueue, before_enqueue
 from tenure.jobs.handle import Handle, Job
+from tenure.jobs.stamps import stamped
 from tenure.stores.callers import CallerConnection, caller_connection
 from tenure.stores.values import Enqueued
 from tenure.sync import refuse_on_loop, run
@@ -43,20 +44,26 @@ Pending = tuple[NewJob, Handle | None]
 
 
 def prepare_calls(
+    app: App,
     calls: Sequence[Call[Any] | Start],
 ) -> tuple[list[Job[Any] | FlowRun], list[Pending], Sequence[BoundCall]]:
-    """Turn `calls` into jobs.
+    """Turn `calls` into jobs, with the headers of the app's stamps.
 
     Returns one handle for each call; the jobs, with those that they wait for, in an order in which they can be stored; and
     the call of each of these jobs.
     """
     if not any(call.after for call in calls):
         plain = [(new := call.new_job(), call.handle(new)) for call in calls]
-        return [handle for _, handle in plain], list(plain), calls
+        handles = [handle for _, handle in plain]
+        if not app.internals.stamps:
+            return handles, list(plain), calls
+        pending: list[Pending] = list(zip(stamped(app, [new for new, _ in plain]), handles, strict=True))
+        return handles, pending, calls
     coming = NewJobs()
     jobs = [coming.add(call) for call in calls]
-    handles = {new.id: call.handle(new) for call, new in zip(calls, jobs, strict=True)}
-    return list(handles.values()), [(new, handles.get(new.id)) for new in coming.jobs], coming.calls
+    by_id = {new.id: call.handle(new) for call, new in zip(calls, jobs, strict=True)}
+    pending = [(new, by_id.get(new.id)) for new in stamped(app, coming.jobs)]
+    return list(by_id.values()), pending, coming.calls
 
 
 def caller_connection_of(calls: Sequence[BoundCall], connection: object) -> CallerConnection | None:

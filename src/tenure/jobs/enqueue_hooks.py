@@ -75,6 +75,11 @@ class Enqueueing:
         """The attributes that a run starts with; empty for a job."""
         return self.kwargs if self.job.step is not None else {}
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of the job. Changing them has no effect."""
+        return dict(self.job.headers or {})
+
     @cached_property
     def _arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         if self.job.step is None:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
 
-from tenure.core.after import NewJobs
 from tenure.core.job import JobRecord, NewJob, Progress
 from tenure.core.lease import AbortReason, Lease, Token
 from tenure.core.running import running
 from tenure.errors import Aborted, InvalidOption
 from tenure.hooks.calling import acall_hooks, call_hooks
 from tenure.hooks.registry import name_of
+from tenure.jobs.enqueue import prepare_calls
 from tenure.jobs.enqueue_hooks import before_enqueue, wait_in_job
 from tenure.tasks.completion.blocks import Completing, CompletingJoined, Preparing, PreparingJoined
 from tenure.tasks.completion.completion import Completion, Transactions
@@ -207,12 +207,15 @@ class Context:
 
         Returns at once. If there is an async `before_enqueue` hook, a coroutine must `await ctx.aenqueue(…)` instead.
         """
-        coming = NewJobs()
-        jobs = [coming.add(call) for call in calls]
-        if calls and calls[0].caller.app.internals.hooks.enqueues:
-            call_hooks(before_enqueue(calls[0].caller.app, coming.jobs), wait_in_job)
-        self._add_children(coming.jobs)
-        return [call.handle(job) for call, job in zip(calls, jobs, strict=True)]
+        if not calls:
+            return []
+        app = calls[0].caller.app
+        handles, pending, _ = prepare_calls(app, calls)
+        jobs = [new for new, _ in pending]
+        if app.internals.hooks.enqueues:
+            call_hooks(before_enqueue(app, jobs), wait_in_job)
+        self._add_children(jobs)
+        return handles
 
     @overload
     async def aenqueue(self, *calls: Call[R]) -> list[Job[R]]: ...
@@ -222,14 +225,17 @@ class Context:
     async def aenqueue(self, *calls: Call[Any] | Start) -> list[Job[Any] | FlowRun]: ...
     async def aenqueue(self, *calls: Call[Any] | Start) -> Sequence[Job[Any] | FlowRun]:
         """The async twin of `enqueue`, which awaits async hooks."""
-        coming = NewJobs()
-        jobs = [coming.add(call) for call in calls]
-        if calls and calls[0].caller.app.internals.hooks.enqueues:
-            await acall_hooks(before_enqueue(calls[0].caller.app, coming.jobs))
-        self._add_children(coming.jobs)
-        return [call.handle(job) for call, job in zip(calls, jobs, strict=True)]
+        if not calls:
+            return []
+        app = calls[0].caller.app
+        handles, pending, _ = prepare_calls(app, calls)
+        jobs = [new for new, _ in pending]
+        if app.internals.hooks.enqueues:
+            await acall_hooks(before_enqueue(app, jobs))
+        self._add_children(jobs)
+        return handles
 
-    def _add_children(self, jobs: list[NewJob]) -> None:
+    def _add_children(self, jobs: Sequence[NewJob]) -> None:
         if self._new_jobs is None:
             self._new_jobs = []
         self._new_jobs += jobs

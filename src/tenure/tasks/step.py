@@ -19,6 +19,7 @@ from tenure.core.origin import kept_origin
 from tenure.core.outcome import Done, Next, Success
 from tenure.core.remote_completion import decision_of, is_decision
 from tenure.errors import InvalidOption, MissingAttribute, PayloadError
+from tenure.jobs.stamps import stamped
 from tenure.tasks.context import Context
 from tenure.tasks.task import AsyncTask, Call, Task, Untyped, name_of_function
 
@@ -178,11 +179,11 @@ class Step(Task[P, R_co]):
             fields["after"], coming = blockers(chosen.after)
             if job.run_id in fields["after"]:
                 raise InvalidOption(f"a step of run {job.run_id} cannot wait for its own run")
-            children = (*children, *coming)
+            children = (*children, *stamped(self.app, coming))
         return Success("null", children, step._following(job, fields), self.flow._writes(chosen.attributes))
 
     def _following(self, job: JobRecord, fields: Mapping[str, Any] | None = None) -> NewJob:
-        """The job of this step that follows `job`. It inherits tags, and priority and keep unless the step sets them."""
+        """The job of this step that follows `job`. It inherits tags and headers, and priority and keep unless the step sets them."""
         assert job.run_id is not None
         template = self._template
         new = replace(
@@ -193,11 +194,12 @@ class Step(Task[P, R_co]):
             keep=job.keep if self._inherits_keep else template.keep,
             tags=job.tags,
         )
-        if not fields:
-            return new
-        if "tags" in fields:
-            fields = {**fields, "tags": kept_origin(fields["tags"], job.tags)}
-        return replace(new, **fields)
+        if fields:
+            if "tags" in fields:
+                fields = {**fields, "tags": kept_origin(fields["tags"], job.tags)}
+            new = replace(new, **fields)
+        [new] = stamped(self.app, [new], job.headers)
+        return new
 
     def _check_answer(self, on_timeout: str | None) -> None:
         if on_timeout is not None:

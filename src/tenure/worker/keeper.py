@@ -24,6 +24,7 @@ from tenure.stores.values import (
     UNCHANGED,
     AnnouncementKind,
     LeaseRequest,
+    Order,
     Pulse,
     Renewal,
     Settlement,
@@ -92,6 +93,7 @@ class Keeper:
         gave_back: Callable[[int], None],
         gave_up: Callable[[Attempt], None],
         wake: Callable[[], None],
+        ordered: Callable[[Order], None],
         historian: Historian | None,
     ) -> None:
         self._new_store = new_store
@@ -118,6 +120,7 @@ class Keeper:
             store_answered=lambda: call_soon(self._worker_loop, self._first_beat.set),
             entered=self._entered,
             retired=self._retired,
+            ordered=lambda order: call_soon(self._worker_loop, ordered, order),
         )
         self._lock = threading.Lock()
         self._held: set[Attempt] = set()

@@ -18,7 +18,7 @@ from tenure.core.patterns import serves
 from tenure.errors import STORE_OUTAGE, Aborted, StoreError, StoreFull, StoreUnavailable
 from tenure.events import LeaseLost
 from tenure.stores.base import BATCH
-from tenure.stores.values import Leased, LeaseRequest, Settlement, Verdict, WorkerInfo
+from tenure.stores.values import Leased, LeaseRequest, Order, Settlement, Verdict, WorkerInfo
 from tenure.tasks.completion.completion import Transactions
 from tenure.tasks.context import Middleware
 from tenure.worker.attempt import Attempt
@@ -86,6 +86,7 @@ class Loop:
         stem: str,
         entry: Callable[[], WorkerInfo],
         registered: Callable[[], None],
+        ordered: Callable[[Order], None],
         on_limit: Callable[[], None],
         on_empty: Callable[[], None] | None,
     ) -> None:
@@ -133,6 +134,7 @@ class Loop:
             self.outage,
             entry=entry,
             registered=registered,
+            ordered=ordered,
             beat=seconds(options.beat, "beat"),
             listens=app.options.wakeup,
             served=lambda: self.queues.patterns,

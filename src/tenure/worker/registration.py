@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 
 from tenure.stores.base import Store
-from tenure.stores.values import Pulse, WorkerInfo
+from tenure.stores.values import Order, Pulse, WorkerInfo
 from tenure.worker.wakeup import Wakeup
 
 __all__ = ["Registration"]
@@ -30,6 +30,7 @@ class Registration:
         store_answered: Callable[[], object],
         entered: Callable[[WorkerInfo], None],
         retired: Callable[[], None],
+        ordered: Callable[[Order], object],
     ) -> None:
         self._interval = interval
         self._entry = entry
@@ -37,6 +38,8 @@ class Registration:
         self._store_answered = store_answered
         self._on_entry = entered
         self._on_retirement = retired
+        self._on_order = ordered
+        self._order = Order.GO_ON
         self._pending_entry: WorkerInfo | None = None
         self.worker_id: str | None = None
         """The worker's id in the registry. None while it is not registered; then it must not lease."""
@@ -55,12 +58,21 @@ class Registration:
         """Register, or send a heartbeat. Returns the seconds until the next one."""
         if self.worker_id is None:
             await self._enter(store)
-        elif not await store.beat(self.worker_id, self._pulse()):
+            self._obey(Order.GO_ON)
+        elif (order := await store.beat(self.worker_id, self._pulse())) is not None:
+            self._obey(order)
+        else:
             log.warning("worker %s was retired: it drops its jobs and continues under a new id", self.worker_id)
             self.worker_id = None
             self._on_retirement()
             return 0.0
         return self._interval
+
+    def _obey(self, order: Order) -> None:
+        """Pass on an order that differs from the one before. An order that stands does not undo what a signal has done since."""
+        if order is not self._order:
+            self._order = order
+            self._on_order(order)
 
     async def leave(self, store: Store) -> None:
         if self.name is not None:

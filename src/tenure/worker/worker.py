@@ -22,7 +22,7 @@ from tenure.core.patterns import checked
 from tenure.errors import STORE_OUTAGE, InvalidOption
 from tenure.events import WorkerStopping
 from tenure.hooks.lifetime import ExitHooks
-from tenure.stores.values import WorkerInfo
+from tenure.stores.values import Order, WorkerInfo
 from tenure.sync import loop_factory
 from tenure.tasks.context import Middleware
 from tenure.worker.chores import Chores
@@ -374,6 +374,22 @@ class Worker:
                     log.warning("worker %s takes jobs again: %s", self.id, signum.name)
                 self._pause.begin(paused=False)
 
+    def _obey(self, order: Order) -> None:
+        """Act on an order of an operator, as on the signal that means the same; called on the event loop."""
+        if self.status is not Status.RUNNING:
+            return
+        match order:
+            case Order.QUIET:
+                log.warning("worker %s takes no new jobs: an operator's order", self.id)
+                self._pause.begin(paused=True)
+            case Order.GO_ON:
+                log.warning("worker %s takes jobs again: an operator's order", self.id)
+                self._pause.begin(paused=False)
+            case Order.STOP:
+                log.info("worker %s stops: an operator's order", self.id)
+                self._recycled = False
+                self._finish()
+
     @property
     def ended(self) -> bool:
         """Whether it has stopped, and only its process is left."""
@@ -457,6 +473,7 @@ class Worker:
             stem=self._identity.stem,
             entry=self._entry,
             registered=self._registered,
+            ordered=self._obey,
             on_limit=self._recycle,
             on_empty=self._finish if self._until_empty else None,
         )
