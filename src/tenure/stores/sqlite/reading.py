@@ -15,9 +15,9 @@ from tenure.stores.base import AHEAD
 from tenure.stores.sqlite.attempts import histories
 from tenure.stores.sqlite.rows import RECORD_COLUMNS, dumps, loads, records, totals
 from tenure.stores.sqlite.transaction import Row, Transaction
-from tenure.stores.values import PRIORITIES, Page, Pulse, QueueInfo, Search, WorkerInfo
+from tenure.stores.values import PRIORITIES, EdgeInfo, Order, Page, Pulse, QueueInfo, Search, WorkerInfo
 
-__all__ = ["blockers", "busy", "get", "ids", "queues", "search", "wait", "workers"]
+__all__ = ["blockers", "busy", "edges", "get", "ids", "queues", "search", "wait", "workers"]
 
 _pulse = msgspec.json.Decoder(Pulse).decode
 _decode_key = msgspec.json.Decoder(tuple[float, ...]).decode
@@ -49,6 +49,11 @@ def ids(tx: Transaction, prefix: str, limit: int) -> list[str]:
 def blockers(tx: Transaction, job_id: str, limit: int) -> list[str]:
     """Up to `limit` blockers that a blocked job still waits for."""
     return [blocker for (blocker,) in tx.all("open_blockers", job_id, limit)]
+
+
+def edges(tx: Transaction, job_id: str, limit: int) -> list[EdgeInfo]:
+    """The first `limit` blockers that a job was told to wait for, in the order of `after`."""
+    return [EdgeInfo(blocker, bool(open_)) for blocker, open_ in tx.all("edges_of", job_id, limit)]
 
 
 def wait(tx: Transaction, ids: Sequence[str], bell: str) -> dict[str, JobRecord | None]:
@@ -114,6 +119,7 @@ def workers(tx: Transaction) -> list[WorkerInfo]:
             silent_for=max(tx.boot - row[9], 0.0),
             totals=totals(row[10:17]),
             release=row[17],
+            order=Order(row[18]),
         ).beating(_pulse(row[7]))
         for row in tx.all("list_workers")
     ]
