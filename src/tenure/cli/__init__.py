@@ -45,6 +45,7 @@ COMMANDS = {
     "history": ("history", "Show rates, lengths, waits and failures over time."),
     "mark": ("history", "Mark this moment in the history, such as a deploy."),
     "top": ("top", "Watch the queues, and what runs, fails and needs attention."),
+    "dashboard": ("dashboard", "Show it all in a browser, and act there."),
     "watch": ("watch", "Show events as they happen."),
     "metrics": ("metrics", "Serve the metrics of the whole system to Prometheus."),
     "completion": ("completion", "Print a script for the completion of your shell."),

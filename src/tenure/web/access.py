@@ -147,7 +147,7 @@ class Access:
         return secrets.token_urlsafe(16) if needs else None
 
     def _own_id(self, request: Request) -> str:
-        return request.cookies.get(COOKIE) or getattr(request.state, "visitor", "")
+        return request.cookies.get(COOKIE) or str(getattr(request.state, "visitor", ""))
 
     def _role(self, token: str) -> Role | None:
         """The role of a token. All are compared, in constant time."""

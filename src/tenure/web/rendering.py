@@ -75,24 +75,33 @@ class Renderer:
         """The whole page, as HTML."""
         return self._environment.get_template("page.html").render(page=page, at=at, **more)
 
-    def region(self, region: Region, page: Page, at: Address) -> str:
+    def region(self, region: Region, page: Page, at: Address, csrf: str) -> str:
         """One region of a page, as HTML."""
-        return self._environment.get_template("region.html").render(region=region, page=page, at=at)
+        return self._environment.get_template("region.html").render(region=region, page=page, at=at, csrf=csrf)
+
+    def rail(self, page: Page, at: Address) -> str:
+        """The links to all pages, with their counts."""
+        return self._environment.get_template("rail.html").render(page=page, at=at)
 
     def template(self, name: str, **values: Any) -> str:
         """Another document, such as the login form."""
         return self._environment.get_template(name).render(**values)
 
     @cached_property
-    def static(self) -> dict[str, tuple[str, bytes]]:
-        """Static files by name: the hash that is part of their path, and their bytes."""
+    def static(self) -> dict[str, bytes]:
+        """Static files by name."""
         folder = resources.files("tenure.web") / "static"
-        files = {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file()}
-        return {name: (hashlib.sha256(body).hexdigest()[:12], body) for name, body in files.items()}
+        return {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file()}
+
+    @cached_property
+    def version(self) -> str:
+        """A hash of all static files, which is part of their paths, so that browsers may keep them for ever."""
+        return hashlib.sha256(b"".join(self.static[name] for name in sorted(self.static))).hexdigest()[:12]
 
     def static_path(self, name: str) -> str:
-        """Path of a static file. It changes with the file, so that browsers may keep it for ever."""
-        return f"/static/{self.static[name][0]}/{name}"
+        """Path of a static file."""
+        assert name in self.static, f"there is no static file {name}"
+        return f"/static/{self.version}/{name}"
 
 
 # What templates write.
@@ -103,7 +112,8 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape", "surrogatepass").decode("ascii") for c in text
+        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape", "surrogatepass").decode("ascii")
+        for c in text
     )
 
 

@@ -141,7 +141,7 @@ class Site:
     async def _keep_reading(self, reader: SnapshotReader) -> None:
         reading = asyncio.create_task(reader.run(lambda _: None))
         try:
-            while time.monotonic() - self._asked_at < LOOKED_AT or self.topics.viewers:
+            while time.monotonic() - self._asked_at < LOOKED_AT or self.topics.viewers:  # noqa: ASYNC110
                 await asyncio.sleep(1.0)
         finally:
             reading.cancel()

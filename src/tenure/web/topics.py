@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tenure.errors import StoreError, TenureError
 
-__all__ = ["TOPICS", "Rendered", "Topic", "Topics", "TooMany"]
+__all__ = ["TOPICS", "Rendered", "TooMany", "Topic", "Topics"]
 
 log = logging.getLogger("tenure.web")
 
