@@ -31,7 +31,7 @@ GLYPHS = {
     "cancelled": "⊘",
     "broken": "⚠",
     "active": "✓",
-    "paused": "⏸",
+    "paused": "‖",
     "done": "✓",
     "lapsed": "⚠",
     "unreadable": "⚠",
@@ -61,6 +61,7 @@ class Renderer:
             "iso": iso,
             "clock": clock,
             "short": short,
+            "sentence": lambda text: text[:1].upper() + text[1:],
             "path": lambda text: quote(str(text), safe=""),
             "json": lambda value: json.dumps(value, ensure_ascii=False),
         }
@@ -107,14 +108,15 @@ class Renderer:
 # What templates write.
 
 
+_SPACES = "\n\t\u2009"
+"""White space that is written as it is; the thin space is our own, in numbers."""
+
+
 def visible(text: str) -> str:
     r"""The text with every unprintable character but line feeds and tabs as an escape sequence, such as `\u202e`."""
     if text.isprintable():
         return text
-    return "".join(
-        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape", "surrogatepass").decode("ascii")
-        for c in text
-    )
+    return "".join(c if c.isprintable() or c in _SPACES else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def _finalized(value: Any) -> Any:

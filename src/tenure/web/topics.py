@@ -7,7 +7,7 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -67,7 +67,7 @@ class Topic:
         self._task: asyncio.Task[None] | None = None
 
     @contextmanager
-    def viewed(self):  # type: ignore[no-untyped-def]  # noqa: ANN201
+    def viewed(self) -> Iterator[None]:
         """Keep it up to date inside the block."""
         self.viewers += 1
         if self._task is None:
@@ -76,7 +76,7 @@ class Topic:
             yield
         finally:
             self.viewers -= 1
-            if not self.viewers:
+            if not self.viewers and self._task is not None:
                 self._task.cancel()
                 self._task = None
 
