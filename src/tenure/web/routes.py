@@ -186,7 +186,8 @@ async def _live(site: Site, request: Request, session: Session) -> Response:
     except TooMany:
         return PlainTextResponse("too many pages are open: close some, or start another dashboard\n", 503)
     finish: Callable[[str], str] = lambda text: text.replace(site.placeholder, session.csrf)  # noqa: E731
-    stream = site.topics.stream(opened, request.headers.get("last-event-id", ""), finish)
+    last_id = request.headers.get("last-event-id") or request.query_params.get("last", "")
+    stream = site.topics.stream(opened, last_id, finish)
     return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 

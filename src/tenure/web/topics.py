@@ -26,8 +26,8 @@ DUTY = 20
 AGAIN = 1.0
 """Seconds after which a store that does not answer is asked again."""
 
-ALIVE = 15.0
-"""Seconds after which an idle stream sends a comment, so that no proxy closes it."""
+ALIVE = 3.0
+"""Seconds after which an idle stream says how old the page is. It also keeps proxies from closing the stream."""
 
 LARGEST = 64_000
 """Characters of a message, at most; a page that changes more is loaded anew."""
@@ -175,7 +175,7 @@ class Topics:
             yield "retry: 1000\n\n"
             while True:
                 if not await topic.changes(seen, ALIVE):
-                    yield ": alive\n\n"
+                    yield f"event: alive\ndata: {time.time() - topic.looked_at:.1f}\n\n"
                     continue
                 message, seen = topic.message(seen), topic.revision
                 text = finish(json.dumps(message))

@@ -27,7 +27,7 @@ function connect() {
   opened = Date.now();
   stream.addEventListener("open", () => { wait = 1000; heard = Date.now(); });
   stream.addEventListener("patch", (event) => { lastId = event.lastEventId; heard = Date.now(); receive(JSON.parse(event.data)); });
-  stream.addEventListener("alive", () => { heard = Date.now(); });
+  stream.addEventListener("alive", (event) => { heard = Date.now() - Number(event.data) * 1000; });
   stream.addEventListener("error", () => {
     disconnect();
     setTimeout(connect, wait * (0.75 + Math.random() / 2));
@@ -75,7 +75,7 @@ function tick() {
   showTimes();
   apply();
   const age = heard ? (Date.now() - heard) / 1000 : (Date.now() - opened) / 1000;
-  const state = !topic ? "off" : paused ? "paused" : !stream && !heard ? "off" : age > 35 || !stream ? "lost" : age > 20 ? "late" : "on";
+  const state = !topic ? "off" : paused ? "paused" : !stream && !heard ? "off" : age > 15 || !stream ? "lost" : age > 5 ? "late" : "on";
   indicator.dataset.live = state;
   const words = { on: "live", off: "not live", paused: "paused", late: `${duration(age)} old`, lost: "not live" };
   indicator.querySelector(".live-text").textContent = words[state];
