@@ -132,7 +132,9 @@ class Site:
         self._asked_at = time.monotonic()
         async with self._first:
             if self._reader is None:
-                self._reader = SnapshotReader(self.store, self.app.url, SNAPSHOT_PAUSE)
+                self._reader = SnapshotReader(
+                    self.store, self.app.url, pause=SNAPSHOT_PAUSE, slow_after=self.slow_after
+                )
             if self._reading is None or self._reading.done():
                 await self.read(self._reader.read_all())
                 self._reading = asyncio.create_task(self._keep_reading(self._reader), name="tenure-snapshot")
