@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tenure.core.job import RunStep
+from tenure.core.job import RunStep, State
 from tenure.core.schedule import Firing, SchedulePut
 from tenure.stores.base import Store
 from tenure.testing.clock import ManualClock
@@ -96,7 +96,7 @@ class Headers:
 
         first, second = await lease(store)
         assert (first.job.headers, second.job.headers) == ({"tenant": "Zoë"}, None)
-        assert [job.state for job in await everything(store)].count("broken") == 1
+        assert [job.state for job in await everything(store)].count(State.BROKEN) == 1
 
     async def test_children_and_successors_have_the_headers_that_they_were_given(self, store: Store) -> None:
         [run_id] = await enqueue(store, a_start(headers=TENANT))
