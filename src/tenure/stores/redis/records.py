@@ -155,14 +155,21 @@ class Options(msgspec.Struct, omit_defaults=True):
     if_blocker_fails: BlockerPolicy = BlockerPolicy.FAIL
     flow: str | None = None
     reads: tuple[str, ...] = ()
+    headers: str | None = None
+    """The headers as JSON, because scripts parse options and need not parse these."""
+
     run: msgspec.Raw = _NIL
-    """The ref of the run that the job is a step of; nil if the job begins the run."""
+    """The ref of the run that the job is a step of; nil if the job begins the run. The last option: see `_step_shape`."""
 
     def run_id(self, job_id: str) -> str | None:
         """The id of the run that the job of this id is a step of; None if it is not a step."""
         if self.flow is None:
             return None
         return job_id if self.run is _NIL else id_of(from_text(bytes(self.run)))
+
+    def headers_of_job(self) -> dict[str, str] | None:
+        """The headers; None if there are none."""
+        return None if self.headers is None else _headers(self.headers)
 
 
 # Records.
@@ -200,6 +207,7 @@ class Record(msgspec.Struct, array_like=True):
 _stored = msgspec.msgpack.Decoder(Stored).decode
 _record = msgspec.msgpack.Decoder(Record).decode
 _error = msgspec.json.Decoder(ErrorInfo).decode
+_headers = msgspec.json.Decoder(dict[str, str]).decode
 _progress = msgspec.json.Decoder(Progress).decode
 _failure = msgspec.msgpack.Decoder(list[str]).decode
 _history = msgspec.msgpack.Decoder(list[tuple[int, int, float, float, str | None, str, str | None]]).decode
@@ -260,7 +268,7 @@ def decode_lease(
             job_id, new.task, new.queue, State.RUNNING, new.payload, options.raw, new.priority, new.number, None,
             new.created_at, 1, 0, 1, 0, options.max_attempts, options.max_losses, None, None, None, options.tags, None,
             None if attributes is None else options.run_id(job_id), now, None, request.worker, ttl, None, None,
-            None, 0, (), None, None, options.reads, attributes,
+            None, 0, (), None, None, options.reads, attributes, None, options.headers_of_job(),
         )  # fmt: skip
         return Lease(job, Token(1, request.nonce), ttl, solo=False, number=number)
     held = _record(record)
@@ -314,7 +322,7 @@ def _build(
         options.run_id(job_id), record.started_at, record.ended_at, record.worker, lease_left, result,
         None if record.error is None else _error_of(record.error), progress, blocked_by,
         tuple(map(_edge_value, edges)) if edges else (), successor, on_timeout, options.reads, attributes,
-        None if ready_at is None else _ready_time(ready_at, new.created_at),
+        None if ready_at is None else _ready_time(ready_at, new.created_at), options.headers_of_job(),
     )  # fmt: skip
 
 
