@@ -16,6 +16,8 @@ from tenure.stores.values import (
     AnnouncementKind,
     Change,
     Consequence,
+    EdgeInfo,
+    Order,
     Page,
     Pulse,
     QueueInfo,
@@ -30,6 +32,7 @@ from tenure.stores.values import (
 __all__ = [
     "attributes",
     "decode_announcement",
+    "edges",
     "page",
     "queue_info",
     "run_page",
@@ -100,6 +103,10 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def edges(reply: Sequence[tuple[bytes | None, int]]) -> list[EdgeInfo]:
+    return [EdgeInfo(None if ref is None else id_of(ref), bool(is_open)) for ref, is_open in reply]
 
 
 # Runs.
@@ -175,6 +182,7 @@ def worker_info(_name: bytes, silent_for: bytes, reply: Sequence[bytes]) -> Work
     return msgspec.structs.replace(
         worker.beating(_pulse(fields["pulse"])) if "pulse" in fields else worker,
         started_at=float(fields["started"]),
+        order=Order(fields["order"].decode()) if "order" in fields else Order.GO_ON,
         silent_for=float(silent_for),
         totals=_totals(fields),
     )
