@@ -56,6 +56,7 @@ __all__ = [
     "decode_job",
     "decode_job_with_history",
     "decode_lease",
+    "error_templates",
     "error_text",
     "from_text",
     "id_of",
@@ -167,10 +168,6 @@ class Options(msgspec.Struct, omit_defaults=True):
             return None
         return job_id if self.run is _NIL else id_of(from_text(bytes(self.run)))
 
-    def headers_of_job(self) -> dict[str, str] | None:
-        """The headers; None if there are none."""
-        return None if self.headers is None else _headers(self.headers)
-
 
 # Records.
 
@@ -268,7 +265,8 @@ def decode_lease(
             job_id, new.task, new.queue, State.RUNNING, new.payload, options.raw, new.priority, new.number, None,
             new.created_at, 1, 0, 1, 0, options.max_attempts, options.max_losses, None, None, None, options.tags, None,
             None if attributes is None else options.run_id(job_id), now, None, request.worker, ttl, None, None,
-            None, 0, (), None, None, options.reads, attributes, None, options.headers_of_job(),
+            None, 0, (), None, None, options.reads, attributes, None,
+            None if options.headers is None else _headers(options.headers),
         )  # fmt: skip
         return Lease(job, Token(1, request.nonce), ttl, solo=False, number=number)
     held = _record(record)
@@ -322,7 +320,8 @@ def _build(
         options.run_id(job_id), record.started_at, record.ended_at, record.worker, lease_left, result,
         None if record.error is None else _error_of(record.error), progress, blocked_by,
         tuple(map(_edge_value, edges)) if edges else (), successor, on_timeout, options.reads, attributes,
-        None if ready_at is None else _ready_time(ready_at, new.created_at), options.headers_of_job(),
+        None if ready_at is None else _ready_time(ready_at, new.created_at),
+        None if options.headers is None else _headers(options.headers),
     )  # fmt: skip
 
 
@@ -374,3 +373,17 @@ def _error_of(text: str) -> ErrorInfo:
             return blocker_failed(blocker, ended)
         case _:
             return _error(text)
+
+
+FIRST, REST = "\x01", "\x02"
+"""What stands in a template for the first word after the word of `RecordedError`, and for all after that one."""
+
+
+def error_templates() -> dict[str, tuple[str, str, str]]:
+    """For each word of `RecordedError` the type of the error, its message if no text follows the first word, and if one does."""
+    number = "1234567"  # stands for `FIRST`, which must be a number for one of them
+    found = {}
+    for word in RecordedError:
+        short, whole = _error_of(f"{word} {number} "), _error_of(f"{word} {number} {REST}")
+        found[word.value] = (short.type, short.message.replace(number, FIRST), whole.message.replace(number, FIRST))
+    return found

@@ -422,7 +422,7 @@ class RedisStore(Store):
         return list(map(decode_job_with_history, reply, histories))
 
     async def search(self, search: Search) -> Page:
-        return reading.page(await self._run_script("search", reading.search_args(search)))
+        return reading.page(search, await self._run_script("search", reading.search_args(search)))
 
     async def run(self, run_id: str) -> RunRecord | None:
         reply = await self._run_script("run", (ref_of(run_id),))
