@@ -1,7 +1,7 @@
--- search: one page of jobs. Looks at no more jobs than it is told to. Reads only.
+-- search: one page of jobs. Looks at a limited number of jobs. Reads only.
 -- ARGV: time, state (-1 for any, newest first), queue, task, tag with = before it ('' for any of these), limit; then the
 -- cursor: group, score and seq of the last row of the previous page, '' at first; then of waiting jobs 1 for the scheduled
--- ones only, 0 for those in line only; of final jobs the time of the latest end to list; number of jobs to look at; length to
+-- ones only, 0 for those in line only; of final jobs the time of the latest end to list; most jobs to look at; length to
 -- which jobs are shortened; filter as `Filtering.passes` takes it, packed ('' for each of these that is not given).
 -- Returns: jobs as `Reading.describe` gives them, next cursor (false at the end), number of jobs looked at.
 -- include: script, totals, jobs, edges, reading, filtering
