@@ -4,7 +4,10 @@ DECLARE
     _parts json;
     _words text[];
 BEGIN
-    IF starts_with(_error, '{') THEN
+    IF left(_error, 1) = '{' THEN
+        IF octet_length(error_head(_error)) < octet_length(_error) THEN
+            _error := error_head(_error) || '}';
+        END IF;
         IF position('\u0000' IN _error) > 0 THEN
             -- PostgreSQL has no NUL in a text, and refuses to parse JSON that has one.
             _error := regexp_replace(_error, '(?<!\\)((?:\\\\)*)\\u0000', '\1\\ufffd', 'g');

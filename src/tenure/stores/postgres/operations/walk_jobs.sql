@@ -8,8 +8,8 @@
 --
 -- The other filters read the rows: `_type` is the type of the error, `_text` a part of the payload or of the type or message
 -- of the error. Both also come as records.py writes them into the JSON of an error: `_type_start` is how such JSON begins,
--- `_text_quoted` is in it. So only the JSON of few errors is parsed. `_text` has U+FFFD in place of NUL, as `error_parts` has;
--- `_text_bytes` is the text itself.
+-- `_text_quoted` is in it. So the JSON of few errors is parsed, and of a long one `left` reads only the beginning. `_text` has
+-- U+FFFD in place of NUL, as `error_parts` has; `_text_bytes` is the text itself.
 CREATE OR REPLACE FUNCTION walk_jobs(
     _state text, _queue text, _task text, _tag text, _scheduled boolean, _type text, _type_start text, _text text, _text_quoted text,
     _text_bytes bytea, _worker text, _before float8, _look integer, _limit integer, _after float8[]
@@ -108,10 +108,10 @@ BEGIN
           AND (_queue IS NULL OR j.queue = _queue)
           AND (NOT _reads_rows OR (
               SELECT (_worker IS NULL OR r.worker = _worker)
-                     AND (_type IS NULL OR CASE WHEN starts_with(r.error, '{') THEN starts_with(r.error, _type_start)
+                     AND (_type IS NULL OR CASE WHEN left(r.error, 1) = '{' THEN left(r.error, length(_type_start)) = _type_start
                                                 ELSE (SELECT type = _type FROM error_parts(r.error)) END)
                      AND (_text IS NULL OR position(_text_bytes IN j.payload) > 0 OR (
-                         (NOT starts_with(r.error, '{') OR position(_text_quoted IN r.error) > 0)
+                         (left(r.error, 1) <> '{' OR position(_text_quoted IN error_head(r.error)) > 0)
                          AND (SELECT position(_text IN type) > 0 OR position(_text IN message) > 0 FROM error_parts(r.error))
                      ))
               FROM (
