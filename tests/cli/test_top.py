@@ -23,9 +23,7 @@ from tenure.cli.top.acting import act
 from tenure.cli.top.drawing import draw
 from tenure.cli.top.frame import bound, clip, fit, sparkline, spread, width_of, wrapped
 from tenure.cli.top.keys import KeyParser
-from tenure.cli.top.reading import INTERVALS, PAUSE, Looking, Reader
 from tenure.cli.top.screen import looking_at
-from tenure.cli.top.snapshot import Measures, Snapshot, figures_of, measures_of, summary_of
 from tenure.cli.top.state import Explain, Pause, Quit, Request, Resume, RetryFailed, Ui, press
 from tenure.core.job import ErrorInfo, JobRecord, Progress, State
 from tenure.core.lease import new_nonce
@@ -33,6 +31,8 @@ from tenure.core.lifecycle import Finish
 from tenure.core.measures import HistoryRow, HistoryWrite
 from tenure.errors import StoreUnavailable
 from tenure.jobs.attention import Attention, attention
+from tenure.jobs.snapshot import Measures, Snapshot, figures_of, measures_of, summary_of
+from tenure.jobs.snapshot_reader import INTERVALS, PAUSE, Looking, SnapshotReader
 from tenure.stores.values import Health, LeaseRequest, Order, QueueInfo, Totals, WorkerInfo
 
 from .conftest import Tenure, run_process
@@ -441,7 +441,7 @@ async def app() -> App:
 
 
 async def test_everything_is_read_once(app: App) -> None:
-    reader = Reader(app)
+    reader = SnapshotReader(app.internals.session.store, app.url)
     reader.look(Looking(frozenset({"running", "failed"})))
 
     snapshot = await reader.read_all()
@@ -473,7 +473,7 @@ class Counting:
 
 
 async def test_the_store_is_asked_at_most_twice_a_second(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    reader = Reader(app)
+    reader = SnapshotReader(app.internals.session.store, app.url)
     reader._store = counting = Counting(reader._store)  # type: ignore[assignment]
     reader.look(Looking(frozenset({"running", "failed"})))
     slept: list[float] = []
@@ -497,7 +497,7 @@ async def test_the_store_is_asked_at_most_twice_a_second(app: App, monkeypatch: 
 
 
 async def test_a_slow_store_is_asked_less_often(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    reader = Reader(app)
+    reader = SnapshotReader(app.internals.session.store, app.url)
     slept: list[float] = []
 
     async def slow(topic: str) -> None:
@@ -519,7 +519,7 @@ async def test_a_slow_store_is_asked_less_often(app: App, monkeypatch: pytest.Mo
 
 
 async def test_a_store_that_goes_is_asked_until_it_is_back(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    reader = Reader(app)
+    reader = SnapshotReader(app.internals.session.store, app.url)
     reader._store = counting = Counting(reader._store)  # type: ignore[assignment]
     problems: list[str] = []
     topics: list[str] = []
@@ -545,7 +545,7 @@ async def test_a_store_that_goes_is_asked_until_it_is_back(app: App, monkeypatch
 async def test_rates_are_those_of_the_last_seconds(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     ticking = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: ticking[0])
-    reader = Reader(app)
+    reader = SnapshotReader(app.internals.session.store, app.url)
 
     def read(at: float, ended: int) -> float | None:
         ticking[0] = 1000.0 + at
@@ -629,7 +629,7 @@ async def test_an_order_that_fails_is_a_message(app: App, monkeypatch: pytest.Mo
 
 
 def test_every_topic_can_be_read() -> None:
-    assert all(hasattr(Reader, f"_read_{topic}") for topic in INTERVALS)
+    assert all(hasattr(SnapshotReader, f"_read_{topic}") for topic in INTERVALS)
 
 
 # The command.

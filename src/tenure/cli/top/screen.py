@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from tenure.cli.top.acting import act
 from tenure.cli.top.drawing import PANES_FROM, draw
-from tenure.cli.top.reading import Looking, Reader
 from tenure.cli.top.state import Explain, Quit, Request, Ui, press
 from tenure.cli.top.terminal import Terminal
 from tenure.core.job import State
+from tenure.jobs.snapshot_reader import Looking, SnapshotReader
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,7 +31,7 @@ class Screen:
 
     def __init__(self, app: App, console: Console, *, read_only: bool) -> None:
         self._app = app
-        self._reader = Reader(app)
+        self._reader = SnapshotReader(app.internals.session.store, app.url)
         self._ui = Ui(read_only=read_only)
         self._snapshot = self._reader.snapshot
         self._changed = asyncio.Event()

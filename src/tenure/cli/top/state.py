@@ -8,8 +8,8 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from tenure.cli.top.snapshot import QueueFigures, Snapshot, figures_of
 from tenure.core.job import JobRecord
+from tenure.jobs.snapshot import QueueFigures, Snapshot, figures_of
 from tenure.stores.values import QueueInfo
 
 __all__ = [

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from tenure.cli.display import duration, size
 from tenure.cli.top.frame import Line, clip, fit, width_of
-from tenure.cli.top.snapshot import QueueFigures, Snapshot
 from tenure.cli.top.state import Ui, selected_queue, shown_queues
 from tenure.core.job import JobRecord
+from tenure.jobs.snapshot import QueueFigures, Snapshot
 from tenure.stores.values import WorkerInfo
 
 __all__ = ["LEVELS", "age", "count", "job_panes", "jobs_table", "queues_table", "rate", "workers_table"]
