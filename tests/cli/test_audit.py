@@ -235,7 +235,8 @@ def test_of_several_jobs_those_that_changed_are_named(tenure: Tenure, url: str) 
 
 
 def test_the_audit_is_listed_the_latest_first_and_a_page_at_a_time(tenure: Tenure) -> None:
-    empty = an_id(tenure) and tenure("audit")
+    an_id(tenure)
+    empty = tenure("audit")
     assert (empty.exit_code, empty.stdout, empty.stderr) == (0, "", "tenure: no operator has changed anything yet\n")
     for label in ("one", "two", "three \x1b[31m"):
         tenure("mark", label)

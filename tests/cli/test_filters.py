@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -40,7 +41,7 @@ def ids(tenure: Tenure, url: str) -> Ids:
         ("running", '"Cid"', "two", None),
     ):
         found[name] = enqueued(argument)
-        with_store(url, lambda store, worker=worker, error=error: end(store, worker, error))
+        with_store(url, functools.partial(end, worker=worker, error=error))
     found["in line"] = enqueued('"Dan"')
     found["scheduled"] = enqueued('"Eve"', "--delay", "600")
     return found

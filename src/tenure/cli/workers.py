@@ -1,4 +1,4 @@
-"""The commands workers, order and retire: list the registered workers, order them to pause or stop, and retire dead ones."""
+"""The commands workers, order and retire: list workers, order them to pause or stop, and retire dead ones."""
 
 from __future__ import annotations
 
