@@ -1,4 +1,4 @@
-"""`Access` decides who a request comes from: by a user's own function, by a token, or by the session that a token opened."""
+"""`Access` decides who a request comes from: by the user's own function, by a token, or by a session."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SESSION_SECONDS = 12 * 3600.0
 """Seconds that a session lasts."""
 
 FAILURES, FAILURES_SECONDS = 5, 60.0
-"""Wrong tokens from one address within so many seconds, after which it must wait."""
+"""Wrong tokens from one address, and the seconds within which they count, after which it must wait."""
 
 COOKIE = "tenure_session"
 
@@ -57,10 +57,10 @@ class Open:
 
 
 OPEN: Final = Open()
-"""`dashboard(app, auth=OPEN)`: whoever reaches the dashboard may operate, because something else guards its address."""
+"""`dashboard(app, auth=OPEN)`: everyone who reaches the dashboard may operate, because a proxy guards its address."""
 
 Auth = Callable[[Request], Identity | Awaitable[Identity | None] | None]
-"""Says who a request comes from; None: nobody that may look."""
+"""Says who a request comes from; None: they may not look."""
 
 
 class Session(msgspec.Struct, frozen=True):

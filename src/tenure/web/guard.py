@@ -1,4 +1,4 @@
-"""`Guard` wraps the dashboard: refuses foreign hosts, forged and oversized requests, and sets the headers of every answer."""
+"""`Guard` wraps the dashboard: refuses foreign hosts and oversized requests, and sets headers of every answer."""
 
 from __future__ import annotations
 

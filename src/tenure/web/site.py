@@ -51,7 +51,7 @@ def dashboard(
 ) -> Dashboard:
     """Make the dashboard of an app's store, as an ASGI app that can be mounted under any path.
 
-    `auth`: a function, sync or async, that takes the request and returns an `Identity`, or None for somebody who may not look;
+    `auth`: a function, sync or async, that takes the request and returns an `Identity`, or None if that viewer may not look;
     `OPEN` if something else guards the address. `tokens`: a token for each role instead, with a login form. `InvalidOption` if neither
     is given. `allowed_hosts`: names that it answers to; empty: all. `title`: name in the head; None: made from the URL of the
     store. `show`: `redacted` hides values whose names sound secret, `hidden` shows no arguments at all. `slow_after`: age in
@@ -128,7 +128,7 @@ class Site:
             raise StoreUnavailable(f"the store has not answered within {READ_TIMEOUT:g} seconds") from None
 
     async def snapshot(self) -> Snapshot:
-        """What was last read of queues, workers, history and schedules; it is kept up to date while somebody looks."""
+        """What was last read of queues, workers, history and schedules; it is kept up to date while a page is open."""
         self._asked_at = time.monotonic()
         async with self._first:
             if self._reader is None:

@@ -1,4 +1,4 @@
-"""The overview: is all well, and if not, where?"""
+"""The overview says whether all is well, and if not, where to look."""
 
 from __future__ import annotations
 
