@@ -121,7 +121,7 @@ def _answer(jobs: Sequence[NewJob], owners: Mapping[str, str], states: Mapping[s
     ]
 
 
-_jobs = BulkInsert("insert_jobs", 24)
+_jobs = BulkInsert("insert_jobs", 25)
 
 
 def _place(tx: Transaction, job: NewJob) -> _Placed:
@@ -169,6 +169,7 @@ def _row(tx: Transaction, job: NewJob, state: State, seq: int, run_at: float | N
         job.id in blockers,
         step.flow if step is not None and step.run_id == job.id else None,
         _names(step.reads) if step is not None and step.reads else None,
+        dumps(job.headers) if job.headers else None,
     )
 
 

@@ -168,7 +168,7 @@ def _names(reads: str) -> tuple[str, ...]:
 def _lease(row: list[Any], request: LeaseRequest, now: float, ttl: float, solo: bool) -> Lease:
     """Build the lease of a row of `first_in_line`. It lasts `ttl` seconds, unless the job sets its own lease time."""
     (number, id_, task, queue, payload, raw, priority, seq, created_at, attempt, losses, fence, misses, max_attempts, max_losses,
-     lease_, keep, expires_at, tags, unique, run_id, error, results, step, ready_at) = row  # fmt: skip
+     lease_, keep, expires_at, tags, unique, run_id, error, results, step, ready_at, headers) = row  # fmt: skip
     reads, on_timeout, attributes = _step_fields(*step) if step else _NO_STEP
     if lease_ is not None:
         ttl = request.length(lease_)
@@ -177,7 +177,7 @@ def _lease(row: list[Any], request: LeaseRequest, now: float, ttl: float, solo: 
         created_at, attempt + 1, losses, fence + 1, misses, max_attempts, max_losses, lease_, keep, expires_at,
         tuple(tags) if tags else (), unique, run_id, now, None, request.worker,
         ttl, None, msgspec.convert(error, ErrorInfo) if error else None, None, 0,
-        tuple(results) if results else (), None, on_timeout, reads, attributes, ready_at,
+        tuple(results) if results else (), None, on_timeout, reads, attributes, ready_at, headers,
     )  # fmt: skip
     return Lease(job, Token(fence + 1, request.nonce), ttl, solo, number)
 

@@ -29,6 +29,7 @@ __all__ = [
 
 _encoder = msgspec.json.Encoder()
 _texts = msgspec.json.Decoder(tuple[str, ...])
+_headers = msgspec.json.Decoder(dict[str, str])
 _error = msgspec.json.Decoder(ErrorInfo)
 _progress = msgspec.json.Decoder(Progress)
 loads = msgspec.json.Decoder().decode
@@ -36,7 +37,7 @@ loads = msgspec.json.Decoder().decode
 RECORD_COLUMNS = (
     "id, task, queue, state, CAST(payload AS BLOB), typeof(payload) = 'blob', priority, seq, run_at, created_at, attempt, losses, fence, misses, max_attempts, "
     "max_losses, lease, keep, expires_at, tags, unique_key, run_id, started_at, ended_at, worker, lease_until, result, error, "
-    "progress, blocked_by, edges, successor, iif(parked_until IS NULL, on_timeout, NULL), reads, ready_at"
+    "progress, blocked_by, edges, successor, iif(parked_until IS NULL, on_timeout, NULL), reads, ready_at, headers"
 )
 """The columns that `record` needs, in its order."""
 
@@ -135,13 +136,13 @@ def record(row: Row, boot: float, results: tuple[str | None, ...] = ()) -> JobRe
     """Make a record from a row of RECORD_COLUMNS. `boot` is now, in seconds since boot; `results` are those of its blockers."""
     (id_, task, queue, state, payload, raw, priority, seq, run_at, created_at, attempt, losses, fence, misses, max_attempts,
      max_losses, lease, keep, expires_at, tags, unique, run_id, started_at, ended_at, worker, lease_until, result, error,
-     progress, blocked_by, _, successor, on_timeout, reads, ready_at) = row  # fmt: skip
+     progress, blocked_by, _, successor, on_timeout, reads, ready_at, headers) = row  # fmt: skip
     return JobRecord(
         id_, task, queue, State(state), payload, bool(raw), priority, seq, run_at, created_at, attempt, losses, fence, misses,
         max_attempts, max_losses, lease, keep, expires_at, _texts.decode(tags) if tags else (), unique, run_id, started_at,
         ended_at, worker, None if lease_until is None else lease_until - boot, result, error_of(error),
         _progress.decode(progress) if progress else None, blocked_by, results, successor, on_timeout,
-        _texts.decode(reads) if reads else (), None, ready_at,
+        _texts.decode(reads) if reads else (), None, ready_at, _headers.decode(headers) if headers else None,
     )  # fmt: skip
 
 

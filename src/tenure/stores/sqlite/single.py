@@ -63,4 +63,5 @@ class Single:
             "keep": job.keep,
             "expires": job.expires,
             "tags": dumps(job.tags) if job.tags else None,
+            "headers": dumps(job.headers) if job.headers else None,
         }

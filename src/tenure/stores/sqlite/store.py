@@ -23,6 +23,7 @@ from tenure.stores.base import BATCH, LOOK_AHEAD, SUSPECTS, Store, busy_queues_o
 from tenure.stores.callers import SqliteWork
 from tenure.stores.mailbox import Mailbox
 from tenure.stores.sqlite import (
+    audit,
     enqueueing,
     health,
     history,
@@ -49,15 +50,19 @@ from tenure.stores.sqlite.single import Single
 from tenure.stores.sqlite.transaction import Transaction
 from tenure.stores.url import parsed, refuse_unless
 from tenure.stores.values import (
+    Action,
+    ActionPage,
     Announcement,
     AnnouncementKind,
     BusyQueues,
+    EdgeInfo,
     Enqueued,
     Fact,
     Layout,
     Leased,
     LeaseRequest,
     LeaseStatus,
+    Order,
     Page,
     Pulse,
     QueueInfo,
@@ -242,8 +247,12 @@ class SqliteStore(Store):
 
         await self._write(register)
 
-    async def beat(self, worker_id: str, pulse: Pulse) -> bool:
-        return bool(await self._write(lambda tx: tx.run("record_beat", worker_id, dumps(pulse), tx.boot)))
+    async def beat(self, worker_id: str, pulse: Pulse) -> Order | None:
+        found = await self._write(lambda tx: tx.all("record_beat", worker_id, dumps(pulse), tx.boot))
+        return Order(found[0][0]) if found else None
+
+    async def order(self, worker_id: str, order: Order) -> bool:
+        return bool(await self._write(lambda tx: tx.run("set_order", worker_id, order), durable=True))
 
     async def leave(self, worker_id: str) -> None:
         await self._write(lambda tx: tx.run("delete_worker", worker_id))
@@ -314,6 +323,9 @@ class SqliteStore(Store):
     async def blockers(self, job_id: str, limit: int = 50) -> list[str]:
         return await self._read(lambda tx: reading.blockers(tx, job_id, limit))
 
+    async def edges(self, job_id: str, limit: int = 200) -> list[EdgeInfo]:
+        return await self._read(lambda tx: reading.edges(tx, job_id, limit))
+
     async def queues(self, after: str = "", limit: int | None = None) -> list[QueueInfo]:
         return await self._read(lambda tx: reading.queues(tx, after, limit))
 
@@ -344,6 +356,12 @@ class SqliteStore(Store):
 
     async def marks(self, since: float = 0.0) -> list[Mark]:
         return await self._read(lambda tx: history.marks(tx, since))
+
+    async def note_actions(self, actions: Sequence[Action]) -> None:
+        await self._write(lambda tx: audit.note(tx, actions), durable=True)
+
+    async def actions(self, limit: int = 50, cursor: str | None = None) -> ActionPage:
+        return await self._read(lambda tx: audit.actions(tx, limit, cursor))
 
     @property
     def announcement_epoch(self) -> int:

@@ -14,7 +14,7 @@ SELECT json_group_array(json_array(
         SELECT json_group_object(a.name, a.value) || '' FROM tenure_attributes AS a
         WHERE a.run_id = first.run_id AND instr(first.reads, json_quote(a.name))
     ) END) END,
-    ready_at
+    ready_at, json(headers)
 )) FROM (
     SELECT * FROM tenure_jobs
     WHERE state = 'waiting' AND run_at IS NULL AND queue = ?1 AND suspect = ?2

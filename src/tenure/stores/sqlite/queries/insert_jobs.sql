@@ -3,7 +3,7 @@
 -- job.
 INSERT INTO tenure_jobs (
     id, task, queue, state, payload, priority, seq, run_at, created_at, max_attempts, max_losses, lease, keep, expires_at,
-    tags, unique_key, window, run_id, edges, blocked_by, if_blocker_fails, blocks, flow, reads
+    tags, unique_key, window, run_id, edges, blocked_by, if_blocker_fails, blocks, flow, reads, headers
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING
