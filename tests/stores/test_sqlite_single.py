@@ -31,6 +31,7 @@ PLAIN = [
     a_job(payload=b"", raw=True, tags=("a", "b")),
     a_job(expires=60.0, keep=5.0, lease=7.5, max_attempts=0, max_losses=0),
     a_job(max_attempts=4, task="other", queue="elsewhere"),
+    a_job(headers={"tenant": "Zoë “x” \\", "empty": ""}),
 ]
 
 

@@ -1,4 +1,4 @@
-"""The audit: enters what operators do, and lists it."""
+"""Notes the actions of operators in the audit, and lists them."""
 
 from __future__ import annotations
 

@@ -231,7 +231,7 @@ def _contains(as_bytes: bytes, as_json: str, text: str, payload: bytes, column: 
 
 
 def _by_task(search: Search) -> bool:
-    """Whether the search has an index of its own, that of failed jobs by task."""
+    """Whether the search uses the index of failed jobs by task."""
     return search.state is State.FAILED and search.task is not None
 
 
