@@ -21,8 +21,8 @@ from rich.console import Console
 from tenure import App, Context
 from tenure.cli.top.drawing import draw
 from tenure.cli.top.frame import Frame
-from tenure.cli.top.reading import Looking, Reader
 from tenure.cli.top.state import Ui
+from tenure.jobs.snapshot_reader import Looking, SnapshotReader
 
 ROOT = Path(__file__).parent.parent
 PICTURE = ROOT / "docs/images/top.svg"
@@ -80,7 +80,7 @@ async def film(seconds: float) -> Frame:
     command = [sys.executable, "-m", __spec__.name]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     workers = {host: subprocess.Popen([*command, host], env=environment) for host in WORKERS}
-    reader = Reader(app)
+    reader = SnapshotReader(app.internals.session.store, app.url)
     reader.look(Looking(frozenset({"running", "failed"})))
     reading = asyncio.create_task(reader.run(lambda _: None))
     try:

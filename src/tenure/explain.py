@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -43,7 +43,7 @@ from tenure.stores.values import QueueInfo, Search, WorkerInfo
 if TYPE_CHECKING:
     from tenure.app import App
 
-__all__ = ["Case", "Explanation", "explain", "reasons"]
+__all__ = ["Case", "Explanation", "explain", "explain_by", "reasons"]
 
 BLOCKERS = 10
 """Most blockers of a job that are read."""
@@ -212,8 +212,14 @@ def _limit(case: Case) -> int | None:
 async def explain(app: App, job_id: str) -> Explanation:
     """Read everything about a job, or the current step of a run, and explain why it does not run."""
     store = app.internals.session.store
+    return await explain_by(app, store, job_id, await store.queues(), await store.workers())
+
+
+async def explain_by(
+    app: App, store: Store, job_id: str, queues: Sequence[QueueInfo], workers: Sequence[WorkerInfo]
+) -> Explanation:
+    """As `explain`, with queues and workers that were read already."""
     job = await _current_job(store, job_id)
-    queues, workers = await store.queues(), tuple(await store.workers())
     if job is None:
         live = [worker for worker in workers if not worker.missing]
         unserved = tuple(q.name for q in queues if not any(serves(worker.queues, q.name) for worker in live))
@@ -223,7 +229,7 @@ async def explain(app: App, job_id: str) -> Explanation:
         job=job,
         now=time.time(),
         queue=next((queue for queue in queues if queue.name == job.queue), None),
-        workers=workers,
+        workers=tuple(workers),
         blockers=await _blockers(store, job) if job.state is State.BLOCKED else (),
         ahead=await _ahead(store, job) if job.state is State.WAITING else 0,
         policy=app.internals.settings(job.task).policy if job.task in app.tasks else None,

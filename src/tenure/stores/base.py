@@ -368,7 +368,7 @@ class Store(ABC):
         """Remove each worker that holds no job and has been silent for its number of seconds in `silences` (WORKER-4).
 
         Returns the ids of those removed, in the order of `silences`. No job changes: a worker that comes back gets
-        False from `beat` and registers again.
+        None from `beat` and registers again.
         """
 
     @abstractmethod
@@ -486,7 +486,7 @@ class Store(ABC):
 
     @abstractmethod
     async def edges(self, job_id: str, limit: int = 200) -> list[EdgeInfo]:
-        """The first `limit` jobs and runs that a job was told to wait for, in the order of `after` (EDGE-11)."""
+        """The first `limit` jobs and runs that a job was told to wait for, in the order of `after` (EDGE-13)."""
 
     @abstractmethod
     async def queues(self, after: str = "", limit: int | None = None) -> list[QueueInfo]:

@@ -530,7 +530,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     """Rows that the call looks at, at most; never more than `LOOK`."""
 
     brief: int | None = None
-    """Return each job as `shortened` to this number of characters; None: whole."""
+    """Characters to which each job is `shortened`; None: whole."""
 
     limit: int = 50
     cursor: str | None = None

@@ -7,10 +7,10 @@ from datetime import datetime
 
 from tenure.cli.display import duration
 from tenure.cli.top.frame import Frame, Line, beside, clip, fit, sparkline, spread, width_of, wrapped
-from tenure.cli.top.snapshot import Snapshot, Summary, summary_of
 from tenure.cli.top.state import ORDERS, Ui
 from tenure.cli.top.tables import LEVELS, age, job_panes, jobs_table, queues_table, rate, workers_table
 from tenure.jobs.attention import Attention
+from tenure.jobs.snapshot import Snapshot, Summary, summary_of
 
 __all__ = ["PANES_FROM", "draw"]
 

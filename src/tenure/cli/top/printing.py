@@ -16,9 +16,9 @@ import msgspec
 from tenure.cli.document import attention_document, job_document, worker_document
 from tenure.cli.top import PIPE_WIDTH
 from tenure.cli.top.drawing import draw
-from tenure.cli.top.reading import Looking, Reader
-from tenure.cli.top.snapshot import Snapshot, figures_of, summary_of
 from tenure.cli.top.state import Ui
+from tenure.jobs.snapshot import Snapshot, figures_of, summary_of
+from tenure.jobs.snapshot_reader import Looking, SnapshotReader
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,7 +37,7 @@ JOB_FIELDS = ("id", "task", "queue", "attempt", "started_at", "ended_at", "worke
 
 async def print_frame(app: App, out: Console, *, read_only: bool) -> None:
     """Print one frame, as long as it takes."""
-    reader = Reader(app)
+    reader = SnapshotReader(app.internals.session.store, app.url)
     reader.look(Looking(frozenset({"running", "failed"})))
     width = out.width if out.is_terminal else shutil.get_terminal_size((PIPE_WIDTH, 0)).columns
     frame = draw(await reader.read_all(), width, None, Ui(read_only=read_only))
@@ -49,7 +49,7 @@ async def print_frame(app: App, out: Console, *, read_only: bool) -> None:
 
 async def print_documents(app: App, *, once: bool) -> None:
     """Print a document every second until Ctrl-C; or one."""
-    reader = Reader(app)
+    reader = SnapshotReader(app.internals.session.store, app.url)
     reader.look(Looking(frozenset({"running", "failed"})))
     _print(await reader.read_all())
     if once:

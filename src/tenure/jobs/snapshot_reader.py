@@ -1,4 +1,4 @@
-"""`Reader`: reads what `tenure top` shows from the store, one call after the other, at most two a second."""
+"""`SnapshotReader`: reads what `tenure top` and the dashboard show, one call after the other, at most two a second."""
 
 from __future__ import annotations
 
@@ -6,23 +6,21 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from tenure.cli.top.snapshot import ENDS, HOUR, Snapshot, measures_of
 from tenure.core.job import State
 from tenure.core.measures import HistoryRow
 from tenure.core.schedule import SchedulePage
 from tenure.errors import StoreError
-from tenure.jobs.attention import QUEUES, Attention, attention, read_schedules, recent_queues, recent_tasks
+from tenure.jobs.attention import QUEUES, SLOW_AFTER, Attention, attention, read_schedules, recent_queues, recent_tasks
+from tenure.jobs.snapshot import ENDS, HOUR, Snapshot, measures_of
 from tenure.stores import masked
+from tenure.stores.base import Store
 from tenure.stores.values import Fact, QueueInfo, Search
 
-if TYPE_CHECKING:
-    from tenure.app import App
-
-__all__ = ["Looking", "Reader"]
+__all__ = ["Looking", "SnapshotReader"]
 
 PAUSE = 0.5
 """Seconds between two calls, at least."""
@@ -74,11 +72,17 @@ class Looking(NamedTuple):
     state: State = State.WAITING
 
 
-class Reader:
+class SnapshotReader:
     """Reads topics in turn, the one that is most overdue first, and keeps what it has read in `snapshot`."""
 
-    def __init__(self, app: App) -> None:
-        self._store = app.internals.session.store
+    def __init__(self, store: Store, url: str, *, pause: float = PAUSE, slow_after: float = SLOW_AFTER) -> None:
+        """A reader of this store, with at least `pause` seconds between two calls.
+
+        `url` is shown, without its password. `slow_after`: see `attention`.
+        """
+        self._store = store
+        self._pause = pause
+        self._slow_after = slow_after
         self._read_at: dict[str, float] = {}
         self._totals: deque[tuple[float, dict[str, int]]] = deque()
         self._history: list[HistoryRow] = []
@@ -91,7 +95,7 @@ class Reader:
         self._asked_at: float | None = None
         self._failure = ""
         self._failed_at = 0.0
-        self._snapshot = Snapshot(store=masked(app.url))
+        self._snapshot = Snapshot(store=masked(url))
         self.looking = Looking()
 
     @property
@@ -145,7 +149,7 @@ class Reader:
                     self._asked_at = None
                 self._failure = ""
                 changed(topic)
-            await asyncio.sleep(max(PAUSE, DUTY * (time.monotonic() - began) if topic else 0.0))
+            await asyncio.sleep(max(self._pause, DUTY * (time.monotonic() - began) if topic else 0.0))
 
     def _topics(self) -> Iterator[str]:
         return (topic for topic in INTERVALS if topic not in LISTS or topic in self.looking.lists)
@@ -177,6 +181,7 @@ class Reader:
                 tasks=self._tasks,
                 schedules=self._schedules.schedules,
                 facts=self._facts,
+                slow_after=self._slow_after,
             )
         )
 

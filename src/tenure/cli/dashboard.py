@@ -1,0 +1,85 @@
+"""The command dashboard: serves the dashboard of a store to a browser."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from tenure.cli.connection import choose_app
+from tenure.cli.messages import CommandError, print_message
+
+if TYPE_CHECKING:
+    from tenure.web.access import Role
+
+__all__ = ["dashboard"]
+
+
+@click.command()
+@click.argument("target", required=False, metavar="[TARGET]")
+@click.option("--url", metavar="URL", help="The store, such as sqlite:///jobs.db. Default: TENURE_URL, else sqlite:///tenure.db.")  # fmt: skip
+@click.option("--port", type=click.IntRange(0, 65535), default=8787, show_default=True, help="Port to serve on; 0 takes any free one.")  # fmt: skip
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on; any other needs tokens.")
+@click.option("--operate", is_flag=True, help="Allow actions to whoever has the printed address.")
+@click.option("--allow-host", "allowed_hosts", multiple=True, metavar="NAME", help="A host name that it answers to; may be given several times.")  # fmt: skip
+@click.option("--root-path", default="", metavar="PATH", help="Path under which a proxy serves it, such as /jobs.")
+@click.option("--title", metavar="TEXT", help="Name in the head. Default: the last part of the store's URL.")
+@click.option("--show", type=click.Choice(["redacted", "hidden"]), default="redacted", show_default=True, help="How arguments are shown.")  # fmt: skip
+@click.option("--slow-after", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True, metavar="SECONDS", help="Age of the oldest job in line that needs attention.")  # fmt: skip
+@click.option("--open", "opens", is_flag=True, help="Open it in the browser of this machine.")
+def dashboard(
+    target: str | None,
+    url: str | None,
+    port: int,
+    host: str,
+    operate: bool,
+    allowed_hosts: tuple[str, ...],
+    root_path: str,
+    title: str | None,
+    show: str,
+    slow_after: float,
+    opens: bool,
+) -> None:
+    """Show the store in a browser: what runs, waits and fails, and why. Ctrl-C stops it.
+
+    TARGET (module:app or file.py:app) gives it the code of the tasks too. The printed address carries a key, and lets whoever has it
+    look; with --operate, act too. For other machines, set TENURE_DASHBOARD_READ_TOKEN and TENURE_DASHBOARD_OPERATE_TOKEN instead.
+    """
+    import asyncio
+
+    try:
+        from tenure.web.server import serve
+    except ImportError as error:
+        raise CommandError(f"the dashboard needs {error.name}: pip install 'tenure[web]'") from None
+    if root_path and not root_path.startswith("/"):
+        raise CommandError("--root-path begins with a slash, such as /jobs")
+    app = choose_app(url, target or os.environ.get("TENURE_APP"))
+
+    def started(address: str) -> None:
+        click.echo(address)
+        print_message("open this address in a browser; Ctrl-C stops the dashboard")
+        if opens:
+            click.launch(address)
+
+    asyncio.run(
+        serve(
+            app,
+            host=host,
+            port=port,
+            root_path=root_path.rstrip("/"),
+            allowed_hosts=allowed_hosts,
+            tokens=_tokens(),
+            operate=operate,
+            started=started,
+            title=title,
+            show=show,
+            slow_after=slow_after,
+        )
+    )
+
+
+def _tokens() -> dict[Role, str]:
+    """The tokens in the environment. They are no options, because a list of processes shows those."""
+    roles: tuple[Role, ...] = ("read", "operate")
+    return {role: token for role in roles if (token := os.environ.get(f"TENURE_DASHBOARD_{role.upper()}_TOKEN"))}

@@ -1,0 +1,106 @@
+"""`perform` does what an operator asks for, and enters it in the audit. `ACTIONS` lists what can be asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from tenure.core.checks import name as checked_name
+from tenure.jobs.audit import note
+from tenure.stores.base import BATCH
+from tenure.stores.values import Verdict, VerdictKind
+
+if TYPE_CHECKING:
+    from tenure.web.access import Identity
+    from tenure.web.site import Site
+
+__all__ = ["ACTIONS", "Form", "Refused", "perform"]
+
+Form = Mapping[str, Sequence[str]]
+"""The values of a form by name."""
+
+
+class Done(tuple[str, Sequence[str], int]):
+    """What was done, as a sentence; to what; and how many were changed."""
+
+    __slots__ = ()
+
+
+class Refused(Exception):
+    """The action was not done; the message says why, as a sentence."""
+
+
+Action = Callable[["Site", Form], Awaitable[Done]]
+
+
+async def perform(site: Site, viewer: Identity, action: str, form: Form) -> str:
+    """Do an action and note it. Returns what was done, as a sentence. `Refused` if it cannot be done."""
+    said, target, count = await ACTIONS[action](site, form)
+    await note(site.store, who=viewer.name, by="dashboard", what=action, target=target, count=count)
+    return said
+
+
+def one(form: Form, name: str) -> str:
+    """The value of a field. `Refused` if the form has none."""
+    values = form.get(name) or [""]
+    if not values[0]:
+        raise Refused(f"the form says no {name}")
+    return values[0]
+
+
+# Jobs.
+
+
+def _on_jobs(operation: str, done: str) -> Action:
+    """An action on the jobs with the ids in the form."""
+
+    async def act(site: Site, form: Form) -> Done:
+        ids = [checked_name("job", each) for each in form.get("id", ())][:BATCH]
+        if not ids:
+            raise Refused("no job is selected")
+        verdicts: list[Verdict] = await getattr(site.store, operation)(ids)
+        count = sum(verdict.kind is VerdictKind.OK for verdict in verdicts)
+        if count == 0:
+            why = next((verdict.reason for verdict in verdicts if verdict.reason), "it does not exist any more")
+            raise Refused(f"{'the job was' if len(ids) == 1 else 'no job was'} not {done}: {why}")
+        return Done((_said(count, len(ids), done), ids, count))
+
+    return act
+
+
+async def _delete(site: Site, form: Form) -> Done:
+    ids = [checked_name("job", each) for each in form.get("id", ())][:BATCH]
+    deleted = await site.store.delete(ids, cascade=bool(form.get("cascade")))
+    return Done((_said(len(deleted), len(ids), "deleted"), ids, len(deleted)))
+
+
+def _said(count: int, asked: int, done: str) -> str:
+    rest = f", {asked - count:,} were not" if count < asked else ""
+    return f"{count:,} {'job' if count == 1 else 'jobs'} {done}{rest}"
+
+
+# Queues.
+
+
+async def _pause(site: Site, form: Form) -> Done:
+    queue = checked_name("queue", one(form, "queue"))
+    changed = await site.store.pause(queue)
+    return Done((f"queue {queue} is paused", [queue], int(changed)))
+
+
+async def _resume(site: Site, form: Form) -> Done:
+    queue = checked_name("queue", one(form, "queue"))
+    changed = await site.store.resume(queue)
+    return Done((f"queue {queue} is resumed", [queue], int(changed)))
+
+
+ACTIONS: dict[str, Action] = {
+    "cancel": _on_jobs("cancel", "cancelled"),
+    "retry": _on_jobs("retry", "put back in line"),
+    "trigger": _on_jobs("trigger", "put in line"),
+    "release": _on_jobs("release", "released"),
+    "delete": _delete,
+    "pause": _pause,
+    "resume": _resume,
+}
+"""What an operator can do, by the name that the audit shows."""

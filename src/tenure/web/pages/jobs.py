@@ -1,0 +1,235 @@
+"""The jobs: which ones fit the filters, and what can be done to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from tenure.core.checks import refused
+from tenure.core.job import JobRecord, State
+from tenure.jobs.bulk import search_of
+from tenure.stores.values import QueueInfo, Search
+from tenure.web.arguments import brief
+from tenure.web.moments import instant_of
+from tenure.web.page import Address, Page, Region
+
+if TYPE_CHECKING:
+    from tenure.web.site import Site
+
+__all__ = ["FILTERS", "JobRow", "jobs", "row_of", "search_in"]
+
+FILTERS = ("queue", "task", "tag", "error", "worker", "text", "before")
+"""Filters of a listing beside its state, in the order in which they are shown."""
+
+LOOK = 500
+"""Rows that one call looks at, at most."""
+
+PAGE_LENGTHS = (50, 100, 200)
+BRIEF = 2_000
+"""Characters of payload, result and error of each row that are read."""
+
+TABS = ("", "waiting", "scheduled", "blocked", "running", "succeeded", "failed", "cancelled", "broken")
+TAB_LABELS = {"": "All", "waiting": "In line"}
+
+ALLOWED: dict[str, tuple[str, ...]] = {
+    "": (),
+    "waiting": ("cancel", "delete"),
+    "scheduled": ("trigger", "cancel", "delete"),
+    "blocked": ("cancel", "delete"),
+    "running": ("cancel", "release"),
+    "succeeded": ("retry", "delete"),
+    "failed": ("retry", "delete"),
+    "cancelled": ("retry", "delete"),
+    "broken": ("retry", "delete"),
+}
+"""What can be done to the jobs of each tab."""
+
+
+class Tab(msgspec.Struct, frozen=True):
+    state: str
+    label: str
+    count: int | None
+    """None if a filter makes it unknown."""
+
+    here: bool
+    link: str
+
+
+class Chip(msgspec.Struct, frozen=True):
+    """A filter that is set, and the link that removes it."""
+
+    name: str
+    value: str
+    without: str
+
+
+class JobRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as a row of a listing."""
+
+    id: str
+    task: str
+    queue: str
+    label: str
+    arguments: str
+    attempt: str
+    at: float | None
+    """The instant that matters in its state."""
+
+    at_kind: str
+    worker: str
+    says: str
+
+
+class FilterView(msgspec.Struct, frozen=True):
+    tabs: tuple[Tab, ...]
+    chips: tuple[Chip, ...]
+    hidden: dict[str, str]
+    """Parameters that the form of the filter keeps."""
+
+
+class TableView(msgspec.Struct, frozen=True):
+    rows: tuple[JobRow, ...]
+    actions: tuple[str, ...]
+    looked: int
+    """Rows that were looked at."""
+
+    filtered: bool
+    """Whether more filters than state and queue are set, so that the store walks."""
+
+    older: str | None
+    first: str | None
+    """Link to the first page; None if this is it."""
+
+    limit: int
+    lengths: tuple[tuple[int, str], ...]
+    sentence: str
+    """What was looked for, as a sentence, if nothing was found."""
+
+    wider: tuple[tuple[str, str], ...]
+    """Links that look for more, each with its words."""
+
+
+async def jobs(site: Site, at: Address) -> Page:
+    """A page of the jobs that fit the filters in the address."""
+    search = search_in(at)
+    page = await site.read(site.store.search(search))
+    snapshot = await site.snapshot()
+    state = at.query.get("state", "")
+    filtered = any(at.query.get(name) for name in FILTERS if name != "queue")
+    rows = tuple(row_of(job, site.show) for job in page.jobs)
+    title = f"{TAB_LABELS.get(state, state.capitalize())} jobs" if state else "Jobs"
+    return Page(
+        title=title,
+        kind="jobs",
+        regions=(
+            Region("filters", "jobs/filters.html", _filters(at, state, snapshot.queues, filtered=filtered)),
+            Region(
+                "table",
+                "jobs/table.html",
+                TableView(
+                    rows=rows,
+                    actions=ALLOWED[state],
+                    looked=page.searched,
+                    filtered=filtered,
+                    older=None if page.cursor is None else at.with_query(cursor=page.cursor),
+                    first=at.with_query(cursor=None) if "cursor" in at.query else None,
+                    limit=search.limit,
+                    lengths=tuple((length, at.with_query(limit=str(length))) for length in PAGE_LENGTHS),
+                    sentence=_sentence(at, state),
+                    wider=tuple(_wider(at)),
+                ),
+            ),
+        ),
+    )
+
+
+def search_in(at: Address) -> Search:
+    """The search that the parameters of a listing mean. `InvalidOption` or `InvalidName` if one is wrong."""
+    query = at.query
+    state: str | None = query.get("state") or None
+    if state is not None and state not in TABS:
+        raise refused("state", f"one of {', '.join(TABS[1:])}", state)
+    filters: dict[str, Any] = {name: query.get(name) or None for name in FILTERS}
+    if filters["before"] is not None:
+        filters["before"] = instant_of(filters["before"])
+    if state in {"waiting", "scheduled"}:
+        filters |= {"state": State.WAITING, "scheduled": state == "scheduled"}
+    else:
+        filters["state"] = state
+    found = search_of(filters)
+    return replace(found, limit=_limit(query.get("limit")), cursor=query.get("cursor"), look=LOOK, brief=BRIEF)
+
+
+def _limit(text: str | None) -> int:
+    if text is None:
+        return PAGE_LENGTHS[0]
+    if not text.isdigit() or not 1 <= int(text) <= PAGE_LENGTHS[-1]:
+        raise refused("limit", f"an integer from 1 to {PAGE_LENGTHS[-1]}", text)
+    return int(text)
+
+
+def _filters(at: Address, state: str, queues: Sequence[QueueInfo], *, filtered: bool) -> FilterView:
+    queue = at.query.get("queue")
+    counted = [each for each in queues if queue is None or each.name == queue]
+    tabs = []
+    for name in TABS:
+        count = None if filtered else sum(_count(each, name) for each in counted)
+        link = at.with_query(state=name or None)
+        tabs.append(Tab(name, TAB_LABELS.get(name, name.capitalize()), count, name == state, link))
+    chips = tuple(Chip(name, at.query[name], at.with_query(**{name: None})) for name in FILTERS if at.query.get(name))
+    return FilterView(
+        tuple(tabs), chips, {name: text for name, text in at.query.items() if name not in {"cursor", "q"}}
+    )
+
+
+def _count(queue: QueueInfo, tab: str) -> int:
+    names = TABS[1:] if not tab else (tab,)
+    return sum(getattr(queue, name) for name in names)
+
+
+def row_of(job: JobRecord, show: str) -> JobRow:
+    """A job as a row."""
+    at, kind = _instant(job)
+    limit = job.max_attempts
+    error = "" if job.error is None else f"{job.error.type}: {job.error.message}".partition("\n")[0]
+    progress = "" if job.progress is None or job.progress.percent is None else f"{job.progress.percent:.0f} %"
+    return JobRow(
+        id=job.id,
+        task=job.task,
+        queue=job.queue,
+        label=job.label,
+        arguments=brief(job, show),
+        attempt="" if not job.attempt else f"{job.attempt} of {limit}" if limit else str(job.attempt),
+        at=at,
+        at_kind=kind,
+        worker=job.worker or "" if job.state is State.RUNNING else "",
+        says=progress if job.state is State.RUNNING and progress else error if job.state is not State.SUCCEEDED else "",
+    )
+
+
+def _instant(job: JobRecord) -> tuple[float | None, str]:
+    if job.ended_at is not None:
+        return job.ended_at, "ended"
+    if job.state is State.RUNNING:
+        return job.started_at, "started"
+    if job.run_at is not None:
+        return job.run_at, "due"
+    return job.created_at if job.ready_at is None else job.ready_at, "ready"
+
+
+def _sentence(at: Address, state: str) -> str:
+    words = [TAB_LABELS.get(state, state).lower() + " jobs" if state else "jobs"]
+    words += [f"{name} {at.query[name]}" for name in FILTERS if at.query.get(name)]
+    return "No " + " with ".join([words[0], ", ".join(words[1:])] if words[1:] else words)
+
+
+def _wider(at: Address) -> list[tuple[str, str]]:
+    links = []
+    if at.query.get("queue"):
+        links.append(("in every queue", at.with_query(queue=None)))
+    if at.query.get("state"):
+        links.append(("in any state", at.with_query(state=None)))
+    return links

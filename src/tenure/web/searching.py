@@ -1,0 +1,45 @@
+"""`target_of` turns the text of the search box into the address of a job, a run or a listing."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
+
+if TYPE_CHECKING:
+    from tenure.web.site import Site
+
+__all__ = ["TOKENS", "target_of"]
+
+TOKENS = ("state", "queue", "task", "tag", "error", "worker", "text", "before", "scheduled")
+"""Names of the filters that the search box knows."""
+
+
+async def target_of(site: Site, text: str) -> str:
+    """The path that this search leads to: an id to its job, `state:failed queue:mail` to a listing, other words to a text search."""
+    try:
+        words = shlex.split(text[:500])
+    except ValueError:
+        words = text[:500].split()
+    if len(words) == 1 and ":" not in words[0]:
+        found = await site.read(site.store.get([words[0]]))
+        if found[0] is not None:
+            return f"/jobs/{quote(words[0], safe='')}"
+        if _looks_like_an_id(words[0]):
+            ids = await site.read(site.store.ids(words[0], 2))
+            return f"/jobs/{quote(ids[0] if len(ids) == 1 else words[0], safe='')}"
+    query: dict[str, str] = {}
+    rest = []
+    for word in words:
+        name, sign, value = word.partition(":")
+        if sign and name in TOKENS and value:
+            query[name] = value
+        else:
+            rest.append(word)
+    if rest:
+        query["text"] = " ".join(rest)
+    return f"/jobs?{urlencode(query)}" if query else "/jobs"
+
+
+def _looks_like_an_id(word: str) -> bool:
+    return len(word) >= 8 and all(character in "0123456789abcdef-" for character in word)

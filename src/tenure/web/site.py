@@ -1,0 +1,160 @@
+"""`dashboard` makes the ASGI app. `Site` is what its pages share: the store, the snapshot of it, and the renderer."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from starlette.applications import Starlette
+from starlette.types import ASGIApp
+
+from tenure.errors import InvalidOption, StoreUnavailable
+from tenure.jobs.snapshot import Snapshot
+from tenure.jobs.snapshot_reader import SnapshotReader
+from tenure.stores import masked
+from tenure.stores.base import Store
+from tenure.web.access import Access, Auth, Open, Role
+from tenure.web.guard import Guard
+from tenure.web.rendering import Renderer
+from tenure.web.topics import Topics
+
+if TYPE_CHECKING:
+    from tenure.app import App
+
+__all__ = ["Site", "dashboard"]
+
+T = TypeVar("T")
+Show = Literal["redacted", "hidden"]
+
+READ_TIMEOUT = 2.0
+"""Seconds that one read of the store may take."""
+
+SNAPSHOT_PAUSE = 2.0
+"""Seconds between two reads of the shared snapshot."""
+
+LOOKED_AT = 10.0
+"""Seconds after the last request for which the snapshot is kept up to date."""
+
+
+def dashboard(
+    app: App,
+    *,
+    auth: Auth | Open | None = None,
+    tokens: Mapping[Role, str] | None = None,
+    allowed_hosts: Collection[str] = (),
+    title: str | None = None,
+    show: Show = "redacted",
+    slow_after: float = 60.0,
+) -> Dashboard:
+    """Make the dashboard of an app's store, as an ASGI app that can be mounted under any path.
+
+    `auth`: a function, sync or async, that takes the request and returns an `Identity`, or None for somebody who may not look;
+    `OPEN` if something else guards the address. `tokens`: a token for each role instead, with a login form. `InvalidOption` if neither
+    is given. `allowed_hosts`: names that it answers to; empty: all. `title`: name in the head; None: made from the URL of the
+    store. `show`: `redacted` hides values whose names sound secret, `hidden` shows no arguments at all. `slow_after`: age in
+    seconds of the oldest job in line from which on its queue needs attention.
+    """
+    if show not in {"redacted", "hidden"}:
+        raise InvalidOption(f'show must be "redacted" or "hidden", not {show!r:.80}')
+    site = Site(app, Access(auth, tokens), title or _title_of(app), show=show, slow_after=slow_after)
+    return Dashboard(site, allowed_hosts)
+
+
+class Dashboard:
+    """The dashboard as an ASGI app. `aclose` closes its connections; a server that runs it as its own app does so at the end."""
+
+    def __init__(self, site: Site, allowed_hosts: Collection[str]) -> None:
+        from tenure.web.routes import routes_of
+
+        self.site = site
+        application = Starlette(routes=routes_of(site))
+        self._app: ASGIApp = Guard(application, allowed_hosts)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "lifespan":
+            await self._app(scope, receive, send)
+            return
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await self.aclose()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def aclose(self) -> None:
+        """Stop reading, and close the connections to the store."""
+        await self.site.aclose()
+
+
+class Site:
+    """What the pages of one dashboard share. Belongs to one event loop, that of its first request."""
+
+    def __init__(self, app: App, access: Access, title: str, *, show: Show, slow_after: float) -> None:
+        self.app = app
+        self.access = access
+        self.title = title
+        self.show = show
+        self.slow_after = slow_after
+        self.renderer = Renderer(title)
+        self.topics = Topics()
+        self.placeholder = f"csrf-{secrets.token_hex(16)}"
+        """Stands in shared HTML where each viewer's own form token goes."""
+
+        self._store: Store | None = None
+        self._reader: SnapshotReader | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._read_at = 0.0
+        self._asked_at = 0.0
+        self._first = asyncio.Lock()
+
+    @property
+    def store(self) -> Store:
+        """The dashboard's own store object."""
+        if self._store is None:
+            self._store = self.app.internals.new_store()
+        return self._store
+
+    async def read(self, call: Awaitable[T]) -> T:
+        """Await a read of the store. `StoreUnavailable` if it takes too long."""
+        try:
+            async with asyncio.timeout(READ_TIMEOUT):
+                return await call
+        except TimeoutError:
+            raise StoreUnavailable(f"the store has not answered within {READ_TIMEOUT:g} seconds") from None
+
+    async def snapshot(self) -> Snapshot:
+        """What was last read of queues, workers, history and schedules; it is kept up to date while somebody looks."""
+        self._asked_at = time.monotonic()
+        async with self._first:
+            if self._reader is None:
+                self._reader = SnapshotReader(
+                    self.store, self.app.url, pause=SNAPSHOT_PAUSE, slow_after=self.slow_after
+                )
+            if self._reading is None or self._reading.done():
+                await self.read(self._reader.read_all())
+                self._reading = asyncio.create_task(self._keep_reading(self._reader), name="tenure-snapshot")
+        return self._reader.snapshot
+
+    async def _keep_reading(self, reader: SnapshotReader) -> None:
+        reading = asyncio.create_task(reader.run(lambda _: None))
+        try:
+            while time.monotonic() - self._asked_at < LOOKED_AT or self.topics.viewers:  # noqa: ASYNC110
+                await asyncio.sleep(1.0)
+        finally:
+            reading.cancel()
+
+    async def aclose(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+        if self._store is not None:
+            await self._store.close()
+
+
+def _title_of(app: App) -> str:
+    """The last part of the store's URL: the name of a file or a database."""
+    return masked(app.url).rstrip("/").rpartition("/")[2].partition("?")[0] or "tenure"

@@ -1,0 +1,184 @@
+"""`Topics` keeps open pages up to date: all viewers of a page share one look at the store and one rendering."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from tenure.errors import StoreError, TenureError
+
+__all__ = ["TOPICS", "Rendered", "TooMany", "Topic", "Topics"]
+
+log = logging.getLogger("tenure.web")
+
+TOPICS, STREAMS = 200, 500
+"""Pages that are kept up to date at a time, and viewers of them, at most."""
+
+DUTY = 20
+"""A look that took t seconds is followed by a pause of at least this many times t."""
+
+AGAIN = 1.0
+"""Seconds after which a store that does not answer is asked again."""
+
+ALIVE = 3.0
+"""Seconds after which an idle stream says how old the page is. It also keeps proxies from closing the stream."""
+
+LARGEST = 64_000
+"""Characters of a message, at most; a page that changes more is loaded anew."""
+
+
+class Rendered(NamedTuple):
+    """A page as HTML, by its regions."""
+
+    title: str
+    regions: dict[str, str]
+    every: float
+
+
+class TooMany(Exception):
+    """More pages or viewers than the dashboard keeps up to date."""
+
+
+class Topic:
+    """An open page: what was last sent of it, and which revision changed each region."""
+
+    def __init__(self, render: Callable[[], Awaitable[Rendered]]) -> None:
+        self._render = render
+        self.revision = 0
+        self.title = ""
+        self.regions: dict[str, str] = {}
+        self.changed: dict[str, int] = {}
+        """The revision in which each region was last changed."""
+
+        self.away: str = ""
+        """Why the store cannot be read, as a sentence; empty if it can."""
+
+        self.looked_at = time.time()
+        """When the store was last read, by the clock of this machine."""
+
+        self.viewers = 0
+        self._wakeup = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @contextmanager
+    def viewed(self) -> Iterator[None]:
+        """Keep it up to date inside the block."""
+        self.viewers += 1
+        if self._task is None:
+            self._task = asyncio.create_task(self._refresh(), name="tenure-topic")
+        try:
+            yield
+        finally:
+            self.viewers -= 1
+            if not self.viewers and self._task is not None:
+                self._task.cancel()
+                self._task = None
+
+    async def changes(self, seen: int, timeout: float) -> bool:
+        """Wait until there is something newer than this revision; False if there is not after `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        while self.revision <= seen:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            wakeup = self._wakeup
+            try:
+                async with asyncio.timeout(left):
+                    await wakeup.wait()
+            except TimeoutError:
+                return self.revision > seen
+        return True
+
+    def message(self, seen: int) -> dict[str, object]:
+        """What has changed since this revision."""
+        regions = {name: self.regions[name] for name, revision in self.changed.items() if revision > seen}
+        return {"title": self.title, "regions": regions, "away": self.away}
+
+    async def _refresh(self) -> None:
+        while True:
+            began, pause = time.monotonic(), AGAIN
+            try:
+                rendered = await self._render()
+            except asyncio.CancelledError:
+                raise
+            except StoreError as error:
+                self._set_away(str(error) or "the store does not answer")
+            except TenureError as error:
+                self._set_away(str(error))
+            except Exception:
+                log.exception("a page cannot be kept up to date; trying again")
+                self._set_away("an internal error, see the log of the dashboard")
+                pause = 5.0
+            else:
+                self._update(rendered)
+                pause = max(rendered.every, DUTY * (time.monotonic() - began))
+            await asyncio.sleep(pause)
+
+    def _update(self, rendered: Rendered) -> None:
+        self.looked_at = time.time()
+        fresh = {name: html for name, html in rendered.regions.items() if self.regions.get(name) != html}
+        if not fresh and not self.away and rendered.title == self.title and self.revision:
+            return
+        self.away, self.title = "", rendered.title
+        self.regions |= fresh
+        self._next_revision(fresh)
+
+    def _set_away(self, why: str) -> None:
+        if self.away != why:
+            self.away = why
+            self._next_revision({})
+
+    def _next_revision(self, fresh: dict[str, str]) -> None:
+        self.revision += 1
+        self.changed |= dict.fromkeys(fresh, self.revision)
+        wakeup, self._wakeup = self._wakeup, asyncio.Event()
+        wakeup.set()
+
+
+class Topics:
+    """The open pages of a dashboard, by address and by what their viewers may do."""
+
+    def __init__(self) -> None:
+        self._topics: dict[object, Topic] = {}
+        self._epoch = secrets.token_hex(4)
+        """Changes with every start, so that a browser that reconnects to a new process gets the whole page."""
+
+    @property
+    def viewers(self) -> int:
+        return sum(topic.viewers for topic in self._topics.values())
+
+    def open(self, key: object, render: Callable[[], Awaitable[Rendered]]) -> Topic:
+        """The topic of this key. `TooMany` if there are too many, or too many viewers."""
+        topic = self._topics.get(key)
+        if self.viewers >= STREAMS or (topic is None and len(self._topics) >= TOPICS):
+            self._forget_unviewed()
+            if self.viewers >= STREAMS or (topic is None and len(self._topics) >= TOPICS):
+                raise TooMany
+        if topic is None:
+            topic = self._topics[key] = Topic(render)
+        return topic
+
+    def _forget_unviewed(self) -> None:
+        self._topics = {key: topic for key, topic in self._topics.items() if topic.viewers}
+
+    async def stream(self, topic: Topic, last_id: str, finish: Callable[[str], str]) -> AsyncIterator[str]:
+        """Server-sent events for one viewer. `finish` puts what only this viewer may see into the HTML."""
+        epoch, _, seen_text = last_id.partition("-")
+        seen = int(seen_text) if epoch == self._epoch and seen_text.isdigit() else 0
+        with topic.viewed():
+            yield "retry: 1000\n\n"
+            while True:
+                if not await topic.changes(seen, ALIVE):
+                    yield f"event: alive\ndata: {time.time() - topic.looked_at:.1f}\n\n"
+                    continue
+                message, seen = topic.message(seen), topic.revision
+                text = finish(json.dumps(message))
+                if len(text) > LARGEST:
+                    text = json.dumps({"reload": True})
+                yield f"id: {self._epoch}-{seen}\nevent: patch\ndata: {text}\n\n"
