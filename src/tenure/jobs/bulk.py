@@ -73,9 +73,9 @@ class Stats(msgspec.Struct, frozen=True):
 
 def search_of(filters: Filters | Mapping[str, Any]) -> Search:
     """The search that a user's arguments mean; `InvalidName` or `InvalidOption` if one of them cannot match any job."""
-    given = {name: value for name, value in filters.items() if value is not None}
-    if unknown := given.keys() - Filters.__annotations__.keys():
+    if unknown := filters.keys() - Filters.__annotations__.keys():
         raise TypeError(f"there is no filter {min(unknown)!r}: use {', '.join(Filters.__annotations__)}")
+    given = {name: value for name, value in filters.items() if value is not None}
     if given.get("scheduled") is not None:
         given.setdefault("state", State.WAITING)
     search = Search(**{name: _CHECKS[name](value, name) for name, value in given.items()})
