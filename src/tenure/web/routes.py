@@ -221,12 +221,13 @@ async def _act(site: Site, request: Request, session: Session) -> Response:
         return PlainTextResponse(f"{session.identity.name} may not {action}: ask for the role operate\n", 403)
     try:
         said = await perform(site, session.identity, action, form)
-    except Refused as error:
-        said = f"! {error}"
     except StoreError as error:
         return PlainTextResponse(f"{error}\n", 503)
-    except TenureError as error:
+    except (Refused, TenureError) as error:
         said = f"! {error}"
+        if "draft" in form:
+            form["back"] = form["draft"]
+            site.keep_draft(session.identity, form["draft"][0], form.get("written", [""])[0])
     response = RedirectResponse(_root(request) + _local(form.get("back", ["/"])[0].removeprefix(_root(request))), 303)
     _set_cookie(response, request, SAID, said.encode().hex(), 60)
     return response
