@@ -59,7 +59,7 @@ def dashboard(
     """
     if show not in {"redacted", "hidden"}:
         raise InvalidOption(f'show must be "redacted" or "hidden", not {show!r:.80}')
-    site = Site(app, Access(auth, tokens), title or _title_of(app), show=show, slow_after=slow_after)
+    site = Site(app, Access(auth, tokens, store=app.url), title or _title_of(app), show=show, slow_after=slow_after)
     return Dashboard(site, allowed_hosts)
 
 
@@ -100,7 +100,7 @@ class Site:
         self.title = title
         self.show = show
         self.slow_after = slow_after
-        self.renderer = Renderer(title)
+        self.renderer = Renderer(title, logout=access.has_tokens)
         self.topics = Topics()
         self.placeholder = f"csrf-{secrets.token_hex(16)}"
         """Stands in shared HTML where each viewer's own form token goes."""
