@@ -20,7 +20,9 @@ from tenure.web.access import Access, Auth, Identity, Open, Role
 from tenure.web.guard import Guard
 from tenure.web.operations import Operations
 from tenure.web.rendering import Renderer
+from tenure.web.rows import row_of
 from tenure.web.topics import Topics
+from tenure.web.walking import Walks
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -107,6 +109,7 @@ class Site:
         self.renderer = Renderer(title, logout=access.has_tokens)
         self.topics = Topics()
         self.operations = Operations(self)
+        self.walks = Walks(lambda job: row_of(job, show))
         self._answers: dict[str, tuple[float, object]] = {}
         self._drafts: dict[tuple[str, str], str] = {}
         self.placeholder = f"csrf-{secrets.token_hex(16)}"
