@@ -1,4 +1,4 @@
-"""`Walks` looks for the jobs of a filtered page: some rows at each look, further with the next one, while it is open."""
+"""`Walks` looks for the jobs of a filtered page: some rows at each look, and further with the next one."""
 
 from __future__ import annotations
 
