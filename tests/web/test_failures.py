@@ -309,3 +309,12 @@ def test_a_step_of_a_flow_is_completed_and_hands_over(url: str) -> None:
         run.refresh()
         assert run.step == "ship"
         assert run.attributes()["weight"] == 2.5
+
+
+def test_a_group_without_jobs_among_the_latest_can_be_looked_for(shop: Shop, url: str) -> None:
+    failed_jobs(url, 1, task="pay", error="ValueError")
+    asyncio.run(counted(url))
+    failed_jobs(url, 1001, task="other", error="OSError")
+    page = text_of(shop.page("/failed"))
+    assert "pay ValueError 7 7 – – look for them" in page
+    assert "other OSError it did not work 0 0 1 000+" in page
