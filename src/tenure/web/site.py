@@ -18,6 +18,7 @@ from tenure.stores import masked
 from tenure.stores.base import Store
 from tenure.web.access import Access, Auth, Open, Role
 from tenure.web.guard import Guard
+from tenure.web.recent import Recent
 from tenure.web.rendering import Renderer
 from tenure.web.topics import Topics
 
@@ -102,6 +103,7 @@ class Site:
         self.slow_after = slow_after
         self.renderer = Renderer(title)
         self.topics = Topics()
+        self.recent = Recent()
         self.placeholder = f"csrf-{secrets.token_hex(16)}"
         """Stands in shared HTML where each viewer's own form token goes."""
 
@@ -110,6 +112,7 @@ class Site:
         self._reading: asyncio.Task[None] | None = None
         self._read_at = 0.0
         self._asked_at = 0.0
+        self._changed = False
         self._first = asyncio.Lock()
 
     @property
@@ -136,7 +139,15 @@ class Site:
             if self._reading is None or self._reading.done():
                 await self.read(self._reader.read_all())
                 self._reading = asyncio.create_task(self._keep_reading(self._reader), name="tenure-snapshot")
+            elif self._changed:
+                await self.read(self._reader.read("queues", "workers"))
+            self._changed = False
         return self._reader.snapshot
+
+    def changed(self) -> None:
+        """Show what an action has changed on the next page, instead of what was read before it."""
+        self._changed = True
+        self.recent.forget()
 
     async def _keep_reading(self, reader: SnapshotReader) -> None:
         reading = asyncio.create_task(reader.run(lambda _: None))

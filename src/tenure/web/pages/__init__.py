@@ -7,6 +7,12 @@ from typing import TYPE_CHECKING
 from tenure.web.pages.job import job
 from tenure.web.pages.jobs import jobs
 from tenure.web.pages.overview import overview
+from tenure.web.pages.queue import queue
+from tenure.web.pages.queues import queues
+from tenure.web.pages.task import task
+from tenure.web.pages.tasks import tasks
+from tenure.web.pages.worker import worker
+from tenure.web.pages.workers import workers
 
 if TYPE_CHECKING:
     from tenure.web.page import PageFunction
@@ -17,4 +23,10 @@ PAGES: dict[str, PageFunction] = {
     "/": overview,
     "/jobs": jobs,
     "/jobs/{id}": job,
+    "/queues": queues,
+    "/queues/{name}": queue,
+    "/tasks": tasks,
+    "/tasks/{name}": task,
+    "/workers": workers,
+    "/workers/{id}": worker,
 }
