@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from tenure.core.checks import refused
 from tenure.core.measures import EVER, OTHERS, HistoryRow, HistorySearch, slot_of, sum_counts
 from tenure.jobs.attention import RESOLUTION
 from tenure.jobs.history import History, assembled, gauges_of, sum_by_slot, window_of, with_current
@@ -12,9 +13,13 @@ from tenure.jobs.snapshot import HOUR
 from tenure.stores.values import QueueInfo
 
 if TYPE_CHECKING:
+    from tenure.web.page import Address
     from tenure.web.site import Site
 
-__all__ = ["TaskHistory", "hour_of_tasks", "known_pairs", "queue_history", "task_history"]
+__all__ = ["SPANS", "TaskHistory", "hour_of_tasks", "known_pairs", "queue_history", "span_in", "task_history"]
+
+SPANS = ("1h", "24h", "30d")
+"""Spans that a page can show."""
 
 KEPT = 10.0
 """Seconds for which what was read is shown again. Workers write the history as often."""
@@ -34,8 +39,16 @@ class TaskHistory(NamedTuple):
     """By queue, likewise; also queues in which the task was seen only earlier."""
 
 
+def span_in(at: Address) -> str:
+    """The span that the address of a page asks for. `InvalidOption` if it is none of `SPANS`."""
+    span = at.query.get("span", SPANS[0])
+    if span not in SPANS:
+        raise refused("span", f"one of {', '.join(SPANS)}", span)
+    return span
+
+
 async def queue_history(site: Site, now: float, queue: QueueInfo, span: str) -> History:
-    """The history of a queue over one of `SPANS`: two calls. `now` is the time of the store."""
+    """The history of a queue over a span: two calls. `now` is the time of the store."""
 
     async def read() -> History:
         window = window_of(span, now)
@@ -47,7 +60,7 @@ async def queue_history(site: Site, now: float, queue: QueueInfo, span: str) -> 
 
 
 async def task_history(site: Site, now: float, task: str, span: str) -> TaskHistory:
-    """The history of a task over one of `SPANS`: a call for each of its queues, and one for the marks."""
+    """The history of a task over a span: a call for each of its queues, and one for the marks."""
     queues = [queue for queue, each in await known_pairs(site) if each == task][:QUEUES]
 
     async def read() -> TaskHistory:

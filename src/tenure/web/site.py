@@ -52,7 +52,7 @@ def dashboard(
 ) -> Dashboard:
     """Make the dashboard of an app's store, as an ASGI app that can be mounted under any path.
 
-    `auth`: a function, sync or async, that takes the request and returns an `Identity`, or None for somebody who may not look;
+    `auth`: a function, sync or async, that takes the request and returns an `Identity`, or None if that viewer may not look;
     `OPEN` if something else guards the address. `tokens`: a token for each role instead, with a login form. `InvalidOption` if neither
     is given. `allowed_hosts`: names that it answers to; empty: all. `title`: name in the head; None: made from the URL of the
     store. `show`: `redacted` hides values whose names sound secret, `hidden` shows no arguments at all. `slow_after`: age in
@@ -60,7 +60,7 @@ def dashboard(
     """
     if show not in {"redacted", "hidden"}:
         raise InvalidOption(f'show must be "redacted" or "hidden", not {show!r:.80}')
-    site = Site(app, Access(auth, tokens), title or _title_of(app), show=show, slow_after=slow_after)
+    site = Site(app, Access(auth, tokens, store=app.url), title or _title_of(app), show=show, slow_after=slow_after)
     return Dashboard(site, allowed_hosts)
 
 
@@ -101,7 +101,7 @@ class Site:
         self.title = title
         self.show = show
         self.slow_after = slow_after
-        self.renderer = Renderer(title)
+        self.renderer = Renderer(title, logout=access.has_tokens)
         self.topics = Topics()
         self.recent = Recent()
         self.placeholder = f"csrf-{secrets.token_hex(16)}"
@@ -131,11 +131,13 @@ class Site:
             raise StoreUnavailable(f"the store has not answered within {READ_TIMEOUT:g} seconds") from None
 
     async def snapshot(self) -> Snapshot:
-        """What was last read of queues, workers, history and schedules; it is kept up to date while somebody looks."""
+        """What was last read of queues, workers, history and schedules; it is kept up to date while a page is open."""
         self._asked_at = time.monotonic()
         async with self._first:
             if self._reader is None:
-                self._reader = SnapshotReader(self.store, self.app.url, SNAPSHOT_PAUSE)
+                self._reader = SnapshotReader(
+                    self.store, self.app.url, pause=SNAPSHOT_PAUSE, slow_after=self.slow_after
+                )
             if self._reading is None or self._reading.done():
                 await self.read(self._reader.read_all())
                 self._reading = asyncio.create_task(self._keep_reading(self._reader), name="tenure-snapshot")

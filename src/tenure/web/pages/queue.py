@@ -9,14 +9,12 @@ import msgspec
 from tenure.core.checks import name as checked_name
 from tenure.core.job import State
 from tenure.jobs.attention import Attention, Fleet
-from tenure.jobs.history import checked_span
 from tenure.jobs.snapshot import Snapshot
 from tenure.stores.values import QueueInfo, Search
 from tenure.web.charts import Chart, came_in_chart, run_chart, waits_chart
-from tenure.web.histories import hour_of_tasks, queue_history
+from tenure.web.histories import SPANS, hour_of_tasks, queue_history, span_in
 from tenure.web.page import Address, Page, Region
 from tenure.web.pages.jobs import BRIEF, LOOK, JobRow, row_of
-from tenure.web.pages.overview import SPANS
 from tenure.web.task_figures import TaskFigures, errors_in, figures_by_task
 
 if TYPE_CHECKING:
@@ -71,7 +69,7 @@ class JobsHere(msgspec.Struct, frozen=True):
 
 async def queue(site: Site, at: Address) -> Page:
     """The queue with this name."""
-    name, span = checked_name("queue", at.names["name"]), checked_span(at.query.get("span", "1h"))
+    name, span = checked_name("queue", at.names["name"]), span_in(at)
     snapshot = await site.snapshot()
     info = await _queue_named(site, name)
     if info is None:

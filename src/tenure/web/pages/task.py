@@ -10,12 +10,11 @@ from tenure.core.checks import name as checked_name
 from tenure.core.job import State
 from tenure.core.measures import quantile
 from tenure.jobs.attention import Attention
-from tenure.jobs.history import HistoryPoint, checked_span
+from tenure.jobs.history import HistoryPoint
 from tenure.stores.values import Search, WorkerInfo
 from tenure.web.charts import Chart, Distribution, distribution, finished_chart, run_chart, waits_chart
-from tenure.web.histories import TaskHistory, task_history
+from tenure.web.histories import SPANS, TaskHistory, span_in, task_history
 from tenure.web.page import Address, Page, Region
-from tenure.web.pages.overview import SPANS
 from tenure.web.pages.queue import FAILURES, WORKERS, JobsHere, latest_jobs
 from tenure.web.task_figures import errors_in
 
@@ -67,7 +66,7 @@ class TaskDetail(msgspec.Struct, frozen=True):
 
 async def task(site: Site, at: Address) -> Page:
     """The task with this name, whether or not anything is known of it."""
-    name, span = checked_name("task", at.names["name"]), checked_span(at.query.get("span", "1h"))
+    name, span = checked_name("task", at.names["name"]), span_in(at)
     snapshot = await site.snapshot()
     found = await task_history(site, snapshot.now, name, span)
     failed = await latest_jobs(site, Search(state=State.FAILED, task=name), FAILURES)
