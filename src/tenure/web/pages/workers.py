@@ -54,6 +54,8 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
 
     busy: int
     slots: int
+    """0: it has none, or is missing, so that it is not known how many of them are busy."""
+
     ahead: int
     """Jobs that it has leased ahead."""
 
@@ -146,8 +148,8 @@ def row_of_worker(worker: WorkerInfo, jobs: tuple[RunningJob, ...], now: float) 
         label=_label(worker),
         says=_says(worker),
         busy=busy,
-        slots=0 if by_hand else worker.concurrency,
-        ahead=0 if by_hand else max(worker.held - busy, 0),
+        slots=0 if by_hand or worker.missing else worker.concurrency,
+        ahead=0 if by_hand or worker.missing else max(worker.held - busy, 0),
         queues=worker.queues,
         lanes="leases by hand" if by_hand else ", ".join(worker.lanes),
         memory=worker.memory,
@@ -173,7 +175,7 @@ def _label(worker: WorkerInfo) -> str:
 
 def _says(worker: WorkerInfo) -> str:
     if worker.missing:
-        held = f", held {worker.held:,} {'job' if worker.held == 1 else 'jobs'}" if worker.held else ""
-        return f"it has fallen silent{held}"
+        held = f"{worker.held:,} {'job' if worker.held == 1 else 'jobs'}" if worker.held else "no job"
+        return f"it held {held} when it fell silent"
     strays = f"{worker.strays:,} stray {'thread' if worker.strays == 1 else 'threads'}" if worker.strays else ""
     return ", ".join(filter(None, [worker.trouble, strays]))
