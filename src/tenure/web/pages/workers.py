@@ -86,8 +86,8 @@ class WorkersView(msgspec.Struct, frozen=True):
 
 async def workers(site: Site, at: Address) -> Page:
     """A page of the workers: those in trouble and missing ones first, then by their start."""
-    now = (await site.snapshot()).now
-    found = sorted(await read_workers(site), key=lambda each: _label(each) not in {"troubled", "missing"})
+    registered, now = await read_workers(site)
+    found = sorted(registered, key=lambda each: _label(each) not in {"troubled", "missing"})
     shown, pager = paged(found, at, LENGTH)
     each = min(JOBS_EACH, max(JOBS // max(len(shown), 1), 1))
     records = await _read_jobs(site, [id_ for worker in shown for id_ in worker.jobs[:each]][:JOBS])
@@ -99,9 +99,13 @@ async def workers(site: Site, at: Address) -> Page:
     return Page(title=title, kind="workers", every=1.5, regions=(Region("workers", "places/workers.html", view),))
 
 
-async def read_workers(site: Site) -> list[WorkerInfo]:
-    """The registered workers."""
-    return await site.recent.get("workers", KEPT, lambda: site.read(site.store.workers()))
+async def read_workers(site: Site) -> tuple[list[WorkerInfo], float]:
+    """The registered workers, and the time of the store when they were read."""
+
+    async def read() -> tuple[list[WorkerInfo], float]:
+        return await site.read(site.store.workers()), (await site.snapshot()).now
+
+    return await site.recent.get("workers", KEPT, read)
 
 
 async def _read_jobs(site: Site, ids: Sequence[str]) -> dict[str, JobRecord]:
