@@ -130,6 +130,7 @@ def test_the_rail_has_the_pages_that_exist_with_counts_of_what_is_wrong() -> Non
 
 async def test_the_rail_marks_the_page_and_counts_missing_workers(shop: Shop) -> None:
     await shop.register("dead", missing_after=0.001)
+    await asyncio.sleep(0.05)
     page = await shop.get("/queues")
     assert '<a href="/queues" aria-current="page">Queues' in page
     assert '<span class="rail-count state-missing">1<' in page
@@ -337,6 +338,7 @@ async def test_a_missing_worker_is_retired_with_one_button(shop: Shop) -> None:
     await shop.register("w1")
     await shop.lease("mail")
     await shop.store.beat("w1", Pulse(held=1, jobs=(id_,), missing_after=0.001))
+    await asyncio.sleep(0.05)
     page = await shop.get("/workers")
     assert page.index("missing</span>") < page.index("/actions/retire")
     page = await shop.get("/workers/w1")
