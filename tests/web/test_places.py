@@ -342,7 +342,7 @@ async def test_a_missing_worker_is_retired_with_one_button(shop: Shop) -> None:
     page = await shop.get("/workers")
     assert page.index("missing</span>") < page.index("/actions/retire")
     page = await shop.get("/workers/w1")
-    assert "Silent since" in page
+    assert "Last heard" in page
     assert "The leases of its jobs end" in page
     assert f'href="/jobs/{id_}"' in page
     assert 'name="typed"' not in page
