@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from collections.abc import Awaitable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
@@ -19,6 +19,7 @@ from tenure.stores.base import Store
 from tenure.web.access import Access, Auth, Identity, Open, Role
 from tenure.web.guard import Guard
 from tenure.web.operations import Operations
+from tenure.web.recent import Recent
 from tenure.web.rendering import Renderer
 from tenure.web.rows import row_of
 from tenure.web.topics import Topics
@@ -110,8 +111,8 @@ class Site:
         self.topics = Topics()
         self.operations = Operations(self)
         self.walks = Walks(lambda job: row_of(job, show))
-        self._answers: dict[str, tuple[float, object]] = {}
         self._drafts: dict[tuple[str, str], str] = {}
+        self.recent = Recent()
         self.placeholder = f"csrf-{secrets.token_hex(16)}"
         """Stands in shared HTML where each viewer's own form token goes."""
 
@@ -120,6 +121,7 @@ class Site:
         self._reading: asyncio.Task[None] | None = None
         self._read_at = 0.0
         self._asked_at = 0.0
+        self._changed = False
         self._first = asyncio.Lock()
 
     @property
@@ -137,15 +139,6 @@ class Site:
         except TimeoutError:
             raise StoreUnavailable(f"the store has not answered within {READ_TIMEOUT:g} seconds") from None
 
-    async def read_every(self, seconds: float, name: str, call: Callable[[], Awaitable[T]]) -> T:
-        """Await a read of the store, or return the answer of the last one of this name if it is not older than `seconds`."""
-        at, answer = self._answers.get(name, (-seconds, None))
-        if time.monotonic() - at < seconds:
-            return cast("T", answer)
-        fresh = await self.read(call())
-        self._answers[name] = (time.monotonic(), fresh)
-        return fresh
-
     async def snapshot(self) -> Snapshot:
         """What was last read of queues, workers, history and schedules; it is kept up to date while a page is open."""
         self._asked_at = time.monotonic()
@@ -157,7 +150,15 @@ class Site:
             if self._reading is None or self._reading.done():
                 await self.read(self._reader.read_all())
                 self._reading = asyncio.create_task(self._keep_reading(self._reader), name="tenure-snapshot")
+            elif self._changed:
+                await self.read(self._reader.read("queues", "workers"))
+            self._changed = False
         return self._reader.snapshot
+
+    def changed(self) -> None:
+        """Show what an action has changed on the next page, instead of what was read before it."""
+        self._changed = True
+        self.recent.forget()
 
     async def _keep_reading(self, reader: SnapshotReader) -> None:
         reading = asyncio.create_task(reader.run(lambda _: None))

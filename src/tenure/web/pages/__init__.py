@@ -9,6 +9,12 @@ from tenure.web.pages.failed import broken, failed
 from tenure.web.pages.job import job
 from tenure.web.pages.jobs import jobs
 from tenure.web.pages.overview import overview
+from tenure.web.pages.queue import queue
+from tenure.web.pages.queues import queues
+from tenure.web.pages.task import task
+from tenure.web.pages.tasks import tasks
+from tenure.web.pages.worker import worker
+from tenure.web.pages.workers import workers
 from tenure.web.pages.written import again, complete
 
 if TYPE_CHECKING:
@@ -27,4 +33,10 @@ PAGES: dict[str, PageFunction] = {
     "/bulk": bulk,
     "/operations": operations,
     "/operations/{id}": operation,
+    "/queues": queues,
+    "/queues/{name}": queue,
+    "/tasks": tasks,
+    "/tasks/{name}": task,
+    "/workers": workers,
+    "/workers/{id}": worker,
 }
