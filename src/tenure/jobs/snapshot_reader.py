@@ -119,6 +119,10 @@ class SnapshotReader:
         for topic in ("queues", *LISTS):
             self._read_at.pop(topic, None)
 
+    async def reread(self) -> None:
+        """Read the queues now, out of turn. Raises `StoreError` if the store does not answer."""
+        await self._read("queues")
+
     async def read_all(self) -> Snapshot:
         """Read every topic once, without pauses. Raises `StoreError` if the store does not answer."""
         # The time of the store comes with the schedules, and the history is read by it.

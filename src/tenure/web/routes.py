@@ -8,7 +8,14 @@ from mimetypes import guess_type
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import Route, compile_path
 
 from tenure.errors import InvalidName, InvalidOption, StoreError, TenureError
@@ -18,7 +25,7 @@ from tenure.web.guard import forged
 from tenure.web.page import Address, Page, Region
 from tenure.web.pages import PAGES
 from tenure.web.pages.problem import ProblemView
-from tenure.web.searching import target_of
+from tenure.web.searching import suggestions_of, summary_of_queues, target_of
 from tenure.web.topics import Rendered, TooMany
 
 if TYPE_CHECKING:
@@ -45,6 +52,7 @@ def routes_of(site: Site) -> list[Route]:
         Route("/logout", functools.partial(_logout, site), methods=["POST"]),
         Route("/live", _for_viewers(site, _live)),
         Route("/search", _for_viewers(site, _search)),
+        Route("/suggestions", _for_viewers(site, _suggestions)),
         Route("/actions/{action}", _for_viewers(site, _act), methods=["POST"]),
         *pages,
         Route("/{path:path}", _for_viewers(site, _missing)),
@@ -128,7 +136,8 @@ async def _show(site: Site, request: Request, session: Session) -> Response:
     at = _address(request, session)
     page = await build(site, at)
     said = request.cookies.get(SAID, "")
-    html = site.renderer.page(page, at, csrf=site.placeholder, said=_decoded(said))
+    more = {"said": _decoded(said), "live": site.live, "now": site.now()}
+    html = site.renderer.page(page, at, csrf=site.placeholder, **more)
     response = HTMLResponse(html.replace(site.placeholder, session.csrf), page.status)
     if said:
         response.delete_cookie(SAID, path=at.root or "/")
@@ -187,7 +196,13 @@ async def _live(site: Site, request: Request, session: Session) -> Response:
         return PlainTextResponse("too many pages are open: close some, or start another dashboard\n", 503)
     finish: Callable[[str], str] = lambda text: text.replace(site.placeholder, session.csrf)  # noqa: E731
     last_id = request.headers.get("last-event-id") or request.query_params.get("last", "")
-    stream = site.topics.stream(opened, last_id, finish)
+    if "poll" in request.query_params:
+        return Response(await site.topics.poll(opened, last_id, finish), media_type="application/json")
+
+    async def allowed() -> bool:
+        return await site.access.session(request) == session
+
+    stream = site.topics.stream(opened, last_id, finish, allowed)
     return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
@@ -197,7 +212,15 @@ async def _rendered(site: Site, at: Address) -> Rendered:
     page = _problem("Nothing is here", "", 404) if function is None else await function(site, at)
     html = {region.name: site.renderer.region(region, page, at, csrf=site.placeholder) for region in page.regions}
     rail = site.renderer.rail(page, at)
-    return Rendered(f"{page.title} · {site.title}", html | {"rail": rail}, page.every or 60.0)
+    summary = summary_of_queues((await site.snapshot()).queues)
+    return Rendered(f"{page.title} · {site.title}", html | {"rail": rail}, page.every or 60.0, summary)
+
+
+async def _suggestions(site: Site, request: Request, session: Session) -> Response:
+    """Words for the search box, as JSON."""
+    del request, session
+    snapshot = await site.snapshot()
+    return JSONResponse(suggestions_of(snapshot.queues, snapshot.workers))
 
 
 # Searching and acting.
@@ -221,6 +244,7 @@ async def _act(site: Site, request: Request, session: Session) -> Response:
         return PlainTextResponse(f"{session.identity.name} may not {action}: ask for the role operate\n", 403)
     try:
         said = await perform(site, session.identity, action, form)
+        await site.reread()
     except Refused as error:
         said = f"! {error}"
     except StoreError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import time
 from collections.abc import Awaitable, Collection, Mapping
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from tenure.errors import InvalidOption, StoreUnavailable
+from tenure.errors import InvalidOption, StoreError, StoreUnavailable
 from tenure.jobs.snapshot import Snapshot
 from tenure.jobs.snapshot_reader import SnapshotReader
 from tenure.stores import masked
@@ -28,6 +29,7 @@ __all__ = ["Site", "dashboard"]
 
 T = TypeVar("T")
 Show = Literal["redacted", "hidden"]
+Live = Literal["auto", "poll"]
 
 READ_TIMEOUT = 2.0
 """Seconds that one read of the store may take."""
@@ -48,6 +50,7 @@ def dashboard(
     title: str | None = None,
     show: Show = "redacted",
     slow_after: float = 60.0,
+    live: Live = "auto",
 ) -> Dashboard:
     """Make the dashboard of an app's store, as an ASGI app that can be mounted under any path.
 
@@ -55,11 +58,14 @@ def dashboard(
     `OPEN` if something else guards the address. `tokens`: a token for each role instead, with a login form. `InvalidOption` if neither
     is given. `allowed_hosts`: names that it answers to; empty: all. `title`: name in the head; None: made from the URL of the
     store. `show`: `redacted` hides values whose names sound secret, `hidden` shows no arguments at all. `slow_after`: age in
-    seconds of the oldest job in line from which on its queue needs attention.
+    seconds of the oldest job in line from which on its queue needs attention. `live`: `auto` keeps open pages up to date with a
+    stream, and polls where streams do not come through; `poll` polls every 2 seconds, for servers that hold a thread for each stream.
     """
     if show not in {"redacted", "hidden"}:
         raise InvalidOption(f'show must be "redacted" or "hidden", not {show!r:.80}')
-    site = Site(app, Access(auth, tokens), title or _title_of(app), show=show, slow_after=slow_after)
+    if live not in {"auto", "poll"}:
+        raise InvalidOption(f'live must be "auto" or "poll", not {live!r:.80}')
+    site = Site(app, Access(auth, tokens), title or _title_of(app), show=show, slow_after=slow_after, live=live)
     return Dashboard(site, allowed_hosts)
 
 
@@ -94,12 +100,13 @@ class Dashboard:
 class Site:
     """What the pages of one dashboard share. Belongs to one event loop, that of its first request."""
 
-    def __init__(self, app: App, access: Access, title: str, *, show: Show, slow_after: float) -> None:
+    def __init__(self, app: App, access: Access, title: str, *, show: Show, slow_after: float, live: Live) -> None:
         self.app = app
         self.access = access
         self.title = title
         self.show = show
         self.slow_after = slow_after
+        self.live = live
         self.renderer = Renderer(title)
         self.topics = Topics()
         self.placeholder = f"csrf-{secrets.token_hex(16)}"
@@ -137,6 +144,16 @@ class Site:
                 await self.read(self._reader.read_all())
                 self._reading = asyncio.create_task(self._keep_reading(self._reader), name="tenure-snapshot")
         return self._reader.snapshot
+
+    async def reread(self) -> None:
+        """Read the queues again, because an action has changed them, so that the next page shows what was done."""
+        if self._reader is not None:
+            with contextlib.suppress(StoreError):  # the action is done all the same
+                await self.read(self._reader.reread())
+
+    def now(self) -> float:
+        """The time of the store, as far as it is known."""
+        return time.time() if self._reader is None else self._reader.snapshot.now
 
     async def _keep_reading(self, reader: SnapshotReader) -> None:
         reading = asyncio.create_task(reader.run(lambda _: None))
