@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
@@ -12,6 +13,7 @@ import msgspec
 import pytest
 
 from tenure import App
+from tenure.core import checks
 from tenure.core.job import JobRecord, new_id
 from tenure.errors import JobBroken
 from tenure.tasks.task import Task
@@ -65,6 +67,7 @@ async def test_it_is_the_job_that_python_would_have_stored(app: App, sql: Any) -
         keep=5.5,
         max_attempts=7,
         expires=1000,
+        headers={"tenant": "Zoë “1”", "b": ""},
     )
     python = await record(app, (await theirs.aenqueue(1, "€", None, x=[1.5, {}])).id)
     await app.adelete(python.id)
@@ -75,7 +78,7 @@ async def test_it_is_the_job_that_python_would_have_stored(app: App, sql: Any) -
             SELECT enqueue(
                 task => 't', queue => 'q', args => '[1, "€", null]', kwargs => '{"x": [1.5, {}]}', priority => -3,
                 run_at => '2040-01-01 00:00Z', unique_key => '€', unique_window => 60, tags => '{a,b}', keep => 5.5,
-                max_attempts => 7, expires => 1000
+                max_attempts => 7, expires => 1000, headers => '{"tenant": "Zoë “1”", "b": ""}'
             )
             """
         ),
@@ -91,7 +94,12 @@ async def test_it_is_the_job_that_python_would_have_stored(app: App, sql: Any) -
 
 async def test_what_is_not_given_is_as_python_has_it(app: App, sql: Any) -> None:
     python = await record(app, (await app.remote("t").aenqueue()).id)
-    for nothing in ("", ", args => '[]', kwargs => '{}'", ", args => NULL, queue => NULL, tags => NULL, delay => NULL"):
+    for nothing in (
+        "",
+        ", args => '[]', kwargs => '{}'",
+        ", args => NULL, queue => NULL, tags => NULL, delay => NULL",
+        ", headers => '{}'",
+    ):
         plain = await record(app, await sql.fetchval(f"SELECT enqueue(task => 't'{nothing})"))
 
         assert msgspec.structs.replace(plain, id="", seq=0, created_at=0.0) == msgspec.structs.replace(
@@ -170,6 +178,18 @@ REFUSED = [
     "task => 't', run_at => 'infinity'",
     "task => 't', run_at => now(), delay => 1",
     "task => 't', max_attempts => -1",
+    "task => 't', headers => '[]'",
+    "task => 't', headers => 'null'",
+    """task => 't', headers => '{"Tenant": "x"}'""",
+    """task => 't', headers => '{"": "x"}'""",
+    """task => 't', headers => '{"a\\n": "x"}'""",
+    "task => 't', headers => jsonb_build_object(repeat('a', 65), '')",
+    """task => 't', headers => '{"a": 1}'""",
+    """task => 't', headers => '{"a": null}'""",
+    """task => 't', headers => '{"a": {}}'""",
+    "task => 't', headers => (SELECT jsonb_object_agg('a' || n, '') FROM generate_series(1, 17) AS n)",
+    "task => 't', headers => jsonb_build_object('a', repeat('é', 1000))",
+    "task => 't', headers => jsonb_build_object('a', repeat('x', 1000), 'b', repeat('y', 999))",
 ]
 
 
@@ -179,6 +199,19 @@ async def test_what_python_refuses_is_refused(app: App, sql: Any) -> None:
             await sql.fetchval(f"SELECT enqueue({given})")
 
     assert await app.aqueues() == []
+
+
+async def test_as_many_headers_are_taken_as_python_takes(app: App, sql: Any) -> None:
+    for given in (
+        "(SELECT jsonb_object_agg('a' || n, 'é') FROM generate_series(1, 16) AS n)",
+        "jsonb_build_object('a', repeat('é', 999), repeat('b', 1), '')",
+        "jsonb_build_object(repeat('a', 64), E' \\n\\t😀')",
+    ):
+        for more in ("", ", unique_key => 'k' || random()"):
+            job = await record(app, await sql.fetchval(f"SELECT enqueue('t', headers => {given}{more})"))
+
+            assert job.headers == json.loads(await sql.fetchval(f"SELECT {given}"))
+            assert checks.headers(job.headers) == job.headers
 
 
 async def test_arguments_that_the_task_does_not_take_make_a_broken_job(app: App, add: Add, sql: Any) -> None:

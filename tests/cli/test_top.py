@@ -12,17 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.console import Console
 from rich.screen import Screen as RichScreen
 
 from tenure import App
+from tenure.cli.audit import operator_name
 from tenure.cli.top.acting import act
 from tenure.cli.top.drawing import draw
 from tenure.cli.top.frame import bound, clip, fit, sparkline, spread, width_of, wrapped
 from tenure.cli.top.keys import KeyParser
 from tenure.cli.top.screen import looking_at
-from tenure.cli.top.state import Explain, Order, Pause, Quit, Resume, RetryFailed, Ui, press
+from tenure.cli.top.state import Explain, Pause, Quit, Request, Resume, RetryFailed, Ui, press
 from tenure.core.job import ErrorInfo, JobRecord, Progress, State
 from tenure.core.lease import new_nonce
 from tenure.core.lifecycle import Finish
@@ -31,7 +33,7 @@ from tenure.errors import StoreUnavailable
 from tenure.jobs.attention import Attention, attention
 from tenure.jobs.snapshot import Measures, Snapshot, figures_of, measures_of, summary_of
 from tenure.jobs.snapshot_reader import INTERVALS, PAUSE, Looking, SnapshotReader
-from tenure.stores.values import Health, LeaseRequest, QueueInfo, Totals, WorkerInfo
+from tenure.stores.values import Health, LeaseRequest, Order, QueueInfo, Totals, WorkerInfo
 
 from .conftest import Tenure, run_process
 
@@ -41,6 +43,7 @@ REWRITE = bool(os.environ.get("TENURE_TEST_FRAMES"))
 
 NOW = 1_700_000_100.0
 HOSTILE = "\x1b[2J\x1b]0;owned\x07 \u202egnp.exe\r\nroot [bold red]x[/] \x9b31m \x7f"
+RETRY = ("failed retry", "state=failed queue=mail")
 OBEYED = set("\x1b\x07\r\u202e\x9b\x7f")
 
 
@@ -304,7 +307,7 @@ def test_an_escape_alone_is_a_key_after_a_moment() -> None:
     assert parser.flush() == []
 
 
-def after(*keys: str, ui: Ui | None = None) -> tuple[Ui, list[Order]]:
+def after(*keys: str, ui: Ui | None = None) -> tuple[Ui, list[Request]]:
     ui, orders = ui or Ui(), []
     for key in keys:
         ui, order = press(ui, key, SNAPSHOT)
@@ -335,7 +338,7 @@ def after(*keys: str, ui: Ui | None = None) -> tuple[Ui, list[Order]]:
         (["o", "p", "y"], [Pause("tenant-with-a-name-that-is-longer-than-any-column")]),
     ],
 )  # fmt: skip
-def test_keys_ask_for_orders(keys: list[str], orders: list[Order]) -> None:
+def test_keys_ask_for_orders(keys: list[str], orders: list[Request]) -> None:
     assert after(*keys)[1] == orders
 
 
@@ -568,8 +571,45 @@ async def test_rates_are_those_of_the_last_seconds(app: App, monkeypatch: pytest
         (Explain("nothing"), "nothing: no job is in line"),
     ],
 )
-async def test_an_order_is_carried_out(app: App, order: Order, message: str) -> None:
+async def test_an_order_is_carried_out(app: App, order: Request, message: str) -> None:
     assert (await act(app, order, Ui())).message == message
+
+
+@pytest.mark.parametrize(
+    ("order", "noted"),
+    [
+        (Pause("mail"), [("pause", "mail", 1)]),
+        (Pause("reports"), []),
+        (Resume("reports"), [("resume", "reports", 1)]),
+        (Resume("mail"), []),
+        (RetryFailed("mail"), [(*RETRY, 1), (*RETRY, None)]),
+        (Explain("mail"), []),
+    ],
+)
+async def test_what_an_order_changes_is_in_the_audit(
+    app: App, order: Request, noted: list[tuple[str, str, int | None]]
+) -> None:
+    before = len((await app.aactions()).actions)
+
+    await act(app, order, Ui())
+
+    found = (await app.aactions()).actions
+    assert [(each.what, each.target, each.count) for each in found[: len(found) - before]] == noted
+    assert {(each.who, each.by) for each in found[: len(found) - before]} <= {(operator_name(), "top")}
+
+
+def test_the_workers_are_shown_with_their_orders() -> None:
+    workers = (
+        a_worker("web-1", order=Order.QUIET, trouble="it is paused"),
+        a_worker("web-2", order=Order.STOP),
+        a_worker("web-3"),
+    )
+    shown = draw(replace(SNAPSHOT, workers=workers), 160, 24, Ui(view="workers")).plain.splitlines()
+
+    lines = [next(line for line in shown if f"{worker.id} " in line) for worker in workers]
+    assert "order: quiet, it is paused" in lines[0]
+    assert "order: stop" in lines[1]
+    assert "order" not in lines[2]
 
 
 async def test_an_explanation_is_a_view(app: App) -> None:

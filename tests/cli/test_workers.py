@@ -69,7 +69,7 @@ def test_everything_about_a_worker_is_shown(tenure: Tenure, url: str) -> None:
     assert shown | {"started_at": 0, "silent_for": 0} == {
         "id": "one", "host": "h", "pid": 7, "queues": ["mail", "!x"], "tasks": [], "concurrency": 2,
         "lanes": ["loop", "process"], "held": 1, "jobs": ["job-1"], "memory": 45_300_000, "strays": 0, "trouble": "",
-        "started_at": 0, "silent_for": 0, "missing_after": 10.0, "missing": False, "release": "",
+        "started_at": 0, "silent_for": 0, "missing_after": 10.0, "missing": False, "release": "", "order": "go_on",
         "totals": {"processed": 0, "succeeded": 0, "failed": 0, "retried": 0, "lost": 0, "cancelled": 0, "broken": 0},
     }  # fmt: skip
     for words in ("mail,!x", "1/2", "45 MB", "one on h, pid 7, lanes: loop, process\n  at job-1\n"):
@@ -125,6 +125,39 @@ def test_a_retired_worker_loses_its_jobs_and_they_say_why(tenure: Tenure, url: s
         )
     assert "retired (unplugged)" in tenure("job", first).stdout
     assert "retired (unplugged)" in tenure("jobs").stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "order", "says"),
+    [
+        ("quiet", "quiet", "2 workers are to lease no more jobs\n"),
+        ("stop", "stop", "2 workers are to finish their jobs and stop\n"),
+        ("go-on", "go_on", "2 workers are to lease jobs again\n"),
+    ],
+)
+def test_workers_have_orders(tenure: Tenure, url: str, given: str, order: str, says: str) -> None:
+    with_store(url, lambda store: enter(store, a_worker("one"), a_worker("two"), a_worker("other")))
+    tenure("order", "quiet", "one")
+
+    answer = tenure("order", given, "one", "two")
+
+    assert (answer.exit_code, answer.stdout) == (0, says)
+    listed = document(tenure("workers", "--json"))["workers"]
+    assert {each["id"]: each["order"] for each in listed} == {"one": order, "two": order, "other": "go_on"}
+    assert tenure("workers").stdout.count(f"\n  order: {order}\n") == (0 if order == "go_on" else 2)
+    [beat] = with_store(url, lambda store: asyncio.gather(store.beat("one", Pulse())))
+    assert beat == order
+
+
+def test_an_order_to_a_worker_that_there_is_not_names_it(tenure: Tenure, url: str) -> None:
+    with_store(url, lambda store: enter(store, a_worker("one")))
+
+    answer = tenure("order", "stop", "nobody", "one", "nothing", "--json")
+
+    assert (answer.exit_code, json.loads(answer.stdout)) == (2, {"order": "stop", "workers": ["one"]})
+    assert answer.stderr == "tenure: there is no worker nobody, nothing: tenure workers lists them\n"
+    assert tenure("order", "halt", "one").exit_code == 2
+    assert tenure("order", "stop").exit_code == 2
 
 
 def test_a_worker_that_there_is_not_cannot_be_retired(tenure: Tenure, url: str) -> None:

@@ -11,7 +11,7 @@ from tenure.core.measures import EVER, HistorySearch, HistoryWrite
 from tenure.core.options import Retention
 from tenure.core.schedule import Firing, SchedulePut, ScheduleSearch
 from tenure.stores.base import Store
-from tenure.stores.values import LeaseRequest, Pulse, Renewal, Search
+from tenure.stores.values import Action, LeaseRequest, Order, Pulse, Renewal, Search
 from tenure.testing.conformance.scene import (
     FAIL,
     SUCCEED,
@@ -27,6 +27,9 @@ from tenure.testing.conformance.scene import (
 __all__ = ["CALLS", "Call", "Scene", "a_request", "a_scene", "after", "states"]
 
 
+ACTION = Action(who="ann@db1", by="cli", what="retry", target="fail", count=1)
+
+
 class Scene(NamedTuple):
     """A store that has been used for all that follows, and what is in it."""
 
@@ -35,7 +38,7 @@ class Scene(NamedTuple):
 
 
 async def a_scene(store: Store, put_in: PutIn) -> Scene:
-    """A registered worker that holds a job, a failed one, a waiting one, a scheduled one, an entry in the inbox, a schedule, a history."""
+    """A registered worker that holds a job, a failed one, a waiting one, a scheduled one, an entry in the inbox, a schedule, a history, an audit."""
     await store.register(a_worker())
     await enqueue(store, a_job(id="held"), a_job(id="fail"))
     held = await lease_one(store)
@@ -46,6 +49,7 @@ async def a_scene(store: Store, put_in: PutIn) -> Scene:
     await store.put_schedules([SchedulePut(name="schedule", if_version=0, settings="{}", next=0.0)])
     await store.record_history([HistoryWrite("q", "", {"failed": 1.0}, {"in_line": 2.0})])
     await store.mark("v1")
+    await store.note_actions([ACTION])
     return Scene(store, held)
 
 
@@ -101,7 +105,8 @@ CALLS = {
     "busy_queues": Call(lambda scene: scene.store.busy_queues(["*"]), lambda told: told.queues == ("q",)),
     "retire": Call(lambda scene: scene.store.retire("w"), lambda reaped: reaped == [], {"held": State.WAITING}),
     "register": Call(lambda scene: scene.store.register(a_worker("x")), lambda nothing: nothing is None),
-    "beat": Call(lambda scene: scene.store.beat("w", Pulse(held=1)), lambda known: known is True),
+    "beat": Call(lambda scene: scene.store.beat("w", Pulse(held=1)), lambda order: order is Order.GO_ON),
+    "order": Call(lambda scene: scene.store.order("w", Order.QUIET), lambda known: known is True),
     "forget": Call(lambda scene: scene.store.forget({"w": 0.0, "x": 0.0}), lambda gone: gone == []),
     "turn": Call(lambda scene: scene.store.claim_chore("registry", 60), lambda mine: mine is False),
     "leave": Call(lambda scene: scene.store.leave("w"), lambda nothing: nothing is None),
@@ -149,6 +154,7 @@ CALLS = {
     ),
     "get": Call(lambda scene: scene.store.get(["held"]), lambda jobs: jobs[0].state == "running"),
     "search": Call(lambda scene: scene.store.search(Search()), lambda page: len(page.jobs) == 4),
+    "edges": Call(lambda scene: scene.store.edges("held"), lambda edges: edges == []),
     "queues": Call(lambda scene: scene.store.queues(), lambda queues: queues[0].running == 1),
     "workers": Call(lambda scene: scene.store.workers(), lambda workers: len(workers) == 1),
     # Written once or twice: a lost answer may count what one worker has counted in ten seconds once more.
@@ -159,6 +165,11 @@ CALLS = {
     "history": Call(lambda scene: scene.store.history(HistorySearch(resolution=EVER, queue="q")), _recorded),
     "mark": Call(lambda scene: scene.store.mark("deploy"), lambda nothing: nothing is None),
     "marks": Call(lambda scene: scene.store.marks(), lambda marks: [mark.label for mark in marks] == ["v1"]),
+    # Written once or twice: a lost answer may show an action once more.
+    "note_actions": Call(lambda scene: scene.store.note_actions([ACTION]), lambda nothing: nothing is None),
+    "actions": Call(
+        lambda scene: scene.store.actions(), lambda page: [action.what for action in page.actions] == ["retry"]
+    ),
     "wait": Call(lambda scene: scene.store.wait(["fail"]), lambda found: found["fail"].state == "failed"),
 }
 

@@ -11,7 +11,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tenure.stores.memory import Data, MemoryStore
 from tenure.testing.clock import ManualClock
 from tenure.testing.conformance import StoreConformance
-from tests.stores import consequence_mutants, measure_mutants, run_mutants, schedule_mutants  # noqa: F401
+from tests.stores import consequence_mutants, measure_mutants, operator_mutants, run_mutants, schedule_mutants  # noqa: F401
 from tests.stores.mutants import MUTANTS
 from tests.stores.test_machine import MemoryMachine
 

@@ -95,11 +95,14 @@ async def read_everything(store: RedisStore, *ids: str) -> None:
     await store.runs(RunSearch())
     for id_ in ids:
         await store.blockers(id_)
+        await store.edges(id_)
         await store.run(id_)
         await store.steps(id_)
     for each in (None, *State):
         await everything(store, state=each)
         await store.search(Search(state=each, task="t", queue="q"))
+        await store.search(Search(state=each, text="x", error="e", worker="w", before=0.0, scheduled=True))
+        await store.search(Search(state=each, text="", brief=1))
 
 
 async def work_on(store: RedisStore, clock: ManualClock) -> None:

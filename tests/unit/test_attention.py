@@ -12,7 +12,7 @@ from tenure.core.job import NewJob
 from tenure.core.measures import HistoryRow, HistoryWrite
 from tenure.core.schedule import Plan, ScheduleRecord, Settings
 from tenure.jobs.attention import EACH, Attention, Fleet, attention, growth_of, slots_of
-from tenure.stores.values import Fact, Health, QueueInfo, Totals, WorkerInfo
+from tenure.stores.values import Fact, Health, Order, QueueInfo, Totals, WorkerInfo
 
 NOW = 1_700_000_100.0
 SLOT = 1_700_000_100.0 // 300 * 300
@@ -270,3 +270,18 @@ async def test_an_app_reads_it_from_its_store() -> None:
     kinds = [(each.kind, each.queue or each.task or each.schedule) for each in await app.aattention()]
 
     assert kinds == [("no_worker", "mail"), ("schedule_overdue", "nightly"), ("failing", "send"), ("paused", "post")]
+
+
+def test_a_worker_that_is_quiet_by_an_order_needs_attention_but_is_not_in_trouble() -> None:
+    [quiet] = found(workers=[a_worker("w", order=Order.QUIET, trouble="it is paused")])
+
+    assert (quiet.level, quiet.kind, quiet.worker) == (Health.WARN, "worker_quiet", "w")
+    assert quiet.advice == "tenure order go-on w"
+
+
+def test_the_age_that_counts_as_slow_can_be_given() -> None:
+    queues, workers = [a_queue(waiting=1, oldest=90.0)], [a_worker("w")]
+
+    assert found(queues=queues, workers=workers) == []
+    [slow] = found(queues=queues, workers=workers, slow_after=60.0)
+    assert (slow.kind, slow.queue) == ("slow", "mail")

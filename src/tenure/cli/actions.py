@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from tenure.cli.audit import act_and_note, note
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, json_option
 from tenure.cli.enqueue import Json
 from tenure.cli.ids import resolve_id, resolve_ids
+from tenure.cli.jobs import filters, waiting_filter
 from tenure.cli.messages import CommandError, print_message
-from tenure.cli.names import QUEUE, TASK
+from tenure.core.redaction import redact
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -27,10 +30,9 @@ _ids = click.argument("ids", metavar="ID...", nargs=-1, required=True)
 
 @click.command()
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-@click.option("-q", "--queue", type=QUEUE, help="All of this queue.")
-@click.option("--task", type=TASK, help="All of this task.")
-@click.option("--tag", help="All with this tag.")
-@click.option("--state", type=click.Choice(["blocked", "waiting", "running"]), help="All in this state.")
+@filters
+@click.option("--state", type=click.Choice(["blocked", "waiting", "running"]), help="Only jobs in this state.")
+@waiting_filter
 @click.option(
     "--arguments",
     type=Json(),
@@ -40,34 +42,38 @@ _ids = click.argument("ids", metavar="ID...", nargs=-1, required=True)
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @with_app()
-async def cancel(
-    app: App, ids: tuple[str, ...], arguments: Any, yes: bool, as_json: bool, **filters: str | None
-) -> None:
+async def cancel(app: App, ids: tuple[str, ...], arguments: Any, yes: bool, as_json: bool, **filters: Any) -> None:
     """Cancel jobs: those with these ids, or all unfinished ones that match every option.
 
     With options, the command first shows how many jobs match and asks for confirmation. A worker that runs one of the jobs
     stops the attempt. The id of a run means its current step.
     """
+    from tenure.jobs.audit import described
     from tenure.jobs.bulk import count_equal, count_found, search_of
 
     store = app.internals.session.store
     given: dict[str, Any] = {name: value for name, value in filters.items() if value is not None}
     if bool(ids) == bool(given):
-        raise CommandError("name the jobs to cancel, either by their ids or by --queue, --task, --tag and --state")
+        raise CommandError("name the jobs to cancel, either by their ids or by a filter such as --queue")
     ids = await resolve_ids(app, ids)
     if ids and not as_json:
-        return await apply_to_each(store.cancel, ids, "cancelled")
+        return await apply_to_each(app, "cancel", store.cancel, ids, "cancelled")
     if arguments is not None:
         if given.keys() - {"queue"} != {"task"}:
             raise CommandError("--arguments needs --task, and can only be combined with --queue")
         call, queue = _call(app, given["task"], arguments), given.get("queue")
         confirmed = _confirmed(await count_equal(store, call, queue), yes)
-        cancelled = await app.acancel(call, queue=queue) if confirmed else 0
+        target = f"{described(search_of(given))} arguments={_shown(arguments)}"
+        act = functools.partial(app.acancel, call, queue=queue)
+        cancelled = await act_and_note(app, "cancel", target, act) if confirmed else 0
     elif ids:
         cancelled = await app.acancel(*ids)
+        if cancelled:
+            await note(app, "cancel", ids, cancelled)
     else:
-        found = await count_found(store, search_of(given))
-        cancelled = await app.acancel(**given) if _confirmed(found, yes) else 0
+        search, act = search_of(given), functools.partial(app.acancel, **given)
+        confirmed = _confirmed(await count_found(store, search), yes)
+        cancelled = await act_and_note(app, "cancel", described(search), act) if confirmed else 0
     return emit({"cancelled": cancelled}) if as_json else report("cancelled", cancelled, ())
 
 
@@ -89,12 +95,19 @@ def _call(app: App, task: str, arguments: Any) -> Call[Any]:
     return caller.bind(*args, **kwargs)
 
 
+def _shown(arguments: Any) -> str:
+    """Arguments as JSON for the audit, without secrets."""
+    import json
+
+    return json.dumps(redact(arguments) if isinstance(arguments, dict) else arguments, ensure_ascii=False)
+
+
 @click.command()
 @_ids
 @with_app()
 async def retry(app: App, ids: tuple[str, ...]) -> None:
     """Run finished jobs again, as if never tried; a run continues with the step that it ended with."""
-    await apply_to_each(app.internals.session.store.retry, await resolve_ids(app, ids), "put back")
+    await apply_to_each(app, "retry", app.internals.session.store.retry, await resolve_ids(app, ids), "put back")
 
 
 @click.command()
@@ -102,7 +115,7 @@ async def retry(app: App, ids: tuple[str, ...]) -> None:
 @with_app()
 async def trigger(app: App, ids: tuple[str, ...]) -> None:
     """Make scheduled jobs due now."""
-    await apply_to_each(app.internals.session.store.trigger, await resolve_ids(app, ids), "put in line")
+    await apply_to_each(app, "trigger", app.internals.session.store.trigger, await resolve_ids(app, ids), "put in line")
 
 
 @click.command()
@@ -114,7 +127,8 @@ async def release(app: App, ids: tuple[str, ...], as_json: bool) -> None:
 
     The worker stops the attempt, which does not count. The id of a run means its current step.
     """
-    await apply_to_each(app.internals.session.store.release, await resolve_ids(app, ids), "released", as_json=as_json)
+    act = app.internals.session.store.release
+    await apply_to_each(app, "release", act, await resolve_ids(app, ids), "released", as_json=as_json)
 
 
 @click.command()
@@ -128,6 +142,8 @@ async def delete(app: App, ids: tuple[str, ...], cascade: bool) -> None:
     """
     ids = await resolve_ids(app, ids)
     gone = await app.internals.session.store.delete(ids, cascade=cascade)
+    if gone:
+        await note(app, "delete", [job for job in ids if job in gone], len(gone))
     report("deleted", len(gone), [f"there is no job {job}" for job in ids if job not in gone])
 
 
@@ -150,11 +166,13 @@ async def complete(app: App, job_id: str, value: Any, step: str | None) -> None:
         raise CommandError(f"--step needs the id of a run, and {job_id} is not one")
     if record.run_id != job_id:
         await job.acomplete(_converted(app, record, value))
+        await note(app, "complete", job_id, 1)
         return click.echo("completed: 1 job")
     run = await app.arun(job_id)
     assert run.record is not None
     # With the name of the step, because the value was converted for this step and no other.
     await run.acomplete(_converted(app, run.record, value), step=step or run.step)
+    await note(app, "complete", job_id, 1)
     return click.echo(f"completed: 1 step, run {run.id} is {run.state} in step {run.step}")
 
 
@@ -173,25 +191,34 @@ def _converted(app: App, job: JobRecord, value: Any) -> Any:
 
 
 async def apply_to_each(
-    act: Callable[[Sequence[str]], Awaitable[list[Verdict]]], ids: Sequence[str], done: str, *, as_json: bool = False
+    app: App,
+    what: str,
+    act: Callable[[Sequence[str]], Awaitable[list[Verdict]]],
+    ids: Sequence[str],
+    done: str,
+    *,
+    as_json: bool = False,
 ) -> None:
-    """Call `act` on these jobs, a batch at a time, and print how many it succeeded for."""
+    """Call `act` on these jobs, a batch at a time, note it in the audit as `what`, and print how many it succeeded for."""
     from tenure.errors import JobNotFound
     from tenure.stores.base import BATCH
     from tenure.stores.values import VerdictKind
 
+    changed: list[str] = []
     refused: list[str] = []
     for start in range(0, len(ids), BATCH):
         batch = ids[start : start + BATCH]
         for job, verdict in zip(batch, await act(batch), strict=True):
             match verdict.kind:
                 case VerdictKind.OK:
-                    pass
+                    changed.append(job)
                 case VerdictKind.NOT_FOUND:
                     refused.append(str(JobNotFound(job)))
                 case _:
                     refused.append(f"job {job}: {verdict.reason}")
-    report(done, len(ids) - len(refused), refused, as_json=as_json)
+    if changed:
+        await note(app, what, changed, len(changed))
+    report(done, len(changed), refused, as_json=as_json)
 
 
 def report(done: str, count: int, refused: Sequence[str], *, as_json: bool = False) -> None:

@@ -12,6 +12,7 @@ import click
 
 from tenure.cli.display import LAST_DAY
 from tenure.core.origin import user_tags
+from tenure.core.redaction import redact
 
 if TYPE_CHECKING:
     from tenure.core.job import AttemptRecord, ErrorInfo, JobRecord
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
     from tenure.jobs.history import History, HistoryPoint
     from tenure.jobs.run import FlowRun, StepInfo
     from tenure.jobs.schedules import PastTick, Schedule, UpcomingTick
-    from tenure.stores.values import WorkerInfo
+    from tenure.stores.values import Action, WorkerInfo
 
 __all__ = [
+    "action_document",
     "attempt_document",
     "attention_document",
     "emit",
@@ -72,6 +74,7 @@ def job_document(job: JobRecord) -> dict[str, Any]:
         "schedule": job.schedule,
         "tick": _time(job.tick),
         "unique": job.unique,
+        "headers": None if job.headers is None else redact(job.headers),
         "payload": payload,
         "payload_base64": None if readable else base64.b64encode(job.payload).decode("ascii"),
         "result": None if job.result is None else json_value(job.result)[1],
@@ -247,6 +250,18 @@ def worker_document(worker: WorkerInfo) -> dict[str, Any]:
     import msgspec
 
     return {**msgspec.to_builtins(worker), "started_at": _instant(worker.started_at), "missing": worker.missing}
+
+
+def action_document(action: Action) -> dict[str, Any]:
+    """What an operator has done."""
+    return {
+        "at": _instant(action.at),
+        "who": action.who,
+        "by": action.by,
+        "what": action.what,
+        "target": action.target,
+        "count": action.count,
+    }
 
 
 def json_value(encoded: str | bytes) -> tuple[bool, Any]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tenure.app import App
     from tenure.tasks.task import Call, Caller
 
-__all__ = ["Json", "bound_call", "enqueue"]
+__all__ = ["Json", "bound_call", "enqueue", "header_option"]
 
 
 class Json(click.ParamType[Any]):
@@ -31,6 +31,29 @@ class Json(click.ParamType[Any]):
         return parsed
 
 
+def _headers(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str] | None:  # noqa: ARG001
+    """Parse each NAME=VALUE, such as tenant=acme. None if there are none."""
+    found: dict[str, str] = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not equals or not name:
+            raise CommandError(f"--header needs a name and a value, such as tenant=acme, got {each!r:.80}")
+        if name in found:
+            raise CommandError(f"--header {name} is given twice, and a job has one value for each name")
+        found[name] = value
+    return found or None
+
+
+header_option = click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_headers,
+    help="A short text that travels with the job; may be given several times.",
+)
+
+
 @click.command()
 @click.argument("task", type=TASK)
 @click.argument("args", nargs=-1, type=Json(), metavar="[JSON]...")
@@ -40,6 +63,7 @@ class Json(click.ParamType[Any]):
 @click.option("--priority", type=int, metavar="N", help="Lower runs first. Default: the task's priority, or 0.")
 @click.option("--unique", metavar="KEY", help="Enqueue only if no other unfinished job of the task has this key.")
 @click.option("--tag", "tags", multiple=True, help="A tag to find the job by; may be given several times.")
+@header_option
 @json_option
 @with_app(empty=True)
 async def enqueue(app: App, task: str, args: tuple[Any, ...], kwargs: Any, as_json: bool, **options: Any) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from tenure.cli.actions import apply_to_each, report
+from tenure.cli.audit import act_and_note, note
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, json_option
 from tenure.cli.ids import resolve_id, resolve_ids
-from tenure.cli.jobs import filters, list_jobs, paging, show_job
+from tenure.cli.jobs import before_filter, filters, list_jobs, paging, show_job
 from tenure.cli.messages import CommandError, print_message
 from tenure.core.job import State
 
@@ -47,7 +49,7 @@ def choosing(command: Command) -> Command:
     for option in (
         json_option,
         click.option("--yes", is_flag=True, help="Do not ask for confirmation."),
-        click.option("--error", metavar="TYPE", help="Only jobs that ended with this type of error."),
+        before_filter,
         filters,
         click.option("--all", "everything", is_flag=True, help="All of them, or all that match the other options."),
         click.argument("ids", metavar="[ID]...", nargs=-1),
@@ -58,6 +60,7 @@ def choosing(command: Command) -> Command:
 
 @click.command()
 @filters
+@before_filter
 @paging
 @with_app()
 async def list_(app: App, as_json: bool, **search: Any) -> None:
@@ -87,7 +90,7 @@ async def show(app: App, job_id: str, as_json: bool) -> None:
     assert found is not None
     if found.state is not _state():
         raise CommandError(f"job {job_id} is {found.state}, not {_state()}: tenure job {job_id} shows it")
-    show_job(found, as_json)
+    await show_job(app, found, as_json)
 
 
 @click.command()
@@ -103,8 +106,9 @@ async def retry(app: App, ids: tuple[str, ...], as_json: bool, **given: Any) -> 
     if not await _confirmed_count(app, ids, "retry {}", **given):
         return _print_count("retried", "put back", 0, as_json)
     if ids and not as_json:
-        return await apply_to_each(app.internals.session.store.retry, ids, "put back")
-    return _print_count("retried", "put back", await app.aretry(*ids, **_search(ids, given)), as_json)
+        return await apply_to_each(app, f"{_state()} retry", app.internals.session.store.retry, ids, "put back")
+    retried = await _act(app, "retry", app.aretry, ids, given)
+    return _print_count("retried", "put back", retried, as_json)
 
 
 @click.command()
@@ -123,7 +127,8 @@ async def delete(app: App, ids: tuple[str, ...], cascade: bool, as_json: bool, *
     ids = await resolve_ids(app, ids)
     if not await _confirmed_count(app, ids, "delete {}", **given):
         return _print_count("deleted", "deleted", 0, as_json)
-    return _print_count("deleted", "deleted", await app.adelete(*ids, cascade=cascade, **_search(ids, given)), as_json)
+    deleted = await _act(app, "delete", functools.partial(app.adelete, cascade=cascade), ids, given)
+    return _print_count("deleted", "deleted", deleted, as_json)
 
 
 async def _confirmed_count(
@@ -134,7 +139,7 @@ async def _confirmed_count(
 
     state = _state()
     if bool(ids) == bool(everything or any(filters.values())):
-        raise CommandError(f"name the {state} jobs, either by their ids or by --queue, --task, --tag, --error or --all")
+        raise CommandError(f"name the {state} jobs, either by their ids or by a filter such as --queue, or --all")
     if ids:
         for job in [await app.ajob(job_id) for job_id in ids]:
             if job.state is not state:
@@ -149,11 +154,21 @@ async def _confirmed_count(
     return found
 
 
-def _search(ids: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any]:
-    """The filter of the selected jobs, as arguments of the app; empty if they were named by id."""
+async def _act(
+    app: App, what: str, act: Callable[..., Awaitable[int]], ids: tuple[str, ...], given: Mapping[str, Any]
+) -> int:
+    """Call `act` with the ids, or with the filters if there are none; noted in the audit."""
+    from tenure.jobs.audit import described
+    from tenure.jobs.bulk import search_of
+
+    state = _state()
     if ids:
-        return {}
-    return {"state": _state(), **{name: given[name] for name in ("queue", "task", "tag", "error")}}
+        count = await act(*ids)
+        if count:
+            await note(app, f"{state} {what}", ids, count)
+        return count
+    filters = {"state": state, **{name: given[name] for name in given.keys() - {"everything", "yes"}}}
+    return await act_and_note(app, f"{state} {what}", described(search_of(filters)), lambda: act(**filters))
 
 
 def _print_count(key: str, done: str, count: int, as_json: bool) -> None:

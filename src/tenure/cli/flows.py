@@ -9,6 +9,7 @@ import click
 
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, json_option, json_value, run_document, step_document
+from tenure.cli.enqueue import header_option
 from tenure.cli.ids import resolve_id
 from tenure.cli.jobs import awaited
 from tenure.cli.messages import CommandError, print_message
@@ -115,6 +116,7 @@ def _named_value(given: str, who: str) -> tuple[str, Any]:
 @click.option("--delay", type=float, metavar="SECONDS", help="Seconds to wait before the run begins.")
 @click.option("--unique", metavar="KEY", help="Start only if no other unfinished run of the flow has this key.")
 @click.option("--tag", "tags", multiple=True, help="A tag to find its jobs by; may be given several times.")
+@header_option
 @json_option
 @with_app(empty=True)
 async def start(app: App, flow: str, attributes: tuple[str, ...], as_json: bool, **given: Any) -> None:

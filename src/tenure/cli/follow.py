@@ -14,6 +14,8 @@ from tenure.cli.document import job_document
 from tenure.cli.messages import CommandError, print_message
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from tenure.app import App
     from tenure.core.job import JobRecord
 
@@ -30,9 +32,10 @@ async def follow(
     state: str | None,
     queue: str | None,
     task: str | None,
-    tag: str | None,
-    schedule: str | None,
     limit: int | None,
+    before: datetime | None,
+    scheduled: bool | None,
+    **filters: str | None,
 ) -> None:
     """Print jobs that match all of these as they end, until Ctrl-C or until `limit` are printed."""
     from tenure.core.job import State
@@ -41,6 +44,8 @@ async def follow(
 
     if state is not None and not State(state).final:
         raise CommandError(f"--follow shows jobs as they end, and no job ends {state}: leave --state out")
+    if before is not None or scheduled is not None:
+        raise CommandError("--follow shows jobs as they end: leave --before, --scheduled and --in-line out")
     here = asyncio.current_task()
     assert here is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, here.cancel)
@@ -52,7 +57,7 @@ async def follow(
                 assert isinstance(event, JobEvent)
                 [job] = await app.internals.session.store.get([event.job_id])
                 # A job that is not kept is gone by now, and one that was retried has not ended.
-                if job is None or not job.state.final or not _matches(job, state, tag, schedule):
+                if job is None or not job.state.final or not _matches(job, state, **filters):
                     continue
                 _show(job, as_json)
                 shown += 1
@@ -60,8 +65,29 @@ async def follow(
                     break
 
 
-def _matches(job: JobRecord, state: str | None, tag: str | None, schedule: str | None) -> bool:
-    return state in (None, job.state) and (tag is None or tag in job.tags) and schedule in (None, job.schedule)
+def _matches(
+    job: JobRecord,
+    state: str | None,
+    *,
+    tag: str | None,
+    schedule: str | None,
+    error: str | None,
+    text: str | None,
+    worker: str | None,
+) -> bool:
+    return (
+        state in (None, job.state)
+        and (tag is None or tag in job.tags)
+        and schedule in (None, job.schedule)
+        and worker in (None, job.worker)
+        and (error is None or (job.error is not None and job.error.type == error))
+        and (text is None or _contains(job, text))
+    )
+
+
+def _contains(job: JobRecord, text: str) -> bool:
+    error = () if job.error is None else (job.error.type, job.error.message)
+    return text.encode() in job.payload or any(text in part for part in error)
 
 
 def _show(job: JobRecord, as_json: bool) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tenure.cli.audit import note
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, history_document, json_option
 from tenure.cli.messages import print_message
@@ -54,4 +55,5 @@ async def history(app: App, queue: str | None, task: str | None, span: str, as_j
 async def mark(app: App, label: str) -> None:
     """Mark this moment in the history as TEXT, such as a deploy or a change of configuration."""
     await app.amark(label)
+    await note(app, "mark", label, 1)
     click.echo(f"marked {click.style(label, bold=True)}" if label.isprintable() else "marked")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -12,23 +12,50 @@ from tenure.cli.document import attempt_document, emit, job_document, json_optio
 from tenure.cli.ids import resolve_id
 from tenure.cli.messages import print_message
 from tenure.cli.names import QUEUE, TASK
+from tenure.cli.values import Ago
 from tenure.core.job import State, attempts_of
 from tenure.core.origin import user_tags
+from tenure.core.redaction import redact
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from tenure.app import App
     from tenure.core.job import AttemptRecord, JobRecord, Progress
+    from tenure.stores.values import EdgeInfo
 
-__all__ = ["awaited", "filters", "job", "jobs", "list_jobs", "paging", "show_job"]
+__all__ = [
+    "awaited",
+    "before_filter",
+    "filters",
+    "job",
+    "jobs",
+    "list_jobs",
+    "paging",
+    "show_headers",
+    "show_job",
+    "waiting_filter",
+]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+EDGES = 200
+"""The most blockers of a job that `tenure job` lists."""
+
+before_filter = click.option(
+    "--before", type=Ago(), metavar="TIME", help="Only jobs that ended by this time, such as 2h (ago)."
+)
+waiting_filter = click.option(
+    "--scheduled/--in-line", default=None, help="Only waiting jobs that are not due yet, or that are."
+)
+
 
 def filters(command: Command) -> Command:
-    """Add the options that filter jobs."""
+    """Add the options that filter jobs in any state."""
     for option in (
+        click.option("--worker", metavar="ID", help="Only jobs that this worker holds, or held last."),
+        click.option("--text", help="Only jobs with this text in arguments or error; case matters."),
+        click.option("--error", metavar="TYPE", help="Only jobs with this type of error."),
         click.option("--tag", help="Only jobs with this tag."),
         click.option("--task", type=TASK, help="Only jobs of this task."),
         click.option("-q", "--queue", type=QUEUE, help="Only jobs of this queue."),
@@ -53,6 +80,8 @@ def paging(command: Command) -> Command:
 @click.command()
 @click.option("--state", type=click.Choice([state.value for state in State]), help="Only jobs in this state.")
 @filters
+@before_filter
+@waiting_filter
 @click.option("--schedule", help="Only jobs of this schedule.")
 @click.option("--follow", "following", is_flag=True, help="Print jobs as they end, one line each, until Ctrl-C or --limit; with --json, one object a line.")  # fmt: skip
 @paging
@@ -78,7 +107,7 @@ async def list_jobs(app: App, as_json: bool, **search: Any) -> None:
     if as_json:
         return emit({"jobs": [job_document(record) for record in records], "cursor": page.cursor})
     if records:
-        ended = search["state"] is not None and State(search["state"]).final
+        ended = search.get("state") is not None and State(search["state"]).final
         listing = display.table(
             "id", ("task", "gives"), ("queue", "gives"), "state", ("ended" if ended else "created", "right"), ("", "gives")
         )  # fmt: skip
@@ -93,7 +122,7 @@ async def list_jobs(app: App, as_json: bool, **search: Any) -> None:
             )
         display.show(listing)
     else:
-        print_message(_none(**search))
+        print_message("no job matches so far" if page.cursor is not None else _none(**search))
     if page.cursor is not None:
         print_message(f"there are more: --cursor {page.cursor}")
     return None
@@ -107,17 +136,24 @@ async def job(app: App, job_id: str, as_json: bool) -> None:
     """Show everything about one job, and its timeline."""
     found = (await app.ajob(await resolve_id(app, job_id))).record
     assert found is not None
-    show_job(found, as_json)
+    await show_job(app, found, as_json)
 
 
-def show_job(found: JobRecord, as_json: bool) -> None:
+async def show_job(app: App, found: JobRecord, as_json: bool) -> None:
     """Print everything about a job that `get` returned."""
     from tenure.cli import display
 
+    edges = await app.internals.session.store.edges(found.id, EDGES + 1)
     if as_json:
-        return emit({**job_document(found), "attempts": [attempt_document(each) for each in attempts_of(found)]})
+        return emit(
+            {
+                **job_document(found),
+                "blockers": [{"id": edge.blocker, "open": edge.open} for edge in edges[:EDGES]],
+                "attempts": [attempt_document(each) for each in attempts_of(found)],
+            }
+        )
     facts = [("job", display.text(found.id)), ("state", display.state(found.label))]
-    display.show_facts([*facts, *((name, display.lines(value)) for name, value in _facts(found))])
+    display.show_facts([*facts, *((name, display.lines(value)) for name, value in _facts(found, edges))])
     click.echo()
     return display.show(_timeline(found, narrow=display.console().width < display.ROOM))
 
@@ -164,7 +200,7 @@ def _attempt_remark(attempt: AttemptRecord) -> str:
     return "wrote: " + attempt.output.strip().rpartition("\n")[2] if attempt.output else ""
 
 
-def _facts(job: JobRecord) -> Iterator[tuple[str, str]]:
+def _facts(job: JobRecord, edges: Sequence[EdgeInfo]) -> Iterator[tuple[str, str]]:
     """Names and values of the facts about a job, the most important first; facts that it lacks are left out."""
     from tenure.cli.display import duration, utc
 
@@ -178,6 +214,8 @@ def _facts(job: JobRecord) -> Iterator[tuple[str, str]]:
         yield "tags", ", ".join(tags)
     if job.unique is not None:
         yield "unique", job.unique
+    if job.headers:
+        yield "headers", show_headers(job.headers)
     limit = f" of {job.max_attempts}" if job.max_attempts else ""
     yield "attempt", f"{job.attempt}{limit}" + (f", {job.losses} lost" if job.losses else "")
     if job.worker is not None:
@@ -186,9 +224,12 @@ def _facts(job: JobRecord) -> Iterator[tuple[str, str]]:
         yield "lease", f"{duration(job.lease_left)} left" if job.lease_left > 0 else "expired"
     if job.progress is not None:
         yield "progress", _progress(job.progress)
-    if job.blocked_by:
-        hint = f": tenure complete {job.id}, or job.complete(value)" if job.parked else ""
-        yield "waits for", awaited(job) + hint
+    if job.parked:
+        yield "waits for", f"{awaited(job)}: tenure complete {job.id}, or job.complete(value)"
+    elif job.blocked_by and not edges:
+        yield "waits for", awaited(job)
+    if edges:
+        yield "waited for" if job.parked or not job.blocked_by else "waits for", _blockers(job, edges)
     yield "payload", repr(job.payload) if job.raw else job.payload.decode(errors="backslashreplace")
     if job.result is not None:
         yield "result", job.result
@@ -200,6 +241,19 @@ def _facts(job: JobRecord) -> Iterator[tuple[str, str]]:
         yield "output", output
 
 
+def _blockers(job: JobRecord, edges: Sequence[EdgeInfo]) -> str:
+    """The jobs and runs that a job was enqueued to wait for, a line each, and whether it still waits for them."""
+    lines = [f"{'open' if edge.open else 'closed':<7}{edge.blocker or 'not recorded'}" for edge in edges[:EDGES]]
+    if len(edges) > EDGES:
+        lines.append(f"and others: these are the first {EDGES}")
+    return "\n".join(([awaited(job)] if job.blocked_by and not job.parked else []) + lines)
+
+
+def show_headers(headers: Mapping[str, str]) -> str:
+    """The headers of a job, a line each; values that may be secrets are hidden."""
+    return "\n".join(f"{name} = {value}" for name, value in redact(headers).items())
+
+
 def awaited(job: JobRecord) -> str:
     """What a blocked job waits for, as a phrase."""
     if job.parked:
@@ -207,11 +261,21 @@ def awaited(job: JobRecord) -> str:
     return f"{job.blocked_by:,} {'job' if job.blocked_by == 1 else 'jobs'}"
 
 
-def _none(state: str | None, **search: object) -> str:
+def _none(state: str | None, **search: Any) -> str:
     """The message if no job matches."""
+    from tenure.cli.display import instant
+
     kinds = ("queue", "task", "tag", "schedule")
     of = [f"{kind} {search[kind]}" for kind in kinds if search.get(kind) is not None]
-    return f"there are no {f'{state} ' if state else ''}jobs" + (f" of {', '.join(of)}" if of else "")
+    having = [f"{kind} {search[kind]}" for kind in ("error", "text", "worker") if search.get(kind) is not None]
+    if search.get("scheduled") is not None:
+        state = "scheduled" if search["scheduled"] else "waiting"
+    return (
+        f"there are no {f'{state} ' if state else ''}jobs"
+        + (f" of {', '.join(of)}" if of else "")
+        + (f" with {', '.join(having)}" if having else "")
+        + (f" that ended by {instant(search['before'].timestamp())}" if search.get("before") else "")
+    )
 
 
 def _output(job: JobRecord) -> str | None:

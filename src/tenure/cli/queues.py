@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tenure.cli.audit import act_and_note, note
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, json_option
 from tenure.cli.messages import CommandError, print_message
@@ -86,13 +87,13 @@ async def pause(app: App, queue: str | None, everything: bool, yes: bool) -> Non
     """
     if queue is not None and not everything:
         await _expect(app, queue)
-        return click.echo(f"paused {queue}" if await app.apause(queue) else f"{queue} is already paused")
+        return await _to_one(app, app.apause, queue, f"paused {queue}", f"{queue} is already paused")
     _check_choice(queue, everything)
     found = [each for each in await app.aqueues() if not each.paused]
     in_line, running = sum(each.waiting for each in found), sum(each.running for each in found)
     question = f"Pause {_queues(len(found))} ({in_line:,} jobs in line; {running:,} running ones continue)?"
     return await _to_all(
-        app.apause, [each.name for each in found], question, yes, "paused", "every queue is paused already"
+        app, app.apause, [each.name for each in found], question, yes, "paused", "every queue is paused already"
     )
 
 
@@ -103,11 +104,13 @@ async def resume(app: App, queue: str | None, everything: bool, yes: bool) -> No
     """Resume QUEUE: workers get its jobs again. --all resumes every queue that is paused."""
     if queue is not None and not everything:
         await _expect(app, queue)
-        return click.echo(f"resumed {queue}" if await app.aresume(queue) else f"{queue} is not paused")
+        return await _to_one(app, app.aresume, queue, f"resumed {queue}", f"{queue} is not paused")
     _check_choice(queue, everything)
     found = [each for each in await app.aqueues() if each.paused]
     question = f"Resume {_queues(len(found))} ({sum(each.waiting for each in found):,} jobs in line)?"
-    return await _to_all(app.aresume, [each.name for each in found], question, yes, "resumed", "no queue is paused")
+    return await _to_all(
+        app, app.aresume, [each.name for each in found], question, yes, "resumed", "no queue is paused"
+    )
 
 
 def _check_choice(queue: str | None, everything: bool) -> None:
@@ -116,16 +119,36 @@ def _check_choice(queue: str | None, everything: bool) -> None:
         raise CommandError("name either a queue or --all")
 
 
+async def _to_one(app: App, act: Callable[[str], Awaitable[bool]], queue: str, done: str, already: str) -> None:
+    """Pause or resume this queue."""
+    changed = await act(queue)
+    if changed:
+        await note(app, _command(), queue, 1)
+    click.echo(done if changed else already)
+
+
 async def _to_all(
-    act: Callable[[str], Awaitable[bool]], names: Sequence[str], question: str, yes: bool, done: str, none: str
+    app: App,
+    act: Callable[[str], Awaitable[bool]],
+    names: Sequence[str],
+    question: str,
+    yes: bool,
+    done: str,
+    none: str,
 ) -> None:
     """Pause or resume these queues, once the user has confirmed it."""
     if not names:
         return print_message(none)
     if not yes:
         click.confirm(question, abort=True, err=True)
-    changed = [await act(name) for name in names]
-    return click.echo(f"{done} {_queues(sum(changed))}")
+    changed = [name for name in names if await act(name)]
+    if changed:
+        await note(app, _command(), changed, len(changed))
+    return click.echo(f"{done} {_queues(len(changed))}")
+
+
+def _command() -> str:
+    return click.get_current_context().info_name or ""
 
 
 def _queues(number: int) -> str:
@@ -141,7 +164,8 @@ async def purge(app: App, queue: str, yes: bool) -> None:
     await _expect(app, queue)
     if not yes:
         click.confirm(f"Delete every waiting, scheduled and blocked job of {queue}?", abort=True)
-    click.echo(f"purged {await app.apurge(queue):,} jobs of {queue}")
+    purged = await act_and_note(app, "purge", f"queue={queue}", lambda: app.apurge(queue))
+    click.echo(f"purged {purged:,} jobs of {queue}")
 
 
 async def _expect(app: App, queue: str) -> None:

@@ -10,6 +10,7 @@ import click
 
 from tenure.cli.connection import store_options, with_app
 from tenure.cli.document import emit, json_option, past_tick_document, schedule_document, upcoming_tick_document
+from tenure.cli.jobs import show_headers
 from tenure.cli.messages import CommandError, print_message
 from tenure.cli.scheduling import add, backfill, change, delete, job_document_of, pause, resume, trigger, when_of
 from tenure.cli.values import Seconds
@@ -187,6 +188,8 @@ def _facts(schedule: Schedule) -> Iterator[tuple[str, str]]:
     yield "queue", schedule.queue + (f", priority {job['priority']}" if job["priority"] else "")
     if job["tags"]:
         yield "tags", ", ".join(job["tags"])
+    if job["headers"]:
+        yield "headers", show_headers(job["headers"])
     plan = schedule._settings.effective.job
     if schedule.flow is None:
         yield "payload", repr(plan.payload) if plan.raw else plan.payload.decode(errors="backslashreplace")

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tenure.cli.actions import report
+from tenure.cli.audit import note
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, json_option, json_value, past_tick_document, schedule_document
-from tenure.cli.enqueue import Json, bound_call
+from tenure.cli.enqueue import Json, bound_call, header_option
 from tenure.cli.flows import bound_start
 from tenure.cli.messages import CommandError, print_message
 from tenure.cli.names import QUEUE, TASK
@@ -19,6 +20,7 @@ from tenure.cli.values import NEVER, Instant, Seconds
 from tenure.core.after import BoundCall
 from tenure.core.escape import escaped
 from tenure.core.job import NewJob
+from tenure.core.redaction import redact
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -30,12 +32,13 @@ __all__ = ["add", "backfill", "change", "delete", "job_document_of", "pause", "r
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 SCHEDULE_OPTIONS = ("overlap", "catch_up", "jitter", "starts", "ends")
-JOB_OPTIONS = ("queue", "priority", "tags")
+JOB_OPTIONS = ("queue", "priority", "tags", "headers")
 
 
 def _call_options(command: Command) -> Command:
     """Add the arguments and options that say what a schedule enqueues."""
     for option in (
+        header_option,
         click.option("--tag", "tags", multiple=True, help="A tag to find its jobs by; may be given several times."),
         click.option("--priority", type=int, metavar="N", help="Lower runs first. Default: the task's priority, or 0."),
         click.option(
@@ -155,8 +158,21 @@ async def add(app: App, name: str, as_json: bool, **given: Any) -> None:
         raise CommandError("say what the schedule enqueues: --task or --flow")
     if when is None:
         raise CommandError("say when the schedule fires: --cron, --every or --at")
+    known = await _exists(app, name)
     made = await app.acreate_schedule(name, call, when, **_options(given))  # type: ignore[arg-type]
+    if not known:
+        await note(app, "schedule add", name, 1)
     return emit(schedule_document(made)) if as_json else _say("added", made)
+
+
+async def _exists(app: App, name: str) -> bool:
+    from tenure.errors import ScheduleNotFound
+
+    try:
+        await app.aget_schedule(name)
+    except ScheduleNotFound:
+        return False
+    return True
 
 
 class SameCall(BoundCall):
@@ -201,6 +217,8 @@ async def change(app: App, name: str, clear: bool, as_json: bool, **given: Any) 
         changed = await found.aclear()
     else:
         changed = await found.achange(when, call=call, **options)  # type: ignore[arg-type]
+    if changed:
+        await note(app, "schedule change", name, 1)
     if as_json:
         return emit({**schedule_document(found), **job_document_of(found)})
     if not changed:
@@ -214,7 +232,10 @@ async def change(app: App, name: str, clear: bool, as_json: bool, **given: Any) 
 async def pause(app: App, name: str) -> None:
     """Pause a schedule until it is resumed, also after a deploy. Its jobs are not affected."""
     found = await app.aget_schedule(name)
-    click.echo(f"paused {name}" if await found.apause() else f"{name} is already paused")
+    if not await found.apause():
+        return click.echo(f"{name} is already paused")
+    await note(app, "schedule pause", name, 1)
+    return click.echo(f"paused {name}")
 
 
 @click.command()
@@ -223,7 +244,10 @@ async def pause(app: App, name: str) -> None:
 async def resume(app: App, name: str) -> None:
     """Resume a schedule from its next tick on. Ticks of the pause are not made up for."""
     found = await app.aget_schedule(name)
-    return _say("resumed", found) if await found.aresume() else click.echo(f"{name} is not paused")
+    if not await found.aresume():
+        return click.echo(f"{name} is not paused")
+    await note(app, "schedule resume", name, 1)
+    return _say("resumed", found)
 
 
 @click.command()
@@ -237,6 +261,8 @@ async def trigger(app: App, name: str, as_json: bool) -> None:
     """
     found = await app.aget_schedule(name)
     fired = await found.atrigger()
+    if fired.enqueued:
+        await note(app, "schedule trigger", name, 1)
     if as_json:
         emit(past_tick_document(fired))
     elif fired.enqueued:
@@ -284,6 +310,8 @@ async def backfill(app: App, name: str, since: datetime, until: datetime, yes: b
         click.confirm(f"Enqueue {count:,} {jobs} for past ticks of {name}?", abort=True, err=True)
     fired = await found.abackfill(since, until) if count else []
     enqueued = [each for each in fired if each.enqueued]
+    if enqueued:
+        await note(app, "schedule backfill", name, len(enqueued))
     if as_json:
         return emit({"backfilled": len(enqueued), "ticks": [past_tick_document(each) for each in fired]})
     report("backfilled", len(enqueued), ())
@@ -307,6 +335,7 @@ async def delete(app: App, name: str, yes: bool) -> None:
     if not yes:
         click.confirm(f"Delete schedule {name}?", abort=True, err=True)
     await found.adelete()
+    await note(app, "schedule delete", name, 1)
     click.echo(f"deleted {name}")
 
 
@@ -317,6 +346,7 @@ def job_document_of(schedule: Schedule) -> dict[str, Any]:
     return {
         "priority": job.priority,
         "tags": list(job.tags),
+        "headers": None if job.headers is None else redact(job.headers),
         "payload": None if job.raw or job.step is not None else json_value(job.payload)[1],
         "attributes": None
         if job.step is None

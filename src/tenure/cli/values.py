@@ -1,16 +1,16 @@
-"""`Seconds` and `Instant`: durations and times as users type them."""
+"""`Seconds`, `Instant` and `Ago`: durations and times as users type them."""
 
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
 
 from tenure.cli.messages import CommandError
 
-__all__ = ["NEVER", "Instant", "Seconds"]
+__all__ = ["NEVER", "Ago", "Instant", "Seconds"]
 
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -39,6 +39,8 @@ class Instant(click.ParamType[Any]):
 
     name = "time"
 
+    example = "such as 2027-03-01T09:00Z"
+
     def __init__(self, *, removable: bool = False) -> None:
         self._removable = removable
 
@@ -49,7 +51,7 @@ class Instant(click.ParamType[Any]):
             at = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
         except ValueError:
             raise CommandError(
-                f"{_option(param)} needs a time in ISO 8601, such as 2027-03-01T09:00Z, got {value!r:.80}"
+                f"{_option(param)} needs a time in ISO 8601, {self.example}, got {value!r:.80}"
             ) from None
         if at.utcoffset() is None:
             raise CommandError(
@@ -57,6 +59,20 @@ class Instant(click.ParamType[Any]):
                 f"{at.isoformat(timespec='minutes')}Z for UTC, or for example {at.isoformat(timespec='minutes')}+02:00"
             )
         return at
+
+
+class Ago(Instant):
+    """A time in the past: in ISO 8601 with its offset from UTC, or as a duration before now: 90s, 15m, 2h, 1d."""
+
+    example = "such as 2027-03-01T09:00Z, or how long ago it was, such as 2h"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not _DURATION.fullmatch(str(value).strip()):
+            return super().convert(value, param, ctx)
+        try:
+            return datetime.now(UTC) - timedelta(seconds=Seconds().convert(value, param, ctx))
+        except OverflowError:
+            raise CommandError(f"{_option(param)} is longer ago than any calendar goes: {value!r:.80}") from None
 
 
 def _option(param: click.Parameter | None) -> str:

@@ -1,4 +1,4 @@
-"""The commands workers and retire: list the registered workers, and retire dead ones."""
+"""The commands workers, order and retire: list workers, order them to pause or stop, and retire dead ones."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tenure.cli.audit import note
 from tenure.cli.connection import with_app
 from tenure.cli.document import emit, json_option, worker_document
 from tenure.cli.messages import CommandError, print_message
@@ -15,7 +16,13 @@ if TYPE_CHECKING:
     from tenure.app import App
     from tenure.stores.values import WorkerInfo
 
-__all__ = ["retire", "workers"]
+__all__ = ["order", "retire", "workers"]
+
+ORDERS = {
+    "quiet": "lease no more jobs",
+    "go-on": "lease jobs again",
+    "stop": "finish their jobs and stop",
+}
 
 
 @click.command()
@@ -52,11 +59,37 @@ async def workers(app: App, as_json: bool) -> None:
         release = f", release {worker.release}" if worker.release else ""
         lanes = ", ".join(worker.lanes) or "none"
         out.print(text(f"{worker.id} on {worker.host}, pid {worker.pid}, lanes: {lanes}{release}"))
+        if worker.order != "go_on":
+            out.print(text(f"  order: {worker.order}", "yellow"))
         if trouble := _trouble(worker):
             out.print(text(f"  {trouble}", "bold red"))
         if worker.jobs:
             out.print(remark(f"  at {' '.join(worker.jobs)}"))
     return None
+
+
+@click.command()
+@click.argument("given", metavar="quiet|go-on|stop", type=click.Choice([*ORDERS]))
+@click.argument("worker_ids", metavar="WORKER...", nargs=-1, required=True)
+@json_option
+@with_app()
+async def order(app: App, given: str, worker_ids: tuple[str, ...], as_json: bool) -> None:
+    """Tell workers to lease no more jobs (quiet), to lease jobs again (go-on), or to finish their jobs and stop (stop).
+
+    A worker obeys with its next heartbeat, within two seconds by default. An order stands until the next one, or until the
+    worker registers again. A supervisor replaces a process that has stopped.
+    """
+    from tenure.stores.values import Order
+
+    known = [each for each in worker_ids if await app.aorder(each, Order(given.replace("-", "_")))]
+    if known:
+        await note(app, f"order {given}", known, len(known))
+    if as_json:
+        emit({"order": Order(given.replace("-", "_")).value, "workers": known})
+    elif known:
+        click.echo(f"{len(known):,} {'worker is' if len(known) == 1 else 'workers are'} to {ORDERS[given]}")
+    if unknown := [each for each in worker_ids if each not in known]:
+        raise _no_such(unknown)
 
 
 @click.command()
@@ -74,6 +107,8 @@ async def retire(app: App, worker_ids: tuple[str, ...], reason: str | None, as_j
     registered = {worker.id for worker in await app.aworkers()}
     taken = {worker_id: await app.aretire(worker_id, reason) for worker_id in worker_ids}
     unknown = [worker_id for worker_id, jobs in taken.items() if worker_id not in registered and not jobs]
+    if retired := [worker_id for worker_id in taken if worker_id not in unknown]:
+        await note(app, "retire", retired, len(retired))
     if as_json:
         emit({"retired": [{"worker": each, "jobs": msgspec.to_builtins(jobs)} for each, jobs in taken.items()]})
     else:
@@ -84,7 +119,11 @@ async def retire(app: App, worker_ids: tuple[str, ...], reason: str | None, as_j
                     f"retired {worker_id}: {len(jobs) - failed:,} of its jobs went back to the front, {failed:,} failed as lost"
                 )
     if unknown:
-        raise CommandError(f"there is no worker {', '.join(unknown)}: tenure workers lists them")
+        raise _no_such(unknown)
+
+
+def _no_such(unknown: list[str]) -> CommandError:
+    return CommandError(f"there is no worker {', '.join(unknown)}: tenure workers lists them")
 
 
 async def _current_workers(app: App) -> list[WorkerInfo]:

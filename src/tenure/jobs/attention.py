@@ -13,10 +13,11 @@ from tenure.core.reasons.reason import moment, span
 from tenure.core.schedule import SchedulePage, ScheduleRecord, ScheduleSearch, settings_of
 from tenure.errors import InvalidSchedule
 from tenure.stores.base import Store
-from tenure.stores.values import Fact, Health, QueueInfo, WorkerInfo
+from tenure.stores.values import Fact, Health, Order, QueueInfo, WorkerInfo
 
 __all__ = [
     "QUEUES",
+    "SLOW_AFTER",
     "Attention",
     "attention",
     "attention_of",
@@ -85,11 +86,13 @@ def attention(
     tasks: Sequence[HistoryRow] = (),
     schedules: Sequence[ScheduleRecord] = (),
     facts: Sequence[Fact] = (),
+    slow_after: float = SLOW_AFTER,
 ) -> list[Attention]:
     """What needs attention, the bad first; equal ones stay in the order of the rules, then in that of their arguments.
 
     `now` is the time of the store. `history` has rows of queues and `tasks` has rows of tasks, as `recent_queues` and
-    `recent_tasks` find them; older ones do not count.
+    `recent_tasks` find them; older ones do not count. `slow_after`: age in seconds of the oldest job in line from which on its
+    queue needs attention.
     """
     since, fleet = _window(now), Fleet(workers)
     rules = (
@@ -97,7 +100,7 @@ def attention(
         _several(_troubled(workers), "workers are in trouble", "tenure workers"),
         _several(_overdue(schedules, now), "schedules have not fired", "tenure schedules"),
         _several(_failing([row for row in tasks if row.slot >= since]), "tasks fail", "tenure failed"),
-        _several(_slow(queues, fleet), "queues have jobs that wait long", "tenure queues"),
+        _several(_slow(queues, fleet, slow_after), "queues have jobs that wait long", "tenure queues"),
         _several(_paused(queues), "paused queues have jobs in line", "tenure queues"),
         _several(_missing(workers), "workers are missing", "tenure workers"),
         _several(_lost(queues, history, since), "queues have lost leases", "tenure stats"),
@@ -135,9 +138,9 @@ def _unserved(queues: Sequence[QueueInfo], fleet: Fleet) -> Iterator[Attention]:
             )
 
 
-def _slow(queues: Sequence[QueueInfo], fleet: Fleet) -> Iterator[Attention]:
+def _slow(queues: Sequence[QueueInfo], fleet: Fleet, slow_after: float) -> Iterator[Attention]:
     for queue in queues:
-        if queue.paused or queue.oldest is None or queue.oldest <= SLOW_AFTER or not fleet.live(queue.name):
+        if queue.paused or queue.oldest is None or queue.oldest <= slow_after or not fleet.live(queue.name):
             continue
         busy, slots = slots_of(fleet.live(queue.name))
         yield Attention(
@@ -180,7 +183,15 @@ def _broken(queues: Sequence[QueueInfo]) -> Iterator[Attention]:
 
 def _troubled(workers: Sequence[WorkerInfo]) -> Iterator[Attention]:
     for worker in workers:
-        if worker.trouble and not worker.missing:
+        if worker.order is Order.QUIET and not worker.missing:
+            yield Attention(
+                level=Health.WARN,
+                kind="worker_quiet",
+                sentence=f"worker {worker.id} takes no jobs, because an operator has told it to be quiet",
+                advice=f"tenure order go-on {worker.id}",
+                worker=worker.id,
+            )
+        elif worker.trouble and not worker.missing:
             yield Attention(
                 level=Health.BAD,
                 kind="worker_trouble",

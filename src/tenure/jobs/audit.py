@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from tenure.stores.base import Store
 from tenure.stores.values import ACTION_TEXT, Action, Search
@@ -32,6 +33,8 @@ async def note(
 def described(search: Search) -> str:
     """A search as the audit shows it: `state=failed queue=mail`; `all` if it has no filter."""
     given = {name: value for name in _FILTERS if (value := getattr(search, name)) is not None}
+    if search.before is not None:
+        given["before"] = datetime.fromtimestamp(search.before, UTC).isoformat(timespec="seconds")
     return " ".join(f"{name}={value}" for name, value in given.items()) or "all"
 
 

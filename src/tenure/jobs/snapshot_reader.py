@@ -14,7 +14,7 @@ from tenure.core.job import State
 from tenure.core.measures import HistoryRow
 from tenure.core.schedule import SchedulePage
 from tenure.errors import StoreError
-from tenure.jobs.attention import QUEUES, Attention, attention, read_schedules, recent_queues, recent_tasks
+from tenure.jobs.attention import QUEUES, SLOW_AFTER, Attention, attention, read_schedules, recent_queues, recent_tasks
 from tenure.jobs.snapshot import ENDS, HOUR, Snapshot, measures_of
 from tenure.stores import masked
 from tenure.stores.base import Store
@@ -75,10 +75,14 @@ class Looking(NamedTuple):
 class SnapshotReader:
     """Reads topics in turn, the one that is most overdue first, and keeps what it has read in `snapshot`."""
 
-    def __init__(self, store: Store, url: str, pause: float = PAUSE) -> None:
-        """A reader of this store, with at least `pause` seconds between two calls. `url` is shown, without its password."""
+    def __init__(self, store: Store, url: str, *, pause: float = PAUSE, slow_after: float = SLOW_AFTER) -> None:
+        """A reader of this store, with at least `pause` seconds between two calls.
+
+        `url` is shown, without its password. `slow_after`: see `attention`.
+        """
         self._store = store
         self._pause = pause
+        self._slow_after = slow_after
         self._read_at: dict[str, float] = {}
         self._totals: deque[tuple[float, dict[str, int]]] = deque()
         self._history: list[HistoryRow] = []
@@ -181,6 +185,7 @@ class SnapshotReader:
                 tasks=self._tasks,
                 schedules=self._schedules.schedules,
                 facts=self._facts,
+                slow_after=self._slow_after,
             )
         )
 

@@ -54,7 +54,7 @@ def dashboard(
 ) -> Dashboard:
     """Make the dashboard of an app's store, as an ASGI app that can be mounted under any path.
 
-    `auth`: a function, sync or async, that takes the request and returns an `Identity`, or None for somebody who may not look;
+    `auth`: a function, sync or async, that takes the request and returns an `Identity`, or None if that viewer may not look;
     `OPEN` if something else guards the address. `tokens`: a token for each role instead, with a login form. `InvalidOption` if neither
     is given. `allowed_hosts`: names that it answers to; empty: all. `title`: name in the head; None: made from the URL of the
     store. `show`: `redacted` hides values whose names sound secret, `hidden` shows no arguments at all. `slow_after`: age in
@@ -65,7 +65,8 @@ def dashboard(
         raise InvalidOption(f'show must be "redacted" or "hidden", not {show!r:.80}')
     if live not in {"auto", "poll"}:
         raise InvalidOption(f'live must be "auto" or "poll", not {live!r:.80}')
-    site = Site(app, Access(auth, tokens), title or _title_of(app), show=show, slow_after=slow_after, live=live)
+    access = Access(auth, tokens, store=app.url)
+    site = Site(app, access, title or _title_of(app), show=show, slow_after=slow_after, live=live)
     return Dashboard(site, allowed_hosts)
 
 
@@ -107,7 +108,7 @@ class Site:
         self.show = show
         self.slow_after = slow_after
         self.live = live
-        self.renderer = Renderer(title)
+        self.renderer = Renderer(title, logout=access.has_tokens)
         self.topics = Topics()
         self.placeholder = f"csrf-{secrets.token_hex(16)}"
         """Stands in shared HTML where each viewer's own form token goes."""
@@ -135,11 +136,13 @@ class Site:
             raise StoreUnavailable(f"the store has not answered within {READ_TIMEOUT:g} seconds") from None
 
     async def snapshot(self) -> Snapshot:
-        """What was last read of queues, workers, history and schedules; it is kept up to date while somebody looks."""
+        """What was last read of queues, workers, history and schedules; it is kept up to date while a page is open."""
         self._asked_at = time.monotonic()
         async with self._first:
             if self._reader is None:
-                self._reader = SnapshotReader(self.store, self.app.url, SNAPSHOT_PAUSE)
+                self._reader = SnapshotReader(
+                    self.store, self.app.url, pause=SNAPSHOT_PAUSE, slow_after=self.slow_after
+                )
             if self._reading is None or self._reading.done():
                 await self.read(self._reader.read_all())
                 self._reading = asyncio.create_task(self._keep_reading(self._reader), name="tenure-snapshot")

@@ -35,9 +35,6 @@ LARGEST = 1_000_000
 RECENT = 1.0
 """Seconds for which one look serves all viewers that poll."""
 
-ALLOWED_FOR = 60.0
-"""Seconds after which an open stream is checked again for what its viewer may see."""
-
 
 class Rendered(NamedTuple):
     """A page as HTML, by its regions."""
@@ -206,25 +203,14 @@ class Topics:
     def _forget_unviewed(self) -> None:
         self._topics = {key: topic for key, topic in self._topics.items() if topic.viewers}
 
-    async def stream(
-        self, topic: Topic, last_id: str, finish: Callable[[str], str], allowed: Callable[[], Awaitable[bool]]
-    ) -> AsyncIterator[str]:
-        """Server-sent events for one viewer.
-
-        `finish` puts what only this viewer may see into the HTML. The stream ends when `allowed`, which is asked once a minute,
-        says False; the browser then asks for the page again, and learns why.
-        """
+    async def stream(self, topic: Topic, last_id: str, finish: Callable[[str], str]) -> AsyncIterator[str]:
+        """Server-sent events for one viewer. `finish` puts what only this viewer may see into the HTML."""
         seen, opened_at = self._seen(last_id), time.monotonic()
-        checked_at = opened_at
         with topic.viewed():
             yield "retry: 1000\n\n"
             while not seen and not await topic.looked_since(opened_at, ALIVE):
                 yield _alive(topic)
             while True:
-                if time.monotonic() - checked_at > ALLOWED_FOR:
-                    if not await allowed():
-                        return
-                    checked_at = time.monotonic()
                 if not await topic.changes(seen, ALIVE):
                     yield _alive(topic)
                     continue
@@ -239,7 +225,7 @@ class Topics:
     def _seen(self, last_id: str) -> int:
         """The revision that a browser has; 0 if it is not of this process."""
         epoch, _, revision = last_id.partition("-")
-        return int(revision[:12]) if epoch == self._epoch and revision.isdecimal() and revision.isascii() else 0
+        return int(revision) if epoch == self._epoch and revision.isdecimal() else 0
 
     @staticmethod
     def _text(topic: Topic, seen: int, finish: Callable[[str], str], **more: str) -> str:

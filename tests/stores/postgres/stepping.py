@@ -32,7 +32,7 @@ AT_LAST = 0.5
 
 TABLES = (
     "jobs", "live", "ended", "edges", "uniques", "waiters", "workers", "tallies", "counters", "inbox", "attributes", "lookups",
-    "schedules", "measures", "marks",
+    "schedules", "measures", "marks", "actions",
 )  # fmt: skip
 """Those that steps write to."""
 

@@ -18,7 +18,7 @@ from tenure.errors import LayoutTooNew, StoreError
 from tenure.stores.postgres import schema
 from tenure.stores.postgres.address import Address
 from tenure.stores.postgres.store import PostgresStore
-from tenure.stores.values import Layout, Search
+from tenure.stores.values import Action, Layout, Order, Pulse, Search
 from tenure.testing.conformance.scene import SUCCEED, a_job, a_worker, lease_one, settle
 
 from .conftest import MakeStore
@@ -96,6 +96,9 @@ async def test_the_rights_that_the_page_names_are_enough(
     assert len(await store.history(HistorySearch(resolution=10, queue="q", task="t"))) == 1
     await store.mark("deploy")
     assert len(await store.marks()) == 1
+    await store.note_actions([Action(who="ann", by="cli", what="pause")])
+    assert len((await store.actions()).actions) == 1
+    assert await store.order("w", Order.QUIET)
     assert await store.prune(Retention(succeeded=0.0), {}) == 1
     await store.close()
 
@@ -231,6 +234,83 @@ async def test_operations_answer_what_programs_of_layout_10_expect(make_store: M
     ]  # fmt: skip
     assert (len(worker), *worker[:8]) == (11, "w", "h", 1, ["q"], ["t"], 2, [], "{}")
     assert [info.release for info in await store.workers()] == [""]
+
+
+async def test_operations_answer_what_programs_of_layout_11_expect(make_store: MakeStore, sql: Any) -> None:
+    """Those of that layout read these answers by position."""
+    store = make_store()
+    await store.register(a_worker("w", queues=("q",), release="r1"))
+    await store.enqueue([a_job(id="1st", headers={"tenant": "t1"}), a_job(id="2nd", tags=("a",))])
+    await store.order("w", Order.QUIET)
+
+    assert [await sql.fetchval("SELECT beat(NULL, $1, '{}')", id_) for id_ in ("w", "x")] == [True, False]
+    [worker] = await sql.fetch("SELECT * FROM find_workers(NULL)")
+    found, last = await sql.fetch("SELECT * FROM walk('waiting', 'q', NULL, 'a', 50, NULL)")
+    leasing = "SELECT * FROM lease_work(NULL, '{q}', 10, 'w', 30, 7, false, NULL, NULL, NULL)"
+    *leased, _ = await sql.fetch(leasing)
+    [read, _] = await sql.fetch("SELECT * FROM get_by_number($1) ORDER BY n", [leased[0]["n"], leased[1]["n"]])
+
+    assert (len(worker), worker[0], worker[11]) == (12, "w", "r1")
+    assert (found[1], *last) == (2, None, 2, None)
+    assert [list(job.keys()).index("ready_at") for job in leased] == [32, 32]
+    assert [job["id"] for job in leased] == ["1st", "2nd"]
+    assert (read["id"], list(read.keys()).index("ready_at")) == ("1st", 35)
+    assert await store.beat("w", Pulse()) is Order.QUIET
+
+
+async def test_a_job_of_a_program_of_layout_11_has_no_headers(make_store: MakeStore, sql: Any) -> None:
+    store = make_store()
+    await store.open()
+    await sql.execute(
+        """WITH stored AS (
+            INSERT INTO jobs (
+                n, id, task, queue, payload, raw, priority, created_at, due_at, expires_at, max_attempts, max_losses, lease, keep, tags,
+                edges
+            ) VALUES (nextval('places'), 'mine', 't', 'q', '{}', false, 0, clock(NULL), NULL, NULL, NULL, 3, NULL, NULL, NULL, 0)
+            RETURNING n
+        ), placed AS (
+            INSERT INTO live (n, queue, task, state, priority, seq, lease, expires_at, keep, keyed)
+            SELECT n, 'q', 't', 'waiting', 0, n, NULL, NULL, NULL, false FROM stored
+        )
+        INSERT INTO tallies (queue, what, number) VALUES ('q', 'waiting', 1)"""
+    )
+
+    assert (await lease_one(store)).job.headers is None
+
+
+async def test_functions_that_got_a_parameter_are_there_once(
+    make_store: MakeStore, sql: Any, postgres_url: str
+) -> None:
+    """Two functions of one name whose parameters have defaults would make every call ambiguous."""
+    await sql.execute(f"CREATE SCHEMA {Address.from_url(postgres_url).schema}")
+    migrations = sorted((HERE / "migrations").iterdir())
+    await sql.execute("".join(file.read_text() for file in migrations[:11]) + "; UPDATE layout SET version = 11;")
+    await sql.execute(FUNCTIONS_OF_LAYOUT_11)
+
+    await make_store().open()
+
+    made = await sql.fetch(
+        "SELECT proname, count(*) FROM pg_proc WHERE proname = ANY ($1) AND pronamespace = $2::regnamespace GROUP BY 1",
+        ["enqueue", "enqueue_plain", "new_jobs"],
+        Address.from_url(postgres_url).schema,
+    )
+    assert sorted(map(tuple, made)) == [("enqueue", 1), ("enqueue_plain", 1), ("new_jobs", 1)]
+    assert await sql.fetchval("SELECT enqueue('t', '[42]', id => 'mine')") == "mine"
+
+
+FUNCTIONS_OF_LAYOUT_11 = """
+CREATE FUNCTION enqueue(
+    task text, args jsonb DEFAULT NULL, kwargs jsonb DEFAULT NULL, queue text DEFAULT NULL, id text DEFAULT NULL,
+    priority integer DEFAULT NULL, delay float8 DEFAULT NULL, run_at timestamptz DEFAULT NULL, expires float8 DEFAULT NULL,
+    unique_key text DEFAULT NULL, unique_window float8 DEFAULT NULL, tags text[] DEFAULT NULL, keep float8 DEFAULT NULL,
+    max_attempts integer DEFAULT NULL
+) RETURNS text LANGUAGE sql AS 'SELECT task';
+CREATE FUNCTION enqueue_plain(
+    _now float8, _id text, _task text, _queue text, _payload bytea, _raw boolean, _priority integer, _delay float8, _run_at float8,
+    _expires float8, _max_attempts integer, _max_losses integer, _lease float8, _keep float8, _tags text[], _run_id text
+) RETURNS boolean LANGUAGE sql AS 'SELECT true';
+CREATE FUNCTION new_jobs(_jobs json, _payloads bytea[]) RETURNS TABLE (id text) LANGUAGE sql AS 'SELECT NULL::text';
+"""
 
 
 async def test_no_function_is_left_that_no_file_makes(make_store: MakeStore, sql: Any, postgres_url: str) -> None:

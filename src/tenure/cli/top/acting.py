@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from tenure.cli.top.state import Explain, Order, Pause, Resume, RetryFailed, Ui
+from tenure.cli.audit import act_and_note, note
+from tenure.cli.top.state import Explain, Pause, Request, Resume, RetryFailed, Ui
 from tenure.core.job import State
 from tenure.errors import TenureError
+from tenure.jobs.audit import described
 from tenure.stores.values import Search
 
 if TYPE_CHECKING:
@@ -17,18 +20,22 @@ if TYPE_CHECKING:
 __all__ = ["act"]
 
 
-async def act(app: App, order: Order, ui: Ui) -> Ui:
-    """Carry out an order. Returns what is shown then; an error becomes a message in the bottom line."""
+async def act(app: App, request: Request, ui: Ui) -> Ui:
+    """Carry out a request. Returns what is shown then; an error becomes a message in the bottom line."""
     try:
-        match order:
+        match request:
             case Pause(queue):
-                done = await app.apause(queue)
+                if done := await app.apause(queue):
+                    await note(app, "pause", queue, 1, by="top")
                 return replace(ui, message=f"paused {queue}" if done else f"{queue} is already paused")
             case Resume(queue):
-                done = await app.aresume(queue)
+                if done := await app.aresume(queue):
+                    await note(app, "resume", queue, 1, by="top")
                 return replace(ui, message=f"resumed {queue}" if done else f"{queue} is not paused")
             case RetryFailed(queue):
-                retried = await app.aretry(queue=queue, state=State.FAILED)
+                search = Search(state=State.FAILED, queue=queue)
+                act = functools.partial(app.aretry, queue=queue, state=State.FAILED)
+                retried = await act_and_note(app, "failed retry", described(search), act, by="top")
                 return replace(ui, message=f"put back {retried:,} {'job' if retried == 1 else 'jobs'} of {queue}")
             case Explain(queue, job):
                 return await _explained(app, queue, job, ui)

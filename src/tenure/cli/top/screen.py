@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tenure.cli.top.acting import act
 from tenure.cli.top.drawing import PANES_FROM, draw
-from tenure.cli.top.state import Explain, Order, Quit, Ui, press
+from tenure.cli.top.state import Explain, Quit, Request, Ui, press
 from tenure.cli.top.terminal import Terminal
 from tenure.core.job import State
 from tenure.jobs.snapshot_reader import Looking, SnapshotReader
@@ -79,30 +79,30 @@ class Screen:
 
     def _press(self, key: str) -> None:
         held = self._ui.hold
-        self._ui, order = press(self._ui, key, self._snapshot)
+        self._ui, request = press(self._ui, key, self._snapshot)
         if self._ui.hold and not held and self._reading is not None:
             self._reading.cancel()
             self._reading = None
         elif held and not self._ui.hold:
             self._read()
-        if isinstance(order, Quit):
+        if isinstance(request, Quit):
             self._end(0)
-        elif order is not None:
-            self._begin(order)
+        elif request is not None:
+            self._begin(request)
         self._changed.set()
 
-    def _begin(self, order: Order) -> None:
+    def _begin(self, request: Request) -> None:
         if self._acting is not None and not self._acting.done():
-            self._ui = replace(self._ui, message="the last order is not done yet")
+            self._ui = replace(self._ui, message="the last request is not done yet")
             return
-        if not isinstance(order, Explain):
+        if not isinstance(request, Explain):
             self._ui = replace(self._ui, message="…")
-        self._acting = asyncio.create_task(self._act(order))
+        self._acting = asyncio.create_task(self._act(request))
 
-    async def _act(self, order: Order) -> None:
+    async def _act(self, request: Request) -> None:
         before = self._ui
-        after = await act(self._app, order, before)
-        # Keys may have been pressed meanwhile: only what the order changes is taken over.
+        after = await act(self._app, request, before)
+        # Keys may have been pressed meanwhile: only what the request changes is taken over.
         self._ui = replace(
             self._ui,
             message=after.message,

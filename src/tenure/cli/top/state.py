@@ -13,7 +13,7 @@ from tenure.jobs.snapshot import QueueFigures, Snapshot, figures_of
 from tenure.stores.values import QueueInfo
 
 __all__ = [
-    "ORDERS", "Explain", "Order", "Pause", "Quit", "Resume", "RetryFailed", "Ui", "View", "press", "selected_job",
+    "ORDERS", "Explain", "Pause", "Quit", "Request", "Resume", "RetryFailed", "Ui", "View", "press", "selected_job",
     "selected_queue", "shown_queues",
 ]  # fmt: skip
 
@@ -51,7 +51,7 @@ class Quit(msgspec.Struct, frozen=True):
     pass
 
 
-Order = Pause | Resume | RetryFailed | Explain | Quit
+Request = Pause | Resume | RetryFailed | Explain | Quit
 """What a key asks for beyond the screen."""
 
 
@@ -78,9 +78,9 @@ class Ui(msgspec.Struct, frozen=True, kw_only=True):
     question: str = ""
     """The question in the bottom line, and what its answer yes does."""
 
-    asked: Order | None = None
+    asked: Request | None = None
     message: str = ""
-    """What became of the last order, until the next key."""
+    """What became of the last request, until the next key."""
 
     explanation: tuple[str, ...] = ()
     read_only: bool = False
@@ -120,7 +120,7 @@ def selected_job(snapshot: Snapshot, ui: Ui) -> JobRecord | None:
 # Keys.
 
 
-def press(ui: Ui, key: str, snapshot: Snapshot) -> tuple[Ui, Order | None]:
+def press(ui: Ui, key: str, snapshot: Snapshot) -> tuple[Ui, Request | None]:
     """What is shown after this key, and what is to be done."""
     ui = replace(ui, message="")
     if ui.asked is not None:
@@ -151,7 +151,7 @@ def press(ui: Ui, key: str, snapshot: Snapshot) -> tuple[Ui, Order | None]:
     return _press_on(ui, key, queue, snapshot)
 
 
-def _press_on(ui: Ui, key: str, queue: QueueInfo, snapshot: Snapshot) -> tuple[Ui, Order | None]:
+def _press_on(ui: Ui, key: str, queue: QueueInfo, snapshot: Snapshot) -> tuple[Ui, Request | None]:
     """Keys that are about the selected queue, or the selected job in it."""
     ui = replace(ui, queue=queue.name)
     match key:
@@ -182,8 +182,8 @@ def _jobs(number: int, which: str = "") -> str:
     return f"{number:,} {which}{'job' if number == 1 else 'jobs'}"
 
 
-def _ask(ui: Ui, question: str, order: Order) -> Ui:
-    return replace(ui, question=question, asked=order)
+def _ask(ui: Ui, question: str, request: Request) -> Ui:
+    return replace(ui, question=question, asked=request)
 
 
 def _view(ui: Ui, view: View) -> Ui:

@@ -175,9 +175,10 @@ def workers_table(snapshot: Snapshot, width: int, rows: int | None, ui: Ui) -> I
     for number in _window(numbers, None if rows is None else rows - 1, numbers, selected):
         worker = snapshot.workers[number]
         style = "reverse" if number == selected else ""
-        state = "yellow" if worker.missing else "bold red" if worker.trouble else ""
+        ordered = "" if worker.order == "go_on" else f"order: {worker.order}"
+        state = "yellow" if worker.missing or ordered else "bold red" if worker.trouble else ""
         cells = "".join(fit(each, 9, "right") for each in _worker_cells(worker, snapshot.now))
-        wrong = worker.trouble or ("missing" if worker.missing else "")
+        wrong = ", ".join(filter(None, [ordered, worker.trouble or ("missing" if worker.missing else "")]))
         yield [
             ("▸" if style else " ", style),
             (fit(worker.id, name) + " ", f"{state} {style}".strip()),

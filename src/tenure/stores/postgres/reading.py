@@ -7,15 +7,26 @@ from typing import Any
 
 import msgspec
 
-from tenure.core.job import State
-from tenure.errors import InvalidOption
+from tenure.core.job import State, shortened
+from tenure.stores.cursors import numbers_of
 from tenure.stores.postgres.records import dumps, record, totals
-from tenure.stores.values import Page, Pulse, QueueInfo, WorkerInfo
+from tenure.stores.values import LOOK, Order, Page, Pulse, QueueInfo, Search, WorkerInfo
 
-__all__ = ["GET", "IDS", "LAST", "LEASES", "SEARCH", "WATCH", "decode_cursor", "page", "queue_info", "worker_info"]
+__all__ = [
+    "GET",
+    "IDS",
+    "LAST",
+    "LEASES",
+    "SEARCH",
+    "SEARCH_SHORTENED",
+    "WATCH",
+    "page",
+    "queue_info",
+    "search_arguments",
+    "worker_info",
+]
 
 _loads = msgspec.json.Decoder().decode
-_cursor = msgspec.json.Decoder(tuple[float, float, float]).decode
 _pulse = msgspec.json.Decoder(Pulse).decode
 
 LAST = "\x7f"
@@ -26,11 +37,15 @@ GET = "SELECT (w.job).*, w.attempts, {schema}.clock($1) AS now FROM {schema}.get
 LEASES = "SELECT h.*, {schema}.clock($1) AS now FROM {schema}.leases_of($2) AS h"
 # Tables are read only inside operations, which have the planner settings; this statement joins two short lists.
 SEARCH = """
-WITH w AS MATERIALIZED (SELECT * FROM {schema}.walk($2, $3, $4, $5, $6, $7))
+WITH w AS MATERIALIZED (SELECT * FROM {schema}.walk_jobs($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16))
 SELECT r.*, w.looked_at, w.place, {schema}.clock($1) AS now
 FROM w LEFT JOIN {schema}.get_by_number(ARRAY(SELECT n FROM w WHERE n IS NOT NULL)) AS r ON r.n = w.n
 ORDER BY w.looked_at, w.n NULLS LAST
 """
+SEARCH_SHORTENED = SEARCH.replace(
+    "get_by_number(ARRAY(SELECT n FROM w WHERE n IS NOT NULL))",
+    "get_shortened(ARRAY(SELECT n FROM w WHERE n IS NOT NULL), $17)",
+)
 WATCH = """
 WITH w AS MATERIALIZED (SELECT * FROM {schema}.watch_jobs($1, $2))
 SELECT r.*, w.asked FROM w LEFT JOIN {schema}.get_by_number(ARRAY(SELECT final FROM w WHERE final IS NOT NULL)) AS r ON r.n = w.final
@@ -39,19 +54,41 @@ SELECT r.*, w.asked FROM w LEFT JOIN {schema}.get_by_number(ARRAY(SELECT final F
 
 def decode_cursor(cursor: str | None) -> tuple[float, ...] | None:
     """The position that a cursor encodes; None for the first page."""
-    if cursor is None:
-        return None
-    try:
-        return _cursor(cursor)
-    except msgspec.DecodeError:
-        raise InvalidOption(f"{cursor!r:.80} is no cursor: take the one that came with the page before") from None
+    return None if cursor is None else numbers_of(cursor, 3)
 
 
-def page(rows: Sequence[Any]) -> Page:
-    """A page of a listing of jobs."""
+def search_arguments(search: Search) -> list[Any]:
+    """The arguments of `SEARCH` after the time; those of `SEARCH_SHORTENED` have `brief` too."""
+    type_, text = search.error, search.text
+    return [
+        search.state,
+        search.queue,
+        search.task,
+        search.tag,
+        search.scheduled,
+        None if type_ is None else type_.replace("\0", _NO_NUL),
+        None if type_ is None else f'{{"type":{dumps(type_)},',
+        None if text is None else text.replace("\0", _NO_NUL),
+        None if text is None else dumps(text)[1:-1],
+        None if text is None else text.encode(),
+        None if search.worker is None else search.worker.replace("\0", _NO_NUL),
+        search.before,
+        min(search.look, LOOK),
+        search.limit,
+        decode_cursor(search.cursor),
+        *(() if search.brief is None else (search.brief,)),
+    ]
+
+
+_NO_NUL = "\ufffd"
+"""Stands for NUL, which PostgreSQL refuses in a text."""
+
+
+def page(rows: Sequence[Any], brief: int | None) -> Page:
+    """A page of a listing of jobs, each `shortened` to `brief` characters."""
     *found, last = rows
     # A job may have been deleted between the two operations.
-    jobs = [record(row, row["now"]) for row in found if row["id"] is not None]
+    jobs = [shortened(record(row, row["now"]), brief) for row in found if row["id"] is not None]
     return Page(jobs, None if last["place"] is None else dumps(last["place"]), last["looked_at"])
 
 
@@ -65,7 +102,7 @@ def queue_info(name: str, paused: bool, counters: str, oldest: float | None) -> 
 
 
 def worker_info(*row: Any) -> WorkerInfo:
-    id_, host, pid, queues, tasks, concurrency, lanes, pulse, started_at, silent_for, counters, release = row
+    id_, host, pid, queues, tasks, concurrency, lanes, pulse, started_at, silent_for, counters, release, order = row
     return WorkerInfo(
         id=id_,
         host=host,
@@ -75,6 +112,7 @@ def worker_info(*row: Any) -> WorkerInfo:
         concurrency=concurrency,
         lanes=tuple(lanes),
         release=release,
+        order=Order(order),
         started_at=started_at,
         silent_for=silent_for,
         totals=totals(_loads(counters) if counters else {}),

@@ -34,6 +34,7 @@ __all__ = [
     "check_first_steps",
     "dumps",
     "encode_error",
+    "encode_headers",
     "encode_result",
     "enqueued",
     "is_special",
@@ -47,6 +48,7 @@ __all__ = [
 
 _encode = msgspec.json.Encoder().encode
 _error = msgspec.json.Decoder(ErrorInfo).decode
+_headers = msgspec.json.Decoder(dict[str, str]).decode
 _progress = msgspec.json.Decoder(Progress).decode
 _attempt = msgspec.json.Decoder(tuple[int, int, float, float, str | None, AttemptEnd, str | None]).decode
 
@@ -59,6 +61,11 @@ def dumps(value: object) -> str:
 def encode_error(error: ErrorInfo | None) -> str | None:
     """The error as it is stored: JSON."""
     return None if error is None else dumps(error)
+
+
+def encode_headers(headers: dict[str, str] | None) -> str | None:
+    """The headers of a job as they are stored: JSON."""
+    return None if headers is None else dumps(headers)
 
 
 def encode_result(result: str | None) -> str | None:
@@ -99,6 +106,8 @@ def new_fields(job: NewJob) -> dict[str, Any]:
         fields["max_attempts"] = job.max_attempts
     if job.max_losses != 3:
         fields["max_losses"] = job.max_losses
+    if job.headers is not None:
+        fields["headers"] = job.headers
     if job.after:
         fields["after"] = job.after
         fields["if_blocker_fails"] = job.if_blocker_fails
@@ -163,13 +172,13 @@ def record(row: Sequence[Any], now: float) -> JobRecord:
     """The record of a row of the view `records`. `now`: the time of the server."""
     (_, id_, task, queue, state, payload, raw, priority, seq, run_at, created_at, attempt, losses, fence, misses, max_attempts,
      max_losses, lease, keep, expires_at, tags, unique, run_id, started_at, ended_at, worker, lease_until, result, error,
-     progress, blocked_by, results, successor, on_timeout, reads, ready_at) = row[:36]  # fmt: skip
+     progress, blocked_by, results, successor, on_timeout, reads, ready_at, headers) = row[:37]  # fmt: skip
     return JobRecord(
         id_, task, queue, State(state), payload, raw, priority, seq, run_at, created_at, attempt, losses, fence, misses,
         max_attempts, max_losses, lease, keep, expires_at, tuple(tags) if tags else (), unique, run_id, started_at,
         ended_at, worker, None if lease_until is None else lease_until - now, _decode_result(result), decode_error(error),
         _progress(progress) if progress else None, blocked_by, _decode_results(results), successor, on_timeout,
-        tuple(reads) if reads else (), ready_at=ready_at,
+        tuple(reads) if reads else (), ready_at=ready_at, headers=None if headers is None else _headers(headers),
     )  # fmt: skip
 
 
@@ -195,7 +204,7 @@ def leased(row: Sequence[Any], request: LeaseRequest, now: float, ttl: float) ->
         id_, task, queue, State.RUNNING, payload, raw, priority, seq, None, created_at, attempt, losses, fence, misses,
         max_attempts, max_losses, lease, keep, expires_at, tuple(tags) if tags else (), unique, run_id, now, None,
         request.worker, ttl, None, decode_error(error), None, 0, _decode_results(results), *(_NO_STEP if run_id is None else _step_fields(row)),
-        row[32],
+        row[32], None if row[33] is None else _headers(row[33]),
     )  # fmt: skip
     return Lease(job, Token(fence, request.nonce), ttl, solo, number)
 

@@ -8,6 +8,7 @@ name columns of the tables, so a migration must keep the columns of this stateme
 from __future__ import annotations
 
 from tenure.core.job import NewJob
+from tenure.stores.postgres.records import encode_headers
 from tenure.stores.postgres.sql import statement
 
 __all__ = ["ENQUEUE", "values"]
@@ -20,5 +21,5 @@ def values(job: NewJob) -> tuple[object, ...]:
     """The parameters of `ENQUEUE` after the time."""
     return (
         job.id, job.task, job.queue, job.payload, job.raw, job.priority, job.expires, job.max_attempts, job.max_losses,
-        job.lease, job.keep, job.tags or None,
+        job.lease, job.keep, job.tags or None, encode_headers(job.headers),
     )  # fmt: skip

@@ -27,7 +27,7 @@ from tenure.stores.base import AHEAD, BATCH, NAMED, QUIET, OwnTransaction, Store
 from tenure.stores.callers import Work
 from tenure.stores.joining import Joiner
 from tenure.stores.mailbox import Mailbox
-from tenure.stores.postgres import health, history, reading, runs, schedules, schema, settling, single
+from tenure.stores.postgres import audit, health, history, reading, runs, schedules, schema, settling, single
 from tenure.stores.postgres.address import Address
 from tenure.stores.postgres.caller_work import CallerWork
 from tenure.stores.postgres.event_channel import KIND, EventChannel
@@ -55,17 +55,21 @@ from tenure.stores.values import (
     NOT_SCHEDULED,
     PRIORITIES,
     UNCHANGED,
+    Action,
+    ActionPage,
     Announcement,
     AnnouncementKind,
     BusyQueues,
     Change,
     Consequence,
+    EdgeInfo,
     Enqueued,
     Fact,
     Layout,
     Leased,
     LeaseRequest,
     LeaseStatus,
+    Order,
     Page,
     Pulse,
     QueueInfo,
@@ -393,8 +397,12 @@ class PostgresStore(Store):
             worker.release,
         )
 
-    async def beat(self, worker_id: str, pulse: Pulse) -> bool:
-        return bool(await self._value("beat", self._now(), worker_id, dumps(pulse)))
+    async def beat(self, worker_id: str, pulse: Pulse) -> Order | None:
+        order = await self._value("beat_worker", self._now(), worker_id, dumps(pulse))
+        return None if order is None else Order(order)
+
+    async def order(self, worker_id: str, order: Order) -> bool:
+        return bool(await self._value("order_worker", *_ids([worker_id]), order))
 
     async def leave(self, worker_id: str) -> None:
         await self._value("leave", worker_id)
@@ -410,7 +418,7 @@ class PostgresStore(Store):
         return bool(await self._value("claim_chore", self._now(), chore, interval))
 
     async def workers(self) -> list[WorkerInfo]:
-        return [reading.worker_info(*row) for row in await self._rows("find_workers", self._now())]
+        return [reading.worker_info(*row) for row in await self._rows("registered_workers", self._now())]
 
     # Operators.
 
@@ -508,6 +516,18 @@ class PostgresStore(Store):
     async def marks(self, since: float = 0.0) -> list[Mark]:
         return [history.mark_of(*row) for row in await self._rows("find_marks", *history.marks_arguments(since))]
 
+    # The audit.
+
+    async def note_actions(self, actions: Sequence[Action]) -> None:
+        if not actions:
+            self._check_open()
+            return
+        await self._value("note_actions", self._now(), *audit.note_arguments(actions))
+
+    async def actions(self, limit: int = 50, cursor: str | None = None) -> ActionPage:
+        rows = await self._rows("find_actions", self._now(), *audit.find_arguments(limit, cursor))
+        return audit.action_page(rows, limit)
+
     # Readers.
 
     async def get(self, ids: Sequence[str]) -> list[JobRecord | None]:
@@ -519,15 +539,9 @@ class PostgresStore(Store):
         return [found.get(id_) for id_ in ids]
 
     async def search(self, search: Search) -> Page:
-        values = (
-            search.state,
-            search.queue,
-            search.task,
-            search.tag,
-            search.limit,
-            reading.decode_cursor(search.cursor),
-        )
-        return reading.page(await self._fetch(reading.SEARCH, self._now(), *values))
+        statement = reading.SEARCH if search.brief is None else reading.SEARCH_SHORTENED
+        rows = await self._fetch(statement, self._now(), *reading.search_arguments(search))
+        return reading.page(rows, search.brief)
 
     async def run(self, run_id: str) -> RunRecord | None:
         rows = await self._fetch(runs.RUN, self._now(), *_ids([run_id]))
@@ -551,6 +565,9 @@ class PostgresStore(Store):
 
     async def blockers(self, job_id: str, limit: int = 50) -> list[str]:
         return [row[0] for row in await self._rows("get_blockers", *_ids([job_id]), limit)]
+
+    async def edges(self, job_id: str, limit: int = 200) -> list[EdgeInfo]:
+        return [EdgeInfo(*row) for row in await self._rows("get_edges", *_ids([job_id]), limit)]
 
     async def queues(self, after: str = "", limit: int | None = None) -> list[QueueInfo]:
         # No name has a NUL, so those after "a\0b" are those after "a".

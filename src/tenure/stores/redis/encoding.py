@@ -27,6 +27,7 @@ ScriptArg = str | bytes | int
 """An argument of a script."""
 
 _pack = msgspec.msgpack.Encoder().encode
+_json = msgspec.json.Encoder().encode
 _NO_OPTIONS = Options()
 _NO_WRITES = Writes()
 _RUN_PLACEHOLDER = msgspec.Raw(b"\xc2")
@@ -42,7 +43,7 @@ def new_job_args(job: NewJob) -> list[ScriptArg]:
     edges = len(job.after)
     special = _special(job)
     options = _NO_OPTIONS
-    if special or job.raw or job.tags or job.max_losses != 3 or job.max_attempts is not None:
+    if special or job.raw or job.tags or job.max_losses != 3 or job.max_attempts is not None or job.headers is not None:
         options = _options(job)
     stored = _pack((special, job.task, job.queue, job.priority, options, job.payload))
     head = _pack((job.queue, job.priority, special, job.delay, job.run_at, edges, job.unique_raises))
@@ -59,7 +60,7 @@ def _special(job: NewJob) -> int:
 def _options(job: NewJob) -> Options:
     return Options(
         job.raw, job.expires, job.unique, job.window, job.tags, job.keep, job.lease, job.max_attempts, job.max_losses,
-        len(job.after), job.if_blocker_fails,
+        len(job.after), job.if_blocker_fails, headers=None if job.headers is None else _json(job.headers).decode(),
     )  # fmt: skip
 
 
@@ -88,7 +89,13 @@ def _new_step_args(job: NewJob, step: RunStep, written: Collection[str] = ()) ->
 def _is_plain_step(job: NewJob) -> bool:
     """Whether a step has only options that many steps share, so that its packed form is worth caching."""
     return not (
-        _special(job) or job.raw or job.delay or job.run_at is not None or job.unique_raises or len(job.payload) > 2
+        _special(job)
+        or job.raw
+        or job.delay
+        or job.run_at is not None
+        or job.unique_raises
+        or len(job.payload) > 2
+        or job.headers is not None
     )
 
 

@@ -15,7 +15,7 @@ members breaks ties by seq.
 | `records`    | hash | ref → the part that changes: state, seq, token, attempts, times, result, error. A job in line that has not changed has none |
 | `recent`     | list | number + ref of the latest jobs in order of enqueueing, including jobs that are gone |
 | `order`      | zset | refs of older jobs by number |
-| `edges`      | hash | position + ref → value of an edge of that dependent: its blocker while open, the outcome once closed; `#` + ref → number of open edges |
+| `edges`      | hash | position + ref → value of an edge of that dependent: its blocker while open, the outcome once closed; `#` + ref → number of open edges; `@` + ref → what that dependent was told to wait for: a MessagePack array of refs, and its number |
 | `dependents` | zset | names of open edges: those to one blocker are adjacent, ordered by their dependents' numbers |
 | `uniques`    | hash | task + NUL + unique key → until when it is owned (0: until its job is final), and the ref of its owner |
 | `windows`    | zset | entries of `uniques` with a window, by its end |
@@ -70,9 +70,13 @@ members breaks ties by seq.
 | `measures:RESOLUTION:SLOT` | hash | queue + NUL + task → MessagePack array of two maps: counts and gauges |
 | `marks`                    | list | MessagePack arrays of time and label, oldest first |
 
+| key of the audit | type | what it holds |
+|------------------|------|---|
+| `actions`        | list | MessagePack arrays of number, time and action (JSON), oldest first. The numbers have no gaps |
+
 | other key      | type | what it holds |
 |----------------|------|---|
-| `worker:ID`    | hash | a worker: its info, start, beat, pulse, channel and totals |
+| `worker:ID`    | hash | a worker: its info, start, beat, pulse, channel and totals; `order`: the order that stands, if it was given one |
 | `failures:TASK`| zset | members of failed jobs of a task, by their end |
 | `history`      | hash | ref → the latest attempts of a job that did not succeed, or left output |
 | `ready_at`     | hash | ref → when the job last became due, as a double, if its seq is not the one of its enqueue. An entry from before the job was enqueued is stale |
@@ -95,7 +99,7 @@ FAMILIES = ("line", "suspects", "scheduled", "blocked", "held", "expiring", "par
 """Keys with a name behind them: one for each queue, worker, task, flow, run or slot."""
 
 UNDECLARED = ("flows", "current", "lookups", "found_by", "history", "ready", "timed", "listeners", "schedules",
-              "schedule_names", "ticks", "ready_at", "marks", "probe")  # fmt: skip
+              "schedule_names", "ticks", "ready_at", "marks", "actions", "probe")  # fmt: skip
 """Fixed keys that scripts do not declare, because every call would pay for it."""
 
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from tenure.core.job import State
-from tenure.errors import InvalidOption
+from tenure.core.job import State, shortened
+from tenure.stores.cursors import no_cursor, number_of
 from tenure.stores.redis.encoding import ScriptArg
-from tenure.stores.redis.records import NUMBERS, decode_job, id_of, ref_of
+from tenure.stores.redis.records import NUMBERS, decode_job, error_templates, id_of, ref_of
 from tenure.stores.values import (
+    LOOK,
     Announcement,
     AnnouncementKind,
     Change,
     Consequence,
+    EdgeInfo,
+    Order,
     Page,
     Pulse,
     QueueInfo,
@@ -30,6 +34,7 @@ from tenure.stores.values import (
 __all__ = [
     "attributes",
     "decode_announcement",
+    "edges",
     "page",
     "queue_info",
     "run_page",
@@ -44,6 +49,8 @@ __all__ = [
 
 _worker = msgspec.json.Decoder(WorkerInfo).decode
 _pulse = msgspec.json.Decoder(Pulse).decode
+_json = msgspec.json.Encoder().encode
+_ERROR_TEMPLATES = error_templates()
 
 
 _WITH_CONSEQUENCES = b"\0consequences"
@@ -68,38 +75,55 @@ def decode_announcement(message: bytes) -> list[Announcement]:
     ]
 
 
+_WHOLE = re.compile(r"[0-9]{1,18}", re.ASCII).fullmatch
+_NUMBER = re.compile(r"-?[0-9]{1,18}(\.[0-9]+)?(e[+-]?[0-9]{1,2})?", re.ASCII).fullmatch
+
+
 def search_args(search: Search) -> list[ScriptArg]:
     """The arguments of a search; `InvalidOption` for an invalid cursor."""
     state = -1 if search.state is None else NUMBERS[search.state]
     tag = "" if search.tag is None else f"={search.tag}"
     position = ("", "", "") if search.cursor is None else _cursor_position(search.cursor)
-    return [state, search.queue or "", search.task or "", tag, search.limit, *position]
+    part = "" if search.scheduled is None else int(search.scheduled)
+    before = "" if search.before is None else repr(search.before)
+    brief = "" if search.brief is None else search.brief
+    look = min(search.look, LOOK)
+    return [
+        state, search.queue or "", search.task or "", tag, search.limit, *position, part, before, look, brief,
+        _filter(search),
+    ]  # fmt: skip
 
 
-def page(reply: Sequence[Any]) -> Page:
+def _filter(search: Search) -> bytes:
+    """What `parts/filtering.lua` compares jobs with; empty if the search has no such filter."""
+    if search.worker is None and search.error is None and search.text is None:
+        return b""
+    wanted: dict[str, object] = {"templates": _ERROR_TEMPLATES}
+    if search.worker is not None:
+        wanted["worker"] = search.worker
+    if search.error is not None:
+        wanted |= {"error": search.error, "error_json": _json(search.error).decode()}
+    if search.text is not None:
+        wanted |= {"text": search.text, "text_json": _json(search.text).decode()[1:-1]}
+    return msgspec.msgpack.encode(wanted)
+
+
+def page(search: Search, reply: Sequence[Any]) -> Page:
     jobs, cursor, looked_at = reply
-    found = [job for each in jobs if (job := decode_job(each)) is not None]
+    found = [shortened(job, search.brief) for each in jobs if (job := decode_job(each)) is not None]
     return Page(found, None if cursor is None else cursor.decode(), looked_at)
 
 
 def _cursor_position(cursor: str) -> tuple[str, str, str]:
     match cursor.split(" "):
-        case [group, score, seq] if group.isdigit() and seq.isdigit() and _is_number(score):
+        case [group, score, seq] if _WHOLE(group) and _WHOLE(seq) and _NUMBER(score):
             return group, score, seq
         case _:
-            raise _no_cursor(cursor)
+            raise no_cursor(cursor)
 
 
-def _no_cursor(cursor: str) -> InvalidOption:
-    return InvalidOption(f"{cursor!r:.80} is no cursor: take the one that came with the page before")
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+def edges(reply: Sequence[tuple[bytes | None, int]]) -> list[EdgeInfo]:
+    return [EdgeInfo(None if ref is None else id_of(ref), bool(is_open)) for ref, is_open in reply]
 
 
 # Runs.
@@ -109,9 +133,7 @@ def runs_args(search: RunSearch) -> list[ScriptArg]:
     """The arguments of a search for runs; `InvalidOption` for an invalid cursor."""
     state = -1 if search.state is None else NUMBERS[search.state]
     lookup = () if search.lookup is None else search.lookup
-    cursor = search.cursor or ""
-    if search.cursor is not None and not cursor.isdigit():
-        raise _no_cursor(cursor)
+    cursor = "" if search.cursor is None else number_of(search.cursor)
     return [search.flow or "", state, search.limit, cursor, *lookup]
 
 
@@ -175,6 +197,7 @@ def worker_info(_name: bytes, silent_for: bytes, reply: Sequence[bytes]) -> Work
     return msgspec.structs.replace(
         worker.beating(_pulse(fields["pulse"])) if "pulse" in fields else worker,
         started_at=float(fields["started"]),
+        order=Order(fields["order"].decode()) if "order" in fields else Order.GO_ON,
         silent_for=float(silent_for),
         totals=_totals(fields),
     )

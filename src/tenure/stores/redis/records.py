@@ -56,6 +56,7 @@ __all__ = [
     "decode_job",
     "decode_job_with_history",
     "decode_lease",
+    "error_templates",
     "error_text",
     "from_text",
     "id_of",
@@ -155,8 +156,11 @@ class Options(msgspec.Struct, omit_defaults=True):
     if_blocker_fails: BlockerPolicy = BlockerPolicy.FAIL
     flow: str | None = None
     reads: tuple[str, ...] = ()
+    headers: str | None = None
+    """The headers as JSON, because scripts parse options and need not parse these."""
+
     run: msgspec.Raw = _NIL
-    """The ref of the run that the job is a step of; nil if the job begins the run."""
+    """The ref of the run that the job is a step of; nil if the job begins the run. The last option: see `_step_shape`."""
 
     def run_id(self, job_id: str) -> str | None:
         """The id of the run that the job of this id is a step of; None if it is not a step."""
@@ -200,6 +204,7 @@ class Record(msgspec.Struct, array_like=True):
 _stored = msgspec.msgpack.Decoder(Stored).decode
 _record = msgspec.msgpack.Decoder(Record).decode
 _error = msgspec.json.Decoder(ErrorInfo).decode
+_headers = msgspec.json.Decoder(dict[str, str]).decode
 _progress = msgspec.json.Decoder(Progress).decode
 _failure = msgspec.msgpack.Decoder(list[str]).decode
 _history = msgspec.msgpack.Decoder(list[tuple[int, int, float, float, str | None, str, str | None]]).decode
@@ -260,7 +265,8 @@ def decode_lease(
             job_id, new.task, new.queue, State.RUNNING, new.payload, options.raw, new.priority, new.number, None,
             new.created_at, 1, 0, 1, 0, options.max_attempts, options.max_losses, None, None, None, options.tags, None,
             None if attributes is None else options.run_id(job_id), now, None, request.worker, ttl, None, None,
-            None, 0, (), None, None, options.reads, attributes,
+            None, 0, (), None, None, options.reads, attributes, None,
+            None if options.headers is None else _headers(options.headers),
         )  # fmt: skip
         return Lease(job, Token(1, request.nonce), ttl, solo=False, number=number)
     held = _record(record)
@@ -315,6 +321,7 @@ def _build(
         None if record.error is None else _error_of(record.error), progress, blocked_by,
         tuple(map(_edge_value, edges)) if edges else (), successor, on_timeout, options.reads, attributes,
         None if ready_at is None else _ready_time(ready_at, new.created_at),
+        None if options.headers is None else _headers(options.headers),
     )  # fmt: skip
 
 
@@ -366,3 +373,17 @@ def _error_of(text: str) -> ErrorInfo:
             return blocker_failed(blocker, ended)
         case _:
             return _error(text)
+
+
+FIRST, REST = "\x01", "\x02"
+"""What stands in a template for the first word after the word of `RecordedError`, and for all after that one."""
+
+
+def error_templates() -> dict[str, tuple[str, str, str]]:
+    """For each word of `RecordedError` the type of the error, its message if no text follows the first word, and if one does."""
+    number = "1234567"  # stands for `FIRST`, which must be a number for one of them
+    found = {}
+    for word in RecordedError:
+        short, whole = _error_of(f"{word} {number} "), _error_of(f"{word} {number} {REST}")
+        found[word.value] = (short.type, short.message.replace(number, FIRST), whole.message.replace(number, FIRST))
+    return found

@@ -24,7 +24,7 @@ from tenure.core.schedule import Firing, SchedulePage, SchedulePut, ScheduleSear
 from tenure.errors import HasDependents, LayoutTooNew, StoreError, StoreUnavailable
 from tenure.stores.base import BATCH, NAMED, QUIET, Store, busy_queues_of
 from tenure.stores.joining import Joiner
-from tenure.stores.redis import enqueueing, event_channel, health, measures, reading, schedules, settling
+from tenure.stores.redis import audit, enqueueing, event_channel, health, measures, reading, schedules, settling
 from tenure.stores.redis.address import Address
 from tenure.stores.redis.encoding import ScriptArg, lua_expressions, new_job_args, nonce_text, token_bytes
 from tenure.stores.redis.keys import Keys, acl_rules
@@ -43,13 +43,17 @@ from tenure.stores.redis.scripts import scripts
 from tenure.stores.redis.subscription import Subscription
 from tenure.stores.values import (
     PRIORITIES,
+    Action,
+    ActionPage,
     Announcement,
     BusyQueues,
+    EdgeInfo,
     Enqueued,
     Fact,
     Layout,
     Leased,
     LeaseRequest,
+    Order,
     Page,
     Pulse,
     QueueInfo,
@@ -167,7 +171,7 @@ class RedisStore(Store):
 
     async def mend(self, *, dry_run: bool = False) -> int:
         parts = [("jobs", ""), *(("queue", name) for name in sorted(await self._queue_names()))]
-        others = ("records", "ready_at", "uniques", "kept", "holding", "schedules", "schedule_names", "ticks")
+        others = ("records", "ready_at", "edges", "uniques", "kept", "holding", "schedules", "schedule_names", "ticks")
         parts += [(part, "") for part in others]
         found = 0
         for part, name in parts:
@@ -335,8 +339,12 @@ class RedisStore(Store):
         await self._listen()
         await self._run_script("register", (worker.id, _dumps(worker), self._channel))
 
-    async def beat(self, worker_id: str, pulse: Pulse) -> bool:
-        return bool(await self._run_script("beat", (worker_id, _dumps(pulse))))
+    async def beat(self, worker_id: str, pulse: Pulse) -> Order | None:
+        found = await self._run_script("beat", (worker_id, _dumps(pulse)))
+        return None if found is None else Order(found.decode() or Order.GO_ON)
+
+    async def order(self, worker_id: str, order: Order) -> bool:
+        return bool(await self._run_script("order", (worker_id, order.value)))
 
     async def leave(self, worker_id: str) -> None:
         await self._run_script("leave", (worker_id,))
@@ -414,7 +422,7 @@ class RedisStore(Store):
         return list(map(decode_job_with_history, reply, histories))
 
     async def search(self, search: Search) -> Page:
-        return reading.page(await self._run_script("search", reading.search_args(search)))
+        return reading.page(search, await self._run_script("search", reading.search_args(search)))
 
     async def run(self, run_id: str) -> RunRecord | None:
         reply = await self._run_script("run", (ref_of(run_id),))
@@ -446,6 +454,9 @@ class RedisStore(Store):
 
     async def blockers(self, job_id: str, limit: int = 50) -> list[str]:
         return [id_of(ref) for ref in await self._run_script("blockers", (ref_of(job_id), limit))]
+
+    async def edges(self, job_id: str, limit: int = 200) -> list[EdgeInfo]:
+        return reading.edges(await self._run_script("edges", (ref_of(job_id), limit)))
 
     async def queues(self, after: str = "", limit: int | None = None) -> list[QueueInfo]:
         names = sorted(name for name in await self._queue_names() if name > after)[:limit]
@@ -529,6 +540,14 @@ class RedisStore(Store):
     async def marks(self, since: float = 0.0) -> list[Mark]:
         self._check_open()
         return measures.marks(await self._link.command("LRANGE", self._keys.marks, 0, -1), since)
+
+    # The audit.
+
+    async def note_actions(self, actions: Sequence[Action]) -> None:
+        await self._run_script("note_actions", audit.note_args(actions))
+
+    async def actions(self, limit: int = 50, cursor: str | None = None) -> ActionPage:
+        return audit.page(await self._run_script("actions", audit.page_args(limit, cursor)))
 
     # Event messages.
 

@@ -21,7 +21,11 @@ class Auditing:
         self, store: Store, clock: ManualClock, make_store: MakeStore
     ) -> None:
         assert (await store.actions()).actions == []
-        first, second, third = an_action(), an_action(what="pause", target="mail"), an_action(who="bob@db2", count=7)
+        first, second, third = (
+            an_action(at=5.0),
+            an_action(what="pause", target="mail"),
+            an_action(who="bob@db2", count=7),
+        )
         await store.note_actions([first])
         begun = clock.wall()
         clock.advance(5)
@@ -51,6 +55,7 @@ class Auditing:
                 break
 
         assert (found, pages) == ([6, 5, 4, 3, 2, 1, 0], 3)
+        assert (await store.actions(8)).cursor is None
 
     async def test_actions_come_back_as_they_were(self, store: Store) -> None:
         text = ("Zoë “quoted” \\ \n 'x' 😀 " + "y" * ACTION_TEXT)[:ACTION_TEXT]

@@ -227,9 +227,10 @@ class Listing:
                 break
 
         assert (searched, calls) == (4501, 3)
+        assert (await store.search(Search(tag="rare", look=3000))).searched == 2000
         assert [job.payload for job in page.jobs] == [b"[1]"]
 
-    async def test_waiting_jobs_are_listed_by_parts(self, store: Store) -> None:
+    async def test_waiting_jobs_are_listed_by_parts(self, store: Store, clock: ManualClock) -> None:
         late, early, low, high = await enqueue(
             store, a_job(delay=60.0), a_job(delay=30.0, queue="x"), a_job(priority=9), a_job(queue="x")
         )
@@ -242,6 +243,9 @@ class Listing:
             assert await part(scheduled=True, queue="q", limit=pages) == [late]
             assert await part(scheduled=False, limit=pages) == [high, low]
             assert await part(scheduled=False, queue="q", limit=pages) == [low]
+        clock.advance(60)  # a job that is due is scheduled until a lease puts it in line
+        assert await part(scheduled=True) == [early, late]
+        assert await part(scheduled=False) == [high, low]
 
     async def test_jobs_are_found_by_the_type_of_their_error(self, store: Store) -> None:
         failed, retried, other, without = await enqueue(store, *[a_job() for _ in range(4)])
@@ -260,12 +264,14 @@ class Listing:
         done, held, _ = await enqueue(store, *[a_job() for _ in range(3)])
         await settle(store, await lease_one(store, worker="one"), FAIL)
         await lease_one(store, worker="one")
-        await lease_one(store, worker="two")
+        third = await lease_one(store, worker="two")
 
         assert [each.id for each in await everything(store, worker="one")] == [held, done]
         assert [each.id for each in await everything(store, worker="one", state=State.RUNNING)] == [held]
         assert [each.id for each in await everything(store, worker="one", state=State.FAILED)] == [done]
         assert await everything(store, worker="on") == []
+        await settle(store, third, Requeue(60.0, error=BOOM))
+        assert [each.id for each in await everything(store, worker="two", state=State.WAITING)] == [third.job.id]
 
     @pytest.mark.parametrize("state", [None, State.FAILED])
     async def test_jobs_are_found_by_a_text(self, store: Store, state: State | None) -> None:
@@ -327,20 +333,21 @@ class Listing:
             assert (rest.jobs, rest.searched, rest.cursor) == ([], 15, None)
 
     async def test_jobs_are_listed_in_brief(self, store: Store) -> None:
-        await enqueue(store, a_job(payload=b"x" * 100, headers={"tenant": "t1"}), a_job(payload=b"short"))
+        long = b"x" + "é".encode() * 50
+        await enqueue(store, a_job(payload=long, headers={"tenant": "t1"}), a_job(payload=b"short"))
         first, second = await lease(store)
         await settle(store, first, Finish(State.SUCCEEDED, '"' + "é" * 100 + '"'))
         await settle(store, second, Finish(State.FAILED, error=ErrorInfo("E" * 20, "ä" * 100, "Traceback …", "output")))
 
         failed, succeeded = await everything(store, brief=10)
 
-        assert (succeeded.payload, succeeded.result, succeeded.error) == (b"x" * 10, '"' + "é" * 9, None)
+        assert (succeeded.payload, succeeded.result, succeeded.error) == (long[:10], '"' + "é" * 9, None)
         assert (failed.payload, failed.result, failed.error) == (b"short", None, ErrorInfo("E" * 10, "ä" * 10))
         assert succeeded.headers == {"tenant": "t1"}
         whole = await everything(store)
         assert [(len(each.payload), each.error and each.error.traceback) for each in whole] == [
             (5, "Traceback …"),
-            (100, None),
+            (101, None),
         ]
 
     # Queues.

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 from tenure.core.schedule import ScheduleSearch
 from tenure.errors import BlockerNotFound, HasDependents, UniqueConflict
 from tenure.stores.base import Store
-from tenure.stores.values import Change, Consequence
+from tenure.stores.values import Change, Consequence, EdgeInfo
 from tenure.testing.clock import ManualClock
 from tenure.testing.machine.snapshots import close_view, difference, found, snapshot
 from tenure.testing.machine.strategies import FLOWS, LOOKUP, VALUES
@@ -142,11 +142,15 @@ class Comparison(RuleBasedStateMachine):
                 assert self.run(found(store, *lookup)) == self.model.found(*lookup), f"{lookup} in {name}"
 
     @invariant()
-    def blocked_jobs_wait_for_the_same(self) -> None:
-        waiting = [("blockers", job.id) for job in self.model.jobs if job.new.after]
-        for _, job_id in self._look_at(waiting, lambda each: self.model.blockers(each[1])):
+    def jobs_wait_for_the_same(self) -> None:
+        def view(each: tuple[str, str]) -> tuple[list[str], list[EdgeInfo]]:
+            return self.model.blockers(each[1]), self.model.edges(each[1])
+
+        waiting = [("edges", job.id) for job in self.model.jobs if job.new.after]
+        for each in self._look_at(waiting, view):
             for name, store in self.stores.items():
-                assert self.run(store.blockers(job_id)) == self.model.blockers(job_id), f"{job_id} of {name}"
+                shown = self.run(store.blockers(each[1])), self.run(store.edges(each[1]))
+                assert shown == view(each), f"edges of {each[1]} of {name}: {shown}, not {view(each)}"
 
     @invariant()
     def the_same_schedules_are_due(self) -> None:

@@ -16,8 +16,9 @@ from tenure.core.lifecycle import Finish, Transition
 from tenure.core.options import Retention
 from tenure.core.schedule import Overlap
 from tenure.stores.base import QUIET
-from tenure.stores.values import Leased, LeaseRequest, Pulse, Renewal, Settlement, Verdict, WorkerInfo
+from tenure.stores.values import Leased, LeaseRequest, Order, Pulse, Renewal, Settlement, Verdict, WorkerInfo
 from tenure.testing.machine.measure_rules import MeasureRules
+from tenure.testing.machine.operator_rules import OperatorRules
 from tenure.testing.machine.schedule_rules import ScheduleRules
 from tenure.testing.machine.strategies import (
     ENTRY_FIELDS,
@@ -47,7 +48,7 @@ SUCCESS = Finish(State.SUCCEEDED, "1")
 OUTSIDE = Finish(State.SUCCEEDED, '"outside"')
 
 
-class StoreMachine(ScheduleRules, MeasureRules):
+class StoreMachine(ScheduleRules, MeasureRules, OperatorRules):
     """Subclass it and return from `open` the stores to compare. All of them use `self.clock`."""
 
     def __init__(self) -> None:
@@ -313,16 +314,23 @@ class StoreMachine(ScheduleRules, MeasureRules):
 
     # The registry.
 
-    @rule(act=st.sampled_from(["register", "register", "beat", "leave", "retire"]), worker=st.sampled_from(WORKERS))
-    def registry(self, act: str, worker: str) -> None:
+    @rule(
+        act=st.sampled_from(["register", "register", "beat", "order", "order", "leave", "retire"]),
+        worker=st.sampled_from(WORKERS),
+        order=st.sampled_from(Order),
+    )
+    def registry(self, act: str, worker: str, order: Order) -> None:
         match act:
             case "register":
                 self.model.register(worker)
                 info = WorkerInfo(id=worker, host="h", pid=1, queues=("*",), tasks=("t",), concurrency=1)
                 self.ask(lambda store: store.register(info))
             case "beat":
-                known = self.model.beat(worker, 3)
-                assert self.ask(lambda store: store.beat(worker, Pulse(held=3))) == known
+                self._beat(worker)
+            case "order":
+                known = self.model.order(worker, order)
+                assert self.ask(lambda store: store.order(worker, order)) is known
+                self._beat(worker)
             case "leave":
                 self.model.workers.pop(worker, None)
                 self.ask(lambda store: store.leave(worker))
@@ -333,6 +341,10 @@ class StoreMachine(ScheduleRules, MeasureRules):
                     lambda store: store.retire(worker, reason=reason), lambda found: sorted(_reaped(found))
                 )
                 assert answer == taken
+
+    def _beat(self, worker: str) -> None:
+        order = self.model.beat(worker, 3)
+        assert self.ask(lambda store: store.beat(worker, Pulse(held=3))) is order
 
     # Operators.
 

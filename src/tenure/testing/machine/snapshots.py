@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tenure.core.job import NewJob, State
+from msgspec.structs import replace
+
+from tenure.core.job import JobRecord, NewJob, State
 from tenure.core.schedule import ScheduleSearch
 from tenure.errors import BlockerNotFound, UniqueConflict
 from tenure.stores.base import Store
-from tenure.stores.values import RunSearch, Search
+from tenure.stores.values import Action, RunSearch, Search
 from tenure.testing.machine.strategies import KEYS, TASKS
 
-__all__ = ["close_view", "difference", "found", "snapshot"]
+__all__ = ["audit", "close_view", "difference", "found", "found_jobs", "snapshot"]
 
 SHOWN = ("state", "attempt", "losses", "fence", "misses", "run_at", "expires_at", "worker", "started_at", "ended_at",
-         "lease_left", "result", "error", "progress", "attempts", "blocked_by", "results", "run_id", "successor", "on_timeout")  # fmt: skip
+         "lease_left", "result", "error", "progress", "attempts", "blocked_by", "results", "run_id", "successor", "headers", "on_timeout")  # fmt: skip
 """The fields of each job that are compared, besides when it was ready."""
 
 
 async def snapshot(store: Store, ids: Sequence[str]) -> dict[str, Any]:
-    """All that callers can see, without what `close_view`, `found` and `blockers` read."""
+    """All that callers can see, without what `close_view`, `found`, `found_jobs`, `blockers` and `edges` read."""
     records = {job.id: job for job in await store.get(ids) if job is not None}
     known = await store.queues()
     listed = await store.search(Search(limit=1000))
@@ -43,12 +45,15 @@ async def snapshot(store: Store, ids: Sequence[str]) -> dict[str, Any]:
         "oldest": {queue.name: None if queue.oldest is None else round(queue.oldest, 2) for queue in known},
         "totals": {queue.name: _nonzero(queue.totals) for queue in known},
         "paused": {queue.name for queue in known if queue.paused},
-        "workers": {worker.id: (worker.held, worker.silent_for, _nonzero(worker.totals)) for worker in workers},
+        "workers": {
+            worker.id: (worker.held, worker.order, worker.silent_for, _nonzero(worker.totals)) for worker in workers
+        },
         "keys": {(task, key): holder for task in TASKS for key in KEYS if (holder := await _holder(store, task, key))},
         "runs": [
             (run.id, run.flow, run.created_at, run.step.id, run.step.state, run.completed_queue) for run in runs.runs
         ],
         "schedules": {each.name: each for each in schedules.schedules},
+        "audit": await audit(store),
     }
 
 
@@ -62,6 +67,32 @@ async def found(store: Store, flow: str, name: str, value: str) -> list[str]:
     """The runs of a flow with this lookup."""
     page = await store.runs(RunSearch(flow=flow, lookup=(name, value), limit=1000))
     return [run.id for run in page.runs]
+
+
+async def found_jobs(store: Store, search: Search) -> list[JobRecord]:
+    """The jobs of all pages of a search."""
+    jobs: list[JobRecord] = []
+    while True:
+        page = await store.search(search)
+        assert len(page.jobs) <= min(page.searched, search.limit), page
+        assert page.searched <= search.look, page
+        jobs += page.jobs
+        if page.cursor is None:
+            return jobs
+        search = replace(search, cursor=page.cursor)
+
+
+async def audit(store: Store, limit: int = 1000) -> list[Action]:
+    """The actions of all pages of the audit."""
+    actions: list[Action] = []
+    cursor = None
+    while True:
+        page = await store.actions(limit, cursor)
+        assert len(page.actions) <= limit, page
+        actions += page.actions
+        cursor = page.cursor
+        if cursor is None:
+            return actions
 
 
 def _nonzero(totals: Any) -> dict[str, int]:

@@ -21,6 +21,7 @@ __all__ = [
     "QUEUES",
     "SCHEDULES",
     "TASKS",
+    "TEXT",
     "VALUES",
     "WORKERS",
     "FiringSpec",
@@ -49,7 +50,9 @@ FLOWS = ("f", "g")
 SCHEDULES = ("x", "y")
 LOOKUP = "n"
 VALUES = ("1", '"two"')
-BOOM = ErrorInfo("ValueError", "boom")
+BOOM = ErrorInfo("ValueError", "boom", "Traceback …")
+TEXT = '"ä"'
+"""A text in the payload of some jobs."""
 
 GONE = 15
 pick = st.integers(0, GONE)
@@ -112,13 +115,15 @@ OPTIONS: list[dict[str, Any]] = [
     {"lease": 5.0},
     {"max_losses": 1},
     {"max_losses": 0},
+    {"headers": {"tenant": "t1"}},
+    {"headers": {"b": "", "a-1": "“ä”"}, "payload": f'{{"args":[{TEXT}]}}'.encode()},
     {"if_blocker_fails": BlockerPolicy.PROCEED},
     {"if_blocker_fails": BlockerPolicy.WAIT},
 ]
 FIRED_OPTIONS = [option for option in OPTIONS if "unique_raises" not in option]
 STEP_OPTIONS = [option for option in OPTIONS if "unique" not in option]
 
-ENTRY_FIELDS = ("priority", "delay", "expires", "unique", "window", "keep")
+ENTRY_FIELDS = ("priority", "delay", "expires", "unique", "window", "keep", "headers")
 ENTRY_OPTIONS = [option for option in OPTIONS if option.keys() <= {"queue", *ENTRY_FIELDS}]
 
 no_blockers: list[int] = []

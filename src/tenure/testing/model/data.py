@@ -12,7 +12,7 @@ from tenure.core.job import HISTORY, AttemptEnd, AttemptRecord, ErrorInfo, NewJo
 from tenure.core.lease import Token
 from tenure.core.measures import HistoryWrite, Mark
 from tenure.core.schedule import ScheduleRecord, TickRecord
-from tenure.stores.values import Change, Consequence
+from tenure.stores.values import ACTIONS, ACTIONS_KEPT, Action, Change, Consequence, EdgeInfo, Order
 
 __all__ = ["Job", "ModelData", "Refusal", "Run", "Schedule", "Worker"]
 
@@ -109,6 +109,7 @@ class Schedule:
 class Worker:
     beat: float
     held: int = 0
+    order: Order = Order.GO_ON
     totals: Counter[str] = field(default_factory=Counter)
 
 
@@ -126,6 +127,9 @@ class ModelData:
         """Everything that was written to the history, with its time."""
 
         self.marks: list[Mark] = []
+        self.actions: list[Action] = []
+        """Everything that operators have done, the latest last."""
+
         self.inbox: list[NewJob] = []
         self.paused: set[str] = set()
         self.totals: dict[str, Counter[str]] = {}
@@ -245,12 +249,13 @@ class ModelData:
             },
             "paused": {queue for queue in self.paused if queue in self.totals},
             "workers": {
-                worker_id: (worker.held, boot - worker.beat, dict(worker.totals))
+                worker_id: (worker.held, worker.order, boot - worker.beat, dict(worker.totals))
                 for worker_id, worker in self.workers.items()
             },
             "keys": {(job.new.task, job.new.unique): job.id for job in self.jobs if self.owns_key_now(job)},
             "runs": [self._run_shown(run_id) for run_id in self._newest_first(self.runs)],
             "schedules": {each.name: each.record for each in self.schedules},
+            "audit": self.audit(),
         }
 
     def _shown(self, job: Job) -> dict[str, Any]:
@@ -275,6 +280,7 @@ class ModelData:
             "results": tuple(job.results),
             "run_id": job.new.run_id,
             "successor": job.successor,
+            "headers": job.new.headers,
             "on_timeout": job.on_timeout if job.parked_until is None else None,
         }
 
@@ -303,6 +309,16 @@ class ModelData:
         if job is None or job.state is not State.BLOCKED:
             return []
         return [blocker for blocker, is_open in zip(job.new.after, job.open, strict=True) if is_open]
+
+    def edges(self, job_id: str) -> list[EdgeInfo]:
+        """All ids that a job was to wait for, and whether it still waits for them."""
+        job = self.find(job_id)
+        return [] if job is None else [EdgeInfo(*edge) for edge in zip(job.new.after, job.open, strict=True)]
+
+    def audit(self) -> list[Action]:
+        """What operators have done, the latest first."""
+        kept = [action for action in self.actions if action.at > self.now - ACTIONS_KEPT]
+        return kept[::-1][:ACTIONS]
 
     def _counts(self, queue: str) -> dict[str, int]:
         places = Counter(job.place for job in self.jobs if job.new.queue == queue)

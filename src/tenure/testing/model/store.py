@@ -7,12 +7,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from tenure.core.job import AttemptEnd, NewJob, Progress, State
 from tenure.core.lease import AbortReason, Lease, Token
 from tenure.core.lifecycle import EXPIRED, RELEASE, WAIT_TIMEOUT, Finish, Park, Requeue, Transition, lost
 from tenure.stores.base import QUIET
-from tenure.stores.values import Change, LeaseRequest
+from tenure.stores.values import Action, Change, LeaseRequest, Order
 from tenure.testing.model.data import Job, Refusal, Worker
+from tenure.testing.model.listing import Listing
 from tenure.testing.model.measures import Measures
 from tenure.testing.model.schedules import Schedules
 
@@ -29,7 +32,7 @@ class HandedOut(NamedTuple):
     attributes: dict[str, str] | None
 
 
-class Model(Schedules, Measures):
+class Model(Schedules, Measures, Listing):
     """A store as the contract describes it."""
 
     # Producers.
@@ -319,6 +322,9 @@ class Model(Schedules, Measures):
         self.paused.discard(queue)
         return changed
 
+    def note_actions(self, actions: Sequence[Action]) -> None:
+        self.actions += [replace(action, at=self.now) for action in actions]
+
     def prune(self, age: float) -> int:
         """Remove jobs that ended `age` or their own `keep` seconds ago, and forget queues that stayed empty."""
         old = self.where(
@@ -343,12 +349,17 @@ class Model(Schedules, Measures):
     def register(self, worker_id: str) -> None:
         self.workers[worker_id] = Worker(self.clock.boot())
 
-    def beat(self, worker_id: str, held: int) -> bool:
+    def beat(self, worker_id: str, held: int) -> Order | None:
         if worker_id not in self.workers:
-            return False
+            return None
         self.workers[worker_id].beat = self.clock.boot()
         self.workers[worker_id].held = held
-        return True
+        return self.workers[worker_id].order
+
+    def order(self, worker_id: str, order: Order) -> bool:
+        if worker_id in self.workers:
+            self.workers[worker_id].order = order
+        return worker_id in self.workers
 
     def forget(self, worker_id: str, silence: float) -> bool:
         worker = self.workers.get(worker_id)

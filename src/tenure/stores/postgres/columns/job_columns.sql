@@ -1,2 +1,3 @@
 -- job_columns: the columns of `jobs` that every new job has.
-n, id, task, queue, payload, raw, priority, created_at, due_at, expires_at, max_attempts, max_losses, lease, keep, tags
+n, id, task, queue, payload, raw, priority, created_at, due_at, expires_at, max_attempts, max_losses, lease, keep, tags,
+headers

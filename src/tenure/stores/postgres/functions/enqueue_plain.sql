@@ -3,7 +3,8 @@
 -- are seconds.
 CREATE OR REPLACE FUNCTION enqueue_plain(
     _now float8, _id text, _task text, _queue text, _payload bytea, _raw boolean, _priority integer, _delay float8, _run_at float8,
-    _expires float8, _max_attempts integer, _max_losses integer, _lease float8, _keep float8, _tags text[], _run_id text
+    _expires float8, _max_attempts integer, _max_losses integer, _lease float8, _keep float8, _tags text[], _run_id text,
+    _headers text
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     _n bigint := nextval('places');
@@ -20,7 +21,7 @@ BEGIN
         run_id, edges
     ) VALUES (
         _n, _id, _task, _queue, _payload, coalesce(_raw, false), _priority, _now, _due_at, _now + _expires, _max_attempts,
-        coalesce(_max_losses, 3), _lease, _keep, _tags, _run_id, 0
+        coalesce(_max_losses, 3), _lease, _keep, _tags, _headers, _run_id, 0
     ) ON CONFLICT (id) DO NOTHING;
     IF NOT FOUND THEN
         RETURN false;

@@ -20,7 +20,8 @@ CREATE OR REPLACE FUNCTION enqueue(
     unique_window float8 DEFAULT NULL,
     tags text[] DEFAULT NULL,
     keep float8 DEFAULT NULL,
-    max_attempts integer DEFAULT NULL
+    max_attempts integer DEFAULT NULL,
+    headers jsonb DEFAULT NULL
 ) RETURNS text LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
@@ -44,6 +45,7 @@ BEGIN
     max_attempts := check_value(max_attempts, max_attempts >= 0, 'max_attempts', 'an integer from 1 on, or 0 for no limit');
     args := check_value(args, jsonb_typeof(args) = 'array', 'args', 'a JSON array');
     kwargs := check_value(kwargs, jsonb_typeof(kwargs) = 'object', 'kwargs', 'a JSON object');
+    headers := check_headers(headers);
     IF delay IS NOT NULL AND run_at IS NOT NULL THEN
         RAISE EXCEPTION 'a job has either a delay or a run_at, not both' USING ERRCODE = 'invalid_parameter_value';
     END IF;
@@ -53,7 +55,8 @@ BEGIN
     PERFORM defer_wakeups();
     IF unique_key IS NULL THEN
         PERFORM enqueue_plain(
-            NULL, id, task, queue, _payload, false, priority, delay, _due_at, expires, max_attempts, NULL, NULL, keep, tags, NULL
+            NULL, id, task, queue, _payload, false, priority, delay, _due_at, expires, max_attempts, NULL, NULL, keep, tags, NULL,
+            headers::text
         );
         RETURN id;
     END IF;
@@ -61,7 +64,8 @@ BEGIN
         NULL,
         json_build_array(json_build_object(
             'id', id, 'task', task, 'queue', queue, 'priority', priority, 'delay', delay, 'run_at', _due_at, 'expires', expires,
-            'key', unique_key, 'key_for', unique_window, 'tags', tags, 'keep', keep, 'max_attempts', max_attempts
+            'key', unique_key, 'key_for', unique_window, 'tags', tags, 'keep', keep, 'max_attempts', max_attempts,
+            'headers', headers
         )),
         ARRAY[_payload], true
     ) AS answer;

@@ -13,11 +13,12 @@ DECLARE
     _lease float8;
     _max_attempts integer;
     _max_losses integer;
+    _headers text;
 BEGIN
     _now := clock(_now);
     SELECT task, queue, coalesce(raw, false), coalesce(priority, 0), coalesce(run_at, _now + delay), _now + expires, tags, keep, lease,
-           max_attempts, coalesce(max_losses, 3)
-    INTO _task, _queue, _raw, _priority, _due_at, _expires_at, _tags, _keep, _lease, _max_attempts, _max_losses
+           max_attempts, coalesce(max_losses, 3), headers
+    INTO _task, _queue, _raw, _priority, _due_at, _expires_at, _tags, _keep, _lease, _max_attempts, _max_losses, _headers
     FROM json_to_record(_job) AS (
         -- include: plain_fields
     );
@@ -30,7 +31,7 @@ BEGIN
             edges
         )
         SELECT nextval('places'), id, _task, _queue, payload, _raw, _priority, _now, _due_at, _expires_at, _max_attempts, _max_losses,
-               _lease, _keep, _tags, 0
+               _lease, _keep, _tags, _headers, 0
         FROM unnest(_ids, _payloads) AS each (id, payload)
         RETURNING n
     )

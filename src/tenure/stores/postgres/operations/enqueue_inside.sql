@@ -30,7 +30,7 @@ BEGIN
         SELECT * INTO _new FROM new_jobs(_call.jobs, _payloads);
         IF enqueue_plain(
             _call.now, _new.id, _new.task, _new.queue, _new.payload, _new.raw, _new.priority, _new.delay, _new.run_at, _new.expires,
-            _new.max_attempts, _new.max_losses, _new.lease, _new.keep, _new.tags, _new.run_id
+            _new.max_attempts, _new.max_losses, _new.lease, _new.keep, _new.tags, _new.run_id, _new.headers
         ) THEN
             RETURN NULL;
         END IF;

@@ -158,7 +158,7 @@ BEGIN
                CASE WHEN j.reads IS NOT NULL THEN ARRAY(
                    SELECT a.name || E'\x1f' || a.value FROM attributes a WHERE a.run = j.run AND a.name = ANY (j.reads)
                ) END,
-               t.on_timeout, t.ready_at
+               t.on_timeout, t.ready_at, j.headers
         FROM taken t JOIN jobs j ON j.n = ANY (ARRAY[t.n])
         ORDER BY t.priority, t.seq;
         GET DIAGNOSTICS _count = ROW_COUNT;

@@ -4,7 +4,7 @@ WITH stored AS (
         -- include: job_columns,
         edges
     ) VALUES (
-        nextval('{schema}.places'), $2, $3, $4, $5, $6, $7, {schema}.clock($1), NULL, {schema}.clock($1) + $8, $9, $10, $11, $12, $13,
+        nextval('{schema}.places'), $2, $3, $4, $5, $6, $7, {schema}.clock($1), NULL, {schema}.clock($1) + $8, $9, $10, $11, $12, $13, $14,
         0
     ) RETURNING n, expires_at
 ), placed AS (

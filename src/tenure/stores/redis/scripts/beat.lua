@@ -1,9 +1,9 @@
 -- beat: record that a worker is alive, with its pulse. Changes nothing for a worker that is not registered.
 -- ARGV: time, worker id, pulse (JSON).
--- Returns: 1, or 0 if the worker is not registered.
+-- Returns: the order that stands for the worker, '' if it has been given none; false if the worker is not registered.
 -- include: script, write_when_full
 
 local worker, pulse = Script.arg(), Script.arg()
-local known = redis.call('EXISTS', Key.worker .. worker)
-if known == 1 then redis.call('HSET', Key.worker .. worker, 'beat', Script.now, 'pulse', pulse) end
-return known
+if redis.call('EXISTS', Key.worker .. worker) == 0 then return false end
+redis.call('HSET', Key.worker .. worker, 'beat', Script.now, 'pulse', pulse)
+return redis.call('HGET', Key.worker .. worker, 'order') or ''

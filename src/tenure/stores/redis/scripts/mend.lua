@@ -116,6 +116,22 @@ function Parts.ready_at()
   return remove_without_job(Key.ready_at)
 end
 
+-- Entries of `edges` whose dependent is gone, and lists of blockers that an earlier job of the same id has left.
+function Parts.edges()
+  local page, next = scan('HSCAN', Key.edges, cursor)
+  for i = 1, #page, 2 do
+    local kind = string.sub(page[i], 1, 1)
+    local listed = kind == '@'
+    local ref = string.sub(page[i], (listed or kind == '#') and 2 or 5)
+    local stored = redis.call(listed and 'HGET' or 'HEXISTS', Key.jobs, ref)
+    if not stored or stored == 0 or listed and string.sub(stored, -6) ~= string.sub(page[i + 1], -6) then
+      found = found + 1
+      if mending then redis.call('HDEL', Key.edges, page[i]) end
+    end
+  end
+  return next
+end
+
 -- Unique keys whose owner is gone.
 function Parts.uniques()
   local page, next = scan('HSCAN', Key.uniques, cursor)

@@ -1,4 +1,4 @@
--- register: add a worker to the registry, which counts as its first beat. Registering again resets its totals.
+-- register: add a worker to the registry, which counts as its first beat. Registering again resets its totals and its order.
 -- ARGV: time, worker id, info (JSON), channel of its store object.
 -- include: script, write_when_full
 

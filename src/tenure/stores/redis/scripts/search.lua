@@ -1,13 +1,18 @@
--- search: one page of jobs. Looks at no more than 2,000 jobs. Reads only.
+-- search: one page of jobs. Looks at a limited number of jobs. Reads only.
 -- ARGV: time, state (-1 for any, newest first), queue, task, tag with = before it ('' for any of these), limit; then the
--- cursor: group, score and seq of the last row of the previous page, '' at first.
+-- cursor: group, score and seq of the last row of the previous page, '' at first; then of waiting jobs 1 for the scheduled
+-- ones only, 0 for those in line only; of final jobs the time of the latest end to list; most jobs to look at; length to
+-- which jobs are shortened; filter as `Filtering.passes` takes it, packed ('' for each of these that is not given).
 -- Returns: jobs as `Reading.describe` gives them, next cursor (false at the end), number of jobs looked at.
--- include: script, totals, jobs, edges, reading
+-- include: script, totals, jobs, edges, reading, filtering
 
 local state, queue, task, tag, limit = tonumber(Script.arg()), Script.arg(), Script.arg(), Script.arg(), tonumber(Script.arg())
 local seen = { group = tonumber(Script.arg()) or 1, score = tonumber(Script.arg()), seq = tonumber(Script.arg()) }
+local part, latest, look, brief, filter = Script.arg(), tonumber(Script.arg()), tonumber(Script.arg()), tonumber(Script.arg()), Script.arg()
+filter = filter ~= '' and cmsgpack.unpack(filter)
 
-local MAX_ROWS, PAGE = 2000, 100
+local MAX_SEEN, PAGE = 20000, 100  -- rows that a call reads, also those of jobs that are gone; rows that it reads together
+local MAX_BYTES = 8000000  -- bytes that a call searches for a text, roughly
 
 -- The position of a row. Text is not compared, because Redis orders it by bytes and Lua by locale.
 local function row(member, score)
@@ -24,10 +29,12 @@ end
 
 local RANGE = downwards and 'ZREVRANGE' or 'ZRANGE'
 
--- An iterator over the rows of a sorted set, from after the given row.
+-- An iterator over the rows of a sorted set, from after the given row; without one, from the latest end to list.
 local function walk(key, after)
   local rank = 0
-  if after then
+  if not after and latest and Jobs.final(state) then
+    rank = redis.call('ZCOUNT', key, '(' .. Script.score_of(latest), '+inf')
+  elseif after then
     local low, high = 0, redis.call('ZCARD', key)
     while low < high do
       local middle = math.floor((low + high) / 2)
@@ -96,7 +103,9 @@ local function walks(number, after)
   if state == is.failed and task ~= '' then return number == 1 and { walk(Key.failures .. task, after) } end
   if state == is.running then return number == 1 and { walk_running(queues, after) } end
   local groups = { { Key.blocked } }
-  if state == is.waiting then groups = { { Key.line, Key.suspects }, { Key.scheduled } } end
+  if state == is.waiting then
+    groups = { part ~= '1' and { Key.line, Key.suspects } or {}, part ~= '0' and { Key.scheduled } or {} }
+  end
   if Jobs.final(state) then groups = { { Key.ended .. name_of[state] .. ':', Key.apart .. name_of[state] .. ':' } } end
   if not groups[number] then return end
   local found = {}
@@ -131,7 +140,7 @@ local function alive(found, stored, record)
   return struct.unpack('>I6', string.sub(stored, -6)) == found.score
 end
 
-local function wanted(stored)
+local function named(stored)
   if queue == '' and task == '' and tag == '' then return true end
   local _, _, its_task, its_queue, _, options = cmsgpack.unpack_limit(stored, 5, 10)
   if queue ~= '' and its_queue ~= queue or task ~= '' and its_task ~= task then return false end
@@ -142,6 +151,15 @@ local function wanted(stored)
   return false
 end
 
+local searched = 0  -- bytes
+
+local function wanted(stored, record)
+  if not named(stored) then return false end
+  if not filter then return true end
+  if filter.text then searched = searched + #stored + #(record or '') end
+  return Filtering.passes(stored, record, filter)
+end
+
 local jobs, looked_at, rows_seen, last = {}, 0, 0, nil
 local number, after = state < 0 and 1 or seen.group, seen.score and seen
 local rows = merged(number, after)
@@ -150,15 +168,18 @@ while rows do
   if not found then
     number = number + 1
     rows = merged(number, state < 0 and after)
-  elseif #jobs == limit or looked_at == MAX_ROWS or rows_seen == 10 * MAX_ROWS then
-    return { jobs, last, looked_at }
+  elseif #jobs == limit or looked_at == look or rows_seen == MAX_SEEN or searched > MAX_BYTES then
+    return { jobs, last or false, looked_at }
   else
     rows_seen = rows_seen + 1
     last = string.format('%d %.17g %d', number, found.score, found.seq)
     local stored, record = redis.call('HGET', Key.jobs, found.ref), redis.call('HGET', Key.records, found.ref)
     if alive(found, stored, record) then
       looked_at = looked_at + 1
-      if wanted(stored) then jobs[#jobs + 1] = Reading.describe(found.ref, stored, record) end
+      if wanted(stored, record) then
+        local described = Reading.describe(found.ref, stored, record)
+        jobs[#jobs + 1] = brief and Filtering.shorten(described, brief) or described
+      end
     end
   end
 end

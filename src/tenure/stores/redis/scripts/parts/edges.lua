@@ -1,5 +1,6 @@
 -- Edges: one job waits for another. The value of an open edge is O and the ref of the blocker. The value of a closed edge
--- is R and the blocker's result, N if it had none, or F and a description of the blocker's failure.
+-- is R and the blocker's result, N if it had none, or F and a description of the blocker's failure. What a job was told to
+-- wait for is stored apart, because programs of earlier versions read these values too.
 
 local Edges = lazy(function(Edges)
 
@@ -9,6 +10,22 @@ end
 
 function Edges.open_field(ref)
   return '#' .. ref
+end
+
+function Edges.blockers_field(ref)
+  return '@' .. ref
+end
+
+-- What a job was told to wait for, as it is stored: a MessagePack array of refs, then the job's number, which tells it from
+-- an entry that an earlier job of the same id has left. Last, because Lua always hashes the last byte of a string.
+function Edges.pack_blockers(job, refs)
+  return cmsgpack.pack(refs) .. job.number
+end
+
+-- The refs that a job was told to wait for, open and closed; nil if a program of an earlier version has enqueued it.
+function Edges.blockers_of(job)
+  local packed = redis.call('HGET', Key.edges, Edges.blockers_field(job.ref))
+  if packed and string.sub(packed, -6) == job.number then return cmsgpack.unpack(string.sub(packed, 1, -7)) end
 end
 
 -- The prefix of the names of all open edges to a blocker. It starts with the length, so that no ref is a prefix of another.
@@ -54,10 +71,10 @@ function Edges.any_to(ref)
   return redis.call('ZRANGEBYLEX', Key.dependents, '[' .. first, last, 'LIMIT', 0, 1)[1] ~= nil
 end
 
--- The values of a job's edges, in the order of its blockers.
-function Edges.values_of(job)
+-- The values of a job's edges, in the order of its blockers; the first `most` ones, or all.
+function Edges.values_of(job, most)
   local fields = {}
-  for position = 1, job.options.edges or 0 do fields[position] = Edges.field(job.ref, position) end
+  for position = 1, math.min(job.options.edges or 0, most or math.huge) do fields[position] = Edges.field(job.ref, position) end
   local found = Script.fields_of(Key.edges, fields)
   for position = 1, #fields do found[position] = found[position] or 'O' end  -- never written: an open edge without a blocker
   return found

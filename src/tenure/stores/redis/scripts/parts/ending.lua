@@ -143,7 +143,7 @@ function Ending.remove(job)
   for position, edge in ipairs(Edges.values_of(job)) do
     local blocker = Edges.blocker_of(edge)
     if blocker then redis.call('ZREM', Key.dependents, Edges.name(blocker, job, position)) end
-    redis.call('HDEL', Key.edges, Edges.field(job.ref, position), Edges.open_field(job.ref))
+    redis.call('HDEL', Key.edges, Edges.field(job.ref, position), Edges.open_field(job.ref), Edges.blockers_field(job.ref))
   end
   if Jobs.has(job, flag.awaited) then Ending.announce_to_waiters(job, 'deleted') end
   if Runs.begins(job) then Flows.remove_all({ { ref = job.ref, flow = job.options.flow, number = job.number } }) end

@@ -70,9 +70,9 @@ end
 -- can have ended only if it is more than a plain job in line. Returns the jobs that failed because the new job failed at
 -- once: others may wait for its run.
 function Enqueueing.add_edges(job, after, new_by_ref)
-  local edges, names, others = { Edges.open_field(job.ref), #after }, {}, {}
+  local edges, names, others = { Edges.open_field(job.ref), #after, Edges.blockers_field(job.ref), Edges.pack_blockers(job, after) }, {}, {}
   for position, ref in ipairs(after) do
-    edges[2 * position + 1], edges[2 * position + 2] = Edges.field(job.ref, position), 'O' .. ref
+    edges[2 * position + 3], edges[2 * position + 4] = Edges.field(job.ref, position), 'O' .. ref
     names[2 * position - 1], names[2 * position] = 0, Edges.name(ref, job, position)
     if not new_by_ref[ref] or Script.loaded[ref] then others[#others + 1] = ref end
   end
