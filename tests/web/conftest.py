@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import socket
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from tenure import App, Backoff, Context, Every, Next
 from tenure.core.job import State, new_id
 from tenure.stores.values import Search
 from tenure.web import dashboard
+from tenure.web.pages import PAGES
 from tests.servers.browser import ARGUMENTS, chromium
 
 READ, OPERATE = "a-token-for-those-who-look", "a-token-for-those-who-act"
@@ -204,7 +206,20 @@ class Scene:
     def __init__(self, app: App) -> None:
         self.app = app
         self.ids: dict[str, str] = {}
-        """A job in each state, by the name of the state; `run` is the id of a run."""
+        """A job in each state, by the name of the state; `run` is the id of a run, `worker` that of a worker."""
+
+    def paths(self) -> list[str]:
+        """The path of an example of every page that there is."""
+        examples = {
+            "jobs": self.ids["failed"],
+            "queues": LONG_QUEUE,
+            "tasks": "boom",
+            "workers": self.ids["worker"],
+            "flows": "parcel",
+            "runs": self.ids["run"],
+            "schedules": "often",
+        }
+        return [re.sub(r"\{.*\}", examples[path.split("/")[1]] if "{" in path else "", path) for path in PAGES]
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -245,6 +260,7 @@ async def _filled(made: Scene, folder: Path) -> AsyncIterator[None]:
     app.schedule("often", tasks["work"].bind(1), Every(3600))
     worker = app.worker(concurrency=8)
     await worker.start()
+    ids["worker"] = worker.id
     try:
         await tasks["work"].aenqueue_many([(number,) for number in range(20)])
         ids["succeeded"] = (

@@ -36,6 +36,7 @@ let ended = false;
 let lastId = "";
 let hiddenSince = 0;
 let why = "";
+let latest = "";
 let said = "";
 let saidAt = loadedAt;
 
@@ -136,10 +137,7 @@ function apply() {
     showAxes(region);
     region.dispatchEvent(new CustomEvent("patched", { bubbles: true }));
   }
-  if (summary && summary !== said && Date.now() - saidAt > SAY) {
-    [said, saidAt] = [summary, Date.now()];
-    announce.textContent = summary;
-  }
+  latest = summary;
   showAway();
 }
 
@@ -177,6 +175,10 @@ function tick() {
   apply();
   if (why) showAway();
   const now = Date.now();
+  if (latest && latest !== said && now - saidAt > SAY) {
+    [said, saidAt] = [latest, now];
+    announce.textContent = latest;
+  }
   const age = now - dataAt;
   const words = { on: "live", off: "not live", paused: "paused", late: `${duration(age / 1000)} old`, held: "waits for you", lost: `not live, ${duration(age / 1000)} old` };
   const is = indicator.dataset.live = state(age);
