@@ -260,7 +260,7 @@ async def _filled(made: Scene, folder: Path) -> AsyncIterator[None]:
     app.schedule("often", tasks["work"].bind(1), Every(3600))
     worker = app.worker(concurrency=8)
     await worker.start()
-    ids["worker"] = worker.id
+    ids["worker"] = str(worker.id)
     try:
         await tasks["work"].aenqueue_many([(number,) for number in range(20)])
         ids["succeeded"] = (

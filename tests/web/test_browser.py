@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import pytest
-from axe_playwright_python.async_playwright import Axe
+from axe_playwright_python.async_playwright import Axe  # type: ignore[import-untyped]
 from playwright.async_api import Page, expect
 
 from tenure import App
@@ -29,9 +29,7 @@ async def barriers(page: Page) -> list[str]:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_no_page_has_barriers(
-    scene: Scene, serve: Serve, visit: Visit, scheme: Literal["light", "dark"]
-) -> None:
+async def test_no_page_has_barriers(scene: Scene, serve: Serve, visit: Visit, scheme: Literal["light", "dark"]) -> None:
     served = await serve(scene.app)
     page = await visit(served, color_scheme=scheme, reduced_motion="reduce")
     found = []
@@ -56,9 +54,7 @@ async def test_no_page_scrolls_sideways(scene: Scene, serve: Serve, visit: Visit
     assert not wide
 
 
-async def test_pages_and_actions_work_without_scripts(
-    app: App, serve: Serve, visit: Visit, problems: Problems
-) -> None:
+async def test_pages_and_actions_work_without_scripts(app: App, serve: Serve, visit: Visit, problems: Problems) -> None:
     await app.tasks["work"].aenqueue()
     job = await app.tasks["boom"].using(delay=600).aenqueue(HOSTILE)
     served = await serve(app)

@@ -89,6 +89,16 @@ async def test_rows_hold_still_until_new_ones_are_asked_for(app: App, serve: Ser
     await expect(page.get_by_text("No in line jobs.")).to_be_visible()
 
 
+async def test_a_page_of_200_rows_is_patched_and_not_loaded_again(app: App, serve: Serve, visit: Visit) -> None:
+    await app.tasks["work"].aenqueue_many([(number,) for number in range(199)])
+    page = await visit(await serve(app), "/jobs?limit=200")
+    loads: list[Page] = []
+    page.on("load", lambda page: loads.append(page))
+    await app.tasks["work"].aenqueue(199)
+    await expect(page.locator("[data-news]")).to_have_text("↑ 1 new")
+    assert not loads
+
+
 async def test_a_page_goes_on_after_a_restart_of_the_server(
     app: App, serve: Serve, visit: Visit, problems: Problems
 ) -> None:
@@ -255,7 +265,10 @@ async def test_polling(app: App, serve: Serve, visit: Visit, live: str) -> None:
                 await route.continue_()
 
         await page.route("**/live?*", hold_streams)
+        await page.clock.install()
         await page.reload()
+        await page.clock.resume()
+        await page.clock.fast_forward(5_000)
     job = await app.tasks["work"].aenqueue()
     await expect(row(page, job.id)).to_be_visible()
     assert served.dashboard.site.topics.viewers == 0

@@ -127,7 +127,7 @@ function apply() {
   why = waiting.away;
   waiting = null;
   // Another page is at this address by now: what was away is back, or what was there is gone.
-  if (names.length && names.join() !== shown()) return again();
+  if (names.length && names.sort().join() !== shown()) return again();
   if (title) document.title = title;
   for (const [name, html] of Object.entries(regions)) {
     const region = document.getElementById(name);
@@ -141,7 +141,7 @@ function apply() {
   showAway();
 }
 
-const shown = () => ["main > [data-region]", ".rail [data-region]"].flatMap((each) => [...document.querySelectorAll(each)]).map(({ id }) => id).join();
+const shown = () => [...document.querySelectorAll("[data-region]")].map(({ id }) => id).sort().join();
 
 function again() {
   ended = true;

@@ -79,6 +79,6 @@ function update(target, source, moving) {
 
 /** A changed number is tinted for a moment. */
 function tint(element) {
-  if (still.matches || !element?.closest(".count, .tab-count, .rail-count, .tile dd")) return;
-  element.animate([{ backgroundColor: "color-mix(in srgb, currentcolor 25%, transparent)" }, {}], 400);
+  if (still.matches || !element?.matches(".count, .tab-count, .rail-count")) return;
+  element.animate([{ backgroundColor: "color-mix(in srgb, currentcolor 25%, transparent)" }, {}], 120);
 }

@@ -3,9 +3,8 @@
 let last = null;
 
 /** While the store does not answer, nothing can be done to it. */
-function refreshAway() {
-  const away = document.body.classList.contains("is-away");
-  for (const button of document.querySelectorAll('main form[method="post"] button')) {
+function refreshAway(away) {
+  for (const button of document.querySelectorAll('main form[method="post"] button:not([type="button"], [data-needs-selection])')) {
     if (away && !button.disabled) {
       button.disabled = true;
       button.setAttribute("data-my-away", "");
@@ -17,13 +16,14 @@ function refreshAway() {
 }
 
 function refresh() {
+  const away = document.body.classList.contains("is-away");
   for (const form of document.querySelectorAll("[data-selection]")) {
     const boxes = [...form.querySelectorAll('input[name="id"]')];
     const chosen = boxes.filter((box) => box.checked).length;
     const label = form.querySelector("[data-selected]");
     if (label) label.textContent = `${chosen} selected`;
     for (const button of form.querySelectorAll("[data-needs-selection]")) {
-      if (!button.title) button.disabled = chosen === 0;
+      if (!button.title) button.disabled = away || chosen === 0;
     }
     const all = form.querySelector("[data-all]");
     if (all) {
@@ -31,7 +31,7 @@ function refresh() {
       all.indeterminate = chosen > 0 && chosen < boxes.length;
     }
   }
-  refreshAway();
+  refreshAway(away);
 }
 
 document.addEventListener("change", (event) => {
