@@ -394,7 +394,7 @@ async def test_a_session_expires(client: httpx.AsyncClient, monkeypatch: pytest.
 async def test_new_tokens_end_all_sessions_and_a_restart_ends_none(app: App, client: httpx.AsyncClient) -> None:
     await log_in(client)
     for tokens, status in [(TOKENS, 200), ({**TOKENS, "read": "x" * 20}, 401)]:
-        async with visiting(dashboard(app, tokens=tokens)) as later:  # type: ignore[arg-type]
+        async with visiting(dashboard(app, tokens=tokens)) as later:
             later.cookies = client.cookies
             assert (await later.get("/")).status_code == status
 
