@@ -235,7 +235,8 @@ async def _act(site: Site, request: Request, session: Session) -> Response:
     except TenureError as error:
         said = f"! {error}"
     response = RedirectResponse(root_of(request) + local(form.get("back", ["/"])[0]), 303)
-    set_cookie(response, request, SAID, site.access.sealed(said, session), 60)
+    if not session.by_token:
+        set_cookie(response, request, SAID, site.access.sealed(said, session), 60)
     return response
 
 
