@@ -18,6 +18,7 @@ from tenure.core.units import LAST_DAY
 
 if TYPE_CHECKING:
     from tenure.core.job import AttemptRecord, ErrorInfo, JobRecord
+    from tenure.core.measures import HistoryRow
     from tenure.explain import Explanation
     from tenure.jobs.attention import Attention
     from tenure.jobs.history import History, HistoryPoint
@@ -44,6 +45,7 @@ __all__ = [
     "scheduled_job_document",
     "snapshot_document",
     "step_document",
+    "tasks_document",
     "upcoming_tick_document",
     "whole_job_document",
     "whole_run_document",
@@ -336,6 +338,36 @@ def queues_document(queues: Iterable[QueueInfo]) -> dict[str, Any]:
     import msgspec
 
     return {"queues": [msgspec.to_builtins(queue) for queue in queues]}
+
+
+def tasks_document(workers: Iterable[WorkerInfo], rows: Iterable[HistoryRow]) -> dict[str, Any]:
+    """Tasks that live workers know or that these rows of the history name: who knows them, and what the rows say."""
+    from tenure.core.measures import quantile, sum_counts
+
+    known: dict[str, int] = {}
+    for worker in workers:
+        for name in () if worker.missing else worker.tasks:
+            known[name] = known.get(name, 0) + 1
+    counts: dict[str, list[Mapping[str, float]]] = {}
+    for row in rows:
+        counts.setdefault(row.task, []).append(row.counts)
+    found = {name: sum_counts(counts.get(name, ())) for name in sorted(known.keys() | counts.keys())}
+    return {
+        "tasks": [
+            {
+                "name": name,
+                "workers": known.get(name, 0),
+                "finished": round(sum(each.get(end, 0) for end in ("succeeded", "failed", "broken"))),
+                "failed": round(each.get("failed", 0) + each.get("broken", 0)),
+                "retried": round(each.get("retried", 0)),
+                "run_p50": quantile(each, "run", 0.5),
+                "run_p95": quantile(each, "run", 0.95),
+                "wait_p50": quantile(each, "wait", 0.5),
+                "wait_p95": quantile(each, "wait", 0.95),
+            }
+            for name, each in found.items()
+        ]
+    }
 
 
 def snapshot_document(snapshot: Snapshot) -> dict[str, Any]:

@@ -17,8 +17,10 @@ from tenure.jobs.snapshot_reader import SnapshotReader
 from tenure.stores import masked
 from tenure.stores.base import Store
 from tenure.web.access import Access, Auth, Open, Role
+from tenure.web.examination import Examinations
 from tenure.web.guard import Guard
 from tenure.web.rendering import Renderer
+from tenure.web.tail import EventTail
 from tenure.web.topics import Topics
 
 if TYPE_CHECKING:
@@ -102,6 +104,8 @@ class Site:
         self.slow_after = slow_after
         self.renderer = Renderer(title)
         self.topics = Topics()
+        self.tail = EventTail(self)
+        self.examinations = Examinations(self)
         self.placeholder = f"csrf-{secrets.token_hex(16)}"
         """Stands in shared HTML where each viewer's own form token goes."""
 
@@ -149,6 +153,7 @@ class Site:
             reading.cancel()
 
     async def aclose(self) -> None:
+        self.tail.aclose()
         if self._reading is not None:
             self._reading.cancel()
         if self._store is not None:
