@@ -119,8 +119,8 @@ READS = {
     "completion",
 }  # fmt: skip
 
-KEYS = {"top"}
-"""Commands with keys that change something: tests of `tenure top` check those."""
+KEYS = {"top", "dashboard"}
+"""Commands with keys or buttons that change something: tests of `tenure top` and of the dashboard check those."""
 
 
 def commands() -> Iterator[str]:

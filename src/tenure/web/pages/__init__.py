@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tenure.web.pages.audit import audit
+from tenure.web.pages.bulk import bulk, operation, operations
 from tenure.web.pages.events import events
+from tenure.web.pages.failed import broken, failed
 from tenure.web.pages.health import health
 from tenure.web.pages.job import job
 from tenure.web.pages.jobs import jobs
 from tenure.web.pages.overview import overview
+from tenure.web.pages.written import again, complete
 
 if TYPE_CHECKING:
     from tenure.web.page import PageFunction
@@ -23,4 +26,11 @@ PAGES: dict[str, PageFunction] = {
     "/events": events,
     "/audit": audit,
     "/health": health,
+    "/jobs/{id}/again": again,
+    "/jobs/{id}/complete": complete,
+    "/failed": failed,
+    "/broken": broken,
+    "/bulk": bulk,
+    "/operations": operations,
+    "/operations/{id}": operation,
 }
