@@ -1,4 +1,4 @@
-"""`routes_of` lists what the dashboard answers to: pages, their live streams, actions, the login, static files."""
+"""`routes_of` lists what the dashboard answers to: pages, live streams, actions, the JSON API, the login, static files."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from starlette.routing import Route, compile_path
 from tenure.errors import InvalidName, InvalidOption, StoreError, TenureError
 from tenure.web.access import Session, TooManyFailures
 from tenure.web.actions import ACTIONS, Refused, perform
+from tenure.web.api import api_route
 from tenure.web.entrance import (
     TOO_MANY_FAILURES,
     local,
@@ -31,6 +32,7 @@ from tenure.web.guard import UnreadableForm, check_query, forged, form_of
 from tenure.web.page import Address, Page, Region
 from tenure.web.pages import PAGES
 from tenure.web.pages.problem import ProblemView
+from tenure.web.rail import RailEntry, rail_of
 from tenure.web.searching import target_of
 from tenure.web.topics import Rendered, TooMany
 
@@ -62,6 +64,7 @@ def routes_of(site: Site) -> list[Route]:
         Route("/live", _for_viewers(site, _live)),
         Route("/search", _for_viewers(site, _search)),
         Route("/actions/{action}", _for_viewers(site, _act), methods=["POST"]),
+        api_route(site),
         *pages,
         Route("/{path:path}", _for_viewers(site, _missing)),
     ]
@@ -99,7 +102,8 @@ async def _show(site: Site, request: Request, session: Session) -> Response:
     at = _address(request, session)
     page = await build(site, at)
     said = request.cookies.get(SAID, "")
-    html = site.renderer.page(page, at, csrf=site.placeholder, said=site.access.opened(said, session))
+    text = site.access.opened(said, session)
+    html = site.renderer.page(page, at, rail=await _rail(site, page), csrf=site.placeholder, said=text)
     response = HTMLResponse(html.replace(site.placeholder, session.csrf), page.status)
     if said:
         response.delete_cookie(SAID, path=at.root or "/")
@@ -123,6 +127,14 @@ def problem_of(error: TenureError) -> Page:
     if isinstance(error, StoreError):
         return _problem("The store does not answer", f"{error}.", 503)
     return _problem("That cannot be shown", f"{error}.", 400)
+
+
+async def _rail(site: Site, page: Page) -> tuple[RailEntry, ...]:
+    """The rail with its counts; without them if the store does not answer."""
+    try:
+        return rail_of(None if page.status == 503 else await site.snapshot())
+    except StoreError:
+        return rail_of(None)
 
 
 def page_function(path: str) -> PageFunction | None:
@@ -175,7 +187,7 @@ async def _rendered(site: Site, at: Address) -> Rendered:
     function = page_function(at.path)
     page = _problem("Nothing is here", "", 404) if function is None else await function(site, at)
     html = {region.name: site.renderer.region(region, page, at, csrf=site.placeholder) for region in page.regions}
-    rail = site.renderer.rail(page, at)
+    rail = site.renderer.rail(page, at, await _rail(site, page))
     return Rendered(f"{page.title} · {site.title}", html | {"rail": rail}, page.every or 60.0)
 
 
@@ -187,7 +199,9 @@ async def _search(site: Site, request: Request, session: Session) -> Response:
         target = await target_of(site, request.query_params.get("q", "").replace("\0", ""))
     except TenureError as error:
         page = problem_of(error)
-        html = site.renderer.page(page, _address(request, session), csrf=session.csrf, said="")
+        html = site.renderer.page(
+            page, _address(request, session), rail=await _rail(site, page), csrf=session.csrf, said=""
+        )
         return HTMLResponse(html, page.status)
     return RedirectResponse(root_of(request) + target, 303)
 

@@ -20,6 +20,7 @@ from tenure.web.access import Access, Auth, Identity, Open, Role
 from tenure.web.examination import Examinations
 from tenure.web.guard import Guard
 from tenure.web.operations import Operations
+from tenure.web.recent import Recent
 from tenure.web.rendering import Renderer
 from tenure.web.tail import EventTail
 from tenure.web.topics import Topics
@@ -113,6 +114,7 @@ class Site:
         self.operations = Operations(self)
         self._answers: dict[str, tuple[float, object]] = {}
         self._drafts: dict[tuple[str, str], str] = {}
+        self.recent = Recent()
         self.placeholder = f"csrf-{secrets.token_hex(16)}"
         """Stands in shared HTML where each viewer's own form token goes."""
 
@@ -121,6 +123,7 @@ class Site:
         self._reading: asyncio.Task[None] | None = None
         self._read_at = 0.0
         self._asked_at = 0.0
+        self._changed = False
         self._first = asyncio.Lock()
 
     @property
@@ -158,7 +161,15 @@ class Site:
             if self._reading is None or self._reading.done():
                 await self.read(self._reader.read_all())
                 self._reading = asyncio.create_task(self._keep_reading(self._reader), name="tenure-snapshot")
+            elif self._changed:
+                await self.read(self._reader.read("queues", "workers"))
+            self._changed = False
         return self._reader.snapshot
+
+    def changed(self) -> None:
+        """Show what an action has changed on the next page, instead of what was read before it."""
+        self._changed = True
+        self.recent.forget()
 
     async def _keep_reading(self, reader: SnapshotReader) -> None:
         reading = asyncio.create_task(reader.run(lambda _: None))

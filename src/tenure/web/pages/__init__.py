@@ -12,6 +12,12 @@ from tenure.web.pages.health import health
 from tenure.web.pages.job import job
 from tenure.web.pages.jobs import jobs
 from tenure.web.pages.overview import overview
+from tenure.web.pages.queue import queue
+from tenure.web.pages.queues import queues
+from tenure.web.pages.task import task
+from tenure.web.pages.tasks import tasks
+from tenure.web.pages.worker import worker
+from tenure.web.pages.workers import workers
 from tenure.web.pages.written import again, complete
 
 if TYPE_CHECKING:
@@ -33,4 +39,10 @@ PAGES: dict[str, PageFunction] = {
     "/bulk": bulk,
     "/operations": operations,
     "/operations/{id}": operation,
+    "/queues": queues,
+    "/queues/{name}": queue,
+    "/tasks": tasks,
+    "/tasks/{name}": task,
+    "/workers": workers,
+    "/workers/{id}": worker,
 }
