@@ -123,16 +123,17 @@ class SnapshotReader:
         for topic in ("queues", *LISTS):
             self._read_at.pop(topic, None)
 
-    async def reread(self) -> None:
-        """Read the queues now, out of turn. Raises `StoreError` if the store does not answer."""
-        await self._read("queues")
-
     async def read_all(self) -> Snapshot:
         """Read every topic once, without pauses. Raises `StoreError` if the store does not answer."""
         # The time of the store comes with the schedules, and the history is read by it.
         for topic in ("schedules", *(each for each in self._topics() if each != "schedules")):
             await self._read(topic)
         return self.snapshot
+
+    async def read(self, *topics: str) -> None:
+        """Read these topics now, because they were changed."""
+        for topic in topics:
+            await self._read(topic)
 
     async def run(self, changed: Callable[[str], None]) -> None:
         """Read for ever. Calls `changed` with each topic that was read, and with "" when the store fails."""

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tenure.core.checks import name as checked_name
 from tenure.jobs.audit import note
 from tenure.stores.base import BATCH
-from tenure.stores.values import Verdict, VerdictKind
+from tenure.stores.values import Order, Reaped, Verdict, VerdictKind
+from tenure.web.written import Refused, complete, record_of, run_again
 
 if TYPE_CHECKING:
     from tenure.web.access import Identity
     from tenure.web.site import Site
 
-__all__ = ["ACTIONS", "Form", "Refused", "perform"]
+__all__ = ["ACTIONS", "Form", "Refused", "perform", "perform_one"]
 
 Form = Mapping[str, Sequence[str]]
 """The values of a form by name."""
 
 
-class Done(tuple[str, Sequence[str], int]):
+PURGE_SECONDS = 20.0
+"""Seconds after which a purge stops, so that its request ends; what is left can be purged again."""
+
+
+class Done(tuple[str, str | Sequence[str], int]):
     """What was done, as a sentence; to what; and how many were changed."""
 
     __slots__ = ()
-
-
-class Refused(Exception):
-    """The action was not done; the message says why, as a sentence."""
 
 
 Action = Callable[["Site", Form], Awaitable[Done]]
@@ -35,9 +37,23 @@ Action = Callable[["Site", Form], Awaitable[Done]]
 
 async def perform(site: Site, viewer: Identity, action: str, form: Form) -> str:
     """Do an action and note it. Returns what was done, as a sentence. `Refused` if it cannot be done."""
-    said, target, count = await ACTIONS[action](site, form)
-    await note(site.store, who=viewer.name, by="dashboard", what=action, target=target, count=count)
+    if "operation" in form:
+        return await _operate(site, viewer, action, form)
+    said, _, _ = await perform_one(site, viewer, action, form, by="dashboard")
     return said
+
+
+async def perform_one(site: Site, viewer: Identity, action: str, form: Form, *, by: str) -> Done:
+    """Do an action and note that it was done with `by`. `Refused` if it cannot be done."""
+    if action in LONG:
+        await note(site.store, who=viewer.name, by=by, what=action, target=await LONG[action](site, form))
+    try:
+        done = await ACTIONS[action](site, form)
+    finally:
+        site.changed()
+    _, target, count = done
+    await note(site.store, who=viewer.name, by=by, what=action, target=target, count=count)
+    return done
 
 
 def one(form: Form, name: str) -> str:
@@ -70,6 +86,8 @@ def _on_jobs(operation: str, done: str) -> Action:
 
 async def _delete(site: Site, form: Form) -> Done:
     ids = [checked_name("job", each) for each in form.get("id", ())][:BATCH]
+    if not ids:
+        raise Refused("no job is selected")
     deleted = await site.store.delete(ids, cascade=bool(form.get("cascade")))
     return Done((_said(len(deleted), len(ids), "deleted"), ids, len(deleted)))
 
@@ -77,6 +95,36 @@ async def _delete(site: Site, form: Form) -> Done:
 def _said(count: int, asked: int, done: str) -> str:
     rest = f", {asked - count:,} were not" if count < asked else ""
     return f"{count:,} {'job' if count == 1 else 'jobs'} {done}{rest}"
+
+
+# All jobs that fit.
+
+
+async def _operate(site: Site, viewer: Identity, action: str, form: Form) -> str:
+    """Start or stop the operation that the form names. It notes itself in the audit."""
+    operation = site.operations.get(one(form, "operation"))
+    if operation is None or operation.action != action:
+        raise Refused("this count is too old: count again")
+    if "stop" in form:
+        site.operations.stop(operation)
+        return f"it stops after this batch, {operation.done:,} are done"
+    await site.operations.start(operation, viewer.name)
+    return f"the {action} of all that fit has begun"
+
+
+# A job, with a value that the operator writes.
+
+
+async def _run_again(site: Site, form: Form) -> Done:
+    record = await record_of(site, one(form, "id"))
+    job = await run_again(site, record, one(form, "written"), checked_name("job", one(form, "new")))
+    return Done((f"job {record.id} runs again, with what you wrote, as job {job}", [record.id, job], 1))
+
+
+async def _complete(site: Site, form: Form) -> Done:
+    record = await record_of(site, one(form, "id"))
+    await complete(site, record, one(form, "written"))
+    return Done((f"{record.task} is completed", [record.id], 1))
 
 
 # Queues.
@@ -94,13 +142,94 @@ async def _resume(site: Site, form: Form) -> Done:
     return Done((f"queue {queue} is resumed", [queue], int(changed)))
 
 
+async def _may_purge(site: Site, form: Form) -> str:
+    del site
+    queue = checked_name("queue", one(form, "queue"))
+    _typed(form, queue, "queue")
+    return queue
+
+
+async def _purge(site: Site, form: Form) -> Done:
+    queue = one(form, "queue")
+    deadline, purged = time.monotonic() + PURGE_SECONDS, 0
+    while batch := await site.store.purge(queue):
+        purged += batch
+        if time.monotonic() > deadline:
+            said = f"{_said(purged, purged, 'deleted')} from queue {queue}; some are left, so purge it again"
+            return Done((said, [queue], purged))
+    return Done((f"{_said(purged, purged, 'deleted')} from queue {queue}", [queue], purged))
+
+
+def _typed(form: Form, name: str, kind: str) -> None:
+    """Refuse unless the operator has typed this name."""
+    if (form.get("typed") or [""])[0].strip() != name:
+        raise Refused(f"nothing was done: type the name of the {kind}, {name}, to confirm")
+
+
+# Workers.
+
+
+def _ordered(order: Order, sentence: str) -> Action:
+    """An order to a worker. `sentence` says what it does from its next beat on."""
+
+    async def act(site: Site, form: Form) -> Done:
+        worker = checked_name("worker", one(form, "worker"))
+        if not await site.store.order(worker, order):
+            raise Refused(f"worker {worker} is not registered any more")
+        return Done((f"worker {worker} {sentence}", [worker], 1))
+
+    return act
+
+
+async def _may_retire(site: Site, form: Form) -> str:
+    worker = checked_name("worker", one(form, "worker"))
+    if not any(each.id == worker and each.missing for each in await site.store.workers()):
+        _typed(form, worker, "worker")  # it may be alive, and then loses its jobs
+    return worker
+
+
+async def _retire(site: Site, form: Form) -> Done:
+    worker = one(form, "worker")
+    taken: list[Reaped] = []
+    while True:
+        batch = await site.store.retire(worker, reason="retired by an operator")
+        taken += batch
+        # Stop here: if the worker is alive, another call would take the jobs that it has just leased.
+        if len(batch) < BATCH:
+            break
+    failed = sum(each.failed for each in taken)
+    lost = f", {failed:,} failed as lost" if failed else ""
+    back = len(taken) - failed
+    said = f"worker {worker} is retired, {back:,} {'job' if back == 1 else 'jobs'} went back to the front{lost}"
+    return Done((said, [worker], len(taken)))
+
+
+async def _mark(site: Site, form: Form) -> Done:
+    label = one(form, "label")
+    if not label.strip() or len(label) > 100:
+        raise Refused("a mark has a label of 1 to 100 characters")
+    await site.store.mark(label)
+    return Done((f"this moment is marked {label}", label, 1))
+
+
 ACTIONS: dict[str, Action] = {
     "cancel": _on_jobs("cancel", "cancelled"),
     "retry": _on_jobs("retry", "put back in line"),
     "trigger": _on_jobs("trigger", "put in line"),
     "release": _on_jobs("release", "released"),
     "delete": _delete,
+    "run again": _run_again,
+    "complete": _complete,
     "pause": _pause,
     "resume": _resume,
+    "purge": _purge,
+    "quiet": _ordered(Order.QUIET, "takes no more jobs, and finishes those that it holds"),
+    "go_on": _ordered(Order.GO_ON, "takes jobs again"),
+    "stop": _ordered(Order.STOP, "finishes its jobs, then stops"),
+    "retire": _retire,
+    "mark": _mark,
 }
 """What an operator can do, by the name that the audit shows."""
+
+LONG: dict[str, Callable[[Site, Form], Awaitable[str]]] = {"purge": _may_purge, "retire": _may_retire}
+"""Actions on many jobs, which the audit notes before they begin too. Each with what checks the form and returns its target."""

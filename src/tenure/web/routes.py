@@ -1,4 +1,4 @@
-"""`routes_of` lists what the dashboard answers to: pages, their live streams, actions, the login, static files."""
+"""`routes_of` lists what the dashboard answers to: pages, live streams, actions, the JSON API, the login, static files."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from starlette.routing import Route, compile_path
 from tenure.errors import InvalidName, InvalidOption, StoreError, TenureError
 from tenure.web.access import Session, TooManyFailures
 from tenure.web.actions import ACTIONS, Refused, perform
+from tenure.web.api import api_route
 from tenure.web.entrance import (
     TOO_MANY_FAILURES,
     local,
@@ -38,6 +39,7 @@ from tenure.web.guard import UnreadableForm, check_query, forged, form_of
 from tenure.web.page import Address, Page, Region
 from tenure.web.pages import PAGES
 from tenure.web.pages.problem import ProblemView
+from tenure.web.rail import RailEntry, rail_of
 from tenure.web.searching import suggestions_of, summary_of_queues, target_of
 from tenure.web.topics import Rendered, TooMany
 
@@ -70,6 +72,7 @@ def routes_of(site: Site) -> list[Route]:
         Route("/search", _for_viewers(site, _search)),
         Route("/suggestions", _for_viewers(site, _suggestions)),
         Route("/actions/{action}", _for_viewers(site, _act), methods=["POST"]),
+        api_route(site),
         *pages,
         Route("/{path:path}", _for_viewers(site, _missing)),
     ]
@@ -108,7 +111,7 @@ async def _show(site: Site, request: Request, session: Session) -> Response:
     page = await build(site, at)
     said = request.cookies.get(SAID, "")
     more = {"said": site.access.opened(said, session), "live": site.live, "now": site.now()}
-    html = site.renderer.page(page, at, csrf=site.placeholder, **more)
+    html = site.renderer.page(page, at, rail=await _rail(site, page), csrf=site.placeholder, **more)
     response = HTMLResponse(html.replace(site.placeholder, session.csrf), page.status)
     if said:
         response.delete_cookie(SAID, path=at.root or "/")
@@ -132,6 +135,14 @@ def problem_of(error: TenureError) -> Page:
     if isinstance(error, StoreError):
         return _problem("The store does not answer", f"{error}.", 503)
     return _problem("That cannot be shown", f"{error}.", 400)
+
+
+async def _rail(site: Site, page: Page) -> tuple[RailEntry, ...]:
+    """The rail with its counts; without them if the store does not answer."""
+    try:
+        return rail_of(None if page.status == 503 else await site.snapshot())
+    except StoreError:
+        return rail_of(None)
 
 
 def page_function(path: str) -> PageFunction | None:
@@ -186,7 +197,7 @@ async def _rendered(site: Site, at: Address) -> Rendered:
     function = page_function(at.path)
     page = _problem("Nothing is here", "", 404) if function is None else await function(site, at)
     html = {region.name: site.renderer.region(region, page, at, csrf=site.placeholder) for region in page.regions}
-    rail = site.renderer.rail(page, at)
+    rail = site.renderer.rail(page, at, await _rail(site, page))
     summary = summary_of_queues((await site.snapshot()).queues)
     return Rendered(f"{page.title} · {site.title}", html | {"rail": rail}, page.every or 60.0, summary)
 
@@ -206,7 +217,9 @@ async def _search(site: Site, request: Request, session: Session) -> Response:
         target = await target_of(site, request.query_params.get("q", "").replace("\0", ""))
     except TenureError as error:
         page = problem_of(error)
-        html = site.renderer.page(page, _address(request, session), csrf=session.csrf, said="")
+        html = site.renderer.page(
+            page, _address(request, session), rail=await _rail(site, page), csrf=session.csrf, said=""
+        )
         return HTMLResponse(html, page.status)
     return RedirectResponse(root_of(request) + target, 303)
 
@@ -227,13 +240,13 @@ async def _act(site: Site, request: Request, session: Session) -> Response:
         return PlainTextResponse(f"{session.identity.name} may not {action}: ask for the role operate\n", 403)
     try:
         said = await perform(site, session.identity, action, form)
-        await site.reread()
-    except Refused as error:
-        said = f"! {error}"
     except StoreError as error:
         return PlainTextResponse(f"{error}\n", 503)
-    except TenureError as error:
+    except (Refused, TenureError) as error:
         said = f"! {error}"
+        if "draft" in form:
+            form["back"] = form["draft"]
+            site.keep_draft(session.identity, form["draft"][0], form.get("written", [""])[0])
     response = RedirectResponse(root_of(request) + local(form.get("back", ["/"])[0]), 303)
     if not session.by_token:
         set_cookie(response, request, SAID, site.access.sealed(said, session), 60)

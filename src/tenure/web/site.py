@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
 import time
-from collections.abc import Awaitable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from tenure.errors import InvalidOption, StoreError, StoreUnavailable
+from tenure.errors import InvalidOption, StoreUnavailable
 from tenure.jobs.snapshot import Snapshot
 from tenure.jobs.snapshot_reader import SnapshotReader
 from tenure.stores import masked
 from tenure.stores.base import Store
-from tenure.web.access import Access, Auth, Open, Role
+from tenure.web.access import Access, Auth, Identity, Open, Role
+from tenure.web.examination import Examinations
 from tenure.web.guard import Guard
+from tenure.web.operations import Operations
+from tenure.web.recent import Recent
 from tenure.web.rendering import Renderer
+from tenure.web.tail import EventTail
 from tenure.web.topics import Topics
 
 if TYPE_CHECKING:
@@ -39,6 +42,9 @@ SNAPSHOT_PAUSE = 2.0
 
 LOOKED_AT = 10.0
 """Seconds after the last request for which the snapshot is kept up to date."""
+
+DRAFTS, DRAFT = 20, 100_000
+"""Texts of refused forms that are kept, and the characters of each, at most."""
 
 
 def dashboard(
@@ -110,6 +116,12 @@ class Site:
         self.live = live
         self.renderer = Renderer(title, logout=access.has_tokens)
         self.topics = Topics()
+        self.tail = EventTail(self)
+        self.examinations = Examinations(self)
+        self.operations = Operations(self)
+        self._answers: dict[str, tuple[float, object]] = {}
+        self._drafts: dict[tuple[str, str], str] = {}
+        self.recent = Recent()
         self.placeholder = f"csrf-{secrets.token_hex(16)}"
         """Stands in shared HTML where each viewer's own form token goes."""
 
@@ -118,6 +130,7 @@ class Site:
         self._reading: asyncio.Task[None] | None = None
         self._read_at = 0.0
         self._asked_at = 0.0
+        self._changed = False
         self._first = asyncio.Lock()
 
     @property
@@ -135,6 +148,15 @@ class Site:
         except TimeoutError:
             raise StoreUnavailable(f"the store has not answered within {READ_TIMEOUT:g} seconds") from None
 
+    async def read_every(self, seconds: float, name: str, call: Callable[[], Awaitable[T]]) -> T:
+        """Await a read of the store, or return the answer of the last one of this name if it is not older than `seconds`."""
+        at, answer = self._answers.get(name, (-seconds, None))
+        if time.monotonic() - at < seconds:
+            return cast("T", answer)
+        fresh = await self.read(call())
+        self._answers[name] = (time.monotonic(), fresh)
+        return fresh
+
     async def snapshot(self) -> Snapshot:
         """What was last read of queues, workers, history and schedules; it is kept up to date while a page is open."""
         self._asked_at = time.monotonic()
@@ -146,13 +168,15 @@ class Site:
             if self._reading is None or self._reading.done():
                 await self.read(self._reader.read_all())
                 self._reading = asyncio.create_task(self._keep_reading(self._reader), name="tenure-snapshot")
+            elif self._changed:
+                await self.read(self._reader.read("queues", "workers"))
+            self._changed = False
         return self._reader.snapshot
 
-    async def reread(self) -> None:
-        """Read the queues again, because an action has changed them, so that the next page shows what was done."""
-        if self._reader is not None:
-            with contextlib.suppress(StoreError):  # the action is done all the same
-                await self.read(self._reader.reread())
+    def changed(self) -> None:
+        """Show what an action has changed on the next page, instead of what was read before it."""
+        self._changed = True
+        self.recent.forget()
 
     def now(self) -> float:
         """The time of the store, as far as it is known."""
@@ -166,9 +190,21 @@ class Site:
         finally:
             reading.cancel()
 
+    def keep_draft(self, viewer: Identity, path: str, text: str) -> None:
+        """Keep what was written into a form that was refused, so that it is not lost when the form at this path is shown again."""
+        self._drafts[viewer.name, path] = text[:DRAFT]
+        while len(self._drafts) > DRAFTS:
+            del self._drafts[next(iter(self._drafts))]
+
+    def take_draft(self, viewer: Identity, path: str) -> str | None:
+        """What `keep_draft` has kept, once; None if there is nothing."""
+        return self._drafts.pop((viewer.name, path), None)
+
     async def aclose(self) -> None:
+        self.tail.aclose()
         if self._reading is not None:
             self._reading.cancel()
+        await self.operations.aclose()
         if self._store is not None:
             await self._store.close()
 

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import msgspec
 from msgspec.structs import replace
 
 from tenure.core.checks import refused
 from tenure.core.job import JobRecord, State
+from tenure.errors import InvalidOption
 from tenure.jobs.bulk import search_of
 from tenure.stores.values import QueueInfo, Search
-from tenure.web.arguments import brief
+from tenure.web.arguments import brief, text_is_shown
 from tenure.web.moments import instant_of
+from tenure.web.operations import search_for_text
 from tenure.web.page import Address, Page, Region
 
 if TYPE_CHECKING:
     from tenure.web.site import Site
 
-__all__ = ["FILTERS", "JobRow", "jobs", "row_of", "search_in"]
+__all__ = ["ALLOWED", "FILTERS", "JobRow", "filters_in", "jobs", "known_count", "row_of", "search_in"]
 
 FILTERS = ("queue", "task", "tag", "error", "worker", "text", "before")
 """Filters of a listing beside its state, in the order in which they are shown."""
 
 LOOK = 500
 """Rows that one call looks at, at most."""
+
+CALLS, SECONDS = 4, 0.3
+"""Calls of a page that is not full yet, and the time after which there is no further one."""
 
 PAGE_LENGTHS = (50, 100, 200)
 BRIEF = 2_000
@@ -93,8 +100,17 @@ class FilterView(msgspec.Struct, frozen=True):
 class TableView(msgspec.Struct, frozen=True):
     rows: tuple[JobRow, ...]
     actions: tuple[str, ...]
+    bulk: tuple[tuple[str, str], ...]
+    """What can be done to all that fit, each with its link."""
+
+    fit: int | None
+    """How many fit, if that is known without a walk."""
+
     looked: int
-    """Rows that were looked at."""
+    """Rows that were looked at, with those of the pages before."""
+
+    of: int | None
+    """Rows that there are to look at, about; None if that is unknown."""
 
     filtered: bool
     """Whether more filters than state and queue are set, so that the store walks."""
@@ -114,45 +130,99 @@ class TableView(msgspec.Struct, frozen=True):
 
 async def jobs(site: Site, at: Address) -> Page:
     """A page of the jobs that fit the filters in the address."""
-    search = search_in(at)
-    page = await site.read(site.store.search(search))
+    search = search_in(at, site.show)
+    found = await _walk(site, search)
     snapshot = await site.snapshot()
     state = at.query.get("state", "")
-    filtered = any(at.query.get(name) for name in FILTERS if name != "queue")
-    rows = tuple(row_of(job, site.show) for job in page.jobs)
-    title = f"{TAB_LABELS.get(state, state.capitalize())} jobs" if state else "Jobs"
+    filtered = _is_filtered(at.query)
+    before = at.query.get("looked", "")
+    looked = found.looked + (int(before) if before.isdigit() and len(before) < 12 else 0)
+    rows = tuple(row_of(job, site.show) for job in found.jobs)
+    older = None if found.cursor is None else at.with_query(cursor=found.cursor, looked=str(looked))
+    table = TableView(
+        rows=rows,
+        actions=ALLOWED[state],
+        bulk=tuple((action, _bulk_link(at, action)) for action in ALLOWED[state]),
+        fit=known_count(at.query, snapshot.queues, more=snapshot.more),
+        looked=looked,
+        of=None if snapshot.more else _counted(state, at.query.get("queue"), snapshot.queues),
+        filtered=filtered,
+        older=older,
+        first=at.with_query(cursor=None) if "cursor" in at.query else None,
+        limit=search.limit,
+        lengths=tuple((length, at.with_query(limit=str(length))) for length in PAGE_LENGTHS),
+        sentence=_sentence(at, state),
+        wider=tuple(_wider(at)),
+    )
+    filters = _filters(at, state, snapshot.queues, filtered=filtered)
     return Page(
-        title=title,
+        title=f"{TAB_LABELS.get(state, state.capitalize())} jobs" if state else "Jobs",
         kind="jobs",
-        regions=(
-            Region("filters", "jobs/filters.html", _filters(at, state, snapshot.queues, filtered=filtered)),
-            Region(
-                "table",
-                "jobs/table.html",
-                TableView(
-                    rows=rows,
-                    actions=ALLOWED[state],
-                    looked=page.searched,
-                    filtered=filtered,
-                    older=None if page.cursor is None else at.with_query(cursor=page.cursor),
-                    first=at.with_query(cursor=None) if "cursor" in at.query else None,
-                    limit=search.limit,
-                    lengths=tuple((length, at.with_query(limit=str(length))) for length in PAGE_LENGTHS),
-                    sentence=_sentence(at, state),
-                    wider=tuple(_wider(at)),
-                ),
-            ),
-        ),
+        regions=(Region("filters", "jobs/filters.html", filters), Region("table", "jobs/table.html", table)),
     )
 
 
-def search_in(at: Address) -> Search:
-    """The search that the parameters of a listing mean. `InvalidOption` or `InvalidName` if one is wrong."""
+class _Found(msgspec.Struct):
+    """What a walk has found."""
+
+    jobs: list[JobRecord]
+    cursor: str | None
+    looked: int
+
+
+async def _walk(site: Site, search: Search) -> _Found:
+    """Call the store until the page is full, the listing ends, or it has taken long enough."""
+    began = time.monotonic()
+    found = _Found([], search.cursor, 0)
+    for _ in range(CALLS):
+        left = search.limit - len(found.jobs)
+        page = await site.read(site.store.search(search_for_text(replace(search, cursor=found.cursor, limit=left))))
+        found.jobs += [job for job in page.jobs if search.text is None or text_is_shown(job, search.text)]
+        found.cursor = page.cursor
+        found.looked += page.searched
+        if page.cursor is None or len(found.jobs) >= search.limit or time.monotonic() - began > SECONDS:
+            break
+    return found
+
+
+def _is_filtered(query: Mapping[str, str]) -> bool:
+    """Whether more filters than state and queue are set."""
+    return any(query.get(name) for name in FILTERS if name != "queue")
+
+
+def known_count(query: Mapping[str, str], queues: Sequence[QueueInfo], *, more: bool) -> int | None:
+    """How many jobs fit the filters, if the counts of these queues say so; `more`: whether there are other queues."""
+    state, queue = query.get("state", ""), query.get("queue")
+    if _is_filtered(query) or (more and all(each.name != queue for each in queues)):
+        return None
+    return _counted(state, queue, queues)
+
+
+def _counted(state: str, queue: str | None, queues: Sequence[QueueInfo]) -> int:
+    return sum(_count(each, state) for each in queues if not queue or each.name == queue)
+
+
+def filters_in(query: Mapping[str, str]) -> dict[str, str]:
+    """The parameters of an address that say which jobs fit."""
+    return {name: query[name] for name in ("state", *FILTERS) if query.get(name)}
+
+
+def _bulk_link(at: Address, action: str) -> str:
+    return f"/bulk?{urlencode({'action': action, **filters_in(at.query)})}"
+
+
+def search_in(at: Address, show: str) -> Search:
+    """The search that the parameters of a listing mean. `InvalidOption` or `InvalidName` if one is wrong.
+
+    `show`: how arguments are shown. Where they are hidden, a search for a text is refused, because it would tell what is in them.
+    """
     query = at.query
     state: str | None = query.get("state") or None
     if state is not None and state not in TABS:
         raise refused("state", f"one of {', '.join(TABS[1:])}", state)
     filters: dict[str, Any] = {name: query.get(name) or None for name in FILTERS}
+    if filters["text"] is not None and show == "hidden":
+        raise InvalidOption("this dashboard shows no arguments, so that jobs cannot be found by a text in them")
     if filters["before"] is not None:
         filters["before"] = instant_of(filters["before"])
     if state in {"waiting", "scheduled"}:
@@ -173,10 +243,9 @@ def _limit(text: str | None) -> int:
 
 def _filters(at: Address, state: str, queues: Sequence[QueueInfo], *, filtered: bool) -> FilterView:
     queue = at.query.get("queue")
-    counted = [each for each in queues if queue is None or each.name == queue]
     tabs = []
     for name in TABS:
-        count = None if filtered else sum(_count(each, name) for each in counted)
+        count = None if filtered else _counted(name, queue, queues)
         link = at.with_query(state=name or None)
         tabs.append(Tab(name, TAB_LABELS.get(name, name.capitalize()), count, name == state, link))
     chips = tuple(Chip(name, at.query[name], at.with_query(**{name: None})) for name in FILTERS if at.query.get(name))
