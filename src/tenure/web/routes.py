@@ -110,12 +110,17 @@ async def _show(site: Site, request: Request, session: Session) -> Response:
     at = _address(request, session)
     page = await build(site, at)
     said = request.cookies.get(SAID, "")
-    more = {"said": site.access.opened(said, session), "live": site.live, "now": site.now()}
-    html = site.renderer.page(page, at, rail=await _rail(site, page), csrf=site.placeholder, **more)
+    html = await _html(site, page, at, site.access.opened(said, session))
     response = HTMLResponse(html.replace(site.placeholder, session.csrf), page.status)
     if said:
         response.delete_cookie(SAID, path=at.root or "/")
     return response
+
+
+async def _html(site: Site, page: Page, at: Address, said: str) -> str:
+    """The whole page, with the placeholder where the viewer's form token goes."""
+    more = {"said": said, "live": site.live, "now": site.now()}
+    return site.renderer.page(page, at, rail=await _rail(site, page), csrf=site.placeholder, **more)
 
 
 async def build(site: Site, at: Address) -> Page:
@@ -217,10 +222,8 @@ async def _search(site: Site, request: Request, session: Session) -> Response:
         target = await target_of(site, request.query_params.get("q", "").replace("\0", ""))
     except TenureError as error:
         page = problem_of(error)
-        html = site.renderer.page(
-            page, _address(request, session), rail=await _rail(site, page), csrf=session.csrf, said=""
-        )
-        return HTMLResponse(html, page.status)
+        html = await _html(site, page, _address(request, session), "")
+        return HTMLResponse(html.replace(site.placeholder, session.csrf), page.status)
     return RedirectResponse(root_of(request) + target, 303)
 
 
