@@ -133,7 +133,7 @@ class Problems(list[str]):
 
     def _console(self, message: ConsoleMessage) -> None:
         if message.type in {"error", "warning"} and not any(part in message.text for part in self.expected):
-            self.append(f"{message.type} on the console: {message.text}")
+            self.append(f"{message.type} on the console: {message.text} ({message.location.get('url')})")
 
     def _request(self, request: Request, host: str) -> None:
         if urlsplit(request.url).netloc != host:
@@ -219,7 +219,15 @@ class Scene:
             "runs": self.ids["run"],
             "schedules": "often",
         }
-        return [re.sub(r"\{.*\}", examples[path.split("/")[1]] if "{" in path else "", path) for path in PAGES]
+        special = {
+            "/bulk": "/bulk?action=retry&state=failed",
+            "/jobs/{id}/complete": f"/jobs/{self.ids['blocked']}/complete",
+            "/operations/{id}": "/operations",  # this store has none, because tests must not change it
+        }
+        return [
+            special.get(path) or re.sub(r"\{.*?\}", lambda _, path=path: examples[path.split("/")[1]], path)
+            for path in PAGES
+        ]
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -260,7 +268,6 @@ async def _filled(made: Scene, folder: Path) -> AsyncIterator[None]:
     app.schedule("often", tasks["work"].bind(1), Every(3600))
     worker = app.worker(concurrency=8)
     await worker.start()
-    ids["worker"] = str(worker.id)
     try:
         await tasks["work"].aenqueue_many([(number,) for number in range(20)])
         ids["succeeded"] = (
@@ -293,6 +300,7 @@ async def _filled(made: Scene, folder: Path) -> AsyncIterator[None]:
             return all(number >= least for number, least in zip(found, ends.values(), strict=True))
 
         await eventually(settled)
+        ids["worker"] = (await store.workers())[0].id
         ids["broken"] = (await store.search(Search(state=State.BROKEN))).jobs[0].id
         await store.close()
         yield
