@@ -111,9 +111,9 @@ def test_the_rail_has_the_pages_that_exist_with_counts_of_what_is_wrong() -> Non
     gone = WorkerInfo(id="w", host="h", pid=1, queues=("*",), tasks=(), concurrency=1, silent_for=99.0)
     entries = rail_of(Snapshot(store="", queues=(QueueInfo(name="mail", failed=12),), workers=(gone,)))
     by_label = {entry.label: entry for entry in entries}
-    assert ["Overview", "Jobs", "Queues", "Tasks", "Workers"] == [
+    assert [
         label for label in by_label if label in {"Overview", "Jobs", "Queues", "Tasks", "Workers"}
-    ]
+    ] == ["Overview", "Jobs", "Queues", "Tasks", "Workers"]
     assert by_label["Workers"].count == 1
     assert [entry.count for entry in rail_of(None)] == [0] * len(entries)
 
