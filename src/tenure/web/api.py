@@ -128,7 +128,7 @@ def _found(method: str, path: str) -> tuple[Endpoint, dict[str, str]]:
     if matches:
         allowed = ", ".join(sorted({endpoint.method for endpoint, _ in matches}))
         raise _Answer(405, f"{method} is not possible here, {allowed} is", {"Allow": allowed})
-    raise _Answer(404, "there is nothing at this address: /api/openapi.json describes what there is")
+    raise _Answer(404, "there is nothing at this address: /api/openapi.json describes all addresses")
 
 
 def _check_not_forged(request: Request, session: Session) -> None:
