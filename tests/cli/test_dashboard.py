@@ -260,7 +260,8 @@ def test_every_option_is_in_the_table_with_its_variable_and_default() -> None:
     assert rows == {option.opts[0]: variable(option) for option in OPTIONS}
     for option in OPTIONS:
         if option.show_default and option.default is not None:
-            assert re.search(rf"^\| `{option.opts[0]}[^|]*\| `\w+` \| `{option.default}`", page, re.MULTILINE), (
+            default = f"{option.default:g}" if isinstance(option.default, float) else option.default
+            assert re.search(rf"^\| `{option.opts[0]}[^|]*\| `\w+` \| `{default}`", page, re.MULTILINE), (
                 option.name
             )
 

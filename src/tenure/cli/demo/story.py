@@ -1,4 +1,4 @@
-"""Runs the demo: enqueues jobs, starts two workers, kills one of them and starts another; or shows them in a browser."""
+"""Runs the demo: enqueues jobs, starts two workers, kills one and starts another; `show` goes on in a browser."""
 
 from __future__ import annotations
 
