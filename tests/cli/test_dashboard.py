@@ -261,9 +261,7 @@ def test_every_option_is_in_the_table_with_its_variable_and_default() -> None:
     for option in OPTIONS:
         if option.show_default and option.default is not None:
             default = f"{option.default:g}" if isinstance(option.default, float) else option.default
-            assert re.search(rf"^\| `{option.opts[0]}[^|]*\| `\w+` \| `{default}`", page, re.MULTILINE), (
-                option.name
-            )
+            assert re.search(rf"^\| `{option.opts[0]}[^|]*\| `\w+` \| `{default}`", page, re.MULTILINE), option.name
 
 
 def test_the_example_of_an_environment_has_every_variable() -> None:
