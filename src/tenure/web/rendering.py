@@ -23,6 +23,9 @@ __all__ = ["Renderer", "visible"]
 
 LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 
+LONGEST = 50_000
+"""Characters of one text in a page, at most, so that no error or name can make a page that no browser shows."""
+
 GLYPHS = {
     "scheduled": "◷",
     "blocked": "◫",
@@ -136,7 +139,9 @@ def _finalized(value: Any) -> Any:
     """What is written for a value: plain texts with their control characters made visible."""
     if value is None:
         return ""
-    return visible(value) if type(value) is str else value
+    if type(value) is not str:
+        return value
+    return visible(value if len(value) <= LONGEST else f"{value[:LONGEST]}…")
 
 
 def number(value: float | None) -> str:
