@@ -25,6 +25,7 @@ from tenure.core.lifecycle import Finish
 from tenure.stores.base import BATCH
 from tenure.stores.values import Action, LeaseRequest, Search
 from tenure.web import Identity, dashboard
+from tests.conftest import a_url
 
 SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
 
@@ -44,7 +45,10 @@ class Shop:
     def post(self, action: str, **fields: str) -> httpx.Response:
         csrf = re.search(r'name="csrf" value="(\w+)"', self.page("/jobs?state=failed"))
         fields |= {"csrf": csrf[1] if csrf else ""}
-        return self.client.post(f"/actions/{action}", data=fields, headers=SAME_ORIGIN, follow_redirects=False)
+        answer: httpx.Response = self.client.post(
+            f"/actions/{action}", data=fields, headers=SAME_ORIGIN, follow_redirects=False
+        )
+        return answer
 
     def said(self, action: str, **fields: str) -> str:
         """What the page after an action says about it."""
@@ -64,7 +68,7 @@ class Shop:
         answer = self.client.post(f"/actions/{action}", data=fields, headers=SAME_ORIGIN, follow_redirects=False)
         assert answer.status_code == 303, answer.text
         assert answer.headers["location"] == f"/operations/{operation[1]}"
-        return answer.headers["location"]
+        return f"/operations/{operation[1]}"
 
     def until(self, look: Callable[[], str], text: str) -> str:
         deadline = time.monotonic() + 20
@@ -124,6 +128,11 @@ def failed_jobs(url: str, number: int, task: str = "send", error: str = "ValueEr
 @pytest.fixture
 def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/jobs.db"
+
+
+@pytest.fixture(params=["redis", "postgres"])
+def server_url(request: pytest.FixtureRequest) -> str:
+    return a_url(request)
 
 
 @pytest.fixture
@@ -219,24 +228,40 @@ def test_a_viewer_who_may_only_look_can_count_and_not_act(url: str) -> None:
         assert shop.count(state=State.FAILED) == 3
 
 
-def test_at_most_three_operations_work_at_a_time(shop: Shop, url: str) -> None:
-    for number in range(4):
-        failed_jobs(url, 3000, task=f"task{number}")
-    paths = [shop.begin(f"action=retry&state=failed&task=task{number}") for number in range(3)]
-    asked = shop.until(lambda: shop.page("/bulk?action=retry&state=failed&task=task3"), "No, go back")
+def test_too_many_operations_at_a_time_are_refused(shop: Shop, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed_jobs(url, 3)
+    path = shop.begin("action=retry&state=failed&task=send")
+    shop.ended(path)
+    assert path in shop.page("/operations")
+    monkeypatch.setattr("tenure.web.operations.AT_A_TIME", 0)
+    failed_jobs(url, 3)
+    asked = shop.until(lambda: shop.page("/bulk?action=delete&state=failed&task=send"), "No, go back")
     operation = re.search(r'name="operation" value="(\w+)"', asked)
     assert operation
-    if all("at work" in shop.page(path) for path in paths):
-        assert "3 operations are at work" in shop.said("retry", operation=operation[1])
-    for path in paths:
-        shop.ended(path)
-    assert "task2" in shop.page("/operations")
+    assert "operations are at work" in shop.said("delete", operation=operation[1])
+    assert len(shop.audit()) == 2
 
 
 def test_an_unknown_operation_is_said_to_be_forgotten(shop: Shop) -> None:
     answer = shop.client.get("/operations/0123")
     assert answer.status_code == 404
     assert "No such operation" in answer.text
+
+
+def test_on_servers_a_text_is_counted_and_what_fits_is_retried_and_deleted(server_url: str) -> None:
+    url = server_url
+    failed_jobs(url, 1200)
+    failed_jobs(url, 30, error="KeyError")
+    with App(url, log=False) as app, TestClient(dashboard(app, auth=lambda _: Identity("ann", "operate"))) as client:
+        shop = Shop(app, client)
+        assert shop.page("/jobs?state=failed&text=4111").count("data-row") == 0
+        assert "KeyError" in shop.page("/failed")
+        assert "No job is broken" in shop.page("/broken")
+        shop.ended(shop.begin('action=retry&state=failed&text="order":1'))  # 1, 10 to 19, 100 to 199, 1000 to 1199
+        assert shop.count(state=State.WAITING) == 1 + 10 + 100 + 200 + 11
+        shop.ended(shop.begin("action=delete&state=failed&error=KeyError"))
+        assert shop.count(state=State.FAILED, error="KeyError") == 0
+        assert [entry.what for entry in shop.audit()] == ["delete", "delete", "retry", "retry"]
 
 
 # Text.
@@ -274,26 +299,56 @@ def test_a_dashboard_that_shows_no_arguments_refuses_a_text(url: str) -> None:
 
 
 def test_a_page_walks_on_until_it_is_full(shop: Shop, url: str) -> None:
-    failed_jobs(url, 3, task="rare")
+    failed_jobs(url, 3, error="Rare")
     time.sleep(0.01)
     failed_jobs(url, 1400)
-    page = shop.page("/jobs?state=failed&task=rare")
+    page = shop.page("/jobs?state=failed&error=Rare")
     assert page.count("data-row") == 3
     assert "looked at 1\u2009403" in page
 
 
-def test_a_walk_ends_and_goes_on_by_a_link(shop: Shop, url: str) -> None:
-    failed_jobs(url, 3, task="rare")
+def test_a_page_looks_on_by_itself_each_time_it_is_looked_at(shop: Shop, url: str) -> None:
+    failed_jobs(url, 3, error="Rare")
     failed_jobs(url, 5000)
-    page = shop.page("/jobs?state=failed&task=rare")
-    assert "of about 5\u2009003" in page
-    for _ in range(20):
-        link = re.search(r'href="([^"]*)" rel="next">look on', page)
-        if link is None:
-            break
+    page = shop.page("/jobs?state=failed&error=Rare")
+    assert "of about 5\u2009003 jobs, looking on…" in page
+    assert ">look on" in page
+    page = shop.until(lambda: shop.page("/jobs?state=failed&error=Rare"), "looked at 5\u2009003 jobs<")
+    assert page.count("data-row") == 3
+
+
+def test_a_walk_ends_and_goes_on_by_a_link(shop: Shop, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenure.web.walking.FARTHEST", 1000)
+    failed_jobs(url, 3, error="Rare")
+    failed_jobs(url, 5000)
+    page = shop.page("/jobs?state=failed&error=Rare")
+    looks = 0
+    while link := re.search(r'href="([^"]*)" rel="next">look on', page):
         page = shop.page(link[1])
+        looks += 1
+    assert looks == 5
     assert page.count("data-row") == 3
     assert "looked at 5\u2009003" in page
+
+
+def test_a_long_walk_begins_anew_and_finds_what_is_new(shop: Shop, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenure.web.walking.AGAIN", 0.0)
+    failed_jobs(url, 4000)
+    shop.until(lambda: shop.page("/jobs?state=failed&error=Rare"), "of 4000 that were looked at")
+    failed_jobs(url, 2, error="Rare")
+    page = shop.until(lambda: shop.page("/jobs?state=failed&error=Rare"), "data-row")
+    assert page.count("data-row") == 2
+
+
+def test_a_dashboard_that_is_shut_down_ends_its_operations(shop: Shop, url: str) -> None:
+    failed_jobs(url, 5000)
+    with TestClient(dashboard(shop.app, auth=lambda _: Identity("ann", "operate"))) as client:
+        Shop(shop.app, client).begin("action=retry&state=failed&task=send")
+    left = shop.count(state=State.FAILED)
+    assert left % BATCH == 0
+    entry = shop.audit()[0]
+    assert entry.count == 5000 - left
+    assert entry.target.endswith("(stopped)") == bool(left)
 
 
 # A dashboard that is killed.

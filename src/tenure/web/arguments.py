@@ -72,9 +72,12 @@ def text_is_shown(job: JobRecord, text: str) -> bool:
         return text in job.payload.decode("utf-8", "replace")
     if arguments_of(job.payload, raw=False) is None:
         return False
-    shown = hidden("", msgspec.json.decode(job.payload))
-    # Producers write JSON with and without spaces between its parts.
-    return text in msgspec.json.encode(shown).decode() or text in json.dumps(shown, ensure_ascii=False)
+    try:
+        shown = hidden("", msgspec.json.decode(job.payload))
+        # Producers write JSON with and without spaces between its parts.
+        return text in msgspec.json.encode(shown).decode() or text in json.dumps(shown, ensure_ascii=False)
+    except RecursionError:
+        return False
 
 
 def pretty(value: Any) -> str:

@@ -36,7 +36,7 @@ AT_A_TIME = 3
 """Operations that work at a time, at most."""
 
 REMEMBERED = 50
-"""Counts and operations that are remembered, the latest ones."""
+"""Counts, and operations that have ended, that are remembered: the latest ones."""
 
 MOST_COUNTED = 100_000
 """A count ends here: what is more can be acted on too."""
@@ -47,7 +47,7 @@ COUNT_LOOK = 500
 UNASKED = 60.0
 """Seconds after which a count that is not looked at any more is given up."""
 
-KEPT, KEPT_KNOWN, DUTY = 60.0, 10.0, 20
+KEPT, KEPT_KNOWN, DUTY = 60.0, 2.0, 20
 """Seconds for which a count is used again, and one that needed no walk; at least this many times as long as it took."""
 
 TRIES = 30
@@ -190,9 +190,10 @@ class Operations:
 
     def _remember(self, operation: Operation) -> None:
         self._known[operation.id] = operation
-        for each in list(self._known.values()):
-            if len(self._known) > REMEMBERED and each.status not in {"working", "counting"}:
-                del self._known[each.id]
+        counts = [each for each in self._known.values() if each.status == "counted"]
+        ended = [each for each in self._known.values() if each.over]
+        for each in (*counts[:-REMEMBERED], *ended[:-REMEMBERED]):
+            del self._known[each.id]
 
     async def _now(self) -> float:
         return (await self._site.store.schedules(ScheduleSearch(limit=0))).now

@@ -22,8 +22,10 @@ from tenure.web.guard import Guard
 from tenure.web.operations import Operations
 from tenure.web.recent import Recent
 from tenure.web.rendering import Renderer
+from tenure.web.rows import row_of
 from tenure.web.tail import EventTail
 from tenure.web.topics import Topics
+from tenure.web.walking import Walks
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -112,6 +114,7 @@ class Site:
         self.tail = EventTail(self)
         self.examinations = Examinations(self)
         self.operations = Operations(self)
+        self.walks = Walks(lambda job: row_of(job, show))
         self._answers: dict[str, tuple[float, object]] = {}
         self._drafts: dict[tuple[str, str], str] = {}
         self.recent = Recent()

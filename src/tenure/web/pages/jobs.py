@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -11,14 +10,13 @@ import msgspec
 from msgspec.structs import replace
 
 from tenure.core.checks import refused
-from tenure.core.job import JobRecord, State
+from tenure.core.job import State
 from tenure.errors import InvalidOption
 from tenure.jobs.bulk import search_of
 from tenure.stores.values import QueueInfo, Search
-from tenure.web.arguments import brief, text_is_shown
 from tenure.web.moments import instant_of
-from tenure.web.operations import search_for_text
 from tenure.web.page import Address, Page, Region
+from tenure.web.rows import JobRow, row_of
 
 if TYPE_CHECKING:
     from tenure.web.site import Site
@@ -30,9 +28,6 @@ FILTERS = ("queue", "task", "tag", "error", "worker", "text", "before")
 
 LOOK = 500
 """Rows that one call looks at, at most."""
-
-CALLS, SECONDS = 4, 0.3
-"""Calls of a page that is not full yet, and the time after which there is no further one."""
 
 PAGE_LENGTHS = (50, 100, 200)
 BRIEF = 2_000
@@ -73,23 +68,6 @@ class Chip(msgspec.Struct, frozen=True):
     without: str
 
 
-class JobRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as a row of a listing."""
-
-    id: str
-    task: str
-    queue: str
-    label: str
-    arguments: str
-    attempt: str
-    at: float | None
-    """The instant that matters in its state."""
-
-    at_kind: str
-    worker: str
-    says: str
-
-
 class FilterView(msgspec.Struct, frozen=True):
     tabs: tuple[Tab, ...]
     chips: tuple[Chip, ...]
@@ -124,6 +102,9 @@ class TableView(msgspec.Struct, frozen=True):
     sentence: str
     """What was looked for, as a sentence, if nothing was found."""
 
+    going_on: bool
+    """Whether the page looks on by itself while it is open."""
+
     wider: tuple[tuple[str, str], ...]
     """Links that look for more, each with its words."""
 
@@ -131,16 +112,15 @@ class TableView(msgspec.Struct, frozen=True):
 async def jobs(site: Site, at: Address) -> Page:
     """A page of the jobs that fit the filters in the address."""
     search = search_in(at, site.show)
-    found = await _walk(site, search)
+    found = await site.walks.look(site, at.here, search)
     snapshot = await site.snapshot()
     state = at.query.get("state", "")
     filtered = _is_filtered(at.query)
     before = at.query.get("looked", "")
     looked = found.looked + (int(before) if before.isdigit() and len(before) < 12 else 0)
-    rows = tuple(row_of(job, site.show) for job in found.jobs)
     older = None if found.cursor is None else at.with_query(cursor=found.cursor, looked=str(looked))
     table = TableView(
-        rows=rows,
+        rows=tuple(found.rows),
         actions=ALLOWED[state],
         bulk=tuple((action, _bulk_link(at, action)) for action in ALLOWED[state]),
         fit=known_count(at.query, snapshot.queues, more=snapshot.more),
@@ -152,6 +132,7 @@ async def jobs(site: Site, at: Address) -> Page:
         limit=search.limit,
         lengths=tuple((length, at.with_query(limit=str(length))) for length in PAGE_LENGTHS),
         sentence=_sentence(at, state),
+        going_on=not found.over,
         wider=tuple(_wider(at)),
     )
     filters = _filters(at, state, snapshot.queues, filtered=filtered)
@@ -160,29 +141,6 @@ async def jobs(site: Site, at: Address) -> Page:
         kind="jobs",
         regions=(Region("filters", "jobs/filters.html", filters), Region("table", "jobs/table.html", table)),
     )
-
-
-class _Found(msgspec.Struct):
-    """What a walk has found."""
-
-    jobs: list[JobRecord]
-    cursor: str | None
-    looked: int
-
-
-async def _walk(site: Site, search: Search) -> _Found:
-    """Call the store until the page is full, the listing ends, or it has taken long enough."""
-    began = time.monotonic()
-    found = _Found([], search.cursor, 0)
-    for _ in range(CALLS):
-        left = search.limit - len(found.jobs)
-        page = await site.read(site.store.search(search_for_text(replace(search, cursor=found.cursor, limit=left))))
-        found.jobs += [job for job in page.jobs if search.text is None or text_is_shown(job, search.text)]
-        found.cursor = page.cursor
-        found.looked += page.searched
-        if page.cursor is None or len(found.jobs) >= search.limit or time.monotonic() - began > SECONDS:
-            break
-    return found
 
 
 def _is_filtered(query: Mapping[str, str]) -> bool:
@@ -257,36 +215,6 @@ def _filters(at: Address, state: str, queues: Sequence[QueueInfo], *, filtered: 
 def _count(queue: QueueInfo, tab: str) -> int:
     names = TABS[1:] if not tab else (tab,)
     return sum(getattr(queue, name) for name in names)
-
-
-def row_of(job: JobRecord, show: str) -> JobRow:
-    """A job as a row."""
-    at, kind = _instant(job)
-    limit = job.max_attempts
-    error = "" if job.error is None else f"{job.error.type}: {job.error.message}".partition("\n")[0]
-    progress = "" if job.progress is None or job.progress.percent is None else f"{job.progress.percent:.0f} %"
-    return JobRow(
-        id=job.id,
-        task=job.task,
-        queue=job.queue,
-        label=job.label,
-        arguments=brief(job, show),
-        attempt="" if not job.attempt else f"{job.attempt} of {limit}" if limit else str(job.attempt),
-        at=at,
-        at_kind=kind,
-        worker=job.worker or "" if job.state is State.RUNNING else "",
-        says=progress if job.state is State.RUNNING and progress else error if job.state is not State.SUCCEEDED else "",
-    )
-
-
-def _instant(job: JobRecord) -> tuple[float | None, str]:
-    if job.ended_at is not None:
-        return job.ended_at, "ended"
-    if job.state is State.RUNNING:
-        return job.started_at, "started"
-    if job.run_at is not None:
-        return job.run_at, "due"
-    return job.created_at if job.ready_at is None else job.ready_at, "ready"
 
 
 def _sentence(at: Address, state: str) -> str:
