@@ -30,10 +30,10 @@ __all__ = [
     "Window",
     "assembled",
     "checked_span",
+    "coarser",
     "gauges_of",
     "history_of",
     "sample",
-    "sum_by_slot",
     "window_of",
     "with_current",
 ]
@@ -157,10 +157,25 @@ class Window(NamedTuple):
         return self.first - self.resolution
 
 
-def window_of(span: str, now: float) -> Window:
-    """The slots of one of `SPANS`; `now` is the time of the store, which decides what the slots are."""
-    resolution, length = SPANS[span]
-    return Window(resolution, slot_of(resolution, now - length) + resolution, slot_of(resolution, now), now)
+def window_of(span: str, now: float, resolution: int | None = None) -> Window:
+    """The slots of one of `SPANS`; `now` is the time of the store, which decides what the slots are.
+
+    `resolution`: a multiple of the span's own, for rows that are made `coarser`.
+    """
+    own, length = SPANS[span]
+    each = own if resolution is None else resolution
+    return Window(each, slot_of(each, now - length) + each, slot_of(each, now), now)
+
+
+def coarser(rows: Iterable[HistoryRow], resolution: int) -> list[HistoryRow]:
+    """The same rows of one queue or task in longer slots: counts are added, and lengths are those at the end."""
+    merged: dict[float, HistoryRow] = {}
+    for row in sorted(rows, key=lambda row: row.slot):
+        slot = slot_of(resolution, row.slot)
+        before = merged.get(slot) or HistoryRow(slot, row.queue, row.task, {})
+        counts, gauges = sum_counts([before.counts, row.counts]), merge_gauges(before.gauges, row.gauges)
+        merged[slot] = HistoryRow(slot, row.queue, row.task, counts, gauges)
+    return list(merged.values())
 
 
 async def history_of(store: Store, queue: str | None, task: str | None, span: str) -> History:
@@ -176,7 +191,7 @@ async def _rows(store: Store, resolution: int, since: float, queue: str | None, 
     """One row for each slot; of a task in all queues, the sum of its rows."""
     if queue is None and task is not None:
         found = await store.history(HistorySearch(resolution=resolution, since=since, rows="tasks"))
-        return sum_by_slot([row for row in found if row.task == task])
+        return _by_slot([row for row in found if row.task == task])
     return await store.history(HistorySearch(resolution=resolution, since=since, queue=queue or "", task=task or ""))
 
 
@@ -190,7 +205,7 @@ def with_current(
     return [*(row for row in rows if row.slot != last), newest]
 
 
-def sum_by_slot(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
+def _by_slot(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
     """One row for each slot: the sum of the rows of a task in several queues."""
     slots: dict[float, list[HistoryRow]] = {}
     for row in rows:

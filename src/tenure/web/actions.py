@@ -45,14 +45,15 @@ async def perform(site: Site, viewer: Identity, action: str, form: Form) -> str:
 
 async def perform_one(site: Site, viewer: Identity, action: str, form: Form, *, by: str) -> Done:
     """Do an action and note that it was done with `by`. `Refused` if it cannot be done."""
+    what = NOTED_AS.get(action, action)
     if action in LONG:
-        await note(site.store, who=viewer.name, by=by, what=action, target=await LONG[action](site, form))
+        await note(site.store, who=viewer.name, by=by, what=what, target=LONG[action](form))
     try:
         done = await ACTIONS[action](site, form)
     finally:
         site.changed()
     _, target, count = done
-    await note(site.store, who=viewer.name, by=by, what=action, target=target, count=count)
+    await note(site.store, who=viewer.name, by=by, what=what, target=target, count=count)
     return done
 
 
@@ -142,22 +143,22 @@ async def _resume(site: Site, form: Form) -> Done:
     return Done((f"queue {queue} is resumed", [queue], int(changed)))
 
 
-async def _may_purge(site: Site, form: Form) -> str:
-    del site
+def _purged(form: Form) -> str:
+    """What is purged, as the audit shows it. `Refused` if the operator has not typed its name."""
     queue = checked_name("queue", one(form, "queue"))
     _typed(form, queue, "queue")
-    return queue
+    return f"queue={queue}"
 
 
 async def _purge(site: Site, form: Form) -> Done:
-    queue = one(form, "queue")
+    queue, target = one(form, "queue"), [_purged(form)]
     deadline, purged = time.monotonic() + PURGE_SECONDS, 0
     while batch := await site.store.purge(queue):
         purged += batch
         if time.monotonic() > deadline:
             said = f"{_said(purged, purged, 'deleted')} from queue {queue}; some are left, so purge it again"
-            return Done((said, [queue], purged))
-    return Done((f"{_said(purged, purged, 'deleted')} from queue {queue}", [queue], purged))
+            return Done((said, target, purged))
+    return Done((f"{_said(purged, purged, 'deleted')} from queue {queue}", target, purged))
 
 
 def _typed(form: Form, name: str, kind: str) -> None:
@@ -181,15 +182,10 @@ def _ordered(order: Order, sentence: str) -> Action:
     return act
 
 
-async def _may_retire(site: Site, form: Form) -> str:
+async def _retire(site: Site, form: Form) -> Done:
     worker = checked_name("worker", one(form, "worker"))
     if not any(each.id == worker and each.missing for each in await site.store.workers()):
         _typed(form, worker, "worker")  # it may be alive, and then loses its jobs
-    return worker
-
-
-async def _retire(site: Site, form: Form) -> Done:
-    worker = one(form, "worker")
     taken: list[Reaped] = []
     while True:
         batch = await site.store.retire(worker, reason="retired by an operator")
@@ -201,7 +197,7 @@ async def _retire(site: Site, form: Form) -> Done:
     lost = f", {failed:,} failed as lost" if failed else ""
     back = len(taken) - failed
     said = f"worker {worker} is retired, {back:,} {'job' if back == 1 else 'jobs'} went back to the front{lost}"
-    return Done((said, [worker], len(taken)))
+    return Done((said, [worker], 1))
 
 
 async def _mark(site: Site, form: Form) -> Done:
@@ -231,5 +227,8 @@ ACTIONS: dict[str, Action] = {
 }
 """What an operator can do, by the name that the audit shows."""
 
-LONG: dict[str, Callable[[Site, Form], Awaitable[str]]] = {"purge": _may_purge, "retire": _may_retire}
-"""Actions on many jobs, which the audit notes before they begin too. Each with what checks the form and returns its target."""
+NOTED_AS = {"quiet": "order quiet", "go_on": "order go-on", "stop": "order stop"}
+"""Names of actions that the audit shows otherwise: as `tenure audit` shows those of the command line."""
+
+LONG: dict[str, Callable[[Form], str]] = {"purge": _purged}
+"""Actions that may take long, which the audit notes before they begin too. Each with what checks the form and names its target."""

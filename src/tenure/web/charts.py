@@ -288,7 +288,7 @@ def _brief(seconds: float) -> str:
         return f"{seconds * 1e6:.0f}µs"
     if 1 < seconds < 10 and seconds != int(seconds):
         return f"{seconds:.1f}s"
-    return f"{seconds * 1000:.1f}ms" if 0.001 <= seconds < 0.01 else duration(seconds)
+    return f"{seconds * 1000:.2g}ms" if 0.001 <= seconds < 0.01 else duration(seconds)
 
 
 def spark(values: Sequence[float], width: int = 96, height: int = 20) -> tuple[Column, ...]:
@@ -357,9 +357,7 @@ def _logarithmic(values: Sequence[float]) -> tuple[Scale, tuple[Tick, ...]]:
         return HEIGHT - BOTTOM - part * room
 
     step = max((high - low) // 3, 1)
-    return scale, tuple(
-        Tick(round(scale(10.0**power), 1), duration(10.0**power)) for power in range(low, high + 1, step)
-    )
+    return scale, tuple(Tick(round(scale(10.0**power), 1), _brief(10.0**power)) for power in range(low, high + 1, step))
 
 
 def _top(most: float) -> float:
@@ -386,13 +384,15 @@ def _x(history: History, number: float) -> float:
 
 
 def _path(history: History, values: Sequence[float | None], scale: Scale) -> str:
-    parts, drawing = [], False
-    for number, value in enumerate(values):
-        if value is None:
-            drawing = False
-            continue
-        parts.append(f"{'L' if drawing else 'M'}{_x(history, number + 0.5)} {scale(value):.1f}")
-        drawing = True
+    """A line with a gap where a value is not known. A value between two gaps is a dot."""
+    parts: list[str] = []
+    stretch: list[str] = []
+    for number, value in enumerate([*values, None]):
+        if value is not None:
+            stretch.append(f"{_x(history, number + 0.5)} {scale(value):.1f}")
+        elif stretch:
+            parts.append("M" + "L".join(stretch) + ("h0" if len(stretch) == 1 else ""))
+            stretch = []
     return "".join(parts)
 
 

@@ -1,25 +1,35 @@
-"""`queue_history` and `task_history` read the history for a page, `hour_of_tasks` that of all tasks; each is kept for a while."""
+"""`whole_history`, `queue_history` and `task_history` read the history for a page, and keep it for some seconds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tenure.core.checks import refused
-from tenure.core.measures import EVER, OTHERS, HistoryRow, HistorySearch, slot_of, sum_counts
+from tenure.core.measures import EVER, OTHERS, HistoryRow, HistorySearch, HistoryWrite, slot_of, sum_counts
 from tenure.jobs.attention import RESOLUTION
-from tenure.jobs.history import History, assembled, gauges_of, sum_by_slot, window_of, with_current
-from tenure.jobs.snapshot import HOUR
+from tenure.jobs.history import SPANS as RECORDED
+from tenure.jobs.history import History, assembled, coarser, gauges_of, window_of, with_current
+from tenure.jobs.snapshot import HOUR, Snapshot
 from tenure.stores.values import QueueInfo
 
 if TYPE_CHECKING:
     from tenure.web.page import Address
     from tenure.web.site import Site
 
-__all__ = ["SPANS", "TaskHistory", "hour_of_tasks", "known_pairs", "queue_history", "span_in", "task_history"]
+__all__ = [
+    "SPANS",
+    "TaskHistory",
+    "hour_of_tasks",
+    "known_pairs",
+    "queue_history",
+    "span_in",
+    "task_history",
+    "whole_history",
+]
 
-SPANS = ("1h", "24h", "30d")
-"""Spans that a page can show."""
+SPANS = {"1h": 60, "24h": 1800, "30d": 43200}
+"""Spans that a page can show, and seconds of a slot: about 60 slots, so that a page stays light."""
 
 KEPT = 10.0
 """Seconds for which what was read is shown again. Workers write the history as often."""
@@ -41,7 +51,7 @@ class TaskHistory(NamedTuple):
 
 def span_in(at: Address) -> str:
     """The span that the address of a page asks for. `InvalidOption` if it is none of `SPANS`."""
-    span = at.query.get("span", SPANS[0])
+    span = at.query.get("span", "1h")
     if span not in SPANS:
         raise refused("span", f"one of {', '.join(SPANS)}", span)
     return span
@@ -49,14 +59,24 @@ def span_in(at: Address) -> str:
 
 async def queue_history(site: Site, now: float, queue: QueueInfo, span: str) -> History:
     """The history of a queue over a span: two calls. `now` is the time of the store."""
+    return await _history(site, now, queue.name, gauges_of([queue]), span)
 
+
+async def whole_history(site: Site, snapshot: Snapshot, span: str) -> History:
+    """The history of all queues over a span: two calls."""
+    current = gauges_of(snapshot.queues, complete=not snapshot.more)
+    return await _history(site, snapshot.now, "", current, span)
+
+
+async def _history(site: Site, now: float, queue: str, current: Sequence[HistoryWrite], span: str) -> History:
     async def read() -> History:
-        window = window_of(span, now)
-        search = HistorySearch(resolution=window.resolution, since=window.since, queue=queue.name)
-        rows = with_current(await site.store.history(search), window.last, gauges_of([queue]), queue.name)
-        return assembled(queue.name, None, window, rows, await site.store.marks(window.first))
+        window = window_of(span, now, SPANS[span])
+        search = HistorySearch(resolution=RECORDED[span][0], since=window.since, queue=queue)
+        rows = coarser(await site.store.history(search), window.resolution)
+        whole = with_current(rows, window.last, current, queue)
+        return assembled(queue or None, None, window, whole, await site.store.marks(window.first))
 
-    return await site.recent.get(("queue", queue.name, span), KEPT, lambda: site.read(read()))
+    return await site.recent.get(("queue", queue, span), KEPT, lambda: site.read(read()))
 
 
 async def task_history(site: Site, now: float, task: str, span: str) -> TaskHistory:
@@ -64,13 +84,13 @@ async def task_history(site: Site, now: float, task: str, span: str) -> TaskHist
     queues = [queue for queue, each in await known_pairs(site) if each == task][:QUEUES]
 
     async def read() -> TaskHistory:
-        window = window_of(span, now)
+        window = window_of(span, now, SPANS[span])
         rows: list[HistoryRow] = []
         for queue in queues:
-            search = HistorySearch(resolution=window.resolution, since=window.first, queue=queue, task=task)
+            search = HistorySearch(resolution=RECORDED[span][0], since=window.first, queue=queue, task=task)
             rows += await site.store.history(search)
         by_queue = {queue: sum_counts(row.counts for row in rows if row.queue == queue) for queue in queues}
-        history = assembled(None, task, window, sum_by_slot(rows), await site.store.marks(window.first))
+        history = assembled(None, task, window, coarser(rows, window.resolution), await site.store.marks(window.first))
         return TaskHistory(history, sum_counts(by_queue.values()), dict(by_queue))
 
     return await site.recent.get(("task", task, span), KEPT, lambda: site.read(read()))

@@ -199,9 +199,8 @@ async def _search(site: Site, request: Request, session: Session) -> Response:
         target = await target_of(site, request.query_params.get("q", "").replace("\0", ""))
     except TenureError as error:
         page = problem_of(error)
-        html = site.renderer.page(
-            page, _address(request, session), rail=await _rail(site, page), csrf=session.csrf, said=""
-        )
+        rail = await _rail(site, page)
+        html = site.renderer.page(page, _address(request, session), rail=rail, csrf=session.csrf, said="")
         return HTMLResponse(html, page.status)
     return RedirectResponse(root_of(request) + target, 303)
 

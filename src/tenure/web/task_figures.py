@@ -1,4 +1,4 @@
-"""`figures_by_task` sums rows of the history to what is shown of each task: rate, failures, run times, waits, errors."""
+"""`figures_by_task` sums rows of the history to what is shown of each task: rate, failures, run times, errors."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ async def queue(site: Site, at: Address) -> Page:
         every=1.5,
         regions=(
             Region("head", "places/queue_head.html", _head(info, snapshot)),
-            Region("charts", "places/charts.html", PlaceCharts(span, SPANS, charts)),
+            Region("charts", "places/charts.html", PlaceCharts(span, tuple(SPANS), charts)),
             Region("tasks", "places/tasks_here.html", _tasks(name, rows, snapshot.now)),
             Region(
                 "line",

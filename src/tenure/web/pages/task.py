@@ -79,7 +79,7 @@ async def task(site: Site, at: Address) -> Page:
         every=2.0,
         regions=(
             Region("head", "places/task_head.html", _head(name, span, found, snapshot.workers, attention)),
-            Region("charts", "places/task_charts.html", TaskCharts(span, SPANS, charts, runs)),
+            Region("charts", "places/task_charts.html", TaskCharts(span, tuple(SPANS), charts, runs)),
             Region("detail", "places/task_detail.html", _detail(name, span, found)),
             Region(
                 "failures",

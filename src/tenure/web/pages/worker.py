@@ -35,13 +35,14 @@ async def worker(site: Site, at: Address) -> Page:
     """The worker with this id."""
     id_ = checked_name("worker", at.names["id"])
     snapshot = await site.snapshot()
-    info = next((each for each in await read_workers(site) if each.id == id_), None)
+    registered, now = await read_workers(site)
+    info = next((each for each in registered if each.id == id_), None)
     if info is None:
         return Page(
             title="No such worker", kind="worker", regions=(Region("head", "places/no_worker.html", id_),), status=404
         )
-    jobs = running_jobs(info, await read_jobs_of(site, info), snapshot.now)
-    row = row_of_worker(info, jobs, snapshot.now)
+    jobs = running_jobs(info, await read_jobs_of(site, info), now)
+    row = row_of_worker(info, jobs, now)
     ends = [job.lease_ends for job in jobs if job.lease_ends is not None]
     until = max(ends, default=None) if info.missing else None
     attention = tuple(each for each in snapshot.attention or () if each.worker == id_)

@@ -54,6 +54,8 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
 
     busy: int
     slots: int
+    """0: it has none, or is missing, so that it is not known how many of them are busy."""
+
     ahead: int
     """Jobs that it has leased ahead."""
 
@@ -84,8 +86,8 @@ class WorkersView(msgspec.Struct, frozen=True):
 
 async def workers(site: Site, at: Address) -> Page:
     """A page of the workers: those in trouble and missing ones first, then by their start."""
-    now = (await site.snapshot()).now
-    found = sorted(await read_workers(site), key=lambda each: _label(each) not in {"troubled", "missing"})
+    registered, now = await read_workers(site)
+    found = sorted(registered, key=lambda each: _label(each) not in {"troubled", "missing"})
     shown, pager = paged(found, at, LENGTH)
     each = min(JOBS_EACH, max(JOBS // max(len(shown), 1), 1))
     records = await _read_jobs(site, [id_ for worker in shown for id_ in worker.jobs[:each]][:JOBS])
@@ -97,9 +99,13 @@ async def workers(site: Site, at: Address) -> Page:
     return Page(title=title, kind="workers", every=1.5, regions=(Region("workers", "places/workers.html", view),))
 
 
-async def read_workers(site: Site) -> list[WorkerInfo]:
-    """The registered workers."""
-    return await site.recent.get("workers", KEPT, lambda: site.read(site.store.workers()))
+async def read_workers(site: Site) -> tuple[list[WorkerInfo], float]:
+    """The registered workers, and the time of the store when they were read."""
+
+    async def read() -> tuple[list[WorkerInfo], float]:
+        return await site.read(site.store.workers()), (await site.snapshot()).now
+
+    return await site.recent.get("workers", KEPT, read)
 
 
 async def _read_jobs(site: Site, ids: Sequence[str]) -> dict[str, JobRecord]:
@@ -146,8 +152,8 @@ def row_of_worker(worker: WorkerInfo, jobs: tuple[RunningJob, ...], now: float) 
         label=_label(worker),
         says=_says(worker),
         busy=busy,
-        slots=0 if by_hand else worker.concurrency,
-        ahead=0 if by_hand else max(worker.held - busy, 0),
+        slots=0 if by_hand or worker.missing else worker.concurrency,
+        ahead=0 if by_hand or worker.missing else max(worker.held - busy, 0),
         queues=worker.queues,
         lanes="leases by hand" if by_hand else ", ".join(worker.lanes),
         memory=worker.memory,
@@ -173,7 +179,7 @@ def _label(worker: WorkerInfo) -> str:
 
 def _says(worker: WorkerInfo) -> str:
     if worker.missing:
-        held = f", held {worker.held:,} {'job' if worker.held == 1 else 'jobs'}" if worker.held else ""
-        return f"it has fallen silent{held}"
+        held = f"{worker.held:,} {'job' if worker.held == 1 else 'jobs'}" if worker.held else "no job"
+        return f"it held {held} when it fell silent"
     strays = f"{worker.strays:,} stray {'thread' if worker.strays == 1 else 'threads'}" if worker.strays else ""
     return ", ".join(filter(None, [worker.trouble, strays]))
