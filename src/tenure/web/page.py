@@ -45,6 +45,7 @@ class Address(msgspec.Struct, frozen=True):
         query = {name: text for name, text in query.items() if changes.get(name, text) is not None}
         if "cursor" not in changes:
             query.pop("cursor", None)
+            query.pop("looked", None)
         return self.root + quote(self.path) + (f"?{urlencode(query)}" if query else "")
 
 

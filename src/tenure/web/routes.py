@@ -31,6 +31,7 @@ from tenure.web.guard import UnreadableForm, check_query, forged, form_of
 from tenure.web.page import Address, Page, Region
 from tenure.web.pages import PAGES
 from tenure.web.pages.problem import ProblemView
+from tenure.web.rail import RailEntry, rail_of
 from tenure.web.searching import target_of
 from tenure.web.topics import Rendered, TooMany
 
@@ -99,7 +100,8 @@ async def _show(site: Site, request: Request, session: Session) -> Response:
     at = _address(request, session)
     page = await build(site, at)
     said = request.cookies.get(SAID, "")
-    html = site.renderer.page(page, at, csrf=site.placeholder, said=site.access.opened(said, session))
+    text = site.access.opened(said, session)
+    html = site.renderer.page(page, at, rail=await _rail(site, page), csrf=site.placeholder, said=text)
     response = HTMLResponse(html.replace(site.placeholder, session.csrf), page.status)
     if said:
         response.delete_cookie(SAID, path=at.root or "/")
@@ -123,6 +125,14 @@ def problem_of(error: TenureError) -> Page:
     if isinstance(error, StoreError):
         return _problem("The store does not answer", f"{error}.", 503)
     return _problem("That cannot be shown", f"{error}.", 400)
+
+
+async def _rail(site: Site, page: Page) -> tuple[RailEntry, ...]:
+    """The rail with its counts; without them if the store does not answer."""
+    try:
+        return rail_of(None if page.status == 503 else await site.snapshot())
+    except StoreError:
+        return rail_of(None)
 
 
 def page_function(path: str) -> PageFunction | None:
@@ -175,7 +185,7 @@ async def _rendered(site: Site, at: Address) -> Rendered:
     function = page_function(at.path)
     page = _problem("Nothing is here", "", 404) if function is None else await function(site, at)
     html = {region.name: site.renderer.region(region, page, at, csrf=site.placeholder) for region in page.regions}
-    rail = site.renderer.rail(page, at)
+    rail = site.renderer.rail(page, at, await _rail(site, page))
     return Rendered(f"{page.title} · {site.title}", html | {"rail": rail}, page.every or 60.0)
 
 
@@ -187,7 +197,8 @@ async def _search(site: Site, request: Request, session: Session) -> Response:
         target = await target_of(site, request.query_params.get("q", "").replace("\0", ""))
     except TenureError as error:
         page = problem_of(error)
-        html = site.renderer.page(page, _address(request, session), csrf=session.csrf, said="")
+        rail = await _rail(site, page)
+        html = site.renderer.page(page, _address(request, session), rail=rail, csrf=session.csrf, said="")
         return HTMLResponse(html, page.status)
     return RedirectResponse(root_of(request) + target, 303)
 
@@ -208,12 +219,13 @@ async def _act(site: Site, request: Request, session: Session) -> Response:
         return PlainTextResponse(f"{session.identity.name} may not {action}: ask for the role operate\n", 403)
     try:
         said = await perform(site, session.identity, action, form)
-    except Refused as error:
-        said = f"! {error}"
     except StoreError as error:
         return PlainTextResponse(f"{error}\n", 503)
-    except TenureError as error:
+    except (Refused, TenureError) as error:
         said = f"! {error}"
+        if "draft" in form:
+            form["back"] = form["draft"]
+            site.keep_draft(session.identity, form["draft"][0], form.get("written", [""])[0])
     response = RedirectResponse(root_of(request) + local(form.get("back", ["/"])[0]), 303)
     if not session.by_token:
         set_cookie(response, request, SAID, site.access.sealed(said, session), 60)

@@ -16,10 +16,14 @@ from tenure.jobs.snapshot import Snapshot
 from tenure.jobs.snapshot_reader import SnapshotReader
 from tenure.stores import masked
 from tenure.stores.base import Store
-from tenure.web.access import Access, Auth, Open, Role
+from tenure.web.access import Access, Auth, Identity, Open, Role
 from tenure.web.guard import Guard
+from tenure.web.operations import Operations
+from tenure.web.recent import Recent
 from tenure.web.rendering import Renderer
+from tenure.web.rows import row_of
 from tenure.web.topics import Topics
+from tenure.web.walking import Walks
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -37,6 +41,9 @@ SNAPSHOT_PAUSE = 2.0
 
 LOOKED_AT = 10.0
 """Seconds after the last request for which the snapshot is kept up to date."""
+
+DRAFTS, DRAFT = 20, 100_000
+"""Texts of refused forms that are kept, and the characters of each, at most."""
 
 
 def dashboard(
@@ -102,6 +109,10 @@ class Site:
         self.slow_after = slow_after
         self.renderer = Renderer(title, logout=access.has_tokens)
         self.topics = Topics()
+        self.operations = Operations(self)
+        self.walks = Walks(lambda job: row_of(job, show))
+        self._drafts: dict[tuple[str, str], str] = {}
+        self.recent = Recent()
         self.placeholder = f"csrf-{secrets.token_hex(16)}"
         """Stands in shared HTML where each viewer's own form token goes."""
 
@@ -110,6 +121,7 @@ class Site:
         self._reading: asyncio.Task[None] | None = None
         self._read_at = 0.0
         self._asked_at = 0.0
+        self._changed = False
         self._first = asyncio.Lock()
 
     @property
@@ -138,7 +150,15 @@ class Site:
             if self._reading is None or self._reading.done():
                 await self.read(self._reader.read_all())
                 self._reading = asyncio.create_task(self._keep_reading(self._reader), name="tenure-snapshot")
+            elif self._changed:
+                await self.read(self._reader.read("queues", "workers"))
+            self._changed = False
         return self._reader.snapshot
+
+    def changed(self) -> None:
+        """Show what an action has changed on the next page, instead of what was read before it."""
+        self._changed = True
+        self.recent.forget()
 
     async def _keep_reading(self, reader: SnapshotReader) -> None:
         reading = asyncio.create_task(reader.run(lambda _: None))
@@ -148,9 +168,20 @@ class Site:
         finally:
             reading.cancel()
 
+    def keep_draft(self, viewer: Identity, path: str, text: str) -> None:
+        """Keep what was written into a form that was refused, so that it is not lost when the form at this path is shown again."""
+        self._drafts[viewer.name, path] = text[:DRAFT]
+        while len(self._drafts) > DRAFTS:
+            del self._drafts[next(iter(self._drafts))]
+
+    def take_draft(self, viewer: Identity, path: str) -> str | None:
+        """What `keep_draft` has kept, once; None if there is nothing."""
+        return self._drafts.pop((viewer.name, path), None)
+
     async def aclose(self) -> None:
         if self._reading is not None:
             self._reading.cancel()
+        await self.operations.aclose()
         if self._store is not None:
             await self._store.close()
 
