@@ -227,8 +227,7 @@ async def _act(site: Site, request: Request, session: Session) -> Response:
             form["back"] = form["draft"]
             site.keep_draft(session.identity, form["draft"][0], form.get("written", [""])[0])
     response = RedirectResponse(root_of(request) + local(form.get("back", ["/"])[0]), 303)
-    if not session.by_token:
-        set_cookie(response, request, SAID, site.access.sealed(said, session), 60)
+    set_cookie(response, request, SAID, site.access.sealed(said, session), 60)
     return response
 
 
