@@ -118,6 +118,15 @@ async def test_a_browser_without_a_session_gets_the_form_and_comes_back_to_where
     assert (await log_in(client, back="/jobs?state=failed")).headers["location"] == "/jobs?state=failed"
 
 
+async def test_a_link_of_another_site_asks_once_more_with_the_cookie(client: httpx.AsyncClient) -> None:
+    """Browsers do not send a strict cookie with the first request. The second one is of our own page, so this ends."""
+    asks = [
+        "refresh" in (await client.get("/", headers={"accept": "text/html", "sec-fetch-site": site})).text
+        for site in ("cross-site", "same-origin", "none")
+    ]
+    assert asks == [True, False, False]
+
+
 async def test_static_files_and_health_are_for_everybody(made: Dashboard, client: httpx.AsyncClient) -> None:
     assert (await client.get(made.site.renderer.static_path("style.css"))).status_code == 200
     assert (await client.get("/healthz")).text == "ok\n"
