@@ -237,7 +237,8 @@ async def _act(site: Site, request: Request, session: Session) -> Response:
 async def _healthz(site: Site, request: Request) -> Response:
     del request
     try:
-        await site.read(site.store.layout())
+        # Anyone may ask, so the store is asked once a second at most.
+        await site.recent.get("healthz", 1.0, lambda: site.read(site.store.layout()))
     except StoreError:
         return PlainTextResponse("the store does not answer\n", 503)
     return PlainTextResponse("ok\n")
