@@ -251,8 +251,7 @@ async def _act(site: Site, request: Request, session: Session) -> Response:
             form["back"] = form["draft"]
             site.keep_draft(session.identity, form["draft"][0], form.get("written", [""])[0])
     response = RedirectResponse(root_of(request) + local(form.get("back", ["/"])[0]), 303)
-    if not session.by_token:
-        set_cookie(response, request, SAID, site.access.sealed(said, session), 60)
+    set_cookie(response, request, SAID, site.access.sealed(said, session), 60)
     return response
 
 
@@ -262,7 +261,8 @@ async def _act(site: Site, request: Request, session: Session) -> Response:
 async def _healthz(site: Site, request: Request) -> Response:
     del request
     try:
-        await site.read(site.store.layout())
+        # Anyone may ask, so the store is asked once a second at most.
+        await site.recent.get("healthz", 1.0, lambda: site.read(site.store.layout()))
     except StoreError:
         return PlainTextResponse("the store does not answer\n", 503)
     return PlainTextResponse("ok\n")
