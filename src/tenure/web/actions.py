@@ -9,6 +9,8 @@ from tenure.core.checks import name as checked_name
 from tenure.jobs.audit import note
 from tenure.stores.base import BATCH
 from tenure.stores.values import Verdict, VerdictKind
+from tenure.web.run_actions import complete_step
+from tenure.web.schedule_actions import SCHEDULE_ACTIONS
 
 if TYPE_CHECKING:
     from tenure.web.access import Identity
@@ -30,7 +32,7 @@ class Refused(Exception):
     """The action was not done; the message says why, as a sentence."""
 
 
-Action = Callable[["Site", Form], Awaitable[Done]]
+Action = Callable[["Site", Form], Awaitable[tuple[str, Sequence[str], int]]]
 
 
 async def perform(site: Site, viewer: Identity, action: str, form: Form) -> str:
@@ -102,5 +104,7 @@ ACTIONS: dict[str, Action] = {
     "delete": _delete,
     "pause": _pause,
     "resume": _resume,
+    "complete": complete_step,
+    **SCHEDULE_ACTIONS,
 }
 """What an operator can do, by the name that the audit shows."""

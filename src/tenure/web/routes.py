@@ -18,6 +18,7 @@ from tenure.web.guard import forged
 from tenure.web.page import Address, Page, Region
 from tenure.web.pages import PAGES
 from tenure.web.pages.problem import ProblemView
+from tenure.web.schedule_actions import pages_of_form
 from tenure.web.searching import target_of
 from tenure.web.topics import Rendered, TooMany
 
@@ -227,6 +228,9 @@ async def _act(site: Site, request: Request, session: Session) -> Response:
         return PlainTextResponse(f"{error}\n", 503)
     except TenureError as error:
         said = f"! {error}"
+    pages = pages_of_form(action, form)
+    if pages is not None:
+        form["back"] = [pages[0] if said.startswith("!") else pages[1]]
     response = RedirectResponse(_root(request) + _local(form.get("back", ["/"])[0].removeprefix(_root(request))), 303)
     _set_cookie(response, request, SAID, said.encode().hex(), 60)
     return response

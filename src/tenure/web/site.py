@@ -18,6 +18,7 @@ from tenure.stores import masked
 from tenure.stores.base import Store
 from tenure.web.access import Access, Auth, Open, Role
 from tenure.web.guard import Guard
+from tenure.web.recent import Recent
 from tenure.web.rendering import Renderer
 from tenure.web.topics import Topics
 
@@ -102,6 +103,7 @@ class Site:
         self.slow_after = slow_after
         self.renderer = Renderer(title)
         self.topics = Topics()
+        self.recent = Recent()
         self.placeholder = f"csrf-{secrets.token_hex(16)}"
         """Stands in shared HTML where each viewer's own form token goes."""
 

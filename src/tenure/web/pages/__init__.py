@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tenure.web.pages.flows import flow, flows
 from tenure.web.pages.job import job
 from tenure.web.pages.jobs import jobs
 from tenure.web.pages.overview import overview
+from tenure.web.pages.run import run
+from tenure.web.pages.schedules import add_schedule, change_schedule, schedule, schedules
 
 if TYPE_CHECKING:
     from tenure.web.page import PageFunction
@@ -17,4 +20,11 @@ PAGES: dict[str, PageFunction] = {
     "/": overview,
     "/jobs": jobs,
     "/jobs/{id}": job,
+    "/flows": flows,
+    "/flows/{name}": flow,
+    "/runs/{id}": run,
+    "/schedules": schedules,
+    "/schedules/+new": add_schedule,
+    "/schedules/{name}": schedule,
+    "/schedules/{name}/change": change_schedule,
 }
