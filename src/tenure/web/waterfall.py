@@ -131,6 +131,8 @@ def _row(steps: Sequence[JobRecord], flow: str, begin: float, whole: float, now:
 def _says(step: JobRecord) -> str:
     if step.error is not None:
         return f"{step.error.type}: {step.error.message}".partition("\n")[0]
+    if step.parked:
+        return "waits to be completed"
     if step.attempt > 1:
         return f"attempt {step.attempt}"
     return f"waits for {step.blocked_by:,}" if step.blocked_by else ""

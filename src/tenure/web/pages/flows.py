@@ -43,7 +43,7 @@ SECONDARY = 5.0
 NAMES = 15.0
 """Seconds between two reads of the names of flows."""
 
-LABEL = 18
+LABEL = 16
 """Characters of the name of a step in the graph."""
 
 
@@ -297,7 +297,7 @@ def run_row(run: RunRecord) -> RunRow:
     """A run as a row."""
     step = run.step
     error = "" if step.error is None else f"{step.error.type}: {step.error.message}".partition("\n")[0]
-    waits = f"waits for {step.blocked_by:,}" if step.blocked_by else ""
+    waits = "waits to be completed" if step.parked else f"waits for {step.blocked_by:,}" if step.blocked_by else ""
     return RunRow(
         id=run.id,
         flow=run.flow,

@@ -90,7 +90,7 @@ class SchedulesView(msgspec.Struct, frozen=True):
 class Upcoming(msgspec.Struct, frozen=True):
     at: float
     local: str
-    """The same in the time zone of the cron; empty for UTC."""
+    """The same in the time zone of the cron, or in UTC."""
 
 
 class PastRow(msgspec.Struct, frozen=True):
@@ -117,7 +117,6 @@ class ScheduleHeadView(msgspec.Struct, frozen=True):
 
 class TicksView(msgspec.Struct, frozen=True):
     upcoming: tuple[Upcoming, ...]
-    zone: str
     paused: bool
     past: tuple[PastRow, ...]
     columns: tuple[TickColumn, ...]
@@ -139,7 +138,6 @@ class FormView(msgspec.Struct, frozen=True):
     problem: str
     words: str
     upcoming: tuple[Upcoming, ...]
-    zone: str
     tasks: tuple[str, ...]
     flows: tuple[str, ...]
     overlaps: tuple[tuple[str, str], ...]
@@ -308,7 +306,6 @@ def _ticks_view(found: Schedule, states: Mapping[str, str]) -> TicksView:
     upcoming = [each.tick for each in found.preview(UPCOMING)] if found.state in {"active", "paused"} else []
     return TicksView(
         upcoming=tuple(_upcoming(found.when, each) for each in upcoming),
-        zone=_zone(found.when),
         paused=found.paused,
         past=tuple(_past(each, states, is_flow=found.flow is not None) for each in reversed(found.history)),
         columns=_columns(found, states),
@@ -316,13 +313,9 @@ def _ticks_view(found: Schedule, states: Mapping[str, str]) -> TicksView:
     )
 
 
-def _zone(when: When) -> str:
-    return when.timezone if isinstance(when, Cron) and when.timezone != "UTC" else ""
-
-
 def _upcoming(when: When, tick: datetime) -> Upcoming:
-    zone = _zone(when)
-    return Upcoming(tick.timestamp(), f"{tick.astimezone(zone_of(zone)):%a %Y-%m-%d %H:%M:%S %Z}" if zone else "")
+    zone = zone_of(when.timezone if isinstance(when, Cron) else "UTC")
+    return Upcoming(tick.timestamp(), f"{tick.astimezone(zone):%a %Y-%m-%d %H:%M:%S %Z}")
 
 
 def _past(tick: PastTick, states: Mapping[str, str], *, is_flow: bool) -> PastRow:
@@ -387,12 +380,12 @@ def _said(fields: Mapping[str, str]) -> dict[str, str]:
 def _form_page(site: Site, title: str, fields: Mapping[str, str], at: Address, found: Schedule | None) -> Page:
     filled = {name: fields.get(name, "") for name in FIELDS}
     form = ScheduleForm(site.app, filled)
-    problem, sentence, zone = "", "", ""
+    problem, sentence = "", ""
     upcoming: tuple[Upcoming, ...] = ()
     if found is not None or at.query:
         try:
             when = form.when
-            sentence, zone = words(when), _zone(when)
+            sentence = words(when)
             upcoming = _preview(when)
             if found is None:
                 form.name  # noqa: B018  (checks it)
@@ -409,7 +402,6 @@ def _form_page(site: Site, title: str, fields: Mapping[str, str], at: Address, f
         problem=problem if at.query else "",
         words=sentence,
         upcoming=upcoming,
-        zone=zone,
         tasks=tuple(sorted(name for name, task in site.app.tasks.items() if not task._is_step)),
         flows=tuple(sorted(site.app.internals.flows)),
         overlaps=tuple((each.value, OVERLAPS[each]) for each in Overlap),
