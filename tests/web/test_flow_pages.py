@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import re
 from collections.abc import AsyncIterator
@@ -12,7 +13,6 @@ import httpx
 import pytest
 
 from tenure import App, Context, Next, Wait
-from tenure.jobs.run import FlowRun
 from tenure.tasks.flow import Flow
 from tenure.web import Identity, dashboard
 
@@ -104,17 +104,9 @@ def order_of(app: App) -> Flow:
     return order
 
 
-async def worked(app: App, order: Flow, *runs: FlowRun) -> None:
-    """Work until each of these runs has ended, or is blocked."""
-    worker = app.worker(["default"], concurrency=1)
-    await worker.start()
-    try:
-        for run in runs:
-            while not ((await run.arefresh()).done or run.state == "blocked"):
-                pass
-    finally:
-        await worker.stop(grace=5)
-    assert order.app is app
+async def worked(app: App) -> None:
+    """Run everything that can be run in the queue of the steps."""
+    await asyncio.to_thread(app.worker(["default"], poll=0.05).run, until_empty=True)
 
 
 # The listing.
@@ -134,7 +126,7 @@ async def test_flows_of_the_code_are_listed_before_they_run(app: App, viewer: Vi
 async def test_runs_are_listed_newest_first_and_filtered(app: App, viewer: Viewer) -> None:
     order = order_of(app)
     runs = [await order.astart(customer=name) for name in ("c1", "fails", "c2")]
-    await worked(app, order, *runs)
+    await worked(app)
 
     page = await viewer.page("/flows")
     assert [page.index(f"run-{run.id}") for run in reversed(runs)] == sorted(page.index(f"run-{run.id}") for run in runs)
@@ -179,7 +171,7 @@ async def test_runs_come_in_pages(app: App, viewer: Viewer) -> None:
 async def test_a_flow_shows_its_declared_routes_and_its_runs(app: App, viewer: Viewer) -> None:
     order = order_of(app)
     run = await order.astart(customer="c1")
-    await worked(app, order, run)
+    await worked(app)
 
     page, text = await viewer.page("/flows/order"), await viewer.text("/flows/order")
     assert page.count('class="node') == 4
@@ -201,7 +193,7 @@ async def test_an_unknown_flow_is_said_to_be_unknown(viewer: Viewer) -> None:
 async def test_a_run_shows_its_path_steps_attributes_and_result(app: App, viewer: Viewer) -> None:
     order = order_of(app)
     run = await order.astart(customer="c1", card="4111")
-    await worked(app, order, run)
+    await worked(app)
 
     page, text = await viewer.page(f"/runs/{run.id}"), await viewer.text(f"/runs/{run.id}")
     assert page.count('class="route bold"') == 2
@@ -218,7 +210,7 @@ async def test_a_run_shows_its_path_steps_attributes_and_result(app: App, viewer
 async def test_five_alike_are_one_row(app: App, viewer: Viewer) -> None:
     order = order_of(app)
     run = await order.astart(customer="loops")
-    await worked(app, order, run)
+    await worked(app)
 
     text = await viewer.text(f"/runs/{run.id}")
     assert "check × 7 ✓ succeeded" in text
@@ -228,7 +220,7 @@ async def test_five_alike_are_one_row(app: App, viewer: Viewer) -> None:
 async def test_what_it_waits_for_is_grouped_from_five_on(app: App, viewer: Viewer) -> None:
     order = order_of(app)
     run = await order.astart(customer="waits")
-    await worked(app, order, run)
+    await worked(app)
 
     text = await viewer.text(f"/runs/{run.id}")
     assert "Waits for resize × 5 ○ waiting 5" in text
@@ -238,7 +230,7 @@ async def test_what_it_waits_for_is_grouped_from_five_on(app: App, viewer: Viewe
 async def test_a_failed_run_says_why_and_can_be_retried(app: App, viewer: Viewer) -> None:
     order = order_of(app)
     run = await order.astart(customer="fails")
-    await worked(app, order, run)
+    await worked(app)
 
     assert "ValueError: no address <script>" in await viewer.text(f"/runs/{run.id}")
     assert "1 job put back in line" in (await viewer.said("retry", f"/runs/{run.id}", id=run.id)).lower()
@@ -249,7 +241,7 @@ async def test_a_failed_run_says_why_and_can_be_retried(app: App, viewer: Viewer
 async def test_a_parked_step_is_completed_with_a_value(app: App, viewer: Viewer) -> None:
     order = order_of(app)
     run = await order.astart(customer="big")
-    await worked(app, order, run)
+    await worked(app)
     at = f"/runs/{run.id}"
     assert "Complete step approve" in await viewer.text(at)
 
@@ -297,7 +289,7 @@ async def test_attributes_can_be_hidden(app: App) -> None:
 async def test_without_code_the_graph_is_the_chain_of_steps_seen(app: App) -> None:
     order = order_of(app)
     run = await order.astart(customer="c1")
-    await worked(app, order, run)
+    await worked(app)
     if app.url.startswith("memory:"):
         return  # another app cannot see it
     other = App(app.url, log=False)
@@ -328,6 +320,6 @@ async def test_details_are_read_every_five_seconds_and_when_the_step_changes(app
     await viewer.page(f"/runs/{run.id}")
     await viewer.page(f"/runs/{run.id}")
     assert len(calls) == 1
-    await worked(app, order, run)
+    await worked(app)
     assert "approve" in await viewer.text(f"/runs/{run.id}")
     assert len(calls) == 2
