@@ -20,6 +20,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -33,6 +34,7 @@ import uvloop  # noqa: E402
 from bare_postgres import Postgres  # noqa: E402
 from bare_redis import Redis  # noqa: E402
 from bare_sqlite import Sqlite  # noqa: E402
+from browsing import PAGES, Browser, dashboard_of  # noqa: E402
 from comparisons import COMPARISONS, Comparison  # noqa: E402
 from engine import Engine  # noqa: E402
 from listings import fail, fill, listings, remember  # noqa: E402
@@ -350,25 +352,118 @@ class Bench:
         few = self.median(lambda: self._drain(shallow, "noop", 100))
         url = self.engine.fresh()
         self._enqueue_many(deep, url)
-        self._listing(url, deep)
+        self._listings(url, deep, shallow)
         [found] = self._work(url, ["drain", "100", str(shallow * 5)])
         many = found["jobs"] / (found["last"] - found["first"])
         self.report.add(
             f"drain at {deep:,} waiting", rate(many), f"{rate(few)} at {shallow:,}", f"{many / few:.2f}×", "within 25 %"
         )
 
-    def _listing(self, url: str, deep: int) -> None:
+    def _listings(self, url: str, deep: int, shallow: int) -> None:
+        """Each listing on a full store beside the same on a store with few jobs."""
+        other = self.engine.fresh()
+        self._enqueue_many(shallow, other)
+        few, many = self._listing(other), self._listing(url)
+        for name, spent in many.items():
+            beside = f"{few[name] * 1000:.1f} ms at {shallow:,}"
+            figure = f"{name}, {deep:,} waiting", f"{spent * 1000:.1f} ms", beside, f"{spent / few[name]:.2f}×"
+            self.report.add(*figure, "< 50 ms, < 2×")
+
+    def _listing(self, url: str) -> dict[str, float]:
+        """Seconds that each listing takes, by name; the median of seven."""
         asyncio.run(fail(url, 5000))
         asyncio.run(remember(url, 100))
+        found = {}
         with App(url) as app:
             app.queues()
             for name, call in listings(app).items():
                 spent = []
-                for _ in range(5):
+                for _ in range(7):
                     begun = time.perf_counter()
                     call()
                     spent.append(time.perf_counter() - begun)
-                self.report.add(f"{name}, {deep:,} waiting", f"{statistics.median(spent) * 1000:.1f} ms", bar="< 50 ms")
+                found[name] = statistics.median(spent)
+        return found
+
+    # The dashboard.
+
+    def dashboard(self) -> None:
+        """Pages on a full store beside a small one, and what open pages cost a drain."""
+        shallow, deep = 1000, self.of(100_000, 1_000_000)
+        pages = []
+        for number in (shallow, deep):
+            url = self.engine.fresh()
+            self._enqueue_many(number * 2 if number == shallow else number, url)
+            asyncio.run(fail(url, 1000))
+            asyncio.run(remember(url, 20))
+            with dashboard_of(url) as browser:
+                pages.append({path: self._page_time(browser, path) for path in PAGES})
+                if number == deep:
+                    self._weigh(browser)
+        for path in PAGES:
+            few, many = (each[path] for each in pages)
+            beside = f"{few * 1000:.1f} ms at {shallow:,}"
+            self.report.add(
+                f"page {path}, {deep:,} jobs", f"{many * 1000:.1f} ms", beside, f"{many / few:.2f}×", "≤ 2×"
+            )
+        watched, alone = self.turns(lambda: self._drain_watched(10), lambda: self._drain_watched(0))
+        self.report.add(
+            "drain, ten pages open", rate(watched), f"{rate(alone)} none", f"{watched / alone:.1%}", "≥ 95 %"
+        )
+        late = sorted(self._seen_after() for _ in range(self.of(5, 20)))
+        self.report.add(
+            "a new job is on an open page after",
+            f"{statistics.median(late):.2f} s",
+            found=f"at most {late[-1]:.2f} s",
+            bar="0.5 s, at most 1 s",
+        )
+
+    def _page_time(self, browser: Browser, path: str) -> float:
+        browser.get(path)
+        return statistics.median(browser.get(path)[0] for _ in range(7))
+
+    def _weigh(self, browser: Browser) -> None:
+        whole, scripts = max(browser.weight(path) for path in PAGES)
+        self.report.add(
+            "heaviest page, with styles and scripts",
+            f"{whole / 1000:.0f} kB",
+            found=f"scripts {scripts / 1000:.0f} kB",
+            bar="≤ 150 kB, 30 kB",
+        )
+        asyncio.run(browser.read_for(["/", "/jobs", "/jobs?state=failed", "/queues"] * 25, 5.0))
+        self.report.add("memory of a dashboard with 100 viewers", f"{browser.memory() / 1e6:.0f} MB", bar="≤ 100 MB")
+
+    def _drain_watched(self, pages: int) -> float:
+        """Jobs a second while this number of pages of a dashboard is open."""
+        number, url = self.of(40_000, 200_000), self.engine.fresh()
+        self._enqueue_many(number, url)
+        with ExitStack() as stack:
+            if pages:
+                browser = stack.enter_context(dashboard_of(url))
+                topics = [PAGES[each % len(PAGES)] for each in range(pages)]
+                reading = threading.Thread(target=lambda: asyncio.run(browser.read_for(topics, 60.0)), daemon=True)
+                reading.start()
+                time.sleep(1.5)
+            [found] = self._work(url, ["drain", "100"])
+        return float(found["jobs"] / (found["last"] - found["first"]))
+
+    def _seen_after(self) -> float:
+        """Seconds from the enqueue of a job until an open page of jobs has it."""
+
+        async def wait(browser: Browser, app: App) -> float:
+            async with browser.stream("/jobs") as reader:
+                await reader.readuntil(b"event: patch")
+                await asyncio.sleep(random.uniform(0.5, 1.5))
+                job = await app.remote("noop").aenqueue()
+                begun = time.perf_counter()
+                await reader.readuntil(job.id.encode())
+                return time.perf_counter() - begun
+
+        url = self.engine.fresh()
+        with App(url) as app:
+            app.remote("noop").enqueue()
+            with dashboard_of(url) as browser:
+                return asyncio.run(wait(browser, App(url)))
 
     def churn(self) -> None:
         """Whether the store is still as fast after many jobs as it was at the start."""
@@ -595,6 +690,7 @@ CASES = (
     "history",
     "flows",
     "schedules",
+    "dashboard",
     "peers",
 )
 

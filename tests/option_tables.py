@@ -13,7 +13,7 @@ from dataclasses import MISSING, Field
 from pathlib import Path
 from typing import Any
 
-from tenure.core.keywords import JobKeywords, NextKeywords, ScheduleKeywords
+from tenure.core.keywords import Filters, JobKeywords, NextKeywords, ScheduleKeywords
 from tenure.core.options import AppOptions, Retention, TaskOptions, Unset, WorkerOptions
 
 PAGE = Path(__file__).parent.parent / "docs/options.md"
@@ -28,12 +28,13 @@ def tables() -> dict[str, str]:
     return made | {
         "JobKeywords": without_defaults(NextKeywords, JobKeywords),
         "ScheduleKeywords": without_defaults(ScheduleKeywords),
+        "Filters": without_defaults(Filters, title="| filter | which jobs it selects |"),
     }
 
 
-def without_defaults(*keywords: Any) -> str:
+def without_defaults(*keywords: Any, title: str = "| option | what it does |") -> str:
     rows = [f"| `{name}` | {text} |" for each in keywords for name, text in documented(each).items()]
-    return "\n".join(["| option | what it does |", "|---|---|", *rows])
+    return "\n".join([title, "|---|---|", *rows])
 
 
 def with_defaults(options: Any) -> str:

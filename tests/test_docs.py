@@ -265,6 +265,14 @@ def test_every_link_leads_to_a_file(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+@pytest.mark.parametrize("picture", sorted(ROOT.glob("docs/images/*.svg")), ids=name)
+def test_a_picture_asks_for_nothing_from_elsewhere(picture: Path) -> None:
+    text = picture.read_text()
+
+    assert set(re.findall(r"https?://[^\"'<> ]+", text)) == {"http://www.w3.org/2000/svg"}
+    assert not re.search(r"@import|@font-face|<image|<script|href=", text)
+
+
 def test_the_readme_leads_to_every_guide() -> None:
     links = set(re.findall(r"\]\((docs/[^)#/]+\.md)", (ROOT / "README.md").read_text()))
 

@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from tenure.core.codec import ANY_CALL, RAW_CALL, JsonArguments, RawArguments, ResultCodec
 from tenure.core.job import JobRecord, NewJob
 from tenure.core.options import WorkerOptions
@@ -25,6 +27,7 @@ from tenure.stores.values import Enqueued, RunRecord, RunSearch
 from tenure.sync import PerLoop
 from tenure.tasks.context import Middleware
 from tenure.tasks.flow import Flow
+from tenure.tasks.step import Step
 from tenure.tasks.task import Caller, Task
 
 if TYPE_CHECKING:
@@ -141,6 +144,15 @@ class Internals:
             return task
         fields = {"queue": record.queue, "raw": record.raw}
         return Caller(self._app, record.task, self.any_call[record.raw], self.any_result, fields)
+
+    def converted(self, record: JobRecord, value: Any) -> Any:
+        """A JSON value that completes this job, converted by the annotations of its task, or of the steps of its flow."""
+        task = self.tasks.get(record.task)
+        if record.run_id is not None and task is None:
+            return value  # a worker that has the code converts it
+        if isinstance(task, Step) and isinstance(value, dict):
+            return task.flow._converted(value)
+        return self.caller_of(record)._results.decode(msgspec.json.encode(value).decode())
 
     def settings(self, task: str) -> Settings:
         """The settings of jobs of this task outside a worker."""

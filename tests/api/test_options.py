@@ -16,6 +16,7 @@ from tenure import App, Backoff, Next, Retention
 from tenure.core.checks import JOB_OPTIONS
 from tenure.core.keywords import (
     AppKeywords,
+    Filters,
     JobKeywords,
     NextKeywords,
     ScheduleKeywords,
@@ -372,4 +373,5 @@ def test_every_option_is_documented_once_and_the_page_has_it_with_its_default() 
     for options in (AppOptions, TaskOptions, WorkerOptions):
         assert documented(options).keys() == {field.name for field in dataclasses.fields(options)}
     assert {**documented(NextKeywords), **documented(JobKeywords)}.keys() == types_of(JobKeywords).keys()
-    assert documented(ScheduleKeywords).keys() == types_of(ScheduleKeywords).keys()
+    for keywords in (ScheduleKeywords, Filters):
+        assert documented(keywords).keys() == types_of(keywords).keys()

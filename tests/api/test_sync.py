@@ -53,7 +53,7 @@ def test_every_blocking_method_has_an_async_twin() -> None:
     assert set(twins(FlowRun)) == {*handles, "attributes", "steps"}
     assert set(twins(Flow)) == {"start", "start_many", "find"}
     assert set(twins(App)) == {
-        "attention", "explain", "history", "mark", "retry",
+        "actions", "attention", "explain", "history", "mark", "order", "retry",
         "enqueue", "job", "jobs", "queues", "workers", "stats", "cancel", "delete", "pause", "resume", "purge",
         "retire", "lease", "reset", "close", "run", "flows", "create_schedule", "get_schedule", "schedules",
     }  # fmt: skip

@@ -115,12 +115,12 @@ NOT_NOTED = {"enqueue", "start", "work", "demo", "schema", "doctor"}
 
 READS = {
     "jobs", "job", "explain", "failed", "failed show", "broken", "broken show", "flows", "run", "schedules", "schedule",
-    "schedule show", "schedule preview", "queues", "workers", "health", "stats", "history", "audit", "watch", "metrics",
+    "schedule show", "schedule preview", "queues", "workers", "health", "stats", "history", "audit", "dashboard", "watch", "metrics",
     "completion",
 }  # fmt: skip
 
-KEYS = {"top"}
-"""Commands with keys that change something: tests of `tenure top` check those."""
+KEYS = {"top", "dashboard"}
+"""Commands with keys or buttons that change something: tests of `tenure top` and of the dashboard check those."""
 
 
 def commands() -> Iterator[str]:

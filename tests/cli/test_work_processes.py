@@ -342,6 +342,20 @@ def test_a_process_that_has_run_its_jobs_is_replaced_at_once(service: Service) -
     assert all(worker.id.startswith("recycled:") for worker in service.app.workers())
 
 
+def test_a_process_that_was_ordered_to_stop_is_replaced(service: Service) -> None:
+    service.start("-p", "2")
+    first, second = service.workers(2)
+    [job] = service.enqueue("nap", 3)
+    holder = service.holder(job)
+
+    assert service.app.order(holder.id, "stop")
+
+    eventually(lambda: holder.id not in {worker.id for worker in service.app.workers()}, "its end", step=0.05)
+    assert (job.result(timeout=5), job.record and job.record.attempt) == (holder.pid, 1)
+    after = {worker.id for worker in service.workers(2)}
+    assert len(after & {first.id, second.id}) == 1
+
+
 def test_with_reload_a_change_of_a_source_file_starts_all_anew(service: Service) -> None:
     program = Program(service)
     supervisor = service.start("--reload", target=program.write(1))

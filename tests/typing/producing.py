@@ -11,8 +11,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
 from tenure import App, Backoff, Context, Job, Retention, Retry, State, Task
+from tenure.core.keywords import Filters
 from tenure.jobs.bulk import JobPage
 from tenure.jobs.by_hand import Held
+from tenure.stores.values import Action, Order
 from tenure.tasks.task import AsyncTask, Call, Caller, Registrar
 from tenure.worker.worker import Worker
 
@@ -175,6 +177,66 @@ app.cancel(job, job.id, add.bind(1))
 app.cancel(add)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 with app.lease("a")[0] as held:
     assert_type(held, Held)
+
+# Filters choose jobs. A call has the same ones, whatever it does to them.
+assert_type(app.jobs(scheduled=True, error="KeyError", text="ann@", worker="w", schedule=None, limit=5), JobPage)
+assert_type(app.cancel(task=add, queue=None, text="ann@"), int)
+assert_type(app.retry(state=State.FAILED, before=at, error="KeyError"), int)
+assert_type(app.delete(state="failed", before=at, worker="w", cascade=True), int)
+failures: Filters = {"state": "failed", "queue": "mail"}
+assert_type(app.retry(**failures), int)
+app.jobs(before="2026-01-01")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+app.cancel(scheduled="yes")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+app.retry(errors="KeyError")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+app.delete(limit=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+# Headers are texts by name.
+assert_type(add.using(headers={"tenant": "t1"}).enqueue(1), Job[int])
+assert_type(add.using(headers=None).bind(1), Call[int])
+add.using(headers={"tenant": 1})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
+add.using(headers="tenant=t1")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+
+
+@app.task
+def whose(ctx: Context) -> None:
+    assert_type(ctx.job.headers, dict[str, str] | None)
+
+
+@app.stamp
+def tenant() -> dict[str, str]:
+    return {"tenant": "t1"}
+
+
+@app.stamp
+def maybe_tenant() -> dict[str, str] | None:
+    return None
+
+
+assert_type(tenant(), dict[str, str])
+
+
+@app.stamp  # type: ignore[type-var]  # pyright: ignore[reportArgumentType, reportUntypedFunctionDecorator]
+def no_mapping() -> str:
+    return "t1"
+
+
+@app.stamp  # type: ignore[type-var]  # pyright: ignore[reportArgumentType, reportUntypedFunctionDecorator]
+async def later() -> dict[str, str]:
+    return {"tenant": "t1"}
+
+
+@app.stamp  # type: ignore[type-var]  # pyright: ignore[reportArgumentType, reportUntypedFunctionDecorator]
+def of_a_job(job: object) -> dict[str, str]:
+    return {"tenant": "t1"}
+
+
+# Orders, and what operators have done.
+assert_type(app.order("w", "quiet"), bool)
+assert_type(app.order("w", Order.STOP), bool)
+assert_type(app.workers()[0].order, Order)
+app.order("w", "halt")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+app.order("w")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+assert_type(app.actions(limit=5).actions, list[Action])
 
 
 async def twins() -> None:

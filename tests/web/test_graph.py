@@ -20,9 +20,7 @@ def points(path: str) -> list[tuple[float, float]]:
     found: list[tuple[float, float]] = []
     for sign, one, other in re.findall(r"([MHV])([-\d.]+)(?: ([-\d.]+))?", path):
         x, y = found[-1] if found else (0.0, 0.0)
-        found.append(
-            (float(one), float(other)) if sign == "M" else (float(one), y) if sign == "H" else (x, float(one))
-        )
+        found.append((float(one), float(other)) if sign == "M" else (float(one), y) if sign == "H" else (x, float(one)))
     return found
 
 
@@ -80,7 +78,7 @@ def test_boxes_do_not_overlap_and_edges_join_them(number: int, pairs: list[tuple
 
     assert {(edge.source, edge.target) for edge in graph.edges} == routes
     for one in graph.boxes:
-        assert 0 <= one.x and one.x + one.width <= graph.width and 0 <= one.y and one.y + one.height <= graph.height
+        assert one.x >= 0 and one.x + one.width <= graph.width and one.y >= 0 and one.y + one.height <= graph.height
         for other in graph.boxes:
             apart = one.x + one.width <= other.x or other.x + other.width <= one.x
             assert one is other or apart or one.y + one.height <= other.y or other.y + other.height <= one.y

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tenure.core.job import ErrorInfo, JobRecord, State
 from tenure.web.waterfall import SCALE, waterfall_of
 
 
-def step(name: str, created: float, started: float | None, ended: float | None, **fields: object) -> JobRecord:
-    state = fields.pop("state", State.SUCCEEDED if ended is not None else State.RUNNING)
+def step(name: str, created: float, started: float | None, ended: float | None, **fields: Any) -> JobRecord:
     return JobRecord(
-        id=f"{name}-{created}", task=f"order.{name}", queue="q", state=state, payload=b"", created_at=created,
-        started_at=started, ended_at=ended, attempt=1, worker="w", **fields,
-    )  # type: ignore[arg-type]  # fmt: skip
+        **{
+            "id": f"{name}-{created}", "task": f"order.{name}", "queue": "q", "payload": b"", "attempt": 1, "worker": "w",
+            "state": State.RUNNING if ended is None else State.SUCCEEDED,
+            "created_at": created, "started_at": started, "ended_at": ended, **fields,
+        }
+    )  # fmt: skip
 
 
 def test_bars_are_to_scale() -> None:

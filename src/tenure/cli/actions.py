@@ -19,7 +19,6 @@ from tenure.core.redaction import redact
 
 if TYPE_CHECKING:
     from tenure.app import App
-    from tenure.core.job import JobRecord
     from tenure.stores.values import Verdict
     from tenure.tasks.task import Call
 
@@ -165,29 +164,15 @@ async def complete(app: App, job_id: str, value: Any, step: str | None) -> None:
     if step is not None and record.run_id != job_id:
         raise CommandError(f"--step needs the id of a run, and {job_id} is not one")
     if record.run_id != job_id:
-        await job.acomplete(_converted(app, record, value))
+        await job.acomplete(app.internals.converted(record, value))
         await note(app, "complete", job_id, 1)
         return click.echo("completed: 1 job")
     run = await app.arun(job_id)
     assert run.record is not None
     # With the name of the step, because the value was converted for this step and no other.
-    await run.acomplete(_converted(app, run.record, value), step=step or run.step)
+    await run.acomplete(app.internals.converted(run.record, value), step=step or run.step)
     await note(app, "complete", job_id, 1)
     return click.echo(f"completed: 1 step, run {run.id} is {run.state} in step {run.step}")
-
-
-def _converted(app: App, job: JobRecord, value: Any) -> Any:
-    """Convert JSON by the annotations of the job's task, or of the steps of its flow."""
-    import json
-
-    from tenure.tasks.step import Step
-
-    task = app.tasks.get(job.task)
-    if job.run_id is not None and task is None:
-        return value  # a worker that has the code converts it
-    if isinstance(task, Step) and isinstance(value, dict):
-        return task.flow._converted(value)
-    return app.internals.caller_of(job)._results.decode(json.dumps(value))
 
 
 async def apply_to_each(

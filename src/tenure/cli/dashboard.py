@@ -23,6 +23,7 @@ __all__ = ["dashboard"]
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve on; any other needs tokens.")
 @click.option("--operate", is_flag=True, help="Let the holder of the printed address act too.")
 @click.option("--allow-host", "allowed_hosts", multiple=True, metavar="NAME", help="A host name that it answers to; may be given several times.")  # fmt: skip
+@click.option("--proxy", "proxies", multiple=True, metavar="ADDRESS", help="Address or network of a proxy whose X-Forwarded-For and X-Forwarded-Proto are believed; may be given several times.")  # fmt: skip
 @click.option("--root-path", default="", metavar="PATH", help="Path under which a proxy serves it, such as /jobs.")
 @click.option("--title", metavar="TEXT", help="Name in the head. Default: the last part of the store's URL.")
 @click.option("--show", type=click.Choice(["redacted", "hidden"]), default="redacted", show_default=True, help="How arguments are shown.")  # fmt: skip
@@ -35,6 +36,7 @@ def dashboard(
     host: str,
     operate: bool,
     allowed_hosts: tuple[str, ...],
+    proxies: tuple[str, ...],
     root_path: str,
     title: str | None,
     show: str,
@@ -69,6 +71,7 @@ def dashboard(
             port=port,
             root_path=root_path.rstrip("/"),
             allowed_hosts=allowed_hosts,
+            proxies=proxies,
             tokens=_tokens(),
             operate=operate,
             started=started,

@@ -147,9 +147,17 @@ class Filters(TypedDict, total=False):
     """Which jobs a call means: those that match all filters that are given."""
 
     state: State | str | None
+    """State of the job: waiting, running, blocked, succeeded, failed, cancelled or broken."""
+
     queue: str | None
+    """Queue of the job."""
+
     task: str | Task[..., Any] | None
+    """Task of the job, or the name of the task."""
+
     tag: str | None
+    """One of the tags of the job."""
+
     scheduled: bool | None
     """Of waiting jobs: those that wait for their time (True), or those in line (False)."""
 
@@ -163,7 +171,7 @@ class Filters(TypedDict, total=False):
     """Id of the worker that holds the job, or held it last."""
 
     before: datetime | None
-    """Only jobs that have ended by this time; needs a final `state`."""
+    """Only jobs that have ended by this time, which must have a time zone; needs a final `state`."""
 
 
 class ScheduleKeywords(TypedDict, total=False):

@@ -32,6 +32,7 @@ __all__ = [
     "count_finished",
     "count_found",
     "delete",
+    "delete_without_dependents",
     "pages",
     "retry",
     "search_of",
@@ -73,9 +74,9 @@ class Stats(msgspec.Struct, frozen=True):
 
 def search_of(filters: Filters | Mapping[str, Any]) -> Search:
     """The search that a user's arguments mean; `InvalidName` or `InvalidOption` if one of them cannot match any job."""
-    given = {name: value for name, value in filters.items() if value is not None}
-    if unknown := given.keys() - Filters.__annotations__.keys():
+    if unknown := filters.keys() - Filters.__annotations__.keys():
         raise TypeError(f"there is no filter {min(unknown)!r}: use {', '.join(Filters.__annotations__)}")
+    given = {name: value for name, value in filters.items() if value is not None}
     if given.get("scheduled") is not None:
         given.setdefault("state", State.WAITING)
     search = Search(**{name: _CHECKS[name](value, name) for name, value in given.items()})
@@ -215,22 +216,18 @@ async def delete(store: Store, ids: Sequence[str], search: Search, *, cascade: b
         return sum([len(await store.delete(batch, cascade=cascade)) for batch in _batches(ids)])
     deleted = 0
     async for jobs in _finished_pages(store, search):
-        deleted += await _delete_without_dependents(store, [job.id for job in jobs], cascade=cascade)
+        deleted += await delete_without_dependents(store, [job.id for job in jobs], cascade=cascade)
     return deleted
 
 
-async def _delete_without_dependents(store: Store, ids: Sequence[str], *, cascade: bool) -> int:
+async def delete_without_dependents(store: Store, ids: Sequence[str], *, cascade: bool) -> int:
     """Delete those of these jobs that no other waits for, by halving a batch that is refused until one job is left of it."""
     try:
         return len(await store.delete(ids, cascade=cascade))
     except HasDependents:
         half = len(ids) // 2
         return sum(
-            [
-                await _delete_without_dependents(store, part, cascade=cascade)
-                for part in (ids[:half], ids[half:])
-                if half
-            ]
+            [await delete_without_dependents(store, part, cascade=cascade) for part in (ids[:half], ids[half:]) if half]
         )
 
 

@@ -11,6 +11,7 @@ from tenure.stores.base import BATCH
 from tenure.stores.values import Verdict, VerdictKind
 from tenure.web.run_actions import complete_step
 from tenure.web.schedule_actions import SCHEDULE_ACTIONS
+from tenure.web.written import Refused, complete, record_of, run_again
 
 if TYPE_CHECKING:
     from tenure.web.access import Identity
@@ -28,15 +29,13 @@ class Done(tuple[str, Sequence[str], int]):
     __slots__ = ()
 
 
-class Refused(Exception):
-    """The action was not done; the message says why, as a sentence."""
-
-
 Action = Callable[["Site", Form], Awaitable[tuple[str, Sequence[str], int]]]
 
 
 async def perform(site: Site, viewer: Identity, action: str, form: Form) -> str:
     """Do an action and note it. Returns what was done, as a sentence. `Refused` if it cannot be done."""
+    if "operation" in form:
+        return await _operate(site, viewer, action, form)
     said, target, count = await ACTIONS[action](site, form)
     await note(site.store, who=viewer.name, by="dashboard", what=action, target=target, count=count)
     return said
@@ -72,6 +71,8 @@ def _on_jobs(operation: str, done: str) -> Action:
 
 async def _delete(site: Site, form: Form) -> Done:
     ids = [checked_name("job", each) for each in form.get("id", ())][:BATCH]
+    if not ids:
+        raise Refused("no job is selected")
     deleted = await site.store.delete(ids, cascade=bool(form.get("cascade")))
     return Done((_said(len(deleted), len(ids), "deleted"), ids, len(deleted)))
 
@@ -79,6 +80,38 @@ async def _delete(site: Site, form: Form) -> Done:
 def _said(count: int, asked: int, done: str) -> str:
     rest = f", {asked - count:,} were not" if count < asked else ""
     return f"{count:,} {'job' if count == 1 else 'jobs'} {done}{rest}"
+
+
+# All jobs that fit.
+
+
+async def _operate(site: Site, viewer: Identity, action: str, form: Form) -> str:
+    """Start or stop the operation that the form names. It notes itself in the audit."""
+    operation = site.operations.get(one(form, "operation"))
+    if operation is None or operation.action != action:
+        raise Refused("this count is too old: count again")
+    if "stop" in form:
+        site.operations.stop(operation)
+        return f"it stops after this batch, {operation.done:,} are done"
+    await site.operations.start(operation, viewer.name)
+    return f"the {action} of all that fit has begun"
+
+
+# A job, with a value that the operator writes.
+
+
+async def _run_again(site: Site, form: Form) -> Done:
+    record = await record_of(site, one(form, "id"))
+    job = await run_again(site, record, one(form, "written"), checked_name("job", one(form, "new")))
+    return Done((f"job {record.id} runs again, with what you wrote, as job {job}", [record.id, job], 1))
+
+
+async def _complete(site: Site, form: Form) -> Done:
+    if form.get("run"):
+        return Done(await complete_step(site, form))
+    record = await record_of(site, one(form, "id"))
+    await complete(site, record, one(form, "written"))
+    return Done((f"{record.task} is completed", [record.id], 1))
 
 
 # Queues.
@@ -102,9 +135,10 @@ ACTIONS: dict[str, Action] = {
     "trigger": _on_jobs("trigger", "put in line"),
     "release": _on_jobs("release", "released"),
     "delete": _delete,
+    "run again": _run_again,
+    "complete": _complete,
     "pause": _pause,
     "resume": _resume,
-    "complete": complete_step,
     **SCHEDULE_ACTIONS,
 }
 """What an operator can do, by the name that the audit shows."""

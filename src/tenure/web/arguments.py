@@ -1,4 +1,4 @@
-"""`arguments_of` shows what a job was called with, with secrets hidden."""
+"""`arguments_of` shows what a job was called with, with secrets hidden; `text_is_shown` searches in what is shown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from tenure.core.job import JobRecord
 from tenure.core.redaction import HIDDEN, redacted
 
-__all__ = ["arguments_of", "brief", "hidden", "pretty"]
+__all__ = ["arguments_of", "brief", "hidden", "pretty", "text_is_shown"]
 
 BRIEF = 120
 """Characters of the arguments in a row of a listing."""
@@ -57,6 +57,27 @@ def brief(job: JobRecord, show: str) -> str:
     ]
     text = ", ".join(parts)
     return text if len(text) <= BRIEF else text[: BRIEF - 1] + "…"
+
+
+def text_is_shown(job: JobRecord, text: str) -> bool:
+    """Whether the job's arguments, as far as they are not hidden, or its error contain this text.
+
+    A store searches in whole payloads. Its answer must be checked with this, because otherwise a viewer could find out a hidden value
+    letter by letter. A payload that is cut cannot be checked, and counts as not shown.
+    """
+    error = job.error
+    if error is not None and (text in error.type or text in error.message):
+        return True
+    if job.raw:
+        return text in job.payload.decode("utf-8", "replace")
+    if arguments_of(job.payload, raw=False) is None:
+        return False
+    try:
+        shown = hidden("", msgspec.json.decode(job.payload))
+        # Producers write JSON with and without spaces between its parts.
+        return text in msgspec.json.encode(shown).decode() or text in json.dumps(shown, ensure_ascii=False)
+    except RecursionError:
+        return False
 
 
 def pretty(value: Any) -> str:

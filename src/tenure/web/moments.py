@@ -16,10 +16,10 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 def instant_of(text: str) -> datetime:
     """The instant that `2h` (ago) or `2026-03-01T09:30:00Z` means; without a zone, UTC. `InvalidOption` for anything else."""
     ago = _AGO.fullmatch(text)
-    if ago is not None:
-        return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
     try:
+        if ago is not None:
+            return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
         found = datetime.fromisoformat(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise refused("before", "a time such as 2026-03-01T09:30Z, or how long ago, such as 2h", text) from None
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -37,7 +37,7 @@ class Address(msgspec.Struct, frozen=True):
     @property
     def here(self) -> str:
         """The path with its query, below the root."""
-        return self.path + (f"?{urlencode(self.query)}" if self.query else "")
+        return quote(self.path) + (f"?{urlencode(self.query)}" if self.query else "")
 
     def with_query(self, **changes: str | None) -> str:
         """The same page with other parameters, as a link; None removes one. A change begins at the first page again."""
@@ -45,7 +45,8 @@ class Address(msgspec.Struct, frozen=True):
         query = {name: text for name, text in query.items() if changes.get(name, text) is not None}
         if "cursor" not in changes:
             query.pop("cursor", None)
-        return self.root + self.path + (f"?{urlencode(query)}" if query else "")
+            query.pop("looked", None)
+        return self.root + quote(self.path) + (f"?{urlencode(query)}" if query else "")
 
 
 class Region(NamedTuple):

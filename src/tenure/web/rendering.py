@@ -45,7 +45,8 @@ GLYPHS = {
 class Renderer:
     """Renders whole pages, and single regions of them."""
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, *, logout: bool = False) -> None:
+        """`logout`: whether viewers have a session that they can end."""
         self._environment = Environment(
             loader=PackageLoader("tenure.web"),
             autoescape=True,
@@ -67,6 +68,7 @@ class Renderer:
         }
         self._environment.globals |= {
             "title": title,
+            "logout": logout,
             "glyphs": GLYPHS,
             "static": self.static_path,
             "query": urlencode,

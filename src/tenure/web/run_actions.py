@@ -11,6 +11,7 @@ from tenure.core.outcome import Done, Next
 from tenure.errors import InvalidOption, PayloadError
 
 if TYPE_CHECKING:
+    from tenure.jobs.run import FlowRun
     from tenure.web.site import Site
 
 __all__ = ["complete_step"]
@@ -25,14 +26,15 @@ async def complete_step(site: Site, form: Mapping[str, Sequence[str]]) -> tuple[
     step, run_id = given.get("step", ""), given.get("run", "")
     try:
         run = await site.app.arun(run_id)
-        await run.acomplete(_value(given), step=step or None)
+        await run.acomplete(_value(site, run, given), step=step or None)
     except TypeError as error:
         raise PayloadError(str(error)) from None
     following = f"it goes on with {run.step}" if not run.done else "the run has ended"
     return f"step {step} of run {run_id} is completed, {following}", [run_id], 1
 
 
-def _value(given: Mapping[str, str]) -> Any:
+def _value(site: Site, run: FlowRun, given: Mapping[str, str]) -> Any:
+    """What the step is completed with; attributes and results are converted by the annotations of the flow, if it is here."""
     text, then = given.get("value", "").strip(), given.get("then", "return")
     try:
         value = msgspec.json.decode(text) if text else None
@@ -45,5 +47,7 @@ def _value(given: Mapping[str, str]) -> Any:
             raise InvalidOption(
                 'to go on with a step, the value is a JSON object of attributes, such as {"approved": true}'
             )
-        return Next(then.removeprefix("next:"), **(value or {}))
-    return value
+        flow = site.app.internals.flows.get(run.flow)
+        return Next(then.removeprefix("next:"), **((value or {}) if flow is None else flow._converted(value or {})))
+    record = run.record
+    return value if value is None or record is None else site.app.internals.converted(record, value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, urlencode
 
 from tenure.core.schedule_words import obstacle_words
@@ -22,22 +22,30 @@ Form = Mapping[str, Sequence[str]]
 Done = tuple[str, Sequence[str], int]
 """What was done, as a sentence; to what; and how many were changed."""
 
-LONGEST_QUERY = 6_000
-"""Characters of a form that come back in the address of its page; a longer one comes back empty."""
+
+class FormPages(NamedTuple):
+    """The pages around an action that has a form."""
+
+    form: str
+    """Path of the form."""
+
+    after: str
+    """Path of the page that is shown once the action is done."""
+
+    sent: str
+    """What was typed in, so that the form can be shown again with it."""
 
 
-def pages_of_form(action: str, form: Form) -> tuple[str, str] | None:
-    """Of an action that has a page with a form: that page with what was typed in, and the page to go to after it is done."""
-    fields = {name: form[name][0] for name in FIELDS if form.get(name) and form[name][0]}
+def pages_of_form(action: str, form: Form) -> FormPages | None:
+    """The pages around this action; None if it has no form."""
+    fields = {name: form[name][0] for name in FIELDS if form.get(name)}
+    sent = urlencode(fields)
     if action == "schedule add":
-        page, after = "/schedules/+new", "/schedules"
-    elif action == "schedule change" and not form.get("clear"):
-        after = f"/schedules/{quote(fields.get('name', ''), safe='')}"
-        page = f"{after}/change"
-    else:
-        return None
-    query = urlencode(fields)
-    return (f"{page}?{query}" if len(query) <= LONGEST_QUERY else page), after
+        return FormPages("/schedules/+new", "/schedules", sent)
+    if action == "schedule change" and not form.get("clear"):
+        page = f"/schedules/{quote(fields.get('name', ''), safe='')}"
+        return FormPages(f"{page}/change", page, sent)
+    return None
 
 
 async def _found(site: Site, form: Form) -> Schedule:

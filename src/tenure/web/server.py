@@ -24,6 +24,12 @@ __all__ = ["LOOPBACK", "serve"]
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
 """Hosts that only programs on this machine can reach."""
 
+WILDCARDS = ("0.0.0.0", "::", "[::]")  # noqa: S104 - to tell these from the others
+"""Hosts that mean every address of this machine, and are the name of none."""
+
+PERIOD = 2
+"""Seconds that requests have to end when the dashboard is stopped."""
+
 
 async def serve(
     app: App,
@@ -32,6 +38,7 @@ async def serve(
     port: int,
     root_path: str,
     allowed_hosts: Collection[str],
+    proxies: Collection[str],
     tokens: Mapping[Role, str],
     operate: bool,
     started: Callable[[str], None],
@@ -40,6 +47,7 @@ async def serve(
     """Serve the dashboard until a signal stops it. Calls `started` with the address to open.
 
     Without tokens it draws a key for this time, which the address carries, and refuses every address but this machine's own.
+    `proxies`: addresses whose X-Forwarded-For and X-Forwarded-Proto headers are believed.
     """
     key = ""
     if not tokens:
@@ -51,8 +59,10 @@ async def serve(
         key = secrets.token_urlsafe(24)
         role: Role = "operate" if operate else "read"
         tokens = {role: key}
-    made = dashboard(app, tokens=tokens, allowed_hosts=[*LOOPBACK, *allowed_hosts], **options)
-    listening: socket.socket = listener(host, port, "--port")
+    name = _name_of(host, allowed_hosts)
+    made = dashboard(app, tokens=tokens, allowed_hosts=[*LOOPBACK, name, *allowed_hosts], **options)
+    made.site.access.key_in_url = bool(key)
+    listening: socket.socket = listener(host.strip("[]"), port, "--port")
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     config = uvicorn.Config(
         made,
@@ -60,16 +70,23 @@ async def serve(
         access_log=False,
         root_path=root_path,
         lifespan="on",
-        timeout_graceful_shutdown=2,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies),
+        timeout_graceful_shutdown=PERIOD,
         server_header=False,
         date_header=False,
     )
     server = uvicorn.Server(config)
-    shown = "127.0.0.1" if host in LOOPBACK else host
-    actual = listening.getsockname()[1]
-    started(f"http://{shown}:{actual}{root_path}/" + (f"?key={key}" if key else ""))
+    started(f"http://{name}:{listening.getsockname()[1]}{root_path}/" + (f"?key={key}" if key else ""))
     try:
         await server.serve(sockets=[listening])
     except asyncio.CancelledError:
         await made.aclose()
         raise
+
+
+def _name_of(host: str, allowed_hosts: Collection[str]) -> str:
+    """The name by which a browser finds what listens on `host`."""
+    if host in WILDCARDS:
+        return next(iter(allowed_hosts), LOOPBACK[0])
+    return f"[{host.strip('[]')}]" if ":" in host else host

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
@@ -16,11 +16,14 @@ from tenure.jobs.snapshot import Snapshot
 from tenure.jobs.snapshot_reader import SnapshotReader
 from tenure.stores import masked
 from tenure.stores.base import Store
-from tenure.web.access import Access, Auth, Open, Role
+from tenure.web.access import Access, Auth, Identity, Open, Role
 from tenure.web.guard import Guard
+from tenure.web.operations import Operations
 from tenure.web.recent import Recent
 from tenure.web.rendering import Renderer
+from tenure.web.rows import row_of
 from tenure.web.topics import Topics
+from tenure.web.walking import Walks
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -38,6 +41,9 @@ SNAPSHOT_PAUSE = 2.0
 
 LOOKED_AT = 10.0
 """Seconds after the last request for which the snapshot is kept up to date."""
+
+DRAFTS, DRAFT = 20, 100_000
+"""Texts of refused forms that are kept, and the characters of each, at most."""
 
 
 def dashboard(
@@ -60,7 +66,7 @@ def dashboard(
     """
     if show not in {"redacted", "hidden"}:
         raise InvalidOption(f'show must be "redacted" or "hidden", not {show!r:.80}')
-    site = Site(app, Access(auth, tokens), title or _title_of(app), show=show, slow_after=slow_after)
+    site = Site(app, Access(auth, tokens, store=app.url), title or _title_of(app), show=show, slow_after=slow_after)
     return Dashboard(site, allowed_hosts)
 
 
@@ -101,9 +107,13 @@ class Site:
         self.title = title
         self.show = show
         self.slow_after = slow_after
-        self.renderer = Renderer(title)
+        self.renderer = Renderer(title, logout=access.has_tokens)
         self.topics = Topics()
         self.recent = Recent()
+        self.operations = Operations(self)
+        self.walks = Walks(lambda job: row_of(job, show))
+        self._answers: dict[str, tuple[float, object]] = {}
+        self._drafts: dict[tuple[str, str], str] = {}
         self.placeholder = f"csrf-{secrets.token_hex(16)}"
         """Stands in shared HTML where each viewer's own form token goes."""
 
@@ -129,6 +139,15 @@ class Site:
         except TimeoutError:
             raise StoreUnavailable(f"the store has not answered within {READ_TIMEOUT:g} seconds") from None
 
+    async def read_every(self, seconds: float, name: str, call: Callable[[], Awaitable[T]]) -> T:
+        """Await a read of the store, or return the answer of the last one of this name if it is not older than `seconds`."""
+        at, answer = self._answers.get(name, (-seconds, None))
+        if time.monotonic() - at < seconds:
+            return cast("T", answer)
+        fresh = await self.read(call())
+        self._answers[name] = (time.monotonic(), fresh)
+        return fresh
+
     async def snapshot(self) -> Snapshot:
         """What was last read of queues, workers, history and schedules; it is kept up to date while a page is open."""
         self._asked_at = time.monotonic()
@@ -150,9 +169,20 @@ class Site:
         finally:
             reading.cancel()
 
+    def keep_draft(self, viewer: Identity, path: str, text: str) -> None:
+        """Keep what was written into a form that was refused, so that it is not lost when the form at this path is shown again."""
+        self._drafts[viewer.name, path] = text[:DRAFT]
+        while len(self._drafts) > DRAFTS:
+            del self._drafts[next(iter(self._drafts))]
+
+    def take_draft(self, viewer: Identity, path: str) -> str | None:
+        """What `keep_draft` has kept, once; None if there is nothing."""
+        return self._drafts.pop((viewer.name, path), None)
+
     async def aclose(self) -> None:
         if self._reading is not None:
             self._reading.cancel()
+        await self.operations.aclose()
         if self._store is not None:
             await self._store.close()
 

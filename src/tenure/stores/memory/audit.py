@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from tenure.stores.cursors import number_of
 from tenure.stores.memory.data import Data
 from tenure.stores.values import ACTIONS, ACTIONS_KEPT, Action, ActionPage
 
@@ -21,7 +22,7 @@ def note(data: Data, actions: Sequence[Action]) -> None:
 
 def actions(data: Data, limit: int, cursor: str | None) -> ActionPage:
     """The latest actions, from the cursor on."""
-    found = [each for each in data.actions if _kept(data, each[1]) and (cursor is None or each[0] < int(cursor))]
+    found = [each for each in data.actions if _kept(data, each[1]) and (cursor is None or each[0] < number_of(cursor))]
     page = found[:limit]
     return ActionPage([action for _, action in page], str(page[-1][0]) if len(found) > limit else None)
 

@@ -8,6 +8,7 @@ from itertools import islice
 import msgspec
 
 from tenure.core.job import JobRecord, State, shortened
+from tenure.stores.cursors import number_of, numbers_of
 from tenure.stores.memory.data import Data
 from tenure.stores.memory.jobs import Queue, Run, StoredJob
 from tenure.stores.memory.wakeup import CrossLoopMailbox
@@ -117,7 +118,7 @@ def _run_record(data: Data, run: Run) -> RunRecord:
 
 def runs(data: Data, search: RunSearch) -> RunPage:
     """List runs newest first, from the cursor on."""
-    before = None if search.cursor is None else int(search.cursor)
+    before = None if search.cursor is None else number_of(search.cursor)
     walk = (
         run
         for run in sorted(data.runs.values(), key=lambda run: -run.number)
@@ -145,7 +146,7 @@ def steps(data: Data, run_id: str, limit: int, cursor: str | None) -> Page:
     """List the steps of a run in the order of their creation, from the cursor on."""
     if run_id not in data.runs:
         return Page([], None, 0)
-    start = 0 if cursor is None else int(cursor)
+    start = 0 if cursor is None else max(number_of(cursor), 0)
     found = data.runs[run_id].steps[start : start + limit]
     more = start + limit < len(data.runs[run_id].steps)
     return Page([data.record(step) for step in found], str(start + limit) if more else None, len(found))
@@ -166,7 +167,7 @@ def search(data: Data, search: Search) -> Page:
     key = _ORDERS[search.state]
     walk = iter(sorted((job for job in data.jobs.values() if _listed(job, search)), key=key))
     if search.cursor is not None:
-        last_seen = msgspec.json.decode(search.cursor, type=Key)
+        last_seen = list(numbers_of(search.cursor))
         walk = (job for job in walk if key(job) > last_seen)
     found: list[StoredJob] = []
     looked_at = 0

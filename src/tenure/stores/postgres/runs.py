@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tenure.errors import InvalidOption
+from tenure.stores.cursors import number_of
 from tenure.stores.postgres.records import record
 from tenure.stores.values import Page, RunPage, RunRecord
 
@@ -49,9 +49,4 @@ def steps_page(rows: Sequence[Any]) -> Page:
 
 def decode_cursor(cursor: str | None) -> int | None:
     """The number that a cursor encodes; None for the first page."""
-    if cursor is None:
-        return None
-    try:
-        return int(cursor)
-    except ValueError:
-        raise InvalidOption(f"{cursor!r:.80} is no cursor: take the one that came with the page before") from None
+    return None if cursor is None else number_of(cursor)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from tenure.errors import InvalidOption
+from tenure.stores.cursors import number_of
 from tenure.stores.redis.encoding import ScriptArg
 from tenure.stores.values import ACTIONS, ACTIONS_KEPT, Action, ActionPage
 
@@ -25,9 +25,7 @@ def note_args(actions: Sequence[Action]) -> list[ScriptArg]:
 
 def page_args(limit: int, cursor: str | None) -> list[ScriptArg]:
     """The arguments for a page of the audit; `InvalidOption` for an invalid cursor."""
-    if cursor is not None and not cursor.isdecimal():
-        raise InvalidOption(f"{cursor!r:.80} is no cursor: take the one that came with the page before")
-    return [repr(ACTIONS_KEPT), limit, cursor or ""]
+    return [repr(ACTIONS_KEPT), limit, "" if cursor is None else number_of(cursor)]
 
 
 def page(reply: tuple[Sequence[bytes], int | None]) -> ActionPage:

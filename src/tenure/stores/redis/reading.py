@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from tenure.core.job import State, shortened
-from tenure.errors import InvalidOption
+from tenure.stores.cursors import no_cursor, number_of
 from tenure.stores.redis.encoding import ScriptArg
 from tenure.stores.redis.records import NUMBERS, decode_job, error_templates, id_of, ref_of
 from tenure.stores.values import (
@@ -74,6 +75,10 @@ def decode_announcement(message: bytes) -> list[Announcement]:
     ]
 
 
+_WHOLE = re.compile(r"[0-9]{1,18}", re.ASCII).fullmatch
+_NUMBER = re.compile(r"-?[0-9]{1,18}(\.[0-9]+)?(e[+-]?[0-9]{1,2})?", re.ASCII).fullmatch
+
+
 def search_args(search: Search) -> list[ScriptArg]:
     """The arguments of a search; `InvalidOption` for an invalid cursor."""
     state = -1 if search.state is None else NUMBERS[search.state]
@@ -111,22 +116,10 @@ def page(search: Search, reply: Sequence[Any]) -> Page:
 
 def _cursor_position(cursor: str) -> tuple[str, str, str]:
     match cursor.split(" "):
-        case [group, score, seq] if group.isdigit() and seq.isdigit() and _is_number(score):
+        case [group, score, seq] if _WHOLE(group) and _WHOLE(seq) and _NUMBER(score):
             return group, score, seq
         case _:
-            raise _no_cursor(cursor)
-
-
-def _no_cursor(cursor: str) -> InvalidOption:
-    return InvalidOption(f"{cursor!r:.80} is no cursor: take the one that came with the page before")
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+            raise no_cursor(cursor)
 
 
 def edges(reply: Sequence[tuple[bytes | None, int]]) -> list[EdgeInfo]:
@@ -140,9 +133,7 @@ def runs_args(search: RunSearch) -> list[ScriptArg]:
     """The arguments of a search for runs; `InvalidOption` for an invalid cursor."""
     state = -1 if search.state is None else NUMBERS[search.state]
     lookup = () if search.lookup is None else search.lookup
-    cursor = search.cursor or ""
-    if search.cursor is not None and not cursor.isdigit():
-        raise _no_cursor(cursor)
+    cursor = "" if search.cursor is None else number_of(search.cursor)
     return [search.flow or "", state, search.limit, cursor, *lookup]
 
 

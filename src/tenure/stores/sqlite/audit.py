@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenure.errors import InvalidOption
+from tenure.stores.cursors import number_of
 from tenure.stores.sqlite.bulk_insert import BulkInsert
 from tenure.stores.sqlite.transaction import Transaction
 from tenure.stores.values import ACTIONS, ACTIONS_KEPT, Action, ActionPage
@@ -34,9 +34,4 @@ def actions(tx: Transaction, limit: int, cursor: str | None) -> ActionPage:
 
 
 def _number(cursor: str | None) -> int:
-    if cursor is None:
-        return AFTER_ALL
-    try:
-        return int(cursor)
-    except ValueError:
-        raise InvalidOption(f"{cursor!r:.80} is no cursor: take the one that came with the page before") from None
+    return AFTER_ALL if cursor is None else number_of(cursor)

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import msgspec
 
 from tenure.core.job import FINAL, JobRecord, State, shortened
-from tenure.errors import InvalidOption
 from tenure.stores.base import AHEAD
+from tenure.stores.cursors import numbers_of
 from tenure.stores.sqlite.attempts import histories
 from tenure.stores.sqlite.rows import RECORD_COLUMNS, dumps, error_of, loads, records, totals
 from tenure.stores.sqlite.transaction import Row, Transaction
@@ -22,7 +22,6 @@ from tenure.stores.values import LOOK, PRIORITIES, EdgeInfo, Order, Page, Pulse,
 __all__ = ["blockers", "busy", "edges", "get", "ids", "queues", "search", "wait", "workers"]
 
 _pulse = msgspec.json.Decoder(Pulse).decode
-_decode_key = msgspec.json.Decoder(tuple[float, ...]).decode
 
 AFTER_ANY_ID = "\x7f"
 """Sorts after every character that an id may contain."""
@@ -237,18 +236,11 @@ def _by_task(search: Search) -> bool:
 
 def _begin(search: Search) -> CursorKey | None:
     """The key after which the page begins; None: at the first row."""
-    after = _cursor_key(search.cursor) if search.cursor else None
+    after = numbers_of(search.cursor, 2 if search.state is None else 3) if search.cursor else None
     if search.before is None or search.state not in FINAL:
         return after
     before = (0.0, -search.before, -math.inf)  # that of a row before all those that ended at this time
     return before if after is None else max(after, before)
-
-
-def _cursor_key(cursor: str) -> CursorKey:
-    try:
-        return _decode_key(cursor)
-    except msgspec.DecodeError:
-        raise InvalidOption(f"{cursor!r:.80} is no cursor: take the one that came with the page before") from None
 
 
 CursorKey = tuple[float, ...]

@@ -6,7 +6,8 @@ import heapq
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from tenure.core.job import JobRecord, NewJob, State, Writes
-from tenure.errors import InvalidOption, MissingAttribute
+from tenure.errors import MissingAttribute
+from tenure.stores.cursors import number_of
 from tenure.stores.sqlite.bulk_insert import BulkInsert
 from tenure.stores.sqlite.rows import RECORD_COLUMNS, dumps, records
 from tenure.stores.sqlite.transaction import Row, Transaction
@@ -97,12 +98,7 @@ def runs(tx: Transaction, search: RunSearch) -> RunPage:
 
 
 def _number(cursor: str | None, begin: int | None) -> int | None:
-    if cursor is None:
-        return begin
-    try:
-        return int(cursor)
-    except ValueError:
-        raise InvalidOption(f"{cursor!r:.80} is no cursor: take the one that came with the page before") from None
+    return begin if cursor is None else number_of(cursor)
 
 
 _RUN = (

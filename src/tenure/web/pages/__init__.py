@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tenure.web.pages.bulk import bulk, operation, operations
+from tenure.web.pages.failed import broken, failed
 from tenure.web.pages.flows import flow, flows
 from tenure.web.pages.job import job
 from tenure.web.pages.jobs import jobs
 from tenure.web.pages.overview import overview
 from tenure.web.pages.run import run
 from tenure.web.pages.schedules import add_schedule, change_schedule, schedule, schedules
+from tenure.web.pages.written import again, complete
 
 if TYPE_CHECKING:
     from tenure.web.page import PageFunction
@@ -20,6 +23,13 @@ PAGES: dict[str, PageFunction] = {
     "/": overview,
     "/jobs": jobs,
     "/jobs/{id}": job,
+    "/jobs/{id}/again": again,
+    "/jobs/{id}/complete": complete,
+    "/failed": failed,
+    "/broken": broken,
+    "/bulk": bulk,
+    "/operations": operations,
+    "/operations/{id}": operation,
     "/flows": flows,
     "/flows/{name}": flow,
     "/runs/{id}": run,

@@ -15,6 +15,7 @@ from tenure.stores.values import EdgeInfo
 from tenure.web.arguments import arguments_of, hidden, pretty
 from tenure.web.page import Address, Page, Region
 from tenure.web.timeline import Timeline, timeline_of
+from tenure.web.written import obstacle
 
 if TYPE_CHECKING:
     from tenure.web.site import Site
@@ -51,6 +52,9 @@ class HeadView(msgspec.Struct, frozen=True):
     queue: str
     facts: tuple[Fact, ...]
     actions: tuple[str, ...]
+    again: bool
+    """Whether it can be run again with changes."""
+
     percent: float | None
     progress: str
 
@@ -106,7 +110,7 @@ async def job(site: Site, at: Address) -> Page:
         title=f"{record.task} {record.label}",
         kind="job",
         regions=(
-            Region("head", "job/head.html", _head(record)),
+            Region("head", "job/head.html", _head(record, site.show)),
             Region("why", "job/why.html", WhyView(why.summary, _reasons(why), found=True)),
             Region("life", "job/life.html", LifeView(timeline_of(record, snapshot.now), _attempts(record))),
             Region("data", "job/data.html", _data(record, edges, site.show)),
@@ -118,7 +122,7 @@ def _reasons(why: Explanation) -> tuple[tuple[str, str], ...]:
     return tuple((reason.sentence, reason.advice) for reason in why.reasons)
 
 
-def _head(record: JobRecord) -> HeadView:
+def _head(record: JobRecord, show: str) -> HeadView:
     progress = record.progress
     note = "" if progress is None else progress.note or ""
     actions = ACTIONS[record.state]
@@ -131,6 +135,7 @@ def _head(record: JobRecord) -> HeadView:
         queue=record.queue,
         facts=tuple(_facts(record)),
         actions=actions,
+        again=not obstacle(record, show),
         percent=None if progress is None else progress.percent,
         progress=""
         if progress is None

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tenure.core.checks import refused
 from tenure.jobs.attention import Attention
-from tenure.jobs.history import History, checked_span, history_of
+from tenure.jobs.history import History, history_of
 from tenure.jobs.snapshot import QueueFigures, Snapshot, Summary, figures_of, summary_of
 from tenure.web.charts import Chart, depth_chart, finished_chart, waits_chart
 from tenure.web.page import Address, Page, Region
@@ -47,7 +48,9 @@ class QueuesView(msgspec.Struct, frozen=True):
 
 async def overview(site: Site, at: Address) -> Page:
     """Attention, figures, charts and queues of the whole store."""
-    span = checked_span(at.query.get("span", "1h"))
+    span = at.query.get("span", "1h")
+    if span not in SPANS:
+        raise refused("span", f"one of {', '.join(SPANS)}", span)
     snapshot = await site.snapshot()
     history = await site.read(history_of(site.store, None, None, span))
     entries = snapshot.attention or ()

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -353,9 +354,9 @@ def _text(name: str, value: object) -> str:
 
 
 async def add_schedule(site: Site, at: Address) -> Page:
-    """The form of a new schedule, with a preview of its ticks once it says when it fires."""
-    given = {name: at.query.get(name, "") for name in FIELDS}
-    return _form_page(site, "Add a schedule", {"kind": "task", "how": "cron", **_said(given)}, at, None)
+    """The form of a new schedule, with a preview of its ticks once it was sent."""
+    given = _sent(site, at)
+    return _form_page(site, "Add a schedule", {"kind": "task", "how": "cron", **given}, None, sent=bool(given))
 
 
 async def change_schedule(site: Site, at: Address) -> Page:
@@ -369,20 +370,22 @@ async def change_schedule(site: Site, at: Address) -> Page:
         "overlap": found.overlap.value,
         "catch_up": str(found.catch_up),
     }
-    given = {name: at.query[name] for name in FIELDS if name in at.query}
-    return _form_page(site, f"Change {found.name}", {**stored, **given, "name": found.name}, at, found)
+    given = _sent(site, at)
+    fields = {**stored, **given, "name": found.name}
+    return _form_page(site, f"Change {found.name}", fields, found, sent=bool(given))
 
 
-def _said(fields: Mapping[str, str]) -> dict[str, str]:
-    return {name: text for name, text in fields.items() if text}
+def _sent(site: Site, at: Address) -> dict[str, str]:
+    """What was typed in before the form was previewed or refused."""
+    return dict(parse_qsl(site.take_draft(at.viewer, at.path) or "", keep_blank_values=True))
 
 
-def _form_page(site: Site, title: str, fields: Mapping[str, str], at: Address, found: Schedule | None) -> Page:
+def _form_page(site: Site, title: str, fields: Mapping[str, str], found: Schedule | None, *, sent: bool) -> Page:
     filled = {name: fields.get(name, "") for name in FIELDS}
     form = ScheduleForm(site.app, filled)
     problem, sentence = "", ""
     upcoming: tuple[Upcoming, ...] = ()
-    if found is not None or at.query:
+    if found is not None or sent:
         try:
             when = form.when
             sentence = words(when)
@@ -399,7 +402,7 @@ def _form_page(site: Site, title: str, fields: Mapping[str, str], at: Address, f
     view = FormView(
         fields=filled,
         change=found is not None,
-        problem=problem if at.query else "",
+        problem=problem if sent and "refused" not in fields else "",  # else the page says it already
         words=sentence,
         upcoming=upcoming,
         tasks=tuple(sorted(name for name, task in site.app.tasks.items() if not task._is_step)),
