@@ -15,7 +15,7 @@ from tenure import App
 from tenure.cli import history as command
 from tenure.cli.chart import drawn
 from tenure.core.measures import HistoryRow, Mark, slot_of
-from tenure.jobs.history import SPANS, History, assembled
+from tenure.jobs.history import SPANS, History, Window, assembled
 from tenure.stores.values import WorkerInfo
 
 from .conftest import Tenure, document
@@ -55,7 +55,7 @@ def a_history(span: str, *, queue: str | None = None, busy: bool = True) -> Hist
         gauges = {"in_line": max(300 * wave + 100, 0), "oldest": max(20 * wave + 2, 0)}
         rows.append(HistoryRow(first + number * resolution, queue or "", "", counts, gauges))
     marks = [Mark(first + length * 0.3, "v1.2.3"), Mark(first + length * 0.9, "config \x1b[31m17")] if busy else []
-    return assembled(queue, None, resolution, rows, first, last, NOW, marks)
+    return assembled(queue, None, Window(resolution, first, last, NOW), rows, marks)
 
 
 def picture(history: History, width: int) -> str:

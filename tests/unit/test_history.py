@@ -16,7 +16,7 @@ from tenure.core.lease import Lease, Token
 from tenure.core.lifecycle import RELEASE, Finish, Park, Requeue, Transition
 from tenure.core.measures import OTHERS, HistoryRow, HistoryWrite, Mark, bucket, buckets
 from tenure.core.options import AppOptions, WorkerOptions
-from tenure.jobs.history import History, assembled, gauges_of
+from tenure.jobs.history import History, Window, assembled, gauges_of
 from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, QueueInfo, Totals, UniqueHeld, Verdict, refused
 from tenure.worker.attempt import Attempt
 from tenure.worker.meter import ERRORS, PAIRS, SAMPLES, Meters
@@ -40,7 +40,7 @@ def row(
 
 def history(*rows: HistoryRow, slots: int = 4, marks: list[Mark] | None = None) -> History:
     last = FIRST + (slots - 1) * 10
-    return assembled("q", None, 10, rows, FIRST, last, last + 4, marks or [])
+    return assembled("q", None, Window(10, FIRST, last, last + 4), rows, marks or [])
 
 
 def successes(*rows: HistoryRow, slots: int = 4) -> list[int]:

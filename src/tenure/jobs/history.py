@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -23,7 +23,20 @@ from tenure.core.schedule import ScheduleSearch
 from tenure.stores.base import Store
 from tenure.stores.values import QueueInfo, Totals
 
-__all__ = ["SPANS", "History", "HistoryPoint", "checked_span", "gauges_of", "history_of", "sample"]
+__all__ = [
+    "SPANS",
+    "History",
+    "HistoryPoint",
+    "Window",
+    "assembled",
+    "checked_span",
+    "coarser",
+    "gauges_of",
+    "history_of",
+    "sample",
+    "window_of",
+    "with_current",
+]
 
 SPANS: Mapping[str, tuple[int, float]] = {
     "10m": (10, 600.0),
@@ -125,18 +138,53 @@ def checked_span(span: object) -> str:
     return span
 
 
+class Window(NamedTuple):
+    """The slots of a span that ends now."""
+
+    resolution: int
+    """Seconds of a slot."""
+
+    first: float
+    """Begin of the first slot, and of the last one, in seconds since the epoch."""
+
+    last: float
+    now: float
+    """The time of the store."""
+
+    @property
+    def since(self) -> float:
+        """Begin of the slot before the first one. Its totals are those with which the first one begins."""
+        return self.first - self.resolution
+
+
+def window_of(span: str, now: float, resolution: int | None = None) -> Window:
+    """The slots of one of `SPANS`; `now` is the time of the store, which decides what the slots are.
+
+    `resolution`: a multiple of the span's own, for rows that are made `coarser`.
+    """
+    own, length = SPANS[span]
+    each = own if resolution is None else resolution
+    return Window(each, slot_of(each, now - length) + each, slot_of(each, now), now)
+
+
+def coarser(rows: Iterable[HistoryRow], resolution: int) -> list[HistoryRow]:
+    """The same rows of one queue or task in longer slots: counts are added, and lengths are those at the end."""
+    merged: dict[float, HistoryRow] = {}
+    for row in sorted(rows, key=lambda row: row.slot):
+        slot = slot_of(resolution, row.slot)
+        before = merged.get(slot) or HistoryRow(slot, row.queue, row.task, {})
+        counts, gauges = sum_counts([before.counts, row.counts]), merge_gauges(before.gauges, row.gauges)
+        merged[slot] = HistoryRow(slot, row.queue, row.task, counts, gauges)
+    return list(merged.values())
+
+
 async def history_of(store: Store, queue: str | None, task: str | None, span: str) -> History:
     """The history of all jobs, of a queue, of a task, or of a task in one queue, over one of `SPANS`."""
-    resolution, length = SPANS[span]
-    now = (await store.schedules(ScheduleSearch(limit=0))).now  # the store's time, which decides what the slots are
-    last = slot_of(resolution, now)
-    first = slot_of(resolution, now - length) + resolution
-    # One slot more, because its totals are those with which the first one begins.
-    since = first - resolution
-    rows = await _rows(store, resolution, since, queue, task)
+    window = window_of(span, (await store.schedules(ScheduleSearch(limit=0))).now)
+    rows = await _rows(store, window.resolution, window.since, queue, task)
     if task is None:
-        rows = _with_current(rows, last, await _sampled(store), queue or "")
-    return assembled(queue, task, resolution, rows, first, last, now, await store.marks(first))
+        rows = with_current(rows, window.last, await _sampled(store), queue or "")
+    return assembled(queue, task, window, rows, await store.marks(window.first))
 
 
 async def _rows(store: Store, resolution: int, since: float, queue: str | None, task: str | None) -> list[HistoryRow]:
@@ -147,7 +195,7 @@ async def _rows(store: Store, resolution: int, since: float, queue: str | None, 
     return await store.history(HistorySearch(resolution=resolution, since=since, queue=queue or "", task=task or ""))
 
 
-def _with_current(
+def with_current(
     rows: Sequence[HistoryRow], last: float, current: Sequence[HistoryWrite], queue: str
 ) -> list[HistoryRow]:
     """These rows, of which the last has the lengths and totals of this moment."""
@@ -158,6 +206,7 @@ def _with_current(
 
 
 def _by_slot(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
+    """One row for each slot: the sum of the rows of a task in several queues."""
     slots: dict[float, list[HistoryRow]] = {}
     for row in rows:
         slots.setdefault(row.slot, []).append(row)
@@ -165,10 +214,10 @@ def _by_slot(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
 
 
 def assembled(
-    queue: str | None, task: str | None, resolution: int, rows: Iterable[HistoryRow], first: float, last: float, now: float,
-    marks: list[Mark],
-) -> History:  # fmt: skip
-    """The history that these rows make, from the slot `first` to the slot `last`. A row of the slot before is of use too."""
+    queue: str | None, task: str | None, window: Window, rows: Iterable[HistoryRow], marks: list[Mark]
+) -> History:
+    """The history that these rows make, over the slots of `window`. A row of the slot before is of use too."""
+    resolution, first, last, now = window
     by_slot = {row.slot: row for row in rows}
     slots = [first + number * resolution for number in range(-1, int((last - first) // resolution) + 1)]
     each = [by_slot.get(slot) or HistoryRow(slot, "", "", {}) for slot in slots]

@@ -50,6 +50,9 @@ class Measures(msgspec.Struct, frozen=True, kw_only=True):
     finished: list[float] = []
     """Jobs finished a second in each slot of the last hour, the oldest first."""
 
+    by_slot: dict[str, list[float]] = {}
+    """By queue, jobs that workers finished in each slot of the last hour, the oldest first."""
+
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """What was read last. Everything on the screen is made of this."""
@@ -175,8 +178,12 @@ def measures_of(rows: Sequence[HistoryRow], now: float) -> Measures:
     first = last - (HOUR - 1) * RESOLUTION
     recent: dict[str, list[Mapping[str, float]]] = {}
     finished: dict[float, float] = {}
+    by_slot: dict[str, list[float]] = {}
     for row in rows:
-        finished[row.slot] = finished.get(row.slot, 0.0) + _finished(row.counts)
+        ended = _finished(row.counts)
+        finished[row.slot] = finished.get(row.slot, 0.0) + ended
+        if first <= row.slot <= last and ended:
+            by_slot.setdefault(row.queue, [0.0] * HOUR)[round((row.slot - first) / RESOLUTION)] += ended
         if row.slot >= last - RESOLUTION:
             recent.setdefault(row.queue, []).append(row.counts)
     sums = {queue: sum_counts(counts) for queue, counts in recent.items()}
@@ -194,6 +201,7 @@ def measures_of(rows: Sequence[HistoryRow], now: float) -> Measures:
             finished.get(last - ago * RESOLUTION, 0.0) / (RESOLUTION if ago else passed)
             for ago in reversed(range(HOUR))
         ],
+        by_slot=by_slot,
     )
 
 

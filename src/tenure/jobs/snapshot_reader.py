@@ -130,6 +130,11 @@ class SnapshotReader:
             await self._read(topic)
         return self.snapshot
 
+    async def read(self, *topics: str) -> None:
+        """Read these topics now, because they were changed."""
+        for topic in topics:
+            await self._read(topic)
+
     async def run(self, changed: Callable[[str], None]) -> None:
         """Read for ever. Calls `changed` with each topic that was read, and with "" when the store fails."""
         while True:

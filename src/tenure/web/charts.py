@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
+from tenure.core.measures import buckets, lower_bound, quantile, upper_bound
 from tenure.core.units import duration
 from tenure.jobs.history import History, HistoryPoint
 
-__all__ = ["Chart", "Column", "Line", "Tick", "depth_chart", "finished_chart", "run_chart", "spark", "waits_chart"]
+__all__ = [
+    "Chart",
+    "Column",
+    "Distribution",
+    "Line",
+    "Tick",
+    "came_in_chart",
+    "depth_chart",
+    "distribution",
+    "finished_chart",
+    "run_chart",
+    "spark",
+    "waits_chart",
+]
 
 WIDTH, HEIGHT = 560, 160
 """Size of a chart in its own units; the page scales it."""
@@ -152,6 +167,130 @@ def depth_chart(history: History) -> Chart:
     )
 
 
+def came_in_chart(history: History) -> Chart:
+    """Jobs that came in a second and jobs that ended a second, as two lines. Where they part, the queue grows or shrinks."""
+    came = _came_in(history.points)
+    came[-1:] = [None] * len(came[-1:])  # it has hardly begun, so its rates are rough
+    ended = [None if each is None else point.rate for each, point in zip(came, history.points, strict=True)]
+    top = _top(max((each for each in (*came, *ended) if each is not None), default=0.0))
+    scale = _linear(top)
+    known = [each for each in came if each is not None]
+    finished = [each for each in ended if each is not None]
+    return _chart(
+        history,
+        name="came-in",
+        heading="Came in, finished",
+        unit="a second",
+        latest=f"{_rate(sum(known) / len(known))}, {_rate(sum(finished) / len(finished))}" if known else "–",
+        lines=(Line(_path(history, came, scale), "came-in"), Line(_path(history, ended, scale), "ended")),
+        values=_value_ticks(top, scale, _rate),
+        texts=[
+            "" if one is None or other is None else f"{_rate(one)} a second came in, {_rate(other)} finished"
+            for one, other in zip(came, ended, strict=True)
+        ],
+        legend=("came in", "finished"),
+        empty=not any(known) and not any(finished),
+    )
+
+
+SPREAD = 3
+"""Slots without a look at the queue over which what came in is spread; a longer time without a look is a gap."""
+
+
+def _came_in(points: Sequence[HistoryPoint]) -> list[float | None]:
+    """Jobs that came in a second in each slot: those that ended, and by how many more there are. None where it is not known.
+
+    What was purged or deleted meanwhile counts as if it had not come in.
+    """
+    found: list[float | None] = [None] * len(points)
+    before, begin = None, 0
+    for number, point in enumerate(points):
+        depth = _depth(point)
+        if depth is None:
+            continue
+        passed = points[begin : number + 1]
+        if before is not None and len(passed) <= SPREAD:
+            came = max(sum(each.finished for each in passed) + depth - before, 0)
+            rate = came / sum(each.seconds for each in passed)
+            found[begin : number + 1] = [rate] * len(passed)
+        before, begin = depth, number + 1
+    return found
+
+
+def _depth(point: HistoryPoint) -> int | None:
+    """Jobs that have not ended, at the end of a slot."""
+    lengths = (point.in_line, point.scheduled, point.blocked, point.running)
+    return None if None in lengths else sum(each or 0 for each in lengths)
+
+
+class Bucket(msgspec.Struct, frozen=True):
+    """One column of a distribution."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    between: str
+    """The durations that it counts, such as `11ms to 16ms`."""
+
+    number: int
+
+
+class Distribution(msgspec.Struct, frozen=True, kw_only=True):
+    """How long attempts ran, as columns by bucket."""
+
+    heading: str
+    latest: str
+    buckets: tuple[Bucket, ...]
+    labels: tuple[Tick, ...]
+    values: tuple[Tick, ...]
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = LEFT
+
+
+def distribution(counts: Mapping[str, float], what: Literal["wait", "run"], heading: str) -> Distribution:
+    """The distribution of waits or runs in the counts of a history row."""
+    filled = buckets(counts, what)
+    first, last = min(filled, default=0), max(filled, default=0)
+    number = max(last - first + 1, 8)
+    width = (WIDTH - LEFT - RIGHT) / number
+    top = _top(max(filled.values(), default=0.0))
+    scale = _linear(top)
+    columns = tuple(
+        Bucket(
+            round(LEFT + (each - first) * width, 1),
+            round(min(scale(count), HEIGHT - BOTTOM - 1.0), 1),
+            round(max(width - 2, 1), 1),
+            round(max(HEIGHT - BOTTOM - scale(count), 1.0), 1),
+            f"{_brief(lower_bound(each))} to {_brief(upper_bound(each))}",
+            round(count),
+        )
+        for each, count in filled.items()
+    )
+    step = max(math.ceil(number / 8), 1)
+    labels = tuple(
+        Tick(round(LEFT + each * width, 1), _brief(lower_bound(first + each))) for each in range(0, number, step)
+    )
+    p50, p95 = quantile(counts, what, 0.5), quantile(counts, what, 0.95)
+    return Distribution(
+        heading=heading,
+        latest="–" if p50 is None or p95 is None else f"p50 {duration(p50)}, p95 {duration(p95)}",
+        buckets=columns,
+        labels=labels if columns else (),
+        values=_value_ticks(top, scale, _count),
+    )
+
+
+def _brief(seconds: float) -> str:
+    """A duration with two digits, also below a millisecond and between seconds."""
+    if 0 < seconds < 0.001:
+        return f"{seconds * 1e6:.0f}µs"
+    if 1 < seconds < 10 and seconds != int(seconds):
+        return f"{seconds:.1f}s"
+    return f"{seconds * 1000:.2g}ms" if 0.001 <= seconds < 0.01 else duration(seconds)
+
+
 def spark(values: Sequence[float], width: int = 96, height: int = 20) -> tuple[Column, ...]:
     """A row of small columns."""
     top = max(values, default=0.0) or 1.0
@@ -218,9 +357,7 @@ def _logarithmic(values: Sequence[float]) -> tuple[Scale, tuple[Tick, ...]]:
         return HEIGHT - BOTTOM - part * room
 
     step = max((high - low) // 3, 1)
-    return scale, tuple(
-        Tick(round(scale(10.0**power), 1), duration(10.0**power)) for power in range(low, high + 1, step)
-    )
+    return scale, tuple(Tick(round(scale(10.0**power), 1), _brief(10.0**power)) for power in range(low, high + 1, step))
 
 
 def _top(most: float) -> float:
@@ -247,13 +384,15 @@ def _x(history: History, number: float) -> float:
 
 
 def _path(history: History, values: Sequence[float | None], scale: Scale) -> str:
-    parts, drawing = [], False
-    for number, value in enumerate(values):
-        if value is None:
-            drawing = False
-            continue
-        parts.append(f"{'L' if drawing else 'M'}{_x(history, number + 0.5)} {scale(value):.1f}")
-        drawing = True
+    """A line with a gap where a value is not known. A value between two gaps is a dot."""
+    parts: list[str] = []
+    stretch: list[str] = []
+    for number, value in enumerate([*values, None]):
+        if value is not None:
+            stretch.append(f"{_x(history, number + 0.5)} {scale(value):.1f}")
+        elif stretch:
+            parts.append("M" + "L".join(stretch) + ("h0" if len(stretch) == 1 else ""))
+            stretch = []
     return "".join(parts)
 
 

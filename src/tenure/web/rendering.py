@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -15,9 +16,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from tenure.core.units import duration, size
 from tenure.web.page import Address, Page, Region
 
+if TYPE_CHECKING:
+    from tenure.web.rail import RailEntry
+
 __all__ = ["Renderer", "visible"]
 
 LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
+
+LONGEST = 50_000
+"""Characters of one text in a page, at most, so that no error or name can make a page that no browser shows."""
 
 GLYPHS = {
     "scheduled": "◷",
@@ -38,6 +45,11 @@ GLYPHS = {
     "bad": "✕",
     "warn": "⚠",
     "ok": "✓",
+    "working": "✓",
+    "quiet": "‖",
+    "stopping": "‖",
+    "missing": "✕",
+    "troubled": "⚠",
 }
 """A sign for each state, so that colour is never needed."""
 
@@ -59,6 +71,8 @@ class Renderer:
             "number": number,
             "duration": duration,
             "size": size,
+            "share": share,
+            "given": lambda values: {name: value for name, value in values.items() if value},
             "iso": iso,
             "clock": clock,
             "short": short,
@@ -74,17 +88,17 @@ class Renderer:
             "query": urlencode,
         }
 
-    def page(self, page: Page, at: Address, **more: Any) -> str:
+    def page(self, page: Page, at: Address, *, rail: Sequence[RailEntry], **more: Any) -> str:
         """The whole page, as HTML."""
-        return self._environment.get_template("page.html").render(page=page, at=at, **more)
+        return self._environment.get_template("page.html").render(page=page, at=at, rail=rail, **more)
 
     def region(self, region: Region, page: Page, at: Address, csrf: str) -> str:
         """One region of a page, as HTML."""
         return self._environment.get_template("region.html").render(region=region, page=page, at=at, csrf=csrf)
 
-    def rail(self, page: Page, at: Address) -> str:
+    def rail(self, page: Page, at: Address, rail: Sequence[RailEntry]) -> str:
         """The links to all pages, with their counts."""
-        return self._environment.get_template("rail.html").render(page=page, at=at)
+        return self._environment.get_template("rail.html").render(page=page, at=at, rail=rail)
 
     def template(self, name: str, **values: Any) -> str:
         """Another document, such as the login form."""
@@ -125,7 +139,9 @@ def _finalized(value: Any) -> Any:
     """What is written for a value: plain texts with their control characters made visible."""
     if value is None:
         return ""
-    return visible(value) if type(value) is str else value
+    if type(value) is not str:
+        return value
+    return visible(value if len(value) <= LONGEST else f"{value[:LONGEST]}…")
 
 
 def number(value: float | None) -> str:
@@ -135,6 +151,22 @@ def number(value: float | None) -> str:
     if isinstance(value, float) and 0 < value < 10 and value != int(value):
         return f"{value:.1f}" if value >= 0.05 else "<0.1"
     return f"{round(value):,}".replace(",", "\u2009")
+
+
+def share(value: float | None) -> str:
+    """A share in per cent; a dash for None."""
+    if value is None:
+        return "–"
+    percent = value * 100
+    return (
+        "0 %"
+        if value <= 0
+        else "<0.1 %"
+        if percent < 0.05
+        else f"{percent:.1f} %"
+        if percent < 10
+        else f"{percent:.0f} %"
+    )
 
 
 def iso(at: float) -> str:

@@ -123,7 +123,7 @@ async def broken(site: Site, at: Address) -> Page:
 async def _page(site: Site, at: Address, state: State) -> Page:
     del at
     snapshot = await site.snapshot()
-    hour, day = await site.read_every(HISTORY_PAUSE, "failures", lambda: _history(site, snapshot.now))
+    hour, day = await site.recent.get("failures", HISTORY_PAUSE, lambda: site.read(_history(site, snapshot.now)))
     found = await site.read(site.store.search(Search(state=state, limit=BATCH, look=BATCH, brief=300)))
     groups = groups_of(state, hour, day, found.jobs, snapshot.now)
     counts = tuple((name, sum(getattr(each, name) for each in snapshot.queues)) for name in ("failed", "broken"))

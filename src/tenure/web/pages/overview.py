@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tenure.core.checks import refused
 from tenure.jobs.attention import Attention
-from tenure.jobs.history import History, history_of
+from tenure.jobs.history import History
 from tenure.jobs.snapshot import QueueFigures, Snapshot, Summary, figures_of, summary_of
 from tenure.web.charts import Chart, depth_chart, finished_chart, waits_chart
+from tenure.web.histories import SPANS, span_in, whole_history
 from tenure.web.page import Address, Page, Region
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["overview"]
 
-SPANS = ("1h", "24h", "30d")
 QUEUES = 50
 """Queues that the overview lists, at most: those that need attention first, then the busiest."""
 
@@ -48,11 +47,9 @@ class QueuesView(msgspec.Struct, frozen=True):
 
 async def overview(site: Site, at: Address) -> Page:
     """Attention, figures, charts and queues of the whole store."""
-    span = at.query.get("span", "1h")
-    if span not in SPANS:
-        raise refused("span", f"one of {', '.join(SPANS)}", span)
+    span = span_in(at)
     snapshot = await site.snapshot()
-    history = await site.read(history_of(site.store, None, None, span))
+    history = await whole_history(site, snapshot, span)
     entries = snapshot.attention or ()
     figures = sorted(figures_of(snapshot), key=lambda each: (each.level == "", -each.rate, -each.queue.waiting))
     return Page(
@@ -62,7 +59,7 @@ async def overview(site: Site, at: Address) -> Page:
         regions=(
             Region("attention", "overview/attention.html", AttentionView(entries, not snapshot.queues)),
             Region("tiles", "overview/tiles.html", TilesView(summary_of(snapshot), _releases(snapshot))),
-            Region("charts", "overview/charts.html", ChartsView(span, SPANS, _charts(history))),
+            Region("charts", "overview/charts.html", ChartsView(span, tuple(SPANS), _charts(history))),
             Region(
                 "queues",
                 "overview/queues.html",
