@@ -32,13 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["schedule", "schedules"]
 
-OVERLAPS = {
-    "allow": "enqueues the next job although the last one is not final",
-    "skip": "enqueues nothing while the last job is not final",
-    "wait": "the next job waits for the last one; none if that has not begun",
-    "replace": "cancels the last job if it is not final",
-}
-
 
 @click.command()
 @json_option
@@ -159,6 +152,7 @@ async def show(app: App, name: str, as_json: bool) -> None:
 
 def _facts(schedule: Schedule) -> Iterator[tuple[str, str]]:
     from tenure.cli.display import distance, duration, utc
+    from tenure.core.schedule_words import OVERLAPS, catch_up_words
     from tenure.core.when import Cron
 
     job = scheduled_job_document(schedule)
@@ -181,7 +175,7 @@ def _facts(schedule: Schedule) -> Iterator[tuple[str, str]]:
     elif plan.step is not None and plan.step.writes is not None:
         yield "attributes", "\n".join(f"{name} = {value}" for name, value in plan.step.writes.attributes.items())
     yield "overlap", f"{schedule.overlap}: {OVERLAPS[schedule.overlap]}"
-    yield "catch-up", _catch_up_words(schedule.catch_up)
+    yield "catch-up", catch_up_words(schedule.catch_up)
     if schedule.jitter:
         yield "jitter", f"up to {duration(schedule.jitter)} after each tick"
     for name, bound in (("starts", schedule.starts), ("ends", schedule.ends)):
@@ -198,15 +192,6 @@ def _facts(schedule: Schedule) -> Iterator[tuple[str, str]]:
         yield "lapsed", "no worker has confirmed its declaration for an hour, so nothing fires it"
     if schedule.next_at is not None:
         yield "next", f"{utc(schedule.next_at)} UTC ({distance(schedule.next_at.timestamp())})"
-
-
-def _catch_up_words(catch_up: int | str) -> str:
-    match catch_up:
-        case "latest":
-            return "latest: of ticks that were not fired in time, the newest is fired"
-        case "none":
-            return "none: a tick that is more than 60 s late is not fired"
-    return f"{catch_up}: of ticks that were not fired in time, the newest {catch_up} are fired"
 
 
 def _declared_values(schedule: Schedule) -> Iterator[str]:

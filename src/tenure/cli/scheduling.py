@@ -275,15 +275,9 @@ async def trigger(app: App, name: str, as_json: bool) -> None:
 
 def _obstacle(schedule: Schedule, fired: PastTick) -> str:
     """Why a tick enqueued nothing."""
-    job = f"{'job' if schedule.flow is None else 'run'} {fired.job_id}"
-    match fired.end.value:
-        case "skipped":
-            return f"{job} is not final and its overlap is {schedule.overlap}"
-        case "duplicate":
-            return f"{job} has its unique key"
-        case "refused":
-            return "a before_enqueue hook refused it"
-    return f"its tick is {fired.end}"
+    from tenure.core.schedule_words import obstacle_words
+
+    return obstacle_words(fired.end, f"{'job' if schedule.flow is None else 'run'} {fired.job_id}", schedule.overlap)
 
 
 @click.command()

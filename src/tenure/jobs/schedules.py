@@ -122,8 +122,10 @@ class Schedule:
     `ScheduleNotFound`.
     """
 
-    def __init__(self, app: App, record: ScheduleRecord) -> None:
+    def __init__(self, app: App, record: ScheduleRecord, store: Store | None = None) -> None:
+        """`store`: where it is read and written; None: the store of the app's session."""
         self._app = app
+        self._own_store = store
         self._update(record)
 
     def _update(self, record: ScheduleRecord) -> None:
@@ -352,7 +354,7 @@ class Schedule:
 
     @property
     def _store(self) -> Store:
-        return self._app.internals.session.store
+        return self._app.internals.session.store if self._own_store is None else self._own_store
 
     async def _read(self) -> SchedulePage:
         page = await self._store.schedules(ScheduleSearch(names=(self.name,)))
@@ -439,13 +441,13 @@ def preview_of(name: str, plan: Plan, count: int, after: datetime | None) -> lis
 # Finding and creating schedules.
 
 
-async def find_schedule(app: App, name: str) -> Schedule:
-    """The schedule of this name. `ScheduleNotFound` if there is none."""
+async def find_schedule(app: App, name: str, own_store: Store | None = None) -> Schedule:
+    """The schedule of this name. `ScheduleNotFound` if there is none. `own_store`: as for `Schedule`."""
     search = ScheduleSearch(names=(checked_name("schedule", name),))
-    store = app.internals.session.store
+    store = app.internals.session.store if own_store is None else own_store
     page = await store.schedules(search)
     if page.schedules:
-        return Schedule(app, page.schedules[0])
+        return Schedule(app, page.schedules[0], own_store)
     listed = await store.schedules(ScheduleSearch(limit=BATCH))
     raise ScheduleNotFound(name, [each.name for each in listed.schedules])
 
@@ -461,10 +463,10 @@ async def all_schedules(store: Store) -> AsyncIterator[SchedulePage]:
         after = page.schedules[-1].name
 
 
-async def create_schedule(app: App, name: str, plan: Plan) -> Schedule:
+async def create_schedule(app: App, name: str, plan: Plan, own_store: Store | None = None) -> Schedule:
     """Create a schedule, or find it as it was created before. `InvalidSchedule` if there is another one of this name."""
     search = ScheduleSearch(names=(checked_name("schedule", name),))
-    store = app.internals.session.store
+    store = app.internals.session.store if own_store is None else own_store
     page = await store.schedules(search)
     if not page.schedules:
         put = creation(name, plan, page.now)
@@ -482,7 +484,7 @@ async def create_schedule(app: App, name: str, plan: Plan) -> Schedule:
             f"there is another schedule named {name!r} already: change it with get_schedule({name!r}).change(…) or "
             f"`tenure schedule change {name}`, or choose another name"
         )
-    return Schedule(app, found)
+    return Schedule(app, found, own_store)
 
 
 # Times.

@@ -10,6 +10,8 @@ from tenure.core.checks import name as checked_name
 from tenure.jobs.audit import note
 from tenure.stores.base import BATCH
 from tenure.stores.values import Order, Reaped, Verdict, VerdictKind
+from tenure.web.run_actions import complete_step
+from tenure.web.schedule_actions import SCHEDULE_ACTIONS
 from tenure.web.written import Refused, complete, record_of, run_again
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ class Done(tuple[str, str | Sequence[str], int]):
     __slots__ = ()
 
 
-Action = Callable[["Site", Form], Awaitable[Done]]
+Action = Callable[["Site", Form], Awaitable[tuple[str, str | Sequence[str], int]]]
 
 
 async def perform(site: Site, viewer: Identity, action: str, form: Form) -> str:
@@ -49,7 +51,7 @@ async def perform_one(site: Site, viewer: Identity, action: str, form: Form, *, 
     if action in LONG:
         await note(site.store, who=viewer.name, by=by, what=what, target=LONG[action](form))
     try:
-        done = await ACTIONS[action](site, form)
+        done = Done(await ACTIONS[action](site, form))
     finally:
         site.changed()
     _, target, count = done
@@ -123,6 +125,8 @@ async def _run_again(site: Site, form: Form) -> Done:
 
 
 async def _complete(site: Site, form: Form) -> Done:
+    if form.get("run"):
+        return Done(await complete_step(site, form))
     record = await record_of(site, one(form, "id"))
     await complete(site, record, one(form, "written"))
     return Done((f"{record.task} is completed", [record.id], 1))
@@ -224,6 +228,7 @@ ACTIONS: dict[str, Action] = {
     "stop": _ordered(Order.STOP, "finishes its jobs, then stops"),
     "retire": _retire,
     "mark": _mark,
+    **SCHEDULE_ACTIONS,
 }
 """What an operator can do, by the name that the audit shows."""
 

@@ -40,6 +40,7 @@ from tenure.web.page import Address, Page, Region
 from tenure.web.pages import PAGES
 from tenure.web.pages.problem import ProblemView
 from tenure.web.rail import RailEntry, rail_of
+from tenure.web.schedule_actions import pages_of_form
 from tenure.web.searching import suggestions_of, summary_of_queues, target_of
 from tenure.web.topics import Rendered, TooMany
 
@@ -241,6 +242,10 @@ async def _act(site: Site, request: Request, session: Session) -> Response:
         return PlainTextResponse("there is no such action\n", 404)
     if not session.identity.may(action):
         return PlainTextResponse(f"{session.identity.name} may not {action}: ask for the role operate\n", 403)
+    pages = pages_of_form(action, form)
+    if pages is not None and "preview" in form:
+        site.keep_draft(session.identity, pages.form, pages.sent)
+        return RedirectResponse(root_of(request) + pages.form, 303)
     try:
         said = await perform(site, session.identity, action, form)
     except StoreError as error:
@@ -250,6 +255,11 @@ async def _act(site: Site, request: Request, session: Session) -> Response:
         if "draft" in form:
             form["back"] = form["draft"]
             site.keep_draft(session.identity, form["draft"][0], form.get("written", [""])[0])
+        elif pages is not None:
+            form["back"] = [pages.form]
+            site.keep_draft(session.identity, pages.form, f"{pages.sent}&refused=1")
+    else:
+        form["back"] = [pages.after] if pages is not None else form.get("back", ["/"])
     response = RedirectResponse(root_of(request) + local(form.get("back", ["/"])[0]), 303)
     set_cookie(response, request, SAID, site.access.sealed(said, session), 60)
     return response

@@ -8,12 +8,15 @@ from tenure.web.pages.audit import audit
 from tenure.web.pages.bulk import bulk, operation, operations
 from tenure.web.pages.events import events
 from tenure.web.pages.failed import broken, failed
+from tenure.web.pages.flows import flow, flows
 from tenure.web.pages.health import health
 from tenure.web.pages.job import job
 from tenure.web.pages.jobs import jobs
 from tenure.web.pages.overview import overview
 from tenure.web.pages.queue import queue
 from tenure.web.pages.queues import queues
+from tenure.web.pages.run import run
+from tenure.web.pages.schedules import add_schedule, change_schedule, schedule, schedules
 from tenure.web.pages.task import task
 from tenure.web.pages.tasks import tasks
 from tenure.web.pages.worker import worker
@@ -39,6 +42,13 @@ PAGES: dict[str, PageFunction] = {
     "/bulk": bulk,
     "/operations": operations,
     "/operations/{id}": operation,
+    "/flows": flows,
+    "/flows/{name}": flow,
+    "/runs/{id}": run,
+    "/schedules": schedules,
+    "/schedules/+new": add_schedule,
+    "/schedules/{name}": schedule,
+    "/schedules/{name}/change": change_schedule,
     "/queues": queues,
     "/queues/{name}": queue,
     "/tasks": tasks,
