@@ -104,7 +104,7 @@ async def test_a_reader_may_not_act(app: App) -> None:
     reader = Viewer(app, "read")
     page = await reader.page("/schedules/nightly")
     for action in ("trigger", "pause", "change", "delete"):
-        assert f"ann may look, not schedule {action}" in page
+        assert f"You may look, not schedule {action}" in page
     await reader.aclose()
 
 
