@@ -277,8 +277,8 @@ async def test_a_reader_may_not_complete(app: App) -> None:
     run = await order.astart(customer="big")
     reader = Viewer(app, "read")
     page = await reader.page(f"/runs/{run.id}")
-    assert "ann may look, not complete" in page
-    assert "ann may look, not cancel" in page
+    assert "You may look, not complete" in page
+    assert "You may look, not cancel" in page
     await reader.aclose()
 
 
