@@ -113,6 +113,7 @@ def option_errors(span: str) -> list[str]:
 def variables() -> frozenset[str]:
     """The environment variables that the command line and the app read."""
     found = {"TENURE_URL", "TENURE_APP", "TENURE_RELEASE"}
+    found |= {"TENURE_DASHBOARD_READ_TOKEN", "TENURE_DASHBOARD_OPERATE_TOKEN"}
     for command in COMMANDS:
         known = main.get_command(click.Context(main), command)
         assert known is not None

@@ -20,7 +20,7 @@ def test_every_file_that_a_page_names_exists(page: str) -> None:
     assert [name for name in sorted(named) if not (PACKAGE / name).exists() and not (ROOT / name).exists()] == []
 
 
-@pytest.mark.parametrize(("page", "most"), [("ARCHITECTURE.md", 160), ("README.md", 200)])
+@pytest.mark.parametrize(("page", "most"), [("ARCHITECTURE.md", 170), ("README.md", 200)])
 def test_a_page_can_be_read_in_some_minutes(page: str, most: int) -> None:
     assert len((ROOT / page).read_text().splitlines()) <= most
 

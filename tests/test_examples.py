@@ -24,6 +24,7 @@ PRINTED: dict[str, str | re.Pattern[str]] = {
     "attempts: 1 retried, 2 succeeded\n"
     "kept as it came: b\"<mail to='joe'/>\"\n"
     "bob failed again; in all 2 failed\n",
+    "dashboard_django.py": "ann: 200\na stranger: 401\n",
     "first_job.py": "5\n",
     "hooked_jobs.py": "not the whole disk\n"
     "  loaded once, for all children\n"

@@ -12,13 +12,13 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 import asyncpg  # type: ignore[import-untyped]
-import django  # type: ignore[import-untyped]
-import django.db  # type: ignore[import-untyped]
-import django.db.transaction  # type: ignore[import-untyped]
+import django
+import django.db
+import django.db.transaction
 import psycopg
 import psycopg.rows
 import sqlalchemy
-from django.conf import settings  # type: ignore[import-untyped]
+from django.conf import settings
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 

@@ -115,7 +115,7 @@ NOT_NOTED = {"enqueue", "start", "work", "demo", "schema", "doctor"}
 
 READS = {
     "jobs", "job", "explain", "failed", "failed show", "broken", "broken show", "flows", "run", "schedules", "schedule",
-    "schedule show", "schedule preview", "queues", "workers", "health", "stats", "history", "audit", "dashboard", "watch", "metrics",
+    "schedule show", "schedule preview", "queues", "workers", "health", "stats", "history", "audit", "watch", "metrics",
     "completion",
 }  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 from pathlib import Path
 
 import click
+import httpx
 import pytest
 
 from tenure.cli.demo import conclude
@@ -78,6 +80,42 @@ def test_the_demo_ends_well_by_itself(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert f"All {JOBS} jobs ended as expected; nothing was lost." in shown.stdout
     assert [line.split()[-1] for line in shown.stdout.splitlines() if line.split()[:1] in [[kind.task] for kind in KINDS]] == ["ok"] * len(KINDS)  # fmt: skip
     assert list(tmp_path.iterdir()) == []
+    last = shown.stdout.splitlines()[-1]
+    assert re.fullmatch(r"See it in a browser, with more jobs to come: \S+( -m tenure)? demo --dashboard", last)
+
+
+def test_the_demo_shows_its_jobs_in_a_browser_until_it_is_stopped(tmp_path: Path) -> None:
+    opened, browser, folder = tmp_path / "opened", tmp_path / "xdg-open", tmp_path / "folder"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
+    browser.chmod(0o755)
+    folder.mkdir()
+    given = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "BROWSER": str(browser), "TMPDIR": str(folder)}
+    demo = subprocess.Popen(
+        [sys.executable, "-m", "tenure", "demo", "--dashboard"],
+        env={**os.environ, **given},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert demo.stdout is not None
+        address = demo.stdout.readline().strip()
+        with httpx.Client(follow_redirects=True, transport=httpx.HTTPTransport(retries=5)) as client:
+            client.get(address)
+            end, succeeded = time.monotonic() + 20, ""
+            while time.monotonic() < end and "quick" not in succeeded:
+                succeeded = client.get(address.partition("?")[0] + "jobs?state=succeeded").text
+                time.sleep(0.2)
+            assert "quick" in succeeded
+        assert opened.read_text().strip() == address
+        demo.send_signal(signal.SIGINT)
+        _, said = demo.communicate(timeout=20)
+    finally:
+        demo.kill()
+        demo.communicate()
+    assert (demo.returncode, said.count("\n")) == (0, 1)
+    assert list(folder.iterdir()) == []
+    assert not [pid for pid in os.listdir("/proc") if pid.isdigit() and str(folder).encode() in environment(pid)]
 
 
 def test_a_demo_that_does_not_finish_ends_badly() -> None:

@@ -225,7 +225,7 @@ class Scene:
             "/operations/{id}": "/operations",  # this store has none, because tests must not change it
         }
         return [
-            special.get(path) or re.sub(r"\{.*?\}", lambda _, path=path: examples[path.split("/")[1]], path)
+            special.get(path) or re.sub(r"\{.*?\}", examples[path.split("/")[1]] if "{" in path else "", path)
             for path in PAGES
         ]
 

@@ -18,8 +18,7 @@ import pytest
 
 import tenure.web
 from tenure import App
-from tenure.core.attributes import Writes
-from tenure.core.job import ErrorInfo, NewJob, Progress, RunStep, State, new_id
+from tenure.core.job import ErrorInfo, NewJob, Progress, RunStep, State, Writes, new_id
 from tenure.core.lease import new_nonce
 from tenure.core.lifecycle import Finish
 from tenure.core.schedule import SchedulePut

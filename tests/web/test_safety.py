@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hmac
 import re
+import socket
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -19,7 +20,7 @@ from starlette.routing import Mount
 from tenure import App
 from tenure.core.job import State, new_id
 from tenure.errors import InvalidOption
-from tenure.web import OPEN, Identity, access, dashboard, entrance, topics
+from tenure.web import OPEN, Identity, access, dashboard, entrance, site, topics
 from tenure.web.actions import ACTIONS
 from tenure.web.guard import HEADERS, POLICY
 from tenure.web.pages import PAGES
@@ -116,6 +117,15 @@ async def test_a_browser_without_a_session_gets_the_form_and_comes_back_to_where
     assert shown.status_code == 401
     assert 'value="/jobs?state=failed"' in shown.text
     assert (await log_in(client, back="/jobs?state=failed")).headers["location"] == "/jobs?state=failed"
+
+
+async def test_a_link_of_another_site_asks_once_more_with_the_cookie(client: httpx.AsyncClient) -> None:
+    """Browsers do not send a strict cookie with the first request. The second one is of our own page, so this ends."""
+    asks = [
+        "refresh" in (await client.get("/", headers={"accept": "text/html", "sec-fetch-site": origin})).text
+        for origin in ("cross-site", "same-origin", "none")
+    ]
+    assert asks == [True, False, False]
 
 
 async def test_static_files_and_health_are_for_everybody(made: Dashboard, client: httpx.AsyncClient) -> None:
@@ -319,7 +329,7 @@ async def test_a_bearer_token_needs_no_session(app: App, client: httpx.AsyncClie
     assert (await cancel(client, job, **reader)).status_code == 403
     assert (await cancel(client, job, **operator)).status_code == 303
     assert await state_of(app, job) is State.CANCELLED
-    assert not client.cookies
+    assert set(client.cookies) <= {"tenure_said"}
 
 
 async def tries(client: httpx.AsyncClient, way: str, token: str) -> int:
@@ -710,6 +720,68 @@ async def test_what_was_said_cannot_be_made_up(made: Dashboard, client: httpx.As
         header = f"{made.site.access.cookie}={client.cookies[made.site.access.cookie]}; tenure_said={value}"
         shown = await client.get("/jobs", headers={b"cookie": header.encode("latin-1")})
         assert (shown.status_code, "toast" in shown.text, "555" in shown.text) == (200, False, False)
+
+
+# Secrets, the audit, and the load on the store.
+
+
+SECRET = "hunter2-is-no-good-password"
+
+
+async def test_values_that_may_be_secrets_are_not_shown_and_cannot_be_probed(app: App) -> None:
+    task = app.remote("send", queue="mail")
+    headers = {"api-key": SECRET, "trace": "visible-trace"}
+    nested = {"list": [{"Authorization": SECRET}], "plain": "visible-value"}
+    job = (await task.using(headers=headers).aenqueue(password=SECRET, data=nested)).id
+    made = dashboard(app, auth=OPEN)
+    async with visiting(made) as client:
+        page = (await client.get(f"/jobs/{job}")).text
+        for path in ("/jobs", f"/jobs/{job}", f"/jobs?text={SECRET}", f"/jobs?text={SECRET[:8]}"):
+            shown = (await client.get(path)).text
+            assert SECRET not in shown.replace(f"text={SECRET}", "").replace(f'value="{SECRET}"', "").replace(
+                f"</span> {SECRET}", ""
+            ).replace(f"with text {SECRET}", ""), path
+            assert f"job-{job}" not in shown or "text=" not in path
+        found = (await client.get("/jobs?text=visible-value")).text
+    assert page.count("•••") >= 3
+    assert all(text in page for text in ("visible-trace", "visible-value"))
+    assert f"job-{job}" in found
+    await made.aclose()
+
+
+async def test_hidden_shows_no_arguments_at_all(app: App) -> None:
+    job = (await app.remote("send", queue="mail").aenqueue("visible-value")).id
+    made = dashboard(app, auth=OPEN, show="hidden")
+    async with visiting(made) as client:
+        for path in ("/jobs", f"/jobs/{job}"):
+            assert "visible-value" not in (await client.get(path)).text
+    await made.aclose()
+
+
+async def test_every_action_is_in_the_audit_with_who_did_it(app: App, client: httpx.AsyncClient) -> None:
+    job = await a_job(app)
+    await log_in(client)
+    await cancel(client, job, await csrf_of(client), **OURS)
+    await cancel(client, job, "forged", **OURS)
+
+    [entry] = (await app.internals.session.store.actions()).actions
+
+    assert (entry.who, entry.by, entry.what, entry.target, entry.count) == ("ann", "dashboard", "cancel", job, 1)
+
+
+async def test_a_store_that_does_not_answer_is_given_up_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(site, "READ_TIMEOUT", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never says a word
+        app = App(f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
+        made = dashboard(app, auth=OPEN)
+        async with visiting(made) as client:
+            for path in ("/", "/jobs", "/jobs/x", "/healthz", "/search?q=abc"):
+                answer = await asyncio.wait_for(client.get(path), 5)
+                assert (answer.status_code, "does not answer" in answer.text) == (503, True), path
+        await made.aclose()
+        await app.aclose()
 
 
 # Mounted under a path.

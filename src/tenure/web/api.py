@@ -18,7 +18,6 @@ Below the root of the dashboard, `GET /api/openapi.json` describes these:
 from __future__ import annotations
 
 import json
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -41,7 +40,7 @@ from tenure.web.access import Session, TooManyFailures
 from tenure.web.actions import Refused
 from tenure.web.endpoints import ENDPOINTS, Accepted, Asked, Endpoint, NotAllowed, NotFound, TooManyFit
 from tenure.web.entrance import root_of
-from tenure.web.guard import check_query, forged
+from tenure.web.guard import check_query, forged, problem
 from tenure.web.openapi import description
 from tenure.web.operations import TooManyOperations
 
@@ -65,7 +64,6 @@ STATUSES: dict[type[Exception], int] = {
     InvalidName: 400,
     InvalidSchedule: 400,
     PayloadError: 400,
-    msgspec.MsgspecError: 400,
     StoreError: 503,
     Refused: 409,
     TenureError: 409,
@@ -92,14 +90,14 @@ def api_route(site: Site) -> Route:
         try:
             return await _answer(site, request)
         except _Answer as error:
-            return _problem(error.status, str(error), error.headers)
+            return problem(error.status, str(error), error.headers)
         except HTTPException as error:
-            return _problem(error.status_code, error.detail)
+            return problem(error.status_code, error.detail)
         except TooManyFailures:
-            return _problem(429, "too many wrong tokens: wait a minute", {"Retry-After": "60"})
+            return problem(429, "too many wrong tokens: wait a minute", {"Retry-After": "60"})
         except tuple(STATUSES) as error:
             status = next(status for kind, status in STATUSES.items() if isinstance(error, kind))
-            return _problem(status, str(error), count=error.count if isinstance(error, TooManyFit) else None)
+            return problem(status, str(error), count=error.count if isinstance(error, TooManyFit) else None)
 
     return Route("/api/{path:path}", answer, methods=METHODS)
 
@@ -130,7 +128,7 @@ def _found(method: str, path: str) -> tuple[Endpoint, dict[str, str]]:
     if matches:
         allowed = ", ".join(sorted({endpoint.method for endpoint, _ in matches}))
         raise _Answer(405, f"{method} is not possible here, {allowed} is", {"Allow": allowed})
-    raise _Answer(404, "there is nothing at this address: /api/openapi.json describes what there is")
+    raise _Answer(404, "there is nothing at this address: /api/openapi.json describes all addresses")
 
 
 def _check_not_forged(request: Request, session: Session) -> None:
@@ -146,25 +144,22 @@ def _check_not_forged(request: Request, session: Session) -> None:
 def _query(request: Request, endpoint: Endpoint) -> Any:
     given = dict(request.query_params)
     check_query(given)
-    return msgspec.convert(given, endpoint.query, strict=False)
+    try:
+        return msgspec.convert(given, endpoint.query, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidOption(f"a parameter is not as it must be: {error}") from None
 
 
 async def _body(request: Request, endpoint: Endpoint) -> Any:
     if endpoint.body is None:
         return None
     text = await request.body()
-    return msgspec.json.decode(text or b"{}", type=endpoint.body)
+    try:
+        return msgspec.json.decode(text or b"{}", type=endpoint.body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidOption(f"the body is not the JSON that it must be: {error}") from None
 
 
 def _json(document: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     # As the command line does: in ASCII, which can also hold texts that are no valid Unicode.
     return Response(json.dumps(document), status, headers, "application/json")
-
-
-def _problem(
-    status: int, sentence: str, headers: dict[str, str] | None = None, *, count: int | None = None
-) -> Response:
-    document = {"title": HTTPStatus(status).phrase, "status": status, "detail": sentence}
-    if count is not None:
-        document["count"] = count
-    return Response(json.dumps(document), status, headers, "application/problem+json")

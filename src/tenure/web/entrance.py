@@ -66,7 +66,9 @@ def refused_to_look(site: Site, request: Request) -> Response:
             "you may not look at this dashboard: log in first\n", 401, {"WWW-Authenticate": "Bearer"}
         )
     query = request.scope["query_string"].decode("latin-1")
-    return _form(site, request, back=path_of(request) + (f"?{query}" if query else ""), status=401)
+    # A browser that follows a link of another site, such as a chat, does not send our cookie. It does when our own page asks again.
+    again = request.headers.get("sec-fetch-site") == "cross-site"
+    return _form(site, request, back=path_of(request) + (f"?{query}" if query else ""), status=401, again=again)
 
 
 async def login(site: Site, request: Request) -> Response:
@@ -121,8 +123,12 @@ def set_cookie(response: Response, request: Request, name: str, value: str, max_
     )
 
 
-def _form(site: Site, request: Request, *, problem: str = "", back: str = "/", status: int = 200) -> Response:
-    html = site.renderer.template("login.html", root=root_of(request), problem=problem, back=local(back))
+def _form(
+    site: Site, request: Request, *, problem: str = "", back: str = "/", status: int = 200, again: bool = False
+) -> Response:
+    """The login form; with `again`, the browser first asks once more by itself."""
+    root = root_of(request)
+    html = site.renderer.template("login.html", root=root, problem=problem, back=local(back), again=again)
     return HTMLResponse(html, status)
 
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Mapping
+from http import HTTPStatus
 from urllib.parse import parse_qsl, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tenure.core.checks import refused
 
-__all__ = ["Guard", "UnreadableForm", "check_query", "forged", "form_of"]
+__all__ = ["Guard", "UnreadableForm", "check_query", "forged", "form_of", "problem"]
 
 URL_BYTES = 8_000
 """Bytes of a path with its query, at most."""
@@ -62,7 +64,10 @@ class Guard:
         sending = self._with_headers(send)
         if refusal is not None:
             sentence, status = refusal
-            return await PlainTextResponse(f"{sentence}\n", status)(scope, receive, sending)
+            below = str(scope["path"]).removeprefix(str(scope.get("root_path", "")).rstrip("/"))
+            is_api = below.startswith("/api/")
+            answer = problem(status, sentence) if is_api else PlainTextResponse(f"{sentence}\n", status)
+            return await answer(scope, receive, sending)
         return await self._app(scope, _limited(receive), sending)
 
     def _refusal(self, scope: Scope, headers: Headers) -> tuple[str, int] | None:
@@ -86,6 +91,16 @@ class Guard:
             await send(message)
 
         return sending
+
+
+def problem(
+    status: int, sentence: str, headers: Mapping[str, str] | None = None, *, count: int | None = None
+) -> Response:
+    """The answer of the JSON API to what it refuses (RFC 9457)."""
+    document: dict[str, object] = {"title": HTTPStatus(status).phrase, "status": status, "detail": sentence}
+    if count is not None:
+        document["count"] = count
+    return Response(json.dumps(document), status, headers, "application/problem+json")
 
 
 def _without_port(host: str) -> str:

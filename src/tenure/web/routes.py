@@ -1,4 +1,4 @@
-"""`routes_of` lists what the dashboard answers to: pages, live streams, actions, the JSON API, the login, static files."""
+"""`routes_of` lists what the dashboard answers to: pages, live streams, actions, the JSON API, the login, files."""
 
 from __future__ import annotations
 
@@ -261,8 +261,7 @@ async def _act(site: Site, request: Request, session: Session) -> Response:
     else:
         form["back"] = [pages.after] if pages is not None else form.get("back", ["/"])
     response = RedirectResponse(root_of(request) + local(form.get("back", ["/"])[0]), 303)
-    if not session.by_token:
-        set_cookie(response, request, SAID, site.access.sealed(said, session), 60)
+    set_cookie(response, request, SAID, site.access.sealed(said, session), 60)
     return response
 
 
@@ -272,7 +271,8 @@ async def _act(site: Site, request: Request, session: Session) -> Response:
 async def _healthz(site: Site, request: Request) -> Response:
     del request
     try:
-        await site.read(site.store.layout())
+        # Anyone may ask, so the store is asked once a second at most.
+        await site.recent.get("healthz", 1.0, lambda: site.read(site.store.layout()))
     except StoreError:
         return PlainTextResponse("the store does not answer\n", 503)
     return PlainTextResponse("ok\n")

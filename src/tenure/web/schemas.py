@@ -120,10 +120,7 @@ class RunsQuery(PageQuery):
 class HistoryQuery(Schema):
     queue: Text | None = None
     task: Text | None = None
-    span: Span = Literal["10m", "1h", "6h", "24h", "2d", "7d", "30d"]
-
-
-"""The keys of `SPANS`."""
+    span: Span = "1h"
 
 
 class EmptyBody(Schema):
@@ -514,7 +511,9 @@ class ScheduleDocument(Schema):
     starts: Instant | None
     ends: Instant | None
     declared: bool | None
-    changed: bool | None
+    changed: list[str] | None
+    """Names of the options that were changed at run time."""
+
     confirmed_at: Instant | None
     next_at: Instant | None
     last_job_id: str | None

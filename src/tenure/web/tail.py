@@ -49,15 +49,20 @@ class EventTail:
         self._watching: asyncio.Task[None] | None = None
         self._asked_at = 0.0
         self._stopped_at: float | None = None
+        self._away_since: float | None = None
         self.problem = ""
         """Why the store cannot be watched, as a sentence; empty if it can."""
 
         self.since: float | None = None
         """When watching began, by the clock of this machine; None if the store is not watched."""
 
-    def look(self) -> Iterable[Entry]:
-        """The events that are kept, the oldest first. The store is watched from now on until no caller has looked for some seconds."""
+    def look(self, *, away: bool) -> Iterable[Entry]:
+        """The events that are kept, the oldest first. The store is watched from now on until no caller has looked for some seconds.
+
+        `away`: whether the store does not answer now. A subscription does not say so, and misses what happens meanwhile.
+        """
         self._asked_at = time.monotonic()
+        self._note_outage(away=away)
         if self._watching is None or self._watching.done():
             self._watching = asyncio.create_task(self._watch(), name="tenure-tail")
         return tuple(self._entries)
@@ -66,6 +71,17 @@ class EventTail:
         """Stop watching."""
         if self._watching is not None:
             self._watching.cancel()
+
+    def _note_outage(self, *, away: bool) -> None:
+        now = time.time()
+        if away and self._away_since is None:
+            self._away_since = now
+        elif not away and self._away_since is not None:
+            self._add(
+                None,
+                f"the store did not answer for {now - self._away_since:.0f} s, and events of this time may be missing",
+            )
+            self._away_since = None
 
     @property
     def _wanted(self) -> bool:

@@ -1,4 +1,4 @@
-"""Runs the demo: enqueues jobs, starts two workers, kills one of them and starts another."""
+"""Runs the demo: enqueues jobs, starts two workers, kills one and starts another; `show` goes on in a browser."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import signal
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 from tenure.app import App
@@ -16,7 +16,7 @@ from tenure.cli.demo.view import View
 from tenure.core.job import JobRecord, State
 from tenure.stores.base import Store
 
-__all__ = ["run"]
+__all__ = ["run", "show"]
 
 TIME_LIMIT = 25.0
 """Seconds after which the demo gives up and shows what is missing. It needs less than ten."""
@@ -26,14 +26,58 @@ LET_IT_RUN = 1.0
 """Seconds that the victim's worker runs before it is killed, so that there is something to see and to lose."""
 
 
+COME_EVERY = 1.0
+"""Seconds between two groups of jobs of a demo that is shown in a browser."""
+
+
 async def run() -> list[Summary]:
     """Run the demo in a temporary folder. SIGTERM cancels it."""
-    story = asyncio.current_task()
-    assert story is not None
-    # On SIGTERM, remove the folder and stop the workers: an orphan would wait for jobs for ever.
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, story.cancel)
+    _cancel_on_sigterm()
     with tempfile.TemporaryDirectory(prefix="tenure-demo-") as folder:
         return await _run_in(Path(folder))
+
+
+async def show(serve: Callable[..., Coroutine[None, None, None]]) -> None:
+    """Keep jobs coming in a temporary folder, and serve its dashboard with `serve`, until a signal stops it."""
+    _cancel_on_sigterm()
+    with tempfile.TemporaryDirectory(prefix="tenure-demo-") as folder:
+        app = App(f"sqlite:///{Path(folder) / 'demo.db'}")
+        try:
+            with WorkerProcesses(app.url, Path(folder)) as workers:
+                workers.start()
+                workers.start()
+                async with asyncio.TaskGroup() as group:
+                    coming = group.create_task(_keep_coming(app))
+                    await serve(
+                        app,
+                        host="127.0.0.1",
+                        port=0,
+                        root_path="",
+                        allowed_hosts=(),
+                        proxies=(),
+                        tokens={},
+                        operate=True,
+                    )
+                    coming.cancel()
+        finally:
+            await app.aclose()
+
+
+def _cancel_on_sigterm() -> None:
+    """On SIGTERM, remove the folder and stop the workers: an orphan would wait for jobs for ever."""
+    story = asyncio.current_task()
+    assert story is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, story.cancel)
+
+
+async def _keep_coming(app: App) -> None:
+    """Enqueue a few jobs of each kind again and again, but for the one whose worker would have to be killed."""
+    while True:
+        for kind in KINDS:
+            if not kind.losses:
+                task = app.remote(kind.task, queue=kind.task).using(delay=kind.delay)
+                await task.aenqueue_many([()] * max(kind.jobs // 24, 1))
+        await asyncio.sleep(COME_EVERY)
 
 
 async def _run_in(folder: Path) -> list[Summary]:

@@ -94,15 +94,15 @@ async def events(site: Site, at: Address) -> Page:
     """The latest events that fit the filters in the address."""
     query = {name: at.query.get(name) or "" for name in ("kind", "queue", "task", "job")}
     wanted = _Wanted(query)
-    tail = site.tail
-    entries = [entry for entry in tail.look() if wanted.fits(entry)]
+    snapshot, tail = await site.snapshot(), site.tail
+    entries = [entry for entry in tail.look(away=bool(snapshot.problem)) if wanted.fits(entry)]
     shown = entries[-LINES:]
     filtered = any(query.values())
     view = TailView(
         lines=tuple(_line(entry) for entry in shown),
         previous=entries[-LINES - 1].number if len(entries) > LINES else 0,
         watching=tail.since is not None,
-        problem=tail.problem,
+        problem=tail.problem or snapshot.problem,
         filtered=filtered,
     )
     chosen = tuple(query["kind"].split(",")) if query["kind"] else ()

@@ -34,6 +34,7 @@ function gap() {
 /** Add the lines of the server's region that are new; once there are any, they are shown in its place. */
 function add() {
   const fresh = [...sent.querySelectorAll("li[id]")].filter((line) => numberOf(line) > last);
+  sent.hidden = (last > 0 || fresh.length > 0) && sent.querySelector(".tail-problem") === null;
   if (fresh.length === 0) return;
   const before = kept.offsetHeight;
   if (last && Number(sent.querySelector(".tail-box").dataset.previous) > last) kept.append(gap());
@@ -49,7 +50,6 @@ function add() {
   if (away()) box.scrollTop -= added; // what one reads stays where it is
   for (const line of old) line.remove();
   if (!section.isConnected) sent.after(section);
-  sent.hidden = sent.querySelector(".state-failed") === null;
 }
 
 newest.addEventListener("click", () => { box.scrollTop = 0; });
