@@ -168,12 +168,18 @@ async def previewed(viewer: Viewer, **fields: str) -> str:
 
 async def test_a_preview_keeps_what_was_typed(viewer: Viewer) -> None:
     page = await previewed(
-        viewer, name="n", target="report", how="cron", when="0 9 * * MON", timezone="Asia/Tokyo", arguments='{"a": 1}'
+        viewer,
+        name="n",
+        target="report",
+        how="cron",
+        when="0 9 * * MON",
+        timezone="Asia/Tokyo",
+        arguments='{"a":\r\n1}',
     )
     assert page.count("Mon 20") == 5
     assert "09:00:00 JST" in page
     assert 'value="0 9 * * MON"' in page
-    assert "{&#34;a&#34;: 1}" in page
+    assert "{&#34;a&#34;:\n1}" in page
     assert "toast-bad" not in page
 
 

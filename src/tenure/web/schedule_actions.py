@@ -38,7 +38,8 @@ class FormPages(NamedTuple):
 
 def pages_of_form(action: str, form: Form) -> FormPages | None:
     """The pages around this action; None if it has no form."""
-    fields = {name: form[name][0] for name in FIELDS if form.get(name)}
+    # Browsers send line breaks as CRLF, and a page makes the CR visible.
+    fields = {name: form[name][0].replace("\r\n", "\n") for name in FIELDS if form.get(name)}
     sent = urlencode(fields)
     if action == "schedule add":
         return FormPages("/schedules/+new", "/schedules", sent)

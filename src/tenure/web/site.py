@@ -185,7 +185,7 @@ class Site:
 
     def keep_draft(self, viewer: Identity, path: str, text: str) -> None:
         """Keep what was written into a form that was refused, so that it is not lost when the form at this path is shown again."""
-        self._drafts[viewer.name, path] = text[:DRAFT]
+        self._drafts[viewer.name, path] = text[:DRAFT].replace("\r\n", "\n")  # browsers send CRLF
         while len(self._drafts) > DRAFTS:
             del self._drafts[next(iter(self._drafts))]
 

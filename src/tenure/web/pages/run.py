@@ -71,6 +71,8 @@ class CompleteView(msgspec.Struct, frozen=True):
     """Steps that it may go on with."""
 
     declared: bool
+    possible: bool
+    """False: the run has ended, and the region is empty."""
 
 
 class PathView(msgspec.Struct, frozen=True):
@@ -124,14 +126,12 @@ async def run(site: Site, at: Address) -> Page:
     code = code_of(site.app, found.flow) or seen_in(found.flow, [details.steps])
     regions = [
         Region("head", "run/head.html", _head(found, code, len(details.steps), details.cursor is not None)),
+        Region("complete", "run/complete.html", _complete(found, code)),
         Region("why", "job/why.html", details.why),
         Region("path", "run/path.html", _path(found, code, details)),
         Region("waterfall", "run/steps.html", _steps(at, found, details, now)),
         Region("attributes", "run/attributes.html", _attributes(site, found, code, details)),
     ]
-    if not step.state.final:
-        form = CompleteView(found.id, code.step_of(step), code.steps, code.declared)
-        regions.insert(1, Region("complete", "run/complete.html", form))
     return Page(title=f"{found.flow} {step.label}", kind="run", regions=tuple(regions))
 
 
@@ -183,6 +183,10 @@ def _head(found: RunRecord, code: FlowCode, steps: int, more: bool) -> RunHeadVi
 
 def _once(code: FlowCode, steps: int) -> bool:
     return code.declared and steps <= len(code.steps)
+
+
+def _complete(found: RunRecord, code: FlowCode) -> CompleteView:
+    return CompleteView(found.id, code.step_of(found.step), code.steps, code.declared, not found.step.state.final)
 
 
 # The graph, and what it waits for.
