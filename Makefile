@@ -83,14 +83,17 @@ clean: ## Remove .venv and everything that tools have left
 
 # One stamp for each set of packages; a larger set serves those who need a smaller one.
 $(STAMPS)/run: SERVES := run
-$(STAMPS)/dev: EXTRAS := [dev,fast,postgres,prometheus,redis]
+$(STAMPS)/dev: EXTRAS := [dev,fast,postgres,prometheus,redis,web]
 $(STAMPS)/dev: SERVES := run dev
-$(STAMPS)/bench: EXTRAS := [dev,fast,postgres,prometheus,redis,bench]
+$(STAMPS)/dev: THEN = $(BIN)/python -m tests.servers.browser
+$(STAMPS)/bench: EXTRAS := [dev,fast,postgres,prometheus,redis,web,bench]
 $(STAMPS)/bench: SERVES := run dev bench
+$(STAMPS)/bench: THEN = $(BIN)/python -m tests.servers.browser
 
 $(STAMPS)/%: pyproject.toml constraints.txt
 	@test -n '$(PYTHON)' || { echo 'Tenure needs Python 3.11 or newer: install it, or say PYTHON=/path/to/python3.11'; exit 1; }
 	@echo 'Installing into $(VENV) ...'
 	@$(MAKE_VENV)
 	@$(INSTALL) -c constraints.txt -e '.$(EXTRAS)'
+	@$(or $(THEN),:)
 	@mkdir -p $(STAMPS) && touch $(SERVES:%=$(STAMPS)/%)

@@ -47,9 +47,13 @@ def _from_debian() -> str | None:
     return shutil.which("redis-server")
 
 
-def apt_get(package: str) -> None:
-    """Install a package if we may and if this is Debian; what another test process is installing is waited for."""
+def apt_get(*packages: str) -> None:
+    """Install packages if we may and if this is Debian; what another test process is installing is waited for."""
     if os.geteuid() == 0 and shutil.which("apt-get") is not None:
-        install = ["apt-get", "-o", "DPkg::Lock::Timeout=300", "install", "--yes", "--no-install-recommends", package]
+        command = ["apt-get", "-o", "DPkg::Lock::Timeout=300"]
+        install = [*command, "install", "--yes", "--no-install-recommends", *packages]
         quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
-        subprocess.run(install, env=quiet, stdout=subprocess.DEVNULL, check=False)
+        if subprocess.run(install, env=quiet, capture_output=True, check=False).returncode:
+            # A fresh image knows no packages yet.
+            subprocess.run([*command, "update"], env=quiet, stdout=subprocess.DEVNULL, check=False)
+            subprocess.run(install, env=quiet, stdout=subprocess.DEVNULL, check=False)

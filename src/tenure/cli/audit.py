@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from tenure.cli.connection import with_app
-from tenure.cli.document import action_document, emit, json_option
+from tenure.cli.document import emit, json_option
 from tenure.cli.messages import print_message
+from tenure.documents import audit_document
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -32,7 +33,7 @@ async def audit(app: App, limit: int, cursor: str | None, as_json: bool) -> None
 
     page = await app.aactions(limit=limit, cursor=cursor)
     if as_json:
-        return emit({"actions": [action_document(each) for each in page.actions], "cursor": page.cursor})
+        return emit(audit_document(page))
     if page.actions:
         listing = display.table(("when", "right"), "who", "with", "what", ("target", "gives"), ("count", "right"))
         for each in page.actions:

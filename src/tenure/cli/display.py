@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from tenure.core.escape import escaped
-from tenure.core.units import duration, size
+from tenure.core.units import LAST_DAY, duration, size
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,9 +44,6 @@ ROOM = 120
 
 READABLE = 20_000
 """Characters of a payload, result or traceback that are shown."""
-
-LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
-"""Later instants are shown as this one: a delay may be longer than any calendar."""
 
 STATE_STYLES = {
     "blocked": "blue",

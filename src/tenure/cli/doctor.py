@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -15,9 +14,6 @@ if TYPE_CHECKING:
     from tenure.stores.values import Fact
 
 __all__ = ["doctor"]
-
-NAMED = 10
-"""The most schedules that a fact names."""
 
 STYLES = {"ok": "green", "warn": "yellow", "bad": "bold red"}
 
@@ -35,6 +31,7 @@ async def doctor(app: App, as_json: bool, mend: bool) -> None:
     import msgspec
 
     from tenure.cli.display import show, table, text
+    from tenure.jobs.schedules import schedule_facts
     from tenure.stores.values import Health
 
     store = app.internals.session.store
@@ -42,7 +39,7 @@ async def doctor(app: App, as_json: bool, mend: bool) -> None:
     half_done = await store.mend(dry_run=not mend)
     if half_done is not None:
         facts.append(_records(half_done, mended=mend))
-    facts += await _schedules(app)
+    facts += await schedule_facts(app, store)
     if as_json:
         emit({"facts": msgspec.to_builtins(facts)})
     else:
@@ -70,46 +67,3 @@ def _records(half_done: int, *, mended: bool) -> Fact:
         Health.BAD,
         "Run tenure doctor --mend.",
     )
-
-
-async def _schedules(app: App) -> list[Fact]:
-    """The facts about schedules: how many there are, which no worker declares any more, and which cannot be read here."""
-    from tenure.core.firing import LAPSED_AFTER
-    from tenure.jobs.schedules import Schedule, all_schedules
-    from tenure.stores.values import Fact, Health
-
-    count, undeclared, unreadable = 0, [], []
-    async for page in all_schedules(app.internals.session.store):
-        for found in (Schedule(app, record) for record in page.schedules):
-            count += 1
-            if found.unreadable is not None:
-                unreadable.append(found.name)
-            elif found.declared and found.state != "done":
-                unseen = page.now - found.confirmed_at.timestamp()
-                if found.state == "lapsed" or unseen > LAPSED_AFTER:
-                    undeclared.append(found.name)
-    facts = []
-    if undeclared:
-        facts.append(
-            Fact(
-                "schedules",
-                f"no worker has confirmed for an hour that its code declares {_named(undeclared)}, so nothing fires them",
-                Health.WARN,
-                "Start a worker whose code declares them, or remove each with tenure schedule delete NAME.",
-            )
-        )
-    if unreadable:
-        facts.append(
-            Fact(
-                "schedules",
-                f"this Tenure cannot read {_named(unreadable)}: a newer one may have written them",
-                Health.WARN,
-                "Update this program, or remove each with tenure schedule delete NAME.",
-            )
-        )
-    return facts or ([Fact("schedules", f"{count:,}")] if count else [])
-
-
-def _named(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tenure.cli.connection import with_app
-from tenure.cli.document import emit, json_option, json_value
+from tenure.cli.document import emit, json_option
 from tenure.cli.messages import CommandError, print_message
 from tenure.cli.names import QUEUE, TASK
+from tenure.documents import json_value
 
 if TYPE_CHECKING:
     from tenure.app import App

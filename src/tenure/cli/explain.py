@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from tenure.cli.connection import with_app
-from tenure.cli.document import emit, explanation_document, json_option
+from tenure.cli.document import emit, json_option
 from tenure.cli.ids import resolve_id
+from tenure.documents import explanation_document
 
 if TYPE_CHECKING:
     from tenure.app import App

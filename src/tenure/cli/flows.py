@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tenure.cli.connection import with_app
-from tenure.cli.document import emit, json_option, json_value, run_document, step_document
+from tenure.cli.document import emit, json_option
 from tenure.cli.enqueue import header_option
 from tenure.cli.ids import resolve_id
 from tenure.cli.jobs import awaited
 from tenure.cli.messages import CommandError, print_message
 from tenure.cli.names import QUEUE
 from tenure.core.job import State
+from tenure.documents import json_value, run_document, whole_run_document
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -181,14 +182,7 @@ async def run(app: App, run_id: str, limit: int, cursor: str | None, as_json: bo
     attributes = await found.aattributes()
     steps = await found.asteps(limit=limit, cursor=cursor)
     if as_json:
-        return emit(
-            {
-                **run_document(found),
-                "attributes": attributes,
-                "steps": [step_document(step) for step in steps],
-                "cursor": steps.cursor,
-            }
-        )
+        return emit(whole_run_document(found, attributes, steps))
     facts = [
         ("run", display.text(found.id)),
         ("state", display.state(found.record.label if found.record else found.state)),

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tenure.cli.document import job_document
 from tenure.cli.messages import CommandError, print_message
+from tenure.documents import job_document
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from tenure.cli.connection import with_app
-from tenure.cli.document import attention_document, emit, json_option
+from tenure.cli.document import emit, json_option
 from tenure.cli.messages import print_message
 from tenure.cli.names import QUEUE
+from tenure.documents import attention_document
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,9 +8,10 @@ import click
 
 from tenure.cli.audit import note
 from tenure.cli.connection import with_app
-from tenure.cli.document import emit, history_document, json_option
+from tenure.cli.document import emit, json_option
 from tenure.cli.messages import print_message
 from tenure.cli.names import QUEUE, TASK
+from tenure.documents import history_document
 
 if TYPE_CHECKING:
     from tenure.app import App

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tenure.cli.connection import with_app
-from tenure.cli.document import attempt_document, emit, job_document, json_option
+from tenure.cli.document import emit, json_option
 from tenure.cli.ids import resolve_id
 from tenure.cli.messages import print_message
 from tenure.cli.names import QUEUE, TASK
@@ -16,6 +16,7 @@ from tenure.cli.values import Ago
 from tenure.core.job import State, attempts_of
 from tenure.core.origin import user_tags
 from tenure.core.redaction import redact
+from tenure.documents import job_document, whole_job_document
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -145,13 +146,7 @@ async def show_job(app: App, found: JobRecord, as_json: bool) -> None:
 
     edges = await app.internals.session.store.edges(found.id, EDGES + 1)
     if as_json:
-        return emit(
-            {
-                **job_document(found),
-                "blockers": [{"id": edge.blocker, "open": edge.open} for edge in edges[:EDGES]],
-                "attempts": [attempt_document(each) for each in attempts_of(found)],
-            }
-        )
+        return emit(whole_job_document(found, edges[:EDGES]))
     facts = [("job", display.text(found.id)), ("state", display.state(found.label))]
     display.show_facts([*facts, *((name, display.lines(value)) for name, value in _facts(found, edges))])
     click.echo()

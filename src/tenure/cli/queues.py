@@ -12,6 +12,7 @@ from tenure.cli.connection import with_app
 from tenure.cli.document import emit, json_option
 from tenure.cli.messages import CommandError, print_message
 from tenure.cli.names import QUEUE
+from tenure.documents import queues_document
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -35,13 +36,11 @@ async def queues(app: App, as_json: bool) -> None:
 
     Jobs that retention has removed are not counted.
     """
-    import msgspec
-
     from tenure.cli.display import STATE_STYLES, duration, number, show, table, text
 
     found = await app.aqueues()
     if as_json:
-        return emit({"queues": msgspec.to_builtins(found)})
+        return emit(queues_document(found))
     # Eight counts fill a terminal, so rare states are left out if no queue has a job in them.
     shown = [state for state in STATES if state in ALWAYS or any(getattr(queue, state) for queue in found)]
     explain_counts(found)

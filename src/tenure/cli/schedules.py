@@ -9,11 +9,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tenure.cli.connection import store_options, with_app
-from tenure.cli.document import emit, json_option, past_tick_document, schedule_document, upcoming_tick_document
+from tenure.cli.document import emit, json_option
 from tenure.cli.jobs import show_headers
 from tenure.cli.messages import CommandError, print_message
-from tenure.cli.scheduling import add, backfill, change, delete, job_document_of, pause, resume, trigger, when_of
+from tenure.cli.scheduling import add, backfill, change, delete, pause, resume, trigger, when_of
 from tenure.cli.values import Seconds
+from tenure.documents import (
+    UPCOMING,
+    schedule_document,
+    scheduled_job_document,
+    upcoming_tick_document,
+    whole_schedule_document,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -24,9 +31,6 @@ if TYPE_CHECKING:
     from tenure.jobs.schedules import PastTick, Schedule, UpcomingTick
 
 __all__ = ["schedule", "schedules"]
-
-UPCOMING = 5
-"""Ticks to come that `tenure schedule show` lists."""
 
 OVERLAPS = {
     "allow": "enqueues the next job although the last one is not final",
@@ -133,24 +137,15 @@ async def show(app: App, name: str, as_json: bool) -> None:
     Its options, what was changed at run time, its next ticks, and what became of its last 20.
     """
     from tenure.cli import display
+    from tenure.jobs.schedules import history_states
 
     found = await app.aget_schedule(name)
     if found.unreadable is not None:
         raise CommandError(found.unreadable)
-    states = await _states(app, found)
+    states = await history_states(app.internals.session.store, found)
     upcoming = found.preview(UPCOMING) if found.state in ("active", "paused") else []
     if as_json:
-        return emit(
-            {
-                **schedule_document(found),
-                **job_document_of(found),
-                "next_ticks": [upcoming_tick_document(each) for each in upcoming],
-                "history": [
-                    {**past_tick_document(each), "state": states.get(each.job_id or "") if each.enqueued else None}
-                    for each in found.history
-                ],
-            }
-        )
+        return emit(whole_schedule_document(found, states))
     facts = [("schedule", display.text(found.name)), ("state", display.state(found.state))]
     display.show_facts([*facts, *((fact, display.lines(value)) for fact, value in _facts(found))])
     if upcoming:
@@ -162,21 +157,11 @@ async def show(app: App, name: str, as_json: bool) -> None:
     return None
 
 
-async def _states(app: App, schedule: Schedule) -> dict[str, str]:
-    """The states of the jobs and runs in a schedule's history, by their ids; those that are gone are left out."""
-    store = app.internals.session.store
-    ids = [each.job_id for each in schedule.history if each.enqueued and each.job_id is not None]
-    if schedule.flow is None:
-        return {job.id: job.label for job in await store.get(ids) if job is not None}
-    runs = [(run_id, await store.run(run_id)) for run_id in ids]
-    return {run_id: run.step.label for run_id, run in runs if run is not None}
-
-
 def _facts(schedule: Schedule) -> Iterator[tuple[str, str]]:
     from tenure.cli.display import distance, duration, utc
     from tenure.core.when import Cron
 
-    job = job_document_of(schedule)
+    job = scheduled_job_document(schedule)
     yield "when", str(schedule.when)
     if isinstance(schedule.when, Cron):
         yield "in words", schedule.words

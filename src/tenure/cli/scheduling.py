@@ -11,7 +11,7 @@ import click
 from tenure.cli.actions import report
 from tenure.cli.audit import note
 from tenure.cli.connection import with_app
-from tenure.cli.document import emit, json_option, json_value, past_tick_document, schedule_document
+from tenure.cli.document import emit, json_option
 from tenure.cli.enqueue import Json, bound_call, header_option
 from tenure.cli.flows import bound_start
 from tenure.cli.messages import CommandError, print_message
@@ -20,14 +20,14 @@ from tenure.cli.values import NEVER, Instant, Seconds
 from tenure.core.after import BoundCall
 from tenure.core.escape import escaped
 from tenure.core.job import NewJob
-from tenure.core.redaction import redact
+from tenure.documents import past_tick_document, schedule_document, scheduled_job_document
 
 if TYPE_CHECKING:
     from tenure.app import App
     from tenure.core.when import When
     from tenure.jobs.schedules import PastTick, Schedule
 
-__all__ = ["add", "backfill", "change", "delete", "job_document_of", "pause", "resume", "trigger", "when_of"]
+__all__ = ["add", "backfill", "change", "delete", "pause", "resume", "trigger", "when_of"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -220,7 +220,7 @@ async def change(app: App, name: str, clear: bool, as_json: bool, **given: Any) 
     if changed:
         await note(app, "schedule change", name, 1)
     if as_json:
-        return emit({**schedule_document(found), **job_document_of(found)})
+        return emit({**schedule_document(found), **scheduled_job_document(found)})
     if not changed:
         return click.echo(f"{name} has no changes to clear" if clear else f"{name} is like that already")
     return _say("cleared the changes of" if clear else "changed", found)
@@ -337,21 +337,6 @@ async def delete(app: App, name: str, yes: bool) -> None:
     await found.adelete()
     await note(app, "schedule delete", name, 1)
     click.echo(f"deleted {name}")
-
-
-def job_document_of(schedule: Schedule) -> dict[str, Any]:
-    """What a schedule enqueues, beside its task and queue."""
-    job = schedule._settings.effective.job
-    writes = None if job.step is None else job.step.writes
-    return {
-        "priority": job.priority,
-        "tags": list(job.tags),
-        "headers": None if job.headers is None else redact(job.headers),
-        "payload": None if job.raw or job.step is not None else json_value(job.payload)[1],
-        "attributes": None
-        if job.step is None
-        else {name: json_value(value)[1] for name, value in (writes.attributes if writes else {}).items()},
-    }
 
 
 def _say(done: str, schedule: Schedule) -> None:

@@ -9,8 +9,9 @@ import click
 
 from tenure.cli.audit import note
 from tenure.cli.connection import with_app
-from tenure.cli.document import emit, json_option, worker_document
+from tenure.cli.document import emit, json_option
 from tenure.cli.messages import CommandError, print_message
+from tenure.documents import worker_document
 
 if TYPE_CHECKING:
     from tenure.app import App

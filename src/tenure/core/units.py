@@ -1,8 +1,13 @@
-"""`duration` and `size` write seconds and bytes in their largest fitting unit."""
+"""`duration` and `size` write seconds and bytes in their largest fitting unit; `LAST_DAY` is the last time shown."""
 
 from __future__ import annotations
 
-__all__ = ["duration", "size"]
+from datetime import UTC, datetime
+
+__all__ = ["LAST_DAY", "duration", "size"]
+
+LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
+"""Later times are shown as this one, because a delay may reach beyond the last year that datetime knows."""
 
 
 def duration(seconds: float) -> str:

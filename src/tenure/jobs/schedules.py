@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from itertools import islice, takewhile
 from math import inf, nextafter
@@ -38,6 +38,7 @@ from tenure.errors import InvalidOption, InvalidSchedule, ScheduleNotFound
 from tenure.jobs.fire import fire
 from tenure.jobs.plans import check_times, checked_options, checked_when, job_of
 from tenure.stores.base import BATCH, Store
+from tenure.stores.values import Fact, Health
 from tenure.sync import blocking
 
 if TYPE_CHECKING:
@@ -52,9 +53,14 @@ __all__ = [
     "all_schedules",
     "create_schedule",
     "find_schedule",
+    "history_states",
+    "schedule_facts",
 ]
 
 T = TypeVar("T")
+
+NAMED = 10
+"""The most schedules that a fact names."""
 
 TRIES = 20
 """How often a change is tried again because a worker, or another operator, has written the schedule meanwhile."""
@@ -480,6 +486,54 @@ async def create_schedule(app: App, name: str, plan: Plan) -> Schedule:
 
 
 # Times.
+
+
+async def history_states(store: Store, schedule: Schedule) -> dict[str, str]:
+    """The states of the jobs and runs in a schedule's history, by their ids; those that are gone are left out."""
+    ids = [each.job_id for each in schedule.history if each.enqueued and each.job_id is not None]
+    if schedule.flow is None:
+        return {job.id: job.label for job in await store.get(ids) if job is not None}
+    runs = [(run_id, await store.run(run_id)) for run_id in ids]
+    return {run_id: run.step.label for run_id, run in runs if run is not None}
+
+
+async def schedule_facts(app: App, store: Store) -> list[Fact]:
+    """The facts about schedules: how many there are, which no worker declares any more, and which cannot be read here."""
+    count, undeclared, unreadable = 0, [], []
+    async for page in all_schedules(store):
+        for found in (Schedule(app, record) for record in page.schedules):
+            count += 1
+            if found.unreadable is not None:
+                unreadable.append(found.name)
+            elif found.declared and found.state != "done":
+                unseen = page.now - found.confirmed_at.timestamp()
+                if found.state == "lapsed" or unseen > LAPSED_AFTER:
+                    undeclared.append(found.name)
+    facts = []
+    if undeclared:
+        facts.append(
+            Fact(
+                "schedules",
+                f"no worker has confirmed for an hour that its code declares {_named(undeclared)}, so nothing fires them",
+                Health.WARN,
+                "Start a worker whose code declares them, or remove each with tenure schedule delete NAME.",
+            )
+        )
+    if unreadable:
+        facts.append(
+            Fact(
+                "schedules",
+                f"this Tenure cannot read {_named(unreadable)}: a newer one may have written them",
+                Health.WARN,
+                "Update this program, or remove each with tenure schedule delete NAME.",
+            )
+        )
+    return facts or ([Fact("schedules", f"{count:,}")] if count else [])
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
 
 
 def _instant(seconds_: float) -> datetime:

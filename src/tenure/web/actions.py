@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tenure.web.access import Identity
     from tenure.web.site import Site
 
-__all__ = ["ACTIONS", "Form", "Refused", "perform"]
+__all__ = ["ACTIONS", "Form", "Refused", "perform", "perform_one"]
 
 Form = Mapping[str, Sequence[str]]
 """The values of a form by name."""
@@ -26,7 +26,7 @@ PURGE_SECONDS = 20.0
 """Seconds after which a purge stops, so that its request ends; what is left can be purged again."""
 
 
-class Done(tuple[str, Sequence[str], int]):
+class Done(tuple[str, str | Sequence[str], int]):
     """What was done, as a sentence; to what; and how many were changed."""
 
     __slots__ = ()
@@ -39,15 +39,22 @@ async def perform(site: Site, viewer: Identity, action: str, form: Form) -> str:
     """Do an action and note it. Returns what was done, as a sentence. `Refused` if it cannot be done."""
     if "operation" in form:
         return await _operate(site, viewer, action, form)
+    said, _, _ = await perform_one(site, viewer, action, form, by="dashboard")
+    return said
+
+
+async def perform_one(site: Site, viewer: Identity, action: str, form: Form, *, by: str) -> Done:
+    """Do an action and note that it was done with `by`. `Refused` if it cannot be done."""
     what = NOTED_AS.get(action, action)
     if action in LONG:
-        await note(site.store, who=viewer.name, by="dashboard", what=what, target=LONG[action](form))
+        await note(site.store, who=viewer.name, by=by, what=what, target=LONG[action](form))
     try:
-        said, target, count = await ACTIONS[action](site, form)
+        done = await ACTIONS[action](site, form)
     finally:
         site.changed()
-    await note(site.store, who=viewer.name, by="dashboard", what=what, target=target, count=count)
-    return said
+    _, target, count = done
+    await note(site.store, who=viewer.name, by=by, what=what, target=target, count=count)
+    return done
 
 
 def one(form: Form, name: str) -> str:
@@ -193,6 +200,14 @@ async def _retire(site: Site, form: Form) -> Done:
     return Done((said, [worker], 1))
 
 
+async def _mark(site: Site, form: Form) -> Done:
+    label = one(form, "label")
+    if not label.strip() or len(label) > 100:
+        raise Refused("a mark has a label of 1 to 100 characters")
+    await site.store.mark(label)
+    return Done((f"this moment is marked {label}", label, 1))
+
+
 ACTIONS: dict[str, Action] = {
     "cancel": _on_jobs("cancel", "cancelled"),
     "retry": _on_jobs("retry", "put back in line"),
@@ -208,6 +223,7 @@ ACTIONS: dict[str, Action] = {
     "go_on": _ordered(Order.GO_ON, "takes jobs again"),
     "stop": _ordered(Order.STOP, "finishes its jobs, then stops"),
     "retire": _retire,
+    "mark": _mark,
 }
 """What an operator can do, by the name that the audit shows."""
 

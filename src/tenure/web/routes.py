@@ -1,4 +1,4 @@
-"""`routes_of` lists what the dashboard answers to: pages, their live streams, actions, the login, static files."""
+"""`routes_of` lists what the dashboard answers to: pages, live streams, actions, the JSON API, the login, static files."""
 
 from __future__ import annotations
 
@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import Route, compile_path
 
 from tenure.errors import InvalidName, InvalidOption, StoreError, TenureError
 from tenure.web.access import Session, TooManyFailures
 from tenure.web.actions import ACTIONS, Refused, perform
+from tenure.web.api import api_route
 from tenure.web.entrance import (
     TOO_MANY_FAILURES,
     local,
@@ -32,7 +40,7 @@ from tenure.web.page import Address, Page, Region
 from tenure.web.pages import PAGES
 from tenure.web.pages.problem import ProblemView
 from tenure.web.rail import RailEntry, rail_of
-from tenure.web.searching import target_of
+from tenure.web.searching import suggestions_of, summary_of_queues, target_of
 from tenure.web.topics import Rendered, TooMany
 
 if TYPE_CHECKING:
@@ -62,7 +70,9 @@ def routes_of(site: Site) -> list[Route]:
         Route("/logout", functools.partial(logout, site), methods=["POST"]),
         Route("/live", _for_viewers(site, _live)),
         Route("/search", _for_viewers(site, _search)),
+        Route("/suggestions", _for_viewers(site, _suggestions)),
         Route("/actions/{action}", _for_viewers(site, _act), methods=["POST"]),
+        api_route(site),
         *pages,
         Route("/{path:path}", _for_viewers(site, _missing)),
     ]
@@ -100,12 +110,17 @@ async def _show(site: Site, request: Request, session: Session) -> Response:
     at = _address(request, session)
     page = await build(site, at)
     said = request.cookies.get(SAID, "")
-    text = site.access.opened(said, session)
-    html = site.renderer.page(page, at, rail=await _rail(site, page), csrf=site.placeholder, said=text)
+    html = await _html(site, page, at, site.access.opened(said, session))
     response = HTMLResponse(html.replace(site.placeholder, session.csrf), page.status)
     if said:
         response.delete_cookie(SAID, path=at.root or "/")
     return response
+
+
+async def _html(site: Site, page: Page, at: Address, said: str) -> str:
+    """The whole page, with the placeholder where the viewer's form token goes."""
+    more = {"said": said, "live": site.live, "now": site.now()}
+    return site.renderer.page(page, at, rail=await _rail(site, page), csrf=site.placeholder, **more)
 
 
 async def build(site: Site, at: Address) -> Page:
@@ -175,6 +190,8 @@ async def _live(site: Site, request: Request, session: Session) -> Response:
     finish: Callable[[str], str] = lambda text: text.replace(site.placeholder, session.csrf)  # noqa: E731
     last_id = request.headers.get("last-event-id") or request.query_params.get("last", "")
     last_id = last_id if re.fullmatch(r"[0-9a-f]{8}-[0-9]{1,12}", last_id) else ""
+    if "poll" in request.query_params:
+        return Response(await site.topics.poll(opened, last_id, finish), media_type="application/json")
     stream = while_allowed(site, request, session, site.topics.stream(opened, last_id, finish))
     return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
@@ -186,7 +203,15 @@ async def _rendered(site: Site, at: Address) -> Rendered:
     page = _problem("Nothing is here", "", 404) if function is None else await function(site, at)
     html = {region.name: site.renderer.region(region, page, at, csrf=site.placeholder) for region in page.regions}
     rail = site.renderer.rail(page, at, await _rail(site, page))
-    return Rendered(f"{page.title} · {site.title}", html | {"rail": rail}, page.every or 60.0)
+    summary = summary_of_queues((await site.snapshot()).queues)
+    return Rendered(f"{page.title} · {site.title}", html | {"rail": rail}, page.every or 60.0, summary)
+
+
+async def _suggestions(site: Site, request: Request, session: Session) -> Response:
+    """Words for the search box, as JSON."""
+    del request, session
+    snapshot = await site.snapshot()
+    return JSONResponse(suggestions_of(snapshot.queues, snapshot.workers))
 
 
 # Searching and acting.
@@ -197,9 +222,8 @@ async def _search(site: Site, request: Request, session: Session) -> Response:
         target = await target_of(site, request.query_params.get("q", "").replace("\0", ""))
     except TenureError as error:
         page = problem_of(error)
-        rail = await _rail(site, page)
-        html = site.renderer.page(page, _address(request, session), rail=rail, csrf=session.csrf, said="")
-        return HTMLResponse(html, page.status)
+        html = await _html(site, page, _address(request, session), "")
+        return HTMLResponse(html.replace(site.placeholder, session.csrf), page.status)
     return RedirectResponse(root_of(request) + target, 303)
 
 

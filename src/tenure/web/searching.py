@@ -1,15 +1,22 @@
-"""`target_of` turns the text of the search box into the address of a job, a run or a listing."""
+"""The search box: `target_of` turns its text into the address of a job or a listing, `suggestions_of` completes it."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
+
+from tenure.core.job import State
+from tenure.stores.values import QueueInfo, WorkerInfo
 
 if TYPE_CHECKING:
     from tenure.web.site import Site
 
-__all__ = ["TOKENS", "target_of"]
+__all__ = ["TOKENS", "suggestions_of", "summary_of_queues", "target_of"]
+
+SUGGESTIONS = 500
+"""Words that the search box suggests, at most."""
 
 TOKENS = ("state", "queue", "task", "tag", "error", "worker", "text", "before", "scheduled")
 """Names of the filters that the search box knows."""
@@ -39,6 +46,22 @@ async def target_of(site: Site, text: str) -> str:
     if rest:
         query["text"] = " ".join(rest)
     return f"/jobs?{urlencode(query)}" if query else "/jobs"
+
+
+def suggestions_of(queues: Sequence[QueueInfo], workers: Sequence[WorkerInfo]) -> list[str]:
+    """Filters that may be typed: every state, and the queues and tasks that are known without a search."""
+    states = [f"state:{state}" for state in (*(each.value for each in State), "scheduled")]
+    tasks = sorted({task for worker in workers for task in worker.tasks})
+    names = [f"queue:{queue.name}" for queue in queues] + [f"task:{task}" for task in tasks]
+    return (states + [shlex.quote(name) for name in names])[:SUGGESTIONS]
+
+
+def summary_of_queues(queues: Sequence[QueueInfo]) -> str:
+    """The store in a few words, which a screen reader reads out now and then."""
+    failed, waiting, running = (
+        sum(getattr(queue, state) for queue in queues) for state in ("failed", "waiting", "running")
+    )
+    return f"{failed:,} failed, {waiting:,} in line, {running:,} running"
 
 
 def _looks_like_an_id(word: str) -> bool:

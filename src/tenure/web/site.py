@@ -17,11 +17,13 @@ from tenure.jobs.snapshot_reader import SnapshotReader
 from tenure.stores import masked
 from tenure.stores.base import Store
 from tenure.web.access import Access, Auth, Identity, Open, Role
+from tenure.web.examination import Examinations
 from tenure.web.guard import Guard
 from tenure.web.operations import Operations
 from tenure.web.recent import Recent
 from tenure.web.rendering import Renderer
 from tenure.web.rows import row_of
+from tenure.web.tail import EventTail
 from tenure.web.topics import Topics
 from tenure.web.walking import Walks
 
@@ -32,6 +34,7 @@ __all__ = ["Site", "dashboard"]
 
 T = TypeVar("T")
 Show = Literal["redacted", "hidden"]
+Live = Literal["auto", "poll"]
 
 READ_TIMEOUT = 2.0
 """Seconds that one read of the store may take."""
@@ -55,6 +58,7 @@ def dashboard(
     title: str | None = None,
     show: Show = "redacted",
     slow_after: float = 60.0,
+    live: Live = "auto",
 ) -> Dashboard:
     """Make the dashboard of an app's store, as an ASGI app that can be mounted under any path.
 
@@ -62,11 +66,15 @@ def dashboard(
     `OPEN` if something else guards the address. `tokens`: a token for each role instead, with a login form. `InvalidOption` if neither
     is given. `allowed_hosts`: names that it answers to; empty: all. `title`: name in the head; None: made from the URL of the
     store. `show`: `redacted` hides values whose names sound secret, `hidden` shows no arguments at all. `slow_after`: age in
-    seconds of the oldest job in line from which on its queue needs attention.
+    seconds of the oldest job in line from which on its queue needs attention. `live`: `auto` keeps open pages up to date with a
+    stream, and polls where streams do not come through; `poll` polls every 2 seconds, for servers that hold a thread for each stream.
     """
     if show not in {"redacted", "hidden"}:
         raise InvalidOption(f'show must be "redacted" or "hidden", not {show!r:.80}')
-    site = Site(app, Access(auth, tokens, store=app.url), title or _title_of(app), show=show, slow_after=slow_after)
+    if live not in {"auto", "poll"}:
+        raise InvalidOption(f'live must be "auto" or "poll", not {live!r:.80}')
+    access = Access(auth, tokens, store=app.url)
+    site = Site(app, access, title or _title_of(app), show=show, slow_after=slow_after, live=live)
     return Dashboard(site, allowed_hosts)
 
 
@@ -101,14 +109,17 @@ class Dashboard:
 class Site:
     """What the pages of one dashboard share. Belongs to one event loop, that of its first request."""
 
-    def __init__(self, app: App, access: Access, title: str, *, show: Show, slow_after: float) -> None:
+    def __init__(self, app: App, access: Access, title: str, *, show: Show, slow_after: float, live: Live) -> None:
         self.app = app
         self.access = access
         self.title = title
         self.show = show
         self.slow_after = slow_after
+        self.live = live
         self.renderer = Renderer(title, logout=access.has_tokens)
         self.topics = Topics()
+        self.tail = EventTail(self)
+        self.examinations = Examinations(self)
         self.operations = Operations(self)
         self.walks = Walks(lambda job: row_of(job, show))
         self._drafts: dict[tuple[str, str], str] = {}
@@ -160,6 +171,10 @@ class Site:
         self._changed = True
         self.recent.forget()
 
+    def now(self) -> float:
+        """The time of the store, as far as it is known."""
+        return time.time() if self._reader is None else self._reader.snapshot.now
+
     async def _keep_reading(self, reader: SnapshotReader) -> None:
         reading = asyncio.create_task(reader.run(lambda _: None))
         try:
@@ -179,6 +194,7 @@ class Site:
         return self._drafts.pop((viewer.name, path), None)
 
     async def aclose(self) -> None:
+        self.tail.aclose()
         if self._reading is not None:
             self._reading.cancel()
         await self.operations.aclose()

@@ -29,8 +29,11 @@ AGAIN = 1.0
 ALIVE = 3.0
 """Seconds after which an idle stream says how old the page is. It also keeps proxies from closing the stream."""
 
-LARGEST = 64_000
-"""Characters of a message, at most; a page that changes more is loaded anew."""
+LARGEST = 1_000_000
+"""Characters of a message, at most; a page that changes more is loaded anew. 200 rows with long errors stay below it."""
+
+RECENT = 1.0
+"""Seconds for which one look serves all viewers that poll."""
 
 
 class Rendered(NamedTuple):
@@ -39,6 +42,8 @@ class Rendered(NamedTuple):
     title: str
     regions: dict[str, str]
     every: float
+    summary: str = ""
+    """The store in a few words, for screen readers."""
 
 
 class TooMany(Exception):
@@ -52,6 +57,7 @@ class Topic:
         self._render = render
         self.revision = 0
         self.title = ""
+        self.summary = ""
         self.regions: dict[str, str] = {}
         self.changed: dict[str, int] = {}
         """The revision in which each region was last changed."""
@@ -63,6 +69,11 @@ class Topic:
         """When the store was last read, by the clock of this machine."""
 
         self.viewers = 0
+        self._began_at = float("-inf")
+        """When the last look that is over began, by the monotonic clock."""
+
+        self._pause = 0.0
+        self._looking = asyncio.Lock()
         self._wakeup = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -82,51 +93,74 @@ class Topic:
 
     async def changes(self, seen: int, timeout: float) -> bool:
         """Wait until there is something newer than this revision; False if there is not after `timeout` seconds."""
-        deadline = time.monotonic() + timeout
-        while self.revision <= seen:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return False
-            wakeup = self._wakeup
-            try:
-                async with asyncio.timeout(left):
-                    await wakeup.wait()
-            except TimeoutError:
-                return self.revision > seen
-        return True
+        return await self._holds(lambda: self.revision > seen, timeout)
+
+    async def looked_since(self, since: float, timeout: float) -> bool:
+        """Wait for the end of a look that began later than this; False if there is none after `timeout` seconds.
+
+        What was rendered before a page was loaded may be older than the page.
+        """
+        return await self._holds(lambda: self._began_at > since, timeout)
+
+    async def look(self) -> None:
+        """Look at the store now, unless it was just looked at; for viewers that poll."""
+        async with self._looking:
+            if time.monotonic() - self._began_at > max(RECENT, self._pause if self.revision else 0.0):
+                await self._look()
 
     def message(self, seen: int) -> dict[str, object]:
-        """What has changed since this revision."""
-        regions = {name: self.regions[name] for name, revision in self.changed.items() if revision > seen}
-        return {"title": self.title, "regions": regions, "away": self.away}
+        """What has changed since this revision, and how old that is, in seconds."""
+        return {
+            "title": self.title,
+            "regions": {name: html for name, html in self.regions.items() if self.changed[name] > seen},
+            "names": list(self.regions),
+            "away": self.away,
+            "summary": self.summary,
+            "age": round(time.time() - self.looked_at, 1),
+        }
+
+    async def _holds(self, condition: Callable[[], bool], timeout: float) -> bool:
+        try:
+            async with asyncio.timeout(timeout):
+                while not condition():
+                    await self._wakeup.wait()
+        except TimeoutError:
+            return condition()
+        return True
 
     async def _refresh(self) -> None:
         while True:
-            began, pause = time.monotonic(), AGAIN
-            try:
-                rendered = await self._render()
-            except asyncio.CancelledError:
-                raise
-            except StoreError as error:
-                self._set_away(str(error) or "the store does not answer")
-            except TenureError as error:
-                self._set_away(str(error))
-            except Exception:
-                log.exception("a page cannot be kept up to date; trying again")
-                self._set_away("an internal error, see the log of the dashboard")
-                pause = 5.0
-            else:
-                self._update(rendered)
-                pause = max(rendered.every, DUTY * (time.monotonic() - began))
-            await asyncio.sleep(pause)
+            async with self._looking:
+                await self._look()
+            await asyncio.sleep(self._pause)
+
+    async def _look(self) -> None:
+        """Render the page once, and say how long to pause after it."""
+        began, self._pause = time.monotonic(), AGAIN
+        try:
+            rendered = await self._render()
+        except StoreError as error:
+            self._set_away(str(error) or "the store does not answer")
+        except TenureError as error:
+            self._set_away(str(error))
+        except Exception:
+            log.exception("a page cannot be kept up to date; trying again")
+            self._set_away("an internal error, see the log of the dashboard")
+            self._pause = 5.0
+        else:
+            self._update(rendered)
+            self._pause = max(rendered.every, DUTY * (time.monotonic() - began))
+        self._began_at = began
+        self._wake()
 
     def _update(self, rendered: Rendered) -> None:
         self.looked_at = time.time()
+        self.summary = rendered.summary
         fresh = {name: html for name, html in rendered.regions.items() if self.regions.get(name) != html}
         if not fresh and not self.away and rendered.title == self.title and self.revision:
             return
         self.away, self.title = "", rendered.title
-        self.regions |= fresh
+        self.regions = rendered.regions
         self._next_revision(fresh)
 
     def _set_away(self, why: str) -> None:
@@ -137,6 +171,8 @@ class Topic:
     def _next_revision(self, fresh: dict[str, str]) -> None:
         self.revision += 1
         self.changed |= dict.fromkeys(fresh, self.revision)
+
+    def _wake(self) -> None:
         wakeup, self._wakeup = self._wakeup, asyncio.Event()
         wakeup.set()
 
@@ -169,16 +205,33 @@ class Topics:
 
     async def stream(self, topic: Topic, last_id: str, finish: Callable[[str], str]) -> AsyncIterator[str]:
         """Server-sent events for one viewer. `finish` puts what only this viewer may see into the HTML."""
-        epoch, _, seen_text = last_id.partition("-")
-        seen = int(seen_text) if epoch == self._epoch and seen_text.isdigit() else 0
+        seen, opened_at = self._seen(last_id), time.monotonic()
         with topic.viewed():
             yield "retry: 1000\n\n"
+            while not seen and not await topic.looked_since(opened_at, ALIVE):
+                yield _alive(topic)
             while True:
                 if not await topic.changes(seen, ALIVE):
-                    yield f"event: alive\ndata: {time.time() - topic.looked_at:.1f}\n\n"
+                    yield _alive(topic)
                     continue
-                message, seen = topic.message(seen), topic.revision
-                text = finish(json.dumps(message))
-                if len(text) > LARGEST:
-                    text = json.dumps({"reload": True})
+                text, seen = self._text(topic, seen, finish), topic.revision
                 yield f"id: {self._epoch}-{seen}\nevent: patch\ndata: {text}\n\n"
+
+    async def poll(self, topic: Topic, last_id: str, finish: Callable[[str], str]) -> str:
+        """One answer for a viewer that polls: a message with its id, as JSON."""
+        await topic.look()
+        return self._text(topic, self._seen(last_id), finish, id=f"{self._epoch}-{topic.revision}")
+
+    def _seen(self, last_id: str) -> int:
+        """The revision that a browser has; 0 if it is not of this process."""
+        epoch, _, revision = last_id.partition("-")
+        return int(revision) if epoch == self._epoch and revision.isdecimal() else 0
+
+    @staticmethod
+    def _text(topic: Topic, seen: int, finish: Callable[[str], str], **more: str) -> str:
+        text = finish(json.dumps(topic.message(seen) | more))
+        return text if len(text) <= LARGEST else json.dumps({"reload": True})
+
+
+def _alive(topic: Topic) -> str:
+    return f"event: alive\ndata: {time.time() - topic.looked_at:.1f}\n\n"

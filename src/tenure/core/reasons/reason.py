@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from tenure.core.job import ErrorInfo
+from tenure.core.units import LAST_DAY
 
 __all__ = [
     "Reason",
@@ -15,10 +16,6 @@ __all__ = [
     "moment",
     "span",
 ]
-
-
-LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
-"""Later times are shown as this one, because a delay may reach beyond the last year that datetime knows."""
 
 
 def _kind(name: str) -> str:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tenure.web.pages.audit import audit
 from tenure.web.pages.bulk import bulk, operation, operations
+from tenure.web.pages.events import events
 from tenure.web.pages.failed import broken, failed
+from tenure.web.pages.health import health
 from tenure.web.pages.job import job
 from tenure.web.pages.jobs import jobs
 from tenure.web.pages.overview import overview
@@ -26,6 +29,9 @@ PAGES: dict[str, PageFunction] = {
     "/": overview,
     "/jobs": jobs,
     "/jobs/{id}": job,
+    "/events": events,
+    "/audit": audit,
+    "/health": health,
     "/jobs/{id}/again": again,
     "/jobs/{id}/complete": complete,
     "/failed": failed,

@@ -1,5 +1,7 @@
 // One cursor and one tooltip for all charts of a page, at the same instant.
 
+import { clock } from "./times.js";
+
 let tip = null;
 
 document.addEventListener("pointermove", (event) => {
@@ -20,7 +22,7 @@ document.addEventListener("pointermove", (event) => {
   }
   if (nearest) show(svg.closest(".chart"), nearest, event.clientX - box.left);
 });
-document.addEventListener("pointerleave", hide);
+document.documentElement.addEventListener("pointerleave", hide);
 
 function show(figure, row, left) {
   if (tip === null || tip.parentNode !== figure) {
@@ -30,7 +32,7 @@ function show(figure, row, left) {
     figure.append(tip);
   }
   const at = row.querySelector("time");
-  tip.textContent = `${new Date(at.dateTime).toLocaleTimeString()} · ${row.cells[1].textContent}`;
+  tip.textContent = `${clock(Date.parse(at.dateTime))} · ${row.cells[1].textContent}`;
   tip.style.top = "28px";
   tip.style.left = `${Math.min(Math.max(left - 60, 0), figure.clientWidth - 160)}px`;
 }

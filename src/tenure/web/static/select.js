@@ -2,14 +2,28 @@
 
 let last = null;
 
+/** While the store does not answer, nothing can be done to it. */
+function refreshAway(away) {
+  for (const button of document.querySelectorAll('main form[method="post"] button:not([type="button"], [data-needs-selection])')) {
+    if (away && !button.disabled) {
+      button.disabled = true;
+      button.setAttribute("data-my-away", "");
+    } else if (!away && button.hasAttribute("data-my-away")) {
+      button.disabled = false;
+      button.removeAttribute("data-my-away");
+    }
+  }
+}
+
 function refresh() {
+  const away = document.body.classList.contains("is-away");
   for (const form of document.querySelectorAll("[data-selection]")) {
     const boxes = [...form.querySelectorAll('input[name="id"]')];
     const chosen = boxes.filter((box) => box.checked).length;
     const label = form.querySelector("[data-selected]");
     if (label) label.textContent = `${chosen} selected`;
     for (const button of form.querySelectorAll("[data-needs-selection]")) {
-      if (!button.title) button.disabled = chosen === 0;
+      if (!button.title) button.disabled = away || chosen === 0;
     }
     const all = form.querySelector("[data-all]");
     if (all) {
@@ -17,6 +31,7 @@ function refresh() {
       all.indeterminate = chosen > 0 && chosen < boxes.length;
     }
   }
+  refreshAway(away);
 }
 
 document.addEventListener("change", (event) => {
@@ -40,7 +55,8 @@ document.addEventListener("click", (event) => {
     refresh();
   }
   const copy = event.target.closest("[data-copy]");
-  if (copy) navigator.clipboard.writeText(copy.dataset.copy).then(() => { copy.textContent = "copied"; });
+  // Browsers give no clipboard to pages that came over plain HTTP from another machine.
+  if (copy) navigator.clipboard?.writeText(copy.dataset.copy).then(() => { copy.textContent = "copied"; }, () => {});
 });
 
 document.addEventListener("submit", (event) => {
