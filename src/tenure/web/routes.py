@@ -1,4 +1,4 @@
-"""`routes_of` lists what the dashboard answers to: pages, live streams, actions, the JSON API, the login, static files."""
+"""`routes_of` lists what the dashboard answers to: pages, streams, actions, the JSON API, the login, static files."""
 
 from __future__ import annotations
 
