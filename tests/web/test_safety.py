@@ -784,6 +784,33 @@ async def test_a_store_that_does_not_answer_is_given_up_after_a_while(
         await app.aclose()
 
 
+# The JSON API: the same tokens, limits and headers.
+
+
+async def test_the_api_is_as_closed_as_the_pages(app: App, made: Dashboard) -> None:
+    job = await a_job(app)
+    body = {"action": "cancel", "ids": [job]}
+    path = "/api/v1/jobs/actions"
+    async with visiting(made, address="10.0.0.7") as client:
+        assert (await client.get("/api/v1/jobs")).status_code == 401
+        assert (await client.post(path, json=body)).status_code == 401
+        reader = {"authorization": f"Bearer {READ}"}
+        assert (await client.post(path, json=body, headers=reader)).status_code == 403
+        await log_in(client)
+        csrf = await csrf_of(client)
+        for headers in ({}, OURS, {"sec-fetch-site": "cross-site", "x-csrf-token": csrf}, {"x-csrf-token": csrf}):
+            assert (await client.post(path, json=body, headers=headers)).status_code == 403
+        assert await state_of(app, job) is State.WAITING
+        large = await client.post(path, content=b"x" * (1 << 21), headers={**OURS, "x-csrf-token": csrf})
+        done = await client.post(path, json=body, headers={**OURS, "x-csrf-token": csrf})
+        assert (large.status_code, done.status_code) == (413, 200)
+        assert {name: done.headers[name] for name in HEADERS} == HEADERS
+        assert await state_of(app, job) is State.CANCELLED
+        client.cookies.clear()
+        wrong = {"authorization": "Bearer wrong"}
+        assert [(await client.get("/api/v1/jobs", headers=wrong)).status_code for _ in range(6)] == [401] * 5 + [429]
+
+
 # Mounted under a path.
 
 
