@@ -41,6 +41,13 @@ def test_a_waiting_step_has_no_run() -> None:
     assert (row.waited, row.took) == ("2m", "")
 
 
+def test_a_parked_step_waits_though_it_has_run() -> None:
+    [row] = waterfall_of([step("approve", 100.0, 110.0, None, state=State.BLOCKED)], "order", 200.0).rows
+
+    assert [bar.kind for bar in row.bars] == ["wait"]
+    assert (row.took, row.says) == ("", "waits to be completed")
+
+
 def test_five_alike_in_a_row_are_one() -> None:
     steps = [step("look", float(at), at + 0.5, at + 1.0) for at in range(5)]
     waterfall = waterfall_of([*steps, step("end", 5.0, 5.0, 6.0)], "order", 9.0)

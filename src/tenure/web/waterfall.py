@@ -8,7 +8,7 @@ from itertools import groupby
 
 import msgspec
 
-from tenure.core.job import JobRecord
+from tenure.core.job import JobRecord, State
 from tenure.core.units import duration
 from tenure.jobs.run import step_name
 
@@ -113,7 +113,7 @@ def waterfall_of(steps: Sequence[JobRecord], flow: str, now: float) -> Waterfall
 
 def _row(steps: Sequence[JobRecord], flow: str, begin: float, whole: float, now: float) -> Row:
     last = steps[-1]
-    ran = sum(_end(each, now) - each.started_at for each in steps if each.started_at is not None)
+    ran = sum(_end(each, now) - _start(each, now) for each in steps if _ran(each))
     waited = sum(_start(each, now) - each.created_at for each in steps)
     return Row(
         id=last.id,
@@ -122,7 +122,7 @@ def _row(steps: Sequence[JobRecord], flow: str, begin: float, whole: float, now:
         count=len(steps),
         bars=tuple(bar for each in steps[:BARS] for bar in _bars(each, begin, whole, now)),
         waited=duration(waited) if waited > 0 else "",
-        took=duration(max(ran, 0.0)) if any(each.started_at is not None for each in steps) else "",
+        took=duration(max(ran, 0.0)) if any(_ran(each) for each in steps) else "",
         worker=(last.worker or "") if len({each.worker for each in steps}) == 1 else "",
         says=_says(last),
     )
@@ -144,7 +144,7 @@ def _bars(step: JobRecord, begin: float, whole: float, now: float) -> list[Bar]:
     if start > step.created_at:
         waited = duration(start - step.created_at)
         found.append(_bar("wait", step.created_at - begin, start - begin, whole, f"waited {waited}"))
-    if step.started_at is not None:
+    if _ran(step):
         found.append(_bar("run", start - begin, end - begin, whole, f"ran {duration(end - start)}", step.label))
     return found
 
@@ -155,10 +155,15 @@ def _bar(kind: str, begin: float, end: float, whole: float, label: str, state: s
     return Bar(kind, round(x, 1), round(width, 1), label, state)
 
 
+def _ran(step: JobRecord) -> bool:
+    """Whether its latest attempt runs or has ended it; a step that is parked or to be retried waits again."""
+    return step.started_at is not None and (step.state is State.RUNNING or step.state.final)
+
+
 def _start(step: JobRecord, now: float) -> float:
     """When its latest attempt began, or until when it has waited."""
-    if step.started_at is not None:
-        return max(step.started_at, step.created_at)
+    if _ran(step):
+        return max(step.started_at or 0.0, step.created_at)
     return max(now if step.ended_at is None else step.ended_at, step.created_at)
 
 
