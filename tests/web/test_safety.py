@@ -134,7 +134,7 @@ async def test_static_files_and_health_are_for_everybody(made: Dashboard, client
 
 
 async def test_the_key_comes_in_the_url_once_then_a_cookie_does(made: Dashboard, client: httpx.AsyncClient) -> None:
-    made.site.access.key_in_url = True
+    made.site.access.key_holder = "ann@db1"
 
     opened = await client.get(f"/jobs?key={READ}")
 

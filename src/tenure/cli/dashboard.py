@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tenure.cli.audit import operator_name
 from tenure.cli.connection import choose_app
 from tenure.cli.messages import CommandError, print_message
 
@@ -97,6 +98,7 @@ def dashboard(
                 proxies=proxies,
                 tokens=tokens,
                 operate=operate,
+                who=operator_name(),
                 started=started,
                 title=title,
                 show=show,

@@ -133,8 +133,8 @@ class Access:
         self.cookie = f"{COOKIE}_{hashlib.sha256(b'name' + self._key).hexdigest()[:8]}"
         """Name of the session's cookie."""
 
-        self.key_in_url = False
-        """Whether a token may come as `?key=`, as the one that was drawn for the printed address does."""
+        self.key_holder = ""
+        """Name of the viewer whose token comes as `?key=`, as the one drawn for the printed address does; empty: none may."""
 
         self._failures: dict[str, deque[float]] = {}
         self._ended: dict[str, float] = {}

@@ -87,8 +87,8 @@ def _for_viewers(site: Site, handle: Handler) -> Callable[[Request], Awaitable[R
 
     async def endpoint(request: Request) -> Response:
         access = site.access
-        if access.key_in_url and "key" in request.query_params and request.method in {"GET", "HEAD"}:
-            return log_in(site, request, request.query_params["key"], "", path_of(request))
+        if access.key_holder and "key" in request.query_params and request.method in {"GET", "HEAD"}:
+            return log_in(site, request, request.query_params["key"], access.key_holder, path_of(request))
         visitor = request.state.visitor = access.visitor_id(request) or ""
         try:
             session = await access.session(request)

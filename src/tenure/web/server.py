@@ -41,12 +41,14 @@ async def serve(
     proxies: Collection[str],
     tokens: Mapping[Role, str],
     operate: bool,
+    who: str,
     started: Callable[[str], None],
     **options: Any,
 ) -> None:
     """Serve the dashboard until a signal stops it. Calls `started` with the address to open.
 
-    Without tokens it draws a key for this time, which the address carries, and refuses every address but this machine's own.
+    Without tokens it draws a key for this time, which the address carries, and refuses every address but this machine's own. `who`:
+    name of the holder of that key, which the audit shows.
     `proxies`: addresses whose X-Forwarded-For and X-Forwarded-Proto headers are believed.
     """
     key = ""
@@ -61,7 +63,7 @@ async def serve(
         tokens = {role: key}
     name = _name_of(host, allowed_hosts)
     made = dashboard(app, tokens=tokens, allowed_hosts=[*LOOPBACK, name, *allowed_hosts], **options)
-    made.site.access.key_in_url = bool(key)
+    made.site.access.key_holder = who if key else ""
     listening: socket.socket = listener(host.strip("[]"), port, "--port")
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     config = uvicorn.Config(

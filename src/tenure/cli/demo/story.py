@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 from tenure.app import App
+from tenure.cli.audit import operator_name
 from tenure.cli.demo.kinds import JOBS, KINDS, JobKind, Summary, finished, summarize
 from tenure.cli.demo.processes import WorkerProcesses
 from tenure.cli.demo.view import View
@@ -57,6 +58,7 @@ async def show(serve: Callable[..., Coroutine[None, None, None]]) -> None:
                         proxies=(),
                         tokens={},
                         operate=True,
+                        who=operator_name(),
                     )
                     coming.cancel()
         finally:
