@@ -155,7 +155,7 @@ def all_edges_are_given(patch: pytest.MonkeyPatch) -> None:
 # Orders to workers.
 
 
-@mutant("test_an_order_comes_back_with_every_beat")
+@mutant("test_an_order_comes_back_with_every_beat", machine="long")
 def an_order_is_given_once(patch: pytest.MonkeyPatch) -> None:
     original = MemoryStore.beat
 

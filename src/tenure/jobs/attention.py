@@ -235,7 +235,7 @@ def _failing(rows: Sequence[HistoryRow]) -> Iterator[Attention]:
             level=Health.BAD if failures * 2 >= attempts else Health.WARN,
             kind="failing",
             sentence=f"{task}: {failures:,} of {attempts:,} attempts failed in the last 15 minutes{cause}",
-            advice=f"tenure failed -t {task} shows the errors; once the cause is mended, tenure failed retry -t {task}",
+            advice=f"tenure failed --task {task} shows the errors; once the cause is mended, tenure failed retry --task {task}",
             task=task,
         )
 

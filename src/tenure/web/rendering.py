@@ -76,7 +76,7 @@ class Renderer:
             "iso": iso,
             "clock": clock,
             "short": short,
-            "sentence": lambda text: text[:1].upper() + text[1:],
+            "sentence": sentence,
             "path": lambda text: quote(str(text), safe=""),
             "json": lambda value: json.dumps(value, ensure_ascii=False),
         }
@@ -167,6 +167,11 @@ def share(value: float | None) -> str:
         if percent < 10
         else f"{percent:.0f} %"
     )
+
+
+def sentence(text: str) -> str:
+    """The text with a capital first letter, unless it begins with a command."""
+    return text if text.startswith("tenure ") else text[:1].upper() + text[1:]
 
 
 def iso(at: float) -> str:
