@@ -1,4 +1,5 @@
 // Rows hold still: what is new waits behind a button, what has left the listing is dimmed until the button is pressed.
+// In a listing that grows at its top, rows that new ones push off the page have not left.
 
 import { morph } from "./morph.js";
 
@@ -23,7 +24,7 @@ function mark(region, body, wanted) {
   const fresh = wanted.filter((row) => !here.has(row.id)).length;
   let gone = 0;
   for (const row of body.children) {
-    const left = !ids.has(row.id);
+    const left = !ids.has(row.id) && !(body.dataset.still === "grows" && fresh);
     row.toggleAttribute("data-my-gone", left);
     if (left) { gone += 1; row.title = "Not in this part of the list any more"; } else row.removeAttribute("title");
   }
