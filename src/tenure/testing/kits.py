@@ -600,11 +600,8 @@ class _Ledger:
             args, kwargs = caller._decode(new.payload)
         except Exception:  # noqa: BLE001 - a job that cannot be read, which its attempt will say
             return {}
-        if isinstance(caller, Task):
-            signature = caller._signature.call
-        else:
-            signature = RAW_CALL if new.raw else ANY_CALL
-        return named_arguments(signature, args, kwargs)
+        of_others = RAW_CALL if new.raw else ANY_CALL
+        return named_arguments(caller._signature.call if isinstance(caller, Task) else of_others, args, kwargs)
 
 
 def _new_of(record: JobRecord) -> NewJob:
