@@ -29,7 +29,7 @@ def run(folder: Path, *command: str, **files: str) -> subprocess.CompletedProces
     """Write files, and run Python with these arguments beside them."""
     for name, text in {"shop": SHOP, **files}.items():
         (folder / f"{name}.py").write_text(text)
-    path = os.pathsep.join([str(ROOT / "src"), str(ROOT / "examples"), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     env = {**os.environ, "PYTHONPATH": path, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     return subprocess.run(
         [sys.executable, *command], cwd=folder, env=env, capture_output=True, text=True, timeout=50, check=False
@@ -66,8 +66,9 @@ def test_pytest_finds_the_app_by_its_setting(tmp_path: Path) -> None:
     assert (code, "41 passed" in said) == (0, True), said
 
 
-def test_processes_of_xdist_do_not_meet(tmp_path: Path) -> None:
-    code, said = pytest_run(tmp_path, "-p", "xdist", "-n", "4", test_marked=MARKED)
+@pytest.mark.parametrize("processes", ["2", pytest.param("4", marks=pytest.mark.long)])
+def test_processes_of_xdist_do_not_meet(tmp_path: Path, processes: str) -> None:
+    code, said = pytest_run(tmp_path, "-p", "xdist", "-n", processes, test_marked=MARKED)
 
     assert (code, "41 passed" in said) == (0, True), said
 
@@ -87,11 +88,8 @@ def test_an_app_that_is_not_found_is_explained(tmp_path: Path, settings: str, ex
 
 
 def test_the_examples_of_the_documentation_pass(tmp_path: Path) -> None:
-    code, said = pytest_run(
-        tmp_path, "-p", "pytest_asyncio.plugin", str(ROOT / "examples" / "test_shop.py"),
-        settings='asyncio_mode = "auto"\nasyncio_default_fixture_loop_scope = "function"',
-        shop=(ROOT / "examples" / "shop.py").read_text(),
-    )  # fmt: skip
+    examples = {name: (ROOT / "examples" / f"{name}.py").read_text() for name in ("test_shop", "shop", "approval")}
+    code, said = pytest_run(tmp_path, "-p", "pytest_asyncio.plugin", settings='asyncio_mode = "auto"', **examples)
 
     assert (code, "6 passed" in said) == (0, True), said
 
