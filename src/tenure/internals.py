@@ -227,16 +227,21 @@ class Replaced:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         sessions = self._app.internals.sessions
-        assert self._restore is not None
-        self._restore()
+        self.undo()
         await sessions.close()
+
+    def undo(self) -> None:
+        """Give the app its own stores back, and leave the others open."""
+        if self._restore is not None:
+            self._restore()
+            self._restore = None
 
     def _begin(self) -> Self:
         app, parts, make_store = self._app, self._app.internals, self._make_store
-        before = parts.make_store, parts.sessions, parts.in_memory, app.url
+        before = parts.make_store, parts.sessions, parts.in_memory, parts.any_connection, parts.note, app.url
 
         def restore() -> None:
-            parts.make_store, parts.sessions, parts.in_memory, app.url = before
+            parts.make_store, parts.sessions, parts.in_memory, parts.any_connection, parts.note, app.url = before
 
         self._restore = restore
         parts.make_store, parts.in_memory = make_store, False

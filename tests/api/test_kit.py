@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import sqlite3
+import sys
 import threading
+import types
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,6 +20,7 @@ import pytest
 from tenure import App, Backoff, Context, Done, Every, Fail, FlowRun, Job, Next, Reschedule, Retry, Wait
 from tenure.core.job import State
 from tenure.errors import InvalidOption, JobFailed, UseAsync
+from tenure.sync import run as run_coroutine
 from tenure.testing import Kit, StillBusy, kit
 
 NOON = "2027-03-01T12:00Z"
@@ -168,6 +173,24 @@ def test_schedules_fire_only_if_the_test_wants_them() -> None:
         assert [each.job.refresh().result() for each in ran] == ["13:00", "14:00", "15:00"]
         assert jobs.assert_enqueued(measure, count=None)
         assert {each.place for each in jobs.enqueued()} == {"schedule measure"}
+
+
+def test_skipping_stops_where_only_the_test_can_go_on(jobs: Kit) -> None:
+    with jobs.failing(charge, Wait()):
+        job = charge.enqueue("visa")
+        jobs.run_until_idle(skip=True)
+    jobs.assert_waits(job)
+
+    run = expense.start(employee="ann", amount=80)
+    jobs.run_until_idle()
+    run.complete({"approved": True})
+    with jobs.crash(charge, at="before_start"):
+        cancelled = charge.enqueue("master")
+        jobs.run_until_idle()
+        cancelled.cancel()
+    jobs.run_until_idle(skip=True)
+
+    assert (run.result(timeout=0), jobs.elapsed) == ("paid 80", 0.0)  # neither the timeout nor the lease is waited for
 
 
 # Workers that die.
@@ -505,6 +528,72 @@ def test_a_real_worker_runs_what_is_due(jobs: Kit) -> None:
     [ran] = jobs.run_until_idle(worker=True)
 
     assert (ran.task, ran.outcome) == ("charge", "succeeded")
+
+
+@app.task(isolation="process")
+def in_a_child() -> int:
+    return os.getpid()
+
+
+def test_a_real_worker_has_child_processes(jobs: Kit) -> None:
+    job = in_a_child.enqueue()
+    jobs.run_until_idle(worker=True)
+
+    assert job.result(timeout=0) != os.getpid()
+    with pytest.raises(InvalidOption, match="give either skip= or worker="):
+        jobs.run_until_idle(skip=True, worker=True)
+
+
+async def test_a_real_worker_beside_an_async_test() -> None:
+    async with kit(app) as jobs:
+        await charge.aenqueue("visa")
+        assert [ran.outcome for ran in await jobs.arun_until_idle(worker=True)] == ["succeeded"]
+
+
+def test_entries_of_an_inbox_become_jobs(memory: Kit) -> None:
+    async def put() -> None:
+        app.internals.session.store.put_in("default", b'{"task": "charge", "args": ["visa"]}')  # type: ignore[attr-defined]
+
+    charge.enqueue("first")
+    run_coroutine(put())
+    memory.run_until_idle()
+
+    memory.assert_enqueued(charge, card="visa")
+    assert memory.enqueued()[-1].place == "an inbox"
+
+
+def test_a_job_ends_in_its_own_transaction() -> None:
+    with kit(app, store="sqlite") as jobs:
+        job = paid.enqueue()
+        [ran] = jobs.run_until_idle()
+        assert (ran.outcome, job.result(timeout=0)) == ("succeeded", "in a transaction")
+
+
+@app.task
+def paid(ctx: Context) -> str:
+    with ctx.complete() as tx:
+        tx.result = "in a transaction"
+    return "in a transaction"
+
+
+def test_pythons_own_clock_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a stand-in for time-machine, which is not among the packages of the suite."""
+    moves: list[float] = []
+
+    @contextmanager
+    def travel(to: float, *, tick: bool) -> Iterator[Any]:
+        moves.append(to)
+        yield types.SimpleNamespace(move_to=moves.append)
+        moves.append(-1)
+
+    monkeypatch.setitem(sys.modules, "time_machine", types.SimpleNamespace(travel=travel))
+    with kit(app, at=NOON, system=True) as jobs:
+        noon = jobs.now.timestamp()
+        charge.using(delay=60).enqueue("visa")
+        jobs.advance(30)
+        jobs.run_until_idle(skip=True)
+
+    assert moves == [noon, noon + 30, noon + 60, -1]
 
 
 def test_a_timeout_ends_a_coroutine(memory: Kit) -> None:

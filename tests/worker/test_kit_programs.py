@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import pytest
 
-from tenure import App, Backoff, Context, Fail, Reschedule, Retry, Wait
+from tenure import App, Backoff, Context, Fail, Job, Reschedule, Retry, Wait
 from tenure.core.job import State
 from tenure.sync import run
 from tenure.testing import kit
@@ -48,7 +48,7 @@ class Machine:
     async def _second(self, ctx: Context, key: str, said: str, more: list[Any]) -> str:
         return said + self._act(ctx, f"{key}+", more)
 
-    def _act(self, ctx: Context, key: str, script: list[Any]) -> Any:
+    def _act(self, ctx: Context, key: str, script: list[Any]) -> str:
         number = self._calls[key]
         self._calls[key] += 1
         what, *given = script[min(number, len(script) - 1)]
@@ -59,7 +59,7 @@ class Machine:
                 answers = {"retry": Retry("again"), "fail": Fail("no"), "later": Reschedule(after=0.002)}
                 raise answers.get(given[0]) or Wait(timeout=0.01)
             case "wrong":
-                return object()
+                return object()  # type: ignore[return-value]
             case "child":
                 ctx.enqueue(self.call(f"{key}.{number}", given[0]))
         return f"{key} {number}"
@@ -77,7 +77,8 @@ class Machine:
 
     async def snapshot(self) -> Snapshot:
         """What became of every job, by its key."""
-        jobs, cursor = [], None
+        jobs: list[Job[Any]] = []
+        cursor: str | None = None
         while True:
             page = await self.app.ajobs(limit=1000, cursor=cursor)
             jobs += page

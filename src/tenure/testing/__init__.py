@@ -1,4 +1,4 @@
-"""Helpers for tests: `kit` and `context` for tests of tasks; `conformance`, `model` and `machine` for tests of stores."""
+"""Helpers for tests: `kit` and `context` for tests of tasks; `conformance`, `model`, `machine` for tests of stores."""
 
 from __future__ import annotations
 

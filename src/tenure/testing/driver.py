@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ import msgspec
 
 from tenure.core.checks import seconds
 from tenure.core.failure import attempt_failure
-from tenure.core.job import ErrorInfo, NewJob, Progress, State
+from tenure.core.job import ErrorInfo, JobRecord, NewJob, Progress, State
 from tenure.core.lease import Lease, new_nonce
 from tenure.core.lifecycle import RELEASE, Finish, Park, Requeue, Transition, next_transition
 from tenure.core.options import WorkerOptions
@@ -242,8 +241,8 @@ class Driver:
         self.seen: set[str] = set()
         """Ids of the jobs that were leased: they exist, or did."""
 
-        self.waits: dict[str, tuple[float | None, float]] = {}
-        """Of each job that was parked: the timeout in seconds, and the time at which it is over."""
+        self.waits: dict[str, tuple[float | None, float | None]] = {}
+        """Of each job that was parked: the timeout in seconds, and the time at which it is over; None if it has none."""
 
         self._lost: dict[str, float] = {}
         """When the lease of a crashed worker expires, by the id of its job; times of the boot clock."""
@@ -264,7 +263,7 @@ class Driver:
                     await lane.store.settle([(lease, RELEASE)])
                     raise StillBusy(ran)
                 ran.append(await self._attempt(lane, lease))
-            step = self._until_next(leased) if skip else None
+            step = await self._until_next(lane.store, leased) if skip else None
             if step is None:
                 return ran
             self._clock.advance(max(step, SMALLEST_STEP))
@@ -285,6 +284,10 @@ class Driver:
 
     # Time.
 
+    async def look_after(self) -> None:
+        """Do the chores of a worker: reap leases and waits that are over, and fire schedules that are due."""
+        await self._look_after(self._app.internals.session.store)
+
     async def declare(self) -> None:
         """Store the schedules that the code declares, as a worker does when it starts."""
         await Scheduler(self._app, self._app.internals.session.store).fire()
@@ -302,11 +305,13 @@ class Driver:
             await scheduler.fire()
         self._clock.advance(max(end - self._clock.wall(), 0.0))
 
-    def _until_next(self, leased: Leased) -> float | None:
+    async def _until_next(self, store: Store, leased: Leased) -> float | None:
         """Seconds until a job is due, a lost lease expires or a wait is over; None if nothing is to come."""
         now, up = self._clock.wall(), self._clock.boot()
-        coming = [until - up for until in self._lost.values()]
-        coming += [until - now for _, until in self.waits.values() if until > now]
+        lost = await _those(store, self._lost, lambda job: job.state is State.RUNNING)
+        parked = await _those(store, self.waits, lambda job: job.parked)
+        coming = [self._lost[job] - up for job in lost]
+        coming += [until - now for job in parked if (until := self.waits[job][1]) is not None]
         if leased.due_in is not None:
             coming.append(leased.due_in)
         return min(coming, default=None)
@@ -332,14 +337,15 @@ class Driver:
                     limit=1, worker=self.worker, ttl=self._lease, nonce=new_nonce(), solo=True,
                 )
             )  # fmt: skip
+            taken = 0
             if leased.inbox:
                 limit = self._app.options.payload_limit
                 raw = self._app.internals.raw_inboxes
-                await store.take_in(self._names, entry_limit=limit, raw=raw)
+                taken = await store.take_in(self._names, entry_limit=limit, raw=raw)
             if leased.leases:
                 return leased
             names = tuple(each.name for each in await store.queues())
-            if names == self._names and not leased.inbox:
+            if names == self._names and not taken:
                 return leased
             self._names = names
 
@@ -364,7 +370,8 @@ class Driver:
             successor = () if transition.successor is None else (transition.successor,)
             self._created((*transition.children, *successor), job.task)
         if isinstance(transition, Park):
-            self.waits[job.id] = transition.timeout, self._clock.wall() + (transition.timeout or math.inf)
+            timeout = transition.timeout
+            self.waits[job.id] = timeout, None if timeout is None else self._clock.wall() + timeout
         if self._crashes.strikes(names, "after_settle"):
             self._workers += 1
         elif isinstance(transition, Finish):
@@ -427,6 +434,12 @@ class Driver:
         ran = Ran(job, record.attempt, outcome, error, exception)
         self.ran.append(ran)
         return ran
+
+
+async def _those(store: Store, ids: Collection[str], wanted: Callable[[JobRecord], bool]) -> list[str]:
+    """The ids of the jobs that are still as wanted: one may have been completed, cancelled or deleted since."""
+    found = await store.get(list(ids)) if ids else []
+    return [job.id for job in found if job is not None and wanted(job)]
 
 
 def outcome_of(transition: Transition | None) -> str:

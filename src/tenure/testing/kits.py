@@ -1,7 +1,8 @@
-"""`kit` gives a test an app whose jobs are in a store of the test's own, on a clock that only the test moves."""
+"""`Kit`, and `kit` which makes one: an app for a test, on a separate store and on a clock that only the test moves."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import sys
@@ -71,7 +72,7 @@ def kit(
     schedules: bool = False,
     system: bool = False,
 ) -> Kit:
-    """Give a test this app on a store of its own, with a stopped clock: use it with `with`, or `async with`.
+    """Give a test this app on a separate store, with a clock that stands still: use it with `with`, or `async with`.
 
     `store`: "memory", or "sqlite" for a file with real transactions. `at`: the time to begin at, with its offset from UTC; None: now.
     `schedules`: fire schedules whose time has come; otherwise none fires by itself. `system`: move the clock of Python too, by the
@@ -108,9 +109,10 @@ class Kit:
 
     def __enter__(self) -> Self:
         refuse_on_loop("with kit", "use async with")
-        self._begin().__enter__()
-        if self._schedules:
-            run(self._driver.declare())
+        with self._unless_begun():
+            self._begin().__enter__()
+            if self._schedules:
+                run(self._driver.declare())
         return self
 
     def __exit__(
@@ -119,17 +121,27 @@ class Kit:
         run(self.__aexit__(kind, error, trace))
 
     async def __aenter__(self) -> Self:
-        await self._begin().__aenter__()
-        if self._schedules:
-            await self._driver.declare()
+        with self._unless_begun():
+            await self._begin().__aenter__()
+            if self._schedules:
+                await self._driver.declare()
         return self
+
+    @contextmanager
+    def _unless_begun(self) -> Iterator[None]:
+        """Undo what was begun if the kit cannot be entered."""
+        try:
+            yield
+        except BaseException:
+            if self._replaced is not None:
+                self._replaced.undo()
+            self._stack.close()
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._replaced is not None
-        internals = self._app.internals
-        internals.note, internals.any_connection = self._outer
         try:
             await self._replaced.__aexit__(kind, error, trace)
         finally:
@@ -139,7 +151,6 @@ class Kit:
         parts = self._app.internals
         parts.import_included()
         parts.check_flows()
-        self._outer = parts.note, parts.any_connection
         make_store = self._maker()
         if self._system:
             self._traveller = self._stack.enter_context(_travel(self._began))
@@ -319,12 +330,17 @@ class Kit:
         processes.
         """
         if worker:
-            refuse_on_loop("run_until_idle", "await arun_until_idle()")
-            return self._by_a_worker()
+            refuse_on_loop("run_until_idle")
+            return self._by_a_worker(skip=skip)
         return self._here("run_until_idle", lambda threads: self._driver.run(threads, skip=skip, limit=limit))
 
-    async def arun_until_idle(self, *, skip: bool = False, limit: int = 1000) -> list[Ran]:
-        """The async twin of `run_until_idle`. Coroutines run on this event loop, plain functions in another thread."""
+    async def arun_until_idle(self, *, skip: bool = False, limit: int = 1000, worker: bool = False) -> list[Ran]:
+        """The async twin of `run_until_idle`. Coroutines run on this event loop, plain functions in another thread.
+
+        With `worker`, the worker runs in another thread, on another event loop.
+        """
+        if worker:
+            return await asyncio.to_thread(self._by_a_worker, skip=skip)
         return await self._there(lambda threads: self._driver.run(threads, skip=skip, limit=limit))
 
     def run_one(self, queue: str | None = None) -> Ran | None:
@@ -385,8 +401,13 @@ class Kit:
             threads.close()
             self._follow()
 
-    def _by_a_worker(self) -> list[Ran]:
+    def _by_a_worker(self, *, skip: bool) -> list[Ran]:
+        """Run what is due with a real worker, and read from the store what it has done."""
+        if skip:
+            raise InvalidOption("a real worker does not move the clock: give either skip= or worker=")
+        run(self._driver.look_after())
         before = {job.id: {each.fence for each in attempts_of(job)} for job in run(self._ledger.records())}
+        # Without reaping it fires no schedules either: look_after has done both, as this kit wants it.
         self._app.worker(reap=False).run(until_empty=True)
         ran = [
             Ran(self._app.internals.job_of(job), each.number, each.outcome.value, each.error)
@@ -488,7 +509,7 @@ class Kit:
         if wanted is not None and here != wanted:
             raise AssertionError(f"{what} waits to be completed{where}, not in step {wanted!r}.")
         if timeout is not None:
-            given, _ = self._driver.waits.get(record.id, (None, 0.0))
+            given, _ = self._driver.waits.get(record.id, (None, None))
             if given is None or abs(given - seconds(timeout, "timeout")) > 0.001:
                 has = "without a timeout" if given is None else f"with a timeout of {timespan(given)}"
                 raise AssertionError(
