@@ -674,6 +674,24 @@ def test_a_connection_to_the_file_of_the_kit_is_the_real_thing() -> None:
         jobs.assert_not_enqueued(charge, card="rolled back")
 
 
+def test_the_library_of_the_apps_connections_is_that_of_the_kit() -> None:
+    other = App("sqlite:///never-used.db?library=sqlite3", log=False)
+
+    @other.task
+    def noop(number: int) -> None: ...
+
+    with kit(other, store="sqlite") as jobs:
+        other.jobs()
+        assert jobs.path is not None
+        own = sqlite3.connect(jobs.path)
+        noop.using(connection=own).enqueue(1)
+        own.rollback()
+        noop.using(connection=own).enqueue(2)
+        own.commit()
+        own.close()
+        jobs.assert_enqueued(noop, number=2)
+
+
 def test_a_connection_to_another_database_is_accepted_and_ignored() -> None:
     with kit(app, store="sqlite") as jobs:
         with sqlite3.connect(":memory:") as elsewhere:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import logging
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
@@ -13,11 +13,9 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
-
-import msgspec
+from urllib.parse import urlsplit
 
 from tenure.core.checks import refused, seconds
-from tenure.core.codec import ANY_CALL, RAW_CALL
 from tenure.core.job import AttemptEnd, JobRecord, NewJob, State, attempts_of
 from tenure.core.lease import Lease, Token, new_nonce
 from tenure.core.lifecycle import Finish, Park, Requeue
@@ -28,9 +26,8 @@ from tenure.inline import run_with_this_thread
 from tenure.internals import Replaced
 from tenure.jobs.handle import Job
 from tenure.jobs.run import FlowRun, step_name
-from tenure.stores.base import BATCH, Store
+from tenure.stores.base import Store
 from tenure.stores.memory import Data, MemoryStore
-from tenure.stores.values import Search
 from tenure.sync import refuse_on_loop, run
 from tenure.tasks.flow import NamedFlow
 from tenure.tasks.step import Step
@@ -43,11 +40,11 @@ from tenure.testing.expecting import (
     Expectation,
     argument,
     checked_names,
-    named_arguments,
     options_of,
     span_of,
     timespan,
 )
+from tenure.testing.ledger import Ledger
 from tenure.worker.threads import Threads
 
 if TYPE_CHECKING:
@@ -59,9 +56,6 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 Stores = Literal["memory", "sqlite"]
-
-_TENURE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-"""The folder of Tenure's own code, whose frames are no callers."""
 
 
 def kit(
@@ -99,7 +93,7 @@ class Kit:
         self._began = float(int(time.time())) if at is None else _instant(at)
         self._clock = ManualClock(self._began)
         self._crashes = Crashes()
-        self._ledger = _Ledger(app, self._clock)
+        self._ledger = Ledger(app, self._clock)
         self._driver = Driver(app, self._clock, self._crashes, self._ledger.add_created, schedules=schedules)
         self._stack = ExitStack()
         self._replaced: Replaced | None = None
@@ -165,8 +159,11 @@ class Kit:
         from tenure.stores.sqlite.store import SqliteStore
 
         folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="tenure-", ignore_cleanup_errors=True))
-        path = self.path = os.path.join(folder, "jobs.db")
-        return lambda: SqliteStore(path, clock=self._clock)
+        self.path = os.path.join(folder, "jobs.db")
+        # With the same library as the app, because a connection of another one is refused.
+        query = urlsplit(self._app.url).query if self._app.url.startswith("sqlite:") else ""
+        url = f"sqlite:///{self.path}?{query}"
+        return lambda: SqliteStore.from_url(url, clock=self._clock)
 
     # Time.
 
@@ -545,110 +542,6 @@ class _ReplacedForTest(Replaced):
         return self
 
 
-class _Ledger:
-    """The jobs that were enqueued in one test, each with the line of code that has enqueued it."""
-
-    def __init__(self, app: App, clock: ManualClock) -> None:
-        self._app = app
-        self._clock = clock
-        self._noted: dict[str, tuple[NewJob, float, str]] = {}
-        """By id: the job, when it was enqueued, and where."""
-
-    def note(self, jobs: Sequence[NewJob]) -> None:
-        """Remember jobs that are about to be enqueued, with the place of the caller. They need not come to exist."""
-        now, place = self._clock.wall(), _place()
-        self._noted |= {new.id: (new, now, place) for new in jobs}
-
-    def add_created(self, jobs: Sequence[NewJob], task: str) -> None:
-        """Remember jobs that a job of `task` has created with its end."""
-        for new in jobs:
-            self._noted.setdefault(new.id, (new, self._clock.wall(), f"a job of {task}"))
-
-    async def records(self) -> list[JobRecord]:
-        """All jobs of the store, the oldest first."""
-        found: list[JobRecord] = []
-        cursor: str | None = None
-        while True:
-            page = await self._app.internals.session.store.search(Search(limit=BATCH, cursor=cursor))
-            found += page.jobs
-            if (cursor := page.cursor) is None:
-                return found[::-1]
-
-    async def read(self, seen: set[str]) -> list[EnqueuedJob]:
-        """The jobs that exist, or that have run, in the order in which they were enqueued."""
-        stored = {record.id: record for record in await self.records()}
-        for record in stored.values():
-            if record.id not in self._noted:
-                self._noted[record.id] = _new_of(record), record.created_at, _origin(record)
-        return [
-            self.entry_of(new, stored.get(id_))
-            for id_, (new, _, _) in self._noted.items()
-            if id_ in stored or id_ in seen
-        ]
-
-    def entry_of(self, new: NewJob, record: JobRecord | None = None) -> EnqueuedJob:
-        _, at, place = self._noted.get(new.id, (new, self._clock.wall(), "not enqueued"))
-        due = at + new.delay if new.run_at is None else max(new.run_at, at)
-        return EnqueuedJob(
-            job=self._handle_of(new, record),
-            task=new.task,
-            arguments=self._arguments_of(new),
-            queue=new.queue,
-            priority=new.priority,
-            tags=new.tags,
-            unique=new.unique,
-            headers=new.headers or {},
-            delay=due - at,
-            due=due,
-            place=place,
-            by_the_clock=new.run_at is not None,
-        )
-
-    def _handle_of(self, new: NewJob, record: JobRecord | None) -> Job[Any] | FlowRun:
-        if new.step is not None and new.step.run_id == new.id:
-            return FlowRun(self._app, new.id, new.step.flow)
-        job: Job[Any] = Job(self._app, new.id, new.task, new.queue, self._app.internals.caller_of(new)._results)
-        if record is not None:
-            job._update(record)
-        return job
-
-    def _arguments_of(self, new: NewJob) -> dict[str, Any]:
-        if new.step is not None:
-            written = {} if new.step.writes is None else new.step.writes.attributes
-            return {name: msgspec.json.decode(value) for name, value in written.items()}
-        caller = self._app.internals.caller_of(new)
-        try:
-            args, kwargs = caller._decode(new.payload)
-        except Exception:  # noqa: BLE001 - a job that cannot be read, which its attempt will say
-            return {}
-        of_others = RAW_CALL if new.raw else ANY_CALL
-        return named_arguments(caller._signature.call if isinstance(caller, Task) else of_others, args, kwargs)
-
-
-def _new_of(record: JobRecord) -> NewJob:
-    """A job as it was enqueued, from what the store knows of it."""
-    return NewJob(
-        id=record.id, task=record.task, queue=record.queue, payload=record.payload, raw=record.raw,
-        priority=record.priority, run_at=record.run_at, unique=record.unique, tags=record.tags, headers=record.headers,
-    )  # fmt: skip
-
-
-def _origin(record: JobRecord) -> str:
-    if record.schedule is not None:
-        return f"schedule {record.schedule}"
-    return "a run" if record.run_id is not None else "an inbox"
-
-
-def _place() -> str:
-    """The line of code outside Tenure that makes this call: `shop.py:57 in place_order`."""
-    frame = sys._getframe(2)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_TENURE):
-        frame = frame.f_back
-    code = frame.f_code
-    file = os.path.relpath(code.co_filename) if code.co_filename.startswith(os.getcwd() + os.sep) else code.co_filename
-    return f"{os.path.basename(file) if os.path.isabs(file) else file}:{frame.f_lineno} in {code.co_name}"
-
-
 def _is_of(task: Caller[..., Any] | NamedFlow | str) -> Callable[[EnqueuedJob], bool]:
     """Whether a job is one of this task, or begins a run of this flow."""
     if isinstance(task, NamedFlow):
@@ -658,11 +551,9 @@ def _is_of(task: Caller[..., Any] | NamedFlow | str) -> Callable[[EnqueuedJob], 
     return lambda job: job.task in names
 
 
-def _check_known(app: App, name: str, ledger: _Ledger) -> None:
+def _check_known(app: App, name: str, ledger: Ledger) -> None:
     """Raise `InvalidOption` if no task has this name and no job either: it is misspelt, and would never be found."""
-    if all(new.task != name for new, _, _ in ledger._noted.values()):
-        import difflib
-
+    if not ledger.knows(name):
         near = difflib.get_close_matches(name, app.tasks, n=1)
         raise InvalidOption(f"there is no task named {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
 
