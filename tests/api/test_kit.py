@@ -21,7 +21,7 @@ from tenure import App, Backoff, Context, Done, Every, Fail, FlowRun, Job, Next,
 from tenure.core.job import State
 from tenure.errors import InvalidOption, JobFailed, UseAsync
 from tenure.sync import run as run_coroutine
-from tenure.testing import Kit, StillBusy, kit
+from tenure.testing import Kit, StillBusy, driver, kit
 
 NOON = "2027-03-01T12:00Z"
 app = App("sqlite:///never-used.db", log=False)
@@ -136,7 +136,11 @@ def test_a_wait_that_nobody_ends_times_out_when_its_time_has_come(jobs: Kit) -> 
     jobs.advance(days=3)
     jobs.run_until_idle()
 
-    assert jobs.steps(run) == ["ask", "decide", "remind", "decide"]
+    assert jobs.steps(run) == jobs.steps(run.id) == ["ask", "decide", "remind", "decide"]
+    with jobs.failing(pay, ValueError("bank"), times=1):
+        run.complete({"approved": True})
+        jobs.run_until_idle(skip=True)
+    assert jobs.attempts(run) == ["retried", "succeeded"]
 
 
 def test_jobs_that_go_round_for_ever_are_named(memory: Kit) -> None:
@@ -191,6 +195,17 @@ def test_skipping_stops_where_only_the_test_can_go_on(jobs: Kit) -> None:
     jobs.run_until_idle(skip=True)
 
     assert (run.result(timeout=0), jobs.elapsed) == ("paid 80", 0.0)  # neither the timeout nor the lease is waited for
+
+
+def test_too_many_ticks_for_one_step_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = App("memory://", log=False)
+    planned.task(schedule=Every(60), name="measure")(lambda: None)
+    monkeypatch.setattr(driver, "MOST_TICKS", 5)
+
+    with kit(planned, schedules=True) as jobs:
+        jobs.advance(minutes=4)
+        with pytest.raises(InvalidOption, match="more than 5 ticks of schedules in one advance"):
+            jobs.advance(minutes=9)
 
 
 # Workers that die.
@@ -329,6 +344,8 @@ def test_children_steps_and_runs_are_found(jobs: Kit) -> None:
     found = jobs.assert_enqueued(expense, employee="ann")
     assert isinstance(found, FlowRun) and found.id == run.id
     jobs.assert_enqueued(decide)
+    [child] = jobs.enqueued(charge)
+    assert child.place.endswith("in order")
     [entry] = jobs.enqueued(decide)
     assert entry.place == "a job of expense.ask"
 
@@ -613,6 +630,7 @@ async def test_coroutines_use_the_twins() -> None:
     async with kit(app, at=NOON) as jobs:
         job = await charge.using(delay=60).aenqueue("visa")
         jobs.assert_enqueued(charge, card="visa", delay=60)
+        assert jobs.enqueued()[0].place.endswith("in test_coroutines_use_the_twins")
         assert await jobs.arun_until_idle() == []
         jobs.advance(60)
         ran = await jobs.arun_one()

@@ -21,7 +21,7 @@ from tenure.core.lifecycle import RELEASE, Finish, Park, Requeue, Transition, ne
 from tenure.core.options import WorkerOptions
 from tenure.core.outcome import Raised
 from tenure.core.schedule import ScheduleSearch
-from tenure.errors import JobError
+from tenure.errors import InvalidOption, JobError
 from tenure.hooks.around import Blocking, call_failure_hooks, has_failed
 from tenure.hooks.calling import acall_hooks
 from tenure.jobs.enqueue_hooks import after_enqueue_of_children
@@ -48,6 +48,9 @@ SMALLEST_STEP = 1e-6
 
 MOST_TICKS = 10_000
 """Ticks of schedules that one call of `advance` fires at most."""
+
+MOST_OVERDUE = 100
+"""Looks at schedules that are overdue, one after the other, after which those that are left count as not ours."""
 
 log = logging.getLogger("tenure.worker")
 
@@ -297,12 +300,20 @@ class Driver:
         end = self._clock.wall() + span
         store = self._app.internals.session.store
         scheduler = Scheduler(self._app, store)
+        overdue = 0
         for _ in range(MOST_TICKS):
             due_in = (await store.schedules(ScheduleSearch(due=True, limit=1))).due_in
-            if due_in is None or self._clock.wall() + due_in > end:
+            overdue = overdue + 1 if due_in is not None and due_in <= 0 else 0
+            # One that stays overdue is not fired by this code, as one of a task that is not there.
+            if due_in is None or self._clock.wall() + due_in > end or overdue > MOST_OVERDUE:
                 break
-            self._clock.advance(max(due_in, 0.0 if due_in <= 0 else SMALLEST_STEP))
+            if due_in > 0:
+                self._clock.advance(max(due_in, SMALLEST_STEP))
             await scheduler.fire()
+        else:
+            raise InvalidOption(
+                f"more than {MOST_TICKS:,} ticks of schedules in one advance(): advance in smaller parts, and run the jobs between"
+            )
         self._clock.advance(max(end - self._clock.wall(), 0.0))
 
     async def _until_next(self, store: Store, leased: Leased) -> float | None:

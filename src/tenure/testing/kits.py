@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from tenure.core.checks import refused, seconds
 from tenure.core.job import AttemptEnd, JobRecord, NewJob, State, attempts_of
@@ -162,7 +162,7 @@ class Kit:
         self.path = os.path.join(folder, "jobs.db")
         # With the same library as the app, because a connection of another one is refused.
         query = urlsplit(self._app.url).query if self._app.url.startswith("sqlite:") else ""
-        url = f"sqlite:///{self.path}?{query}"
+        url = f"sqlite:///{quote(self.path)}?{query}"
         return lambda: SqliteStore.from_url(url, clock=self._clock)
 
     # Time.
@@ -460,9 +460,7 @@ class Kit:
 
         Of a run: those of its current step.
         """
-        [record] = run(self._get([job if isinstance(job, str) else job.id]))
-        if record is None:
-            raise JobNotFound(job if isinstance(job, str) else job.id)
+        record = run(self._current(job))
         stored = [each.outcome.value for each in attempts_of(record) if each.outcome is not None]
         # The store remembers the latest ten or so, the kit all that it has run.
         ends = {each.value for each in AttemptEnd}
@@ -474,9 +472,9 @@ class Kit:
         ran = [each for each in ran if each in ends]
         return ran if len(ran) > len(stored) and ran[len(ran) - len(stored) :] == stored else stored
 
-    def steps(self, run_: FlowRun | str) -> list[str]:
+    def steps(self, flow_run: FlowRun | str) -> list[str]:
         """The names of the steps that a run has entered, the first one first."""
-        handle = run(self._app.arun(run_ if isinstance(run_, str) else run_.id))
+        handle = run(self._app.arun(flow_run if isinstance(flow_run, str) else flow_run.id))
         names: list[str] = []
         cursor: str | None = None
         while True:
@@ -513,16 +511,15 @@ class Kit:
                     f"{what} waits to be completed{where} {has}, not of {timespan(seconds(timeout, 'timeout'))}."
                 )
 
-    async def _current(self, target: FlowRun | Job[Any]) -> JobRecord:
+    async def _current(self, target: FlowRun | Job[Any] | str) -> JobRecord:
+        """The record of a job, or of the current step of a run."""
+        id_ = target if isinstance(target, str) else target.id
         if isinstance(target, FlowRun):
-            return (await target._fetch_run()).step
-        [record] = await self._get([target.id])
+            id_ = (await target._fetch_run()).step.id
+        [record] = await self._app.internals.session.store.get([id_])
         if record is None:
-            raise JobNotFound(target.id)
+            raise JobNotFound(id_)
         return record
-
-    async def _get(self, ids: Sequence[str]) -> list[JobRecord | None]:
-        return await self._app.internals.session.store.get(ids)
 
 
 class _ReplacedForTest(Replaced):
