@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 import types
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
@@ -189,12 +190,19 @@ def yaml_errors(block: Block, folder: Path) -> list[str]:
     return (manifest_errors if manifest else compose_errors)(block, folder)
 
 
+def toml_errors(block: Block, folder: Path) -> list[str]:
+    """Check settings of pytest: the plugin knows each of them."""
+    settings = tomllib.loads(block.code)["tool"]["pytest"]["ini_options"]
+    return [f"the plugin has no setting {each}" for each in settings if each != "tenure_app"]
+
+
 CHECKS: dict[str, Callable[[Block, Path], list[str]]] = {
     "": text_errors,
     "text": text_errors,
     "json": json_errors,
     "ini": unit_errors,
     "dockerfile": dockerfile_errors,
+    "toml": toml_errors,
     "yaml": yaml_errors,
 }
 

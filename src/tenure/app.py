@@ -24,7 +24,7 @@ from tenure.explain import Explanation, explain
 from tenure.hooks.calling import acall_hooks, call_hooks
 from tenure.hooks.registry import JobHooks, WorkerHooks
 from tenure.inline import Inline
-from tenure.internals import Internals
+from tenure.internals import Internals, Replaced
 from tenure.jobs.attention import Attention, attention_of
 from tenure.jobs.bulk import JobPage, Stats, cancel, cancel_equal, cancel_found, delete, retry, search_of, state_of
 from tenure.jobs.by_hand import Held
@@ -32,7 +32,6 @@ from tenure.jobs.enqueue import (
     Batch,
     aenqueue,
     aenqueue_in_transaction,
-    caller_connection_of,
     enqueue,
     enqueue_in_transaction,
     prepare_calls,
@@ -282,9 +281,7 @@ class App(JobHooks, WorkerHooks):
         Raises `EnqueueRefused`, and stores nothing, if a `before_enqueue` hook refuses one of them.
         """
         handles, pending, coming = prepare_calls(self, calls)
-        caller = (
-            None if self.internals.inlines or self.internals.in_memory else caller_connection_of(coming, connection)
-        )
+        caller = self.internals.caller_connection(coming, connection)
         if caller is None:
             enqueue(self, pending)
         elif pending:
@@ -300,9 +297,7 @@ class App(JobHooks, WorkerHooks):
     async def aenqueue(self, *calls: Call[Any] | Start, connection: object = None) -> Sequence[Job[Any] | FlowRun]:
         """The async twin of `enqueue`. A blocking `connection` blocks the event loop, as its own calls do."""
         handles, pending, coming = prepare_calls(self, calls)
-        caller = (
-            None if self.internals.inlines or self.internals.in_memory else caller_connection_of(coming, connection)
-        )
+        caller = self.internals.caller_connection(coming, connection)
         if caller is None:
             await aenqueue(self, pending)
         elif pending:
@@ -319,6 +314,14 @@ class App(JobHooks, WorkerHooks):
         If a job fails, the call that enqueued it raises the job's exception. With `raises=False` only the handle has it.
         """
         return Inline(self, raises=raises)
+
+    def replaced(self, make_store: Callable[[], Store]) -> Replaced:
+        """Use other stores inside a block, for tests: `with app.replaced(make_store): …`, or `async with`.
+
+        `make_store` is called once for each event loop, as the function that `App` takes. The app's own store is not touched, and is
+        back after the block. `tenure.testing.kit` is built on this.
+        """
+        return Replaced(self, make_store)
 
     async def areset(self) -> None:
         """Delete everything in the app's store, for tests. The store must be `memory://`."""

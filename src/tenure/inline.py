@@ -1,14 +1,14 @@
-"""Inline: runs jobs where they are enqueued, for scripts and tests."""
+"""Inline: runs jobs where they are enqueued, for scripts and tests; run_with_this_thread: on the caller's thread."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import copy_context
 from queue import SimpleQueue
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 
@@ -34,9 +34,11 @@ if TYPE_CHECKING:
     from tenure.app import App
     from tenure.worker.settings import Settings
 
-__all__ = ["Inline"]
+__all__ = ["Inline", "run_with_this_thread"]
 
 WORKER = "inline"
+
+T = TypeVar("T")
 
 
 class Inline:
@@ -83,15 +85,7 @@ class Inline:
 
     def run_pending_here(self, handles: Sequence[Handle]) -> None:
         """The blocking twin of `run_pending`: plain functions run on this thread."""
-        here = _CallersThread()
-        working = asyncio.run_coroutine_threadsafe(self._run_pending(handles, here), private_loop())
-        working.add_done_callback(lambda _: here.close())
-        try:
-            here.serve()
-        except BaseException:
-            working.cancel()
-            raise
-        working.result()
+        run_with_this_thread(lambda here: self._run_pending(handles, here))
         self._raise_failure()
 
     async def run_pending(self, handles: Sequence[Handle]) -> None:
@@ -201,7 +195,7 @@ class _CallersThread:
                 raise
             except BaseException as raised:  # noqa: BLE001 - the outcome of the job
                 error = raised
-            loop.call_soon_threadsafe(done.set_result, (value, error))
+            loop.call_soon_threadsafe(_resolve, done, (value, error))
 
         self._calls.put(there)
         value, error = await done
@@ -216,3 +210,24 @@ class _CallersThread:
 
     def close(self) -> None:
         self._calls.put(None)
+
+
+def _resolve(done: asyncio.Future[T], value: T) -> None:
+    if not done.done():  # it is cancelled if the function has outlasted its timeout
+        done.set_result(value)
+
+
+def run_with_this_thread(make: Callable[[Blocking], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine on the private event loop and wait for it; it can call blocking functions on this thread.
+
+    `make` gets what calls them, and returns the coroutine.
+    """
+    here = _CallersThread()
+    working = asyncio.run_coroutine_threadsafe(make(here), private_loop())
+    working.add_done_callback(lambda _: here.close())
+    try:
+        here.serve()
+    except BaseException:
+        working.cancel()
+        raise
+    return working.result()

@@ -1,14 +1,16 @@
-"""Internals: the parts of an app that only Tenure's own modules use: tasks by name, sessions, stores, hooks."""
+"""Internals: the parts of an app that only Tenure's own modules use. Replaced: other stores for a block of a test."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from tenure.core.after import BoundCall
 from tenure.core.codec import ANY_CALL, RAW_CALL, JsonArguments, RawArguments, ResultCodec
 from tenure.core.job import JobRecord, NewJob
 from tenure.core.options import WorkerOptions
@@ -16,6 +18,7 @@ from tenure.core.schedule import Plan
 from tenure.errors import InvalidOption
 from tenure.hooks.lifetime import StartStopHooks
 from tenure.hooks.registry import Hooks
+from tenure.jobs.enqueue import caller_connection_of
 from tenure.jobs.handle import Job
 from tenure.jobs.run import FlowRun, RunPage
 from tenure.jobs.session import Session
@@ -23,8 +26,9 @@ from tenure.jobs.stamps import Stamp
 from tenure.observe.audience import Audience
 from tenure.observe.observed import observed
 from tenure.stores.base import BATCH, Store
+from tenure.stores.callers import CallerConnection
 from tenure.stores.values import Enqueued, RunRecord, RunSearch
-from tenure.sync import PerLoop
+from tenure.sync import PerLoop, refuse_on_loop, run
 from tenure.tasks.context import Middleware
 from tenure.tasks.flow import Flow
 from tenure.tasks.step import Step
@@ -35,7 +39,7 @@ if TYPE_CHECKING:
     from tenure.inline import Inline
     from tenure.worker.settings import Settings
 
-__all__ = ["Internals"]
+__all__ = ["Internals", "Replaced"]
 
 WORKER = WorkerOptions()
 
@@ -53,6 +57,14 @@ class Internals:
         """Makes an empty app in memory, which child processes use to warm up code before the first job."""
 
         self.in_memory = app.url.startswith("memory:")
+        """Whether the store is in the memory of this process: then `connection=` is accepted and ignored."""
+
+        self.any_connection = False
+        """Whether a `connection=` to another database than the store's is accepted and ignored, as in a test kit."""
+
+        self.note: Callable[[Sequence[NewJob]], None] | None = None
+        """Called with the jobs of every call that enqueues, on its thread, before they are stored; set by a test kit."""
+
         self.hooks = Hooks()
         self.start_stop = StartStopHooks(self.hooks)
         self.audience = Audience()
@@ -91,6 +103,17 @@ class Internals:
     def session(self) -> Session:
         """The app's session on the running event loop."""
         return (self.inlines[-1].sessions if self.inlines else self.sessions).here()
+
+    def caller_connection(self, calls: Sequence[BoundCall], connection: object) -> CallerConnection | None:
+        """The connection of the caller in whose transaction `calls` are enqueued; None: the store uses its own."""
+        if self.inlines or self.in_memory:
+            return None
+        try:
+            return caller_connection_of(calls, connection)
+        except InvalidOption:
+            if self.any_connection:
+                return None
+            raise
 
     def new_store(self) -> Store:
         """Make a store object that publishes events, beside the session's. The caller closes it."""
@@ -190,6 +213,56 @@ class Internals:
         page = RunPage(self.run_of(record) for record in found.runs)
         page.cursor = found.cursor
         return page
+
+
+class Replaced:
+    """A block, `with app.replaced(make_store):` or `async with`, in which an app uses other stores."""
+
+    def __init__(self, app: App, make_store: Callable[[], Store]) -> None:
+        self._app = app
+        self._make_store = make_store
+        self._restore: Callable[[], None] | None = None
+
+    def __enter__(self) -> Self:
+        refuse_on_loop("with app.replaced", "use async with")
+        return self._begin()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        run(self.__aexit__(kind, error, trace))
+
+    async def __aenter__(self) -> Self:
+        return self._begin()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        sessions = self._app.internals.sessions
+        self.undo()
+        await sessions.close()
+
+    def undo(self) -> None:
+        """Give the app its own stores back, and leave the others open."""
+        if self._restore is not None:
+            self._restore()
+            self._restore = None
+
+    def _begin(self) -> Self:
+        app, parts, make_store = self._app, self._app.internals, self._make_store
+        before = parts.make_store, parts.sessions, parts.in_memory, parts.any_connection, parts.note, app.url
+
+        def restore() -> None:
+            parts.make_store, parts.sessions, parts.in_memory, parts.any_connection, parts.note, app.url = before
+
+        self._restore = restore
+        parts.make_store, parts.in_memory = make_store, False
+        # Not new_store: a session that is made late, by a thread that outlives the block, must not reach the app's own store.
+        parts.sessions = PerLoop(
+            lambda: Session(observed(make_store(), parts.audience), app.options, parts.raw_inboxes)
+        )
+        app.url = f"made by {getattr(make_store, '__qualname__', repr(make_store))}"
+        return self
 
 
 def _taken(other: Task[..., Any], task: Task[..., Any]) -> str:

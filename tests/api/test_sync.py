@@ -27,6 +27,7 @@ from tenure.jobs.by_hand import Held
 from tenure.stores.memory import Data, MemoryStore
 from tenure.stores.sqlite.engine import Engine
 from tenure.tasks.task import Caller
+from tenure.testing import Kit
 
 
 def twins(owner: type) -> list[str]:
@@ -35,7 +36,7 @@ def twins(owner: type) -> list[str]:
 
 
 def test_every_blocking_method_has_an_async_twin() -> None:
-    for owner in (App, Job, Held, Caller, FlowRun, Flow, Schedule):
+    for owner in (App, Job, Held, Caller, FlowRun, Flow, Schedule, Kit):
         for name in twins(owner):
             assert not inspect.iscoroutinefunction(getattr_static(owner, name))
             assert inspect.iscoroutinefunction(getattr_static(owner, f"a{name}"))
@@ -57,13 +58,14 @@ def test_every_blocking_method_has_an_async_twin() -> None:
         "enqueue", "job", "jobs", "queues", "workers", "stats", "cancel", "delete", "pause", "resume", "purge",
         "retire", "lease", "reset", "close", "run", "flows", "create_schedule", "get_schedule", "schedules",
     }  # fmt: skip
+    assert set(twins(Kit)) == {"run_until_idle", "run_one", "perform"}
     assert set(twins(Schedule)) == {
         "refresh", "pause", "resume", "change", "clear", "trigger", "backfill", "delete",
     }  # fmt: skip
 
 
 def test_twins_take_the_same_arguments_and_tell_the_same() -> None:
-    for owner in (App, Job, Held, FlowRun, Flow, Schedule):
+    for owner in (App, Job, Held, FlowRun, Flow, Schedule, Kit):
         for name in twins(owner):
             blocking, twin = getattr_static(owner, name), getattr_static(owner, f"a{name}")
             assert inspect.signature(blocking) == inspect.signature(twin), name

@@ -15,7 +15,7 @@ from tenure.hooks.calling import HookCalls, acall_hooks, call_hooks
 from tenure.jobs.enqueue_hooks import after_enqueue, before_enqueue
 from tenure.jobs.handle import Handle, Job
 from tenure.jobs.stamps import stamped
-from tenure.stores.callers import CallerConnection, caller_connection
+from tenure.stores.callers import AnotherDatabase, CallerConnection, caller_connection
 from tenure.stores.values import Enqueued
 from tenure.sync import refuse_on_loop, run
 
@@ -55,14 +55,18 @@ def prepare_calls(
     if not any(call.after for call in calls):
         plain = [(new := call.new_job(), call.handle(new)) for call in calls]
         handles = [handle for _, handle in plain]
-        if not app.internals.stamps:
-            return handles, list(plain), calls
-        pending: list[Pending] = list(zip(stamped(app, [new for new, _ in plain]), handles, strict=True))
+        pending: list[Pending] = list(plain)
+        if app.internals.stamps:
+            pending = list(zip(stamped(app, [new for new, _ in plain]), handles, strict=True))
+        if app.internals.note is not None:
+            app.internals.note([new for new, _ in pending])
         return handles, pending, calls
     coming = NewJobs()
     jobs = [coming.add(call) for call in calls]
     by_id = {new.id: call.handle(new) for call, new in zip(calls, jobs, strict=True)}
     pending = [(new, by_id.get(new.id)) for new in stamped(app, coming.jobs)]
+    if app.internals.note is not None:
+        app.internals.note([new for new, _ in pending])
     return list(by_id.values()), pending, coming.calls
 
 
@@ -145,7 +149,13 @@ def enqueue_in_transaction(app: App, pending: Sequence[Pending], caller: CallerC
     store = session.store if session is not None and session.is_open else run(_opened_store(app))
     if app.internals.hooks.enqueues:
         call_hooks(_before(app, pending))
-    answers = caller.run(store.enqueueing([new for new, _ in pending]))
+    answers: Sequence[Enqueued]
+    try:
+        answers = caller.run(store.enqueueing([new for new, _ in pending]))
+    except AnotherDatabase:
+        if not app.internals.any_connection:
+            raise
+        answers = run(_store_on_private_loop(app, pending))
     _update_handles(pending, answers)
     if app.internals.hooks.enqueues:
         call_hooks(_after(app, pending, answers))
@@ -156,7 +166,12 @@ async def aenqueue_in_transaction(app: App, pending: Sequence[Pending], caller: 
     store = await _opened_store(app)
     if app.internals.hooks.enqueues:
         await acall_hooks(_before(app, pending))
-    answers = await caller.arun(store.enqueueing([new for new, _ in pending]))
+    try:
+        answers = await caller.arun(store.enqueueing([new for new, _ in pending]))
+    except AnotherDatabase:
+        if not app.internals.any_connection:
+            raise
+        answers = await store.enqueue([new for new, _ in pending])
     _update_handles(pending, answers)
     if app.internals.hooks.enqueues:
         await acall_hooks(_after(app, pending, answers))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tenure.core.lease import AbortReason, Lease
 from tenure.core.lifecycle import Finish
@@ -14,7 +15,6 @@ from tenure.worker.settings import Settings
 
 if TYPE_CHECKING:
     from tenure.worker.isolation.process import ChildProcess
-    from tenure.worker.slots import Slot
 
 __all__ = ["Attempt"]
 
@@ -39,6 +39,18 @@ After any other reason the lease is gone and the job's result is dropped.
 """
 
 
+class Slot(Protocol):
+    """Runs attempts in an asyncio task: a slot of the worker, or a test kit."""
+
+    @property
+    def attempt(self) -> Attempt | None:
+        """The attempt that it runs."""
+        ...
+
+    @property
+    def task(self) -> asyncio.Task[Any]: ...
+
+
 class Attempt:
     """A leased job, from the lease until it is settled or lost. The worker's loop and its keeper share it."""
 
@@ -61,6 +73,8 @@ class Attempt:
         """Seconds that it ran, once it has ended; 0 if it has not started."""
 
         self.slot: Slot | None = None
+        """What runs it; None before it has started."""
+
         self.child: ChildProcess | None = None
         """The child process that runs it, once it has started; None if the task is not isolated."""
 

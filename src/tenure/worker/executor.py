@@ -8,7 +8,7 @@ import functools
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -51,8 +51,6 @@ from tenure.worker.attempt import Attempt
 from tenure.worker.inbox import read_again
 from tenure.worker.peers import Peers
 from tenure.worker.settings import SettingsByTask
-from tenure.worker.settler import Settler
-from tenure.worker.threads import Threads
 
 if TYPE_CHECKING:
     from tenure.worker.isolation.runner import ProcessRunner
@@ -68,6 +66,13 @@ STRAY = 5.0
 log = logging.getLogger("tenure.worker")
 
 
+class Settling(Protocol):
+    """Takes the transitions of attempts that have ended: the worker's `Settler`, or a test kit."""
+
+    def add(self, attempt: Attempt, transition: Transition, error: BaseException | None = None) -> None: ...
+    def lost(self, attempt: Attempt) -> None: ...
+
+
 class Executor:
     """Runs attempts and passes the resulting transitions to the settler."""
 
@@ -76,8 +81,8 @@ class Executor:
         store: Store,
         settings: SettingsByTask,
         peers: Peers,
-        settler: Settler,
-        threads: Threads,
+        settler: Settling,
+        threads: Blocking,
         transactions: Transactions,
         middleware: Sequence[Middleware],
         payload_limit: int,

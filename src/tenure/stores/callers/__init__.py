@@ -9,8 +9,8 @@ No library is imported here, because a caller that has a connection has imported
 
 from __future__ import annotations
 
-from tenure.stores.callers.connection import CallerConnection, PostgresWork, SqliteWork, Work
+from tenure.stores.callers.connection import AnotherDatabase, CallerConnection, PostgresWork, SqliteWork, Work
 from tenure.stores.callers.libraries import caller_connection
 from tenure.stores.callers.postgres import collided
 
-__all__ = ["CallerConnection", "PostgresWork", "SqliteWork", "Work", "caller_connection", "collided"]
+__all__ = ["AnotherDatabase", "CallerConnection", "PostgresWork", "SqliteWork", "Work", "caller_connection", "collided"]

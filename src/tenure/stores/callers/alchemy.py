@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from tenure.errors import InvalidOption
-from tenure.stores.callers.connection import CallerConnection, PostgresWork, Work
+from tenure.stores.callers.connection import AnotherDatabase, CallerConnection, PostgresWork, Work
 from tenure.stores.callers.postgres import explain_missing_function, postgres_work
 from tenure.stores.callers.sqlite import Rows, Sqlite3Adapter, run_on_sqlite, sqlite_work, with_named_parameters
 
@@ -44,7 +44,7 @@ def _run(bind: Any, work: Work[T]) -> T:
     if connection.dialect.name == "postgresql":
         return _run_on_postgres(connection, postgres_work(work, connection.dialect.driver))
     if connection.dialect.name != "sqlite" or isinstance(work, PostgresWork):
-        raise InvalidOption(
+        raise AnotherDatabase(
             f"connection= must be to the store's own database: this one is to {connection.dialect.name}"
         )
     if not connection.in_transaction():

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from tenure.errors import InvalidOption
+
 __all__ = [
+    "AnotherDatabase",
     "CallerConnection",
     "PostgresWork",
     "SqliteAdapter",
@@ -71,6 +74,10 @@ class SqliteWork(Generic[T_co]):
 
 
 Work = PostgresWork[T_co] | SqliteWork[T_co]
+
+
+class AnotherDatabase(InvalidOption):
+    """The connection is to another database than the work is for."""
 
 
 class CallerConnection:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tenure.errors import InvalidOption
-from tenure.stores.callers.connection import CallerConnection, PostgresWork, Work
+from tenure.stores.callers.connection import AnotherDatabase, CallerConnection, PostgresWork, Work
 from tenure.stores.callers.postgres import explain_missing_function, postgres_work
 from tenure.stores.callers.sqlite import Sqlite3Adapter, run_on_sqlite, sqlite_work
 
@@ -23,7 +23,7 @@ class DjangoCaller(CallerConnection):
 
     def run(self, work: Work[T]) -> T:
         if self._connection.vendor not in {"postgresql", "sqlite"}:
-            raise InvalidOption(
+            raise AnotherDatabase(
                 f"connection= must be to the store's own database: this one is to {self._connection.vendor}"
             )
         if self._connection.get_autocommit():

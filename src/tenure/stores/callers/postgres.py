@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, TypeVar
 
 from tenure.errors import InvalidOption
-from tenure.stores.callers.connection import CallerConnection, PostgresWork, Work
+from tenure.stores.callers.connection import AnotherDatabase, CallerConnection, PostgresWork, Work
 
 __all__ = [
     "AsyncPsycopgCaller",
@@ -32,7 +32,7 @@ def postgres_work(work: Work[T], library: str) -> PostgresWork[T]:
     """The work, if it is for PostgreSQL; else `InvalidOption`."""
     if isinstance(work, PostgresWork):
         return work
-    raise InvalidOption(f"connection= must be to the store's own database, {work.path}: this one is of {library}")
+    raise AnotherDatabase(f"connection= must be to the store's own database, {work.path}: this one is of {library}")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from tenure.errors import InvalidOption
-from tenure.stores.callers.connection import CallerConnection, SqliteAdapter, SqliteWork, Work
+from tenure.stores.callers.connection import AnotherDatabase, CallerConnection, SqliteAdapter, SqliteWork, Work
 
 __all__ = [
     "ApswCaller",
@@ -130,7 +130,7 @@ def check_connection(work: SqliteWork[Any], connection: SqliteAdapter, library: 
     files = {name: file for _, name, file in connection.execute("PRAGMA database_list").fetchall()}
     if not same_file(files["main"], work.path):
         attached = next((name for name, file in files.items() if same_file(file, work.path)), None)
-        raise InvalidOption(
+        raise AnotherDatabase(
             f"connection= must be to the store's own file, {work.path}: this one is to {files['main'] or 'memory'}"
             + (f", and has it attached as {attached!r}, which is not enough" if attached else "")
         )

@@ -102,13 +102,13 @@ class SqliteStore(Store):
         self._watchers: set[Watcher] = set()
 
     @classmethod
-    def from_url(cls, url: str) -> SqliteStore:
+    def from_url(cls, url: str, *, clock: Clock | None = None) -> SqliteStore:
         """Create a store from `sqlite:///relative.db` or `sqlite:////absolute.db`.
 
         `?library=sqlite3` is for programs that use the file through `sqlite3` themselves.
         """
         path, library = parsed(url, _parsed, "file")
-        return cls(path, library=library)
+        return cls(path, clock=clock, library=library)
 
     async def open(self) -> None:
         self._check_open()

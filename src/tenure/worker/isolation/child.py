@@ -179,7 +179,7 @@ class ChildAttempt:
         self._middleware = middleware
         self.link = link
         self._signal = AbortSignal()
-        self._stores = LazyStores(app.internals.make_store, app.url)
+        self._stores = LazyStores(app.internals.make_store, in_memory=app.internals.in_memory)
         app.internals.make_store = self._stores.store
         self._transactions = ReportingTransactions(app, timeout, link)
         self._context = ReportingContext(

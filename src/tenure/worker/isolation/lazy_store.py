@@ -19,9 +19,9 @@ PAUSES = (1.0, 2.0)
 class LazyStores:
     """Creates the store objects of one child process, and records whether the store could be reached."""
 
-    def __init__(self, make: Callable[[], Store], url: str) -> None:
+    def __init__(self, make: Callable[[], Store], *, in_memory: bool) -> None:
         self._make = make
-        self._in_memory = url.startswith("memory:")
+        self._in_memory = in_memory
         self.unreachable = False
         """Whether the store was used and could not be reached, which is not the job's fault."""
 
