@@ -333,6 +333,7 @@ def test_every_option_has_a_check(options: type[Any]) -> None:
         (TaskKeywords, TaskOptions, {"name": ("str | None", None), "queue": ("str | None", "str")}),
         (StepKeywords, TaskOptions, {
             "name": ("str | None", None), "queue": ("str | None", "str"), "raw": (None, "bool"), "inbox": (None, "Literal['raw'] | None"),
+            "version": (None, "int"),
             "schedule": (None, "When | None"),
             "then": ("str | NamedStep | None", None), "next": ("Iterable[str | NamedStep] | None", None)}),
         (WorkerKeywords, WorkerOptions, {

@@ -5,7 +5,7 @@ The payload of a job is one JSON object, which programs in other languages may w
     {"args": [42, "de"], "kwargs": {"copies": 2}}
 
 `args` holds the positional arguments, `kwargs` those given by name. An empty member is left out, so a call without
-arguments is `{}`. Other members are refused. A result is any JSON value. The payload of a raw task is its bytes.
+arguments is `{}`. `v` is the version of the payload, if it is not 1 (`core/versions.py`). Other members are refused. A result is any JSON value. The payload of a raw task is its bytes.
 
 One rule decides what may be stored: **a value is accepted if reading back what was written, by the annotation of its
 parameter, gives an equal value.** So a datetime, a set, a dataclass or a dict with integer keys needs its annotation.
@@ -39,16 +39,18 @@ from tenure.core.annotations import (
     to_msgspec,
 )
 from tenure.core.checks import named
-from tenure.errors import InvalidOption, InvalidResult, PayloadError, PayloadTooLarge
+from tenure.errors import InvalidOption, InvalidResult, NewerPayload, PayloadError, PayloadTooLarge
 
 __all__ = [
     "ANY_CALL",
     "ANY_DECODER",
     "RAW_CALL",
+    "ArgsKwargs",
     "Arguments",
     "Decode",
     "JoinArguments",
     "JsonArguments",
+    "Payload",
     "RawArguments",
     "ResultCodec",
     "check_limits",
@@ -87,6 +89,7 @@ class Payload(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
     args: list[msgspec.Raw] = []
     kwargs: dict[str, msgspec.Raw] = {}
+    v: int = 1
 
 
 class JsonArguments:
@@ -97,6 +100,9 @@ class JsonArguments:
         self._limit = limit
         parameters = signature.parameters.values()
         self._positional = [p for p in parameters if p.kind in {p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD}]
+        self.by_position = tuple(p.name for p in self._positional if p.kind is p.POSITIONAL_ONLY)
+        """Names of the parameters that take no argument by name."""
+
         self._named = frozenset(p.name for p in parameters if p.kind in {p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY})
         self._more = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "")
         self._others = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), "")
@@ -173,6 +179,8 @@ class JsonArguments:
             call = _PAYLOAD.decode(payload)
         except Exception as error:
             raise PayloadError(f"the payload is not a call of a task: {reason(error)}") from error
+        if call.v > 1:
+            raise NewerPayload(call.v, 1)
         if (misfit := self._misfit(call.args, call.kwargs)) is not None:
             raise PayloadError(f"the payload does not fit the task: {misfit}") from misfit
         values = [read(self._decoders[name], raw, what) for name, what, raw in self._each(call.args, call.kwargs)]

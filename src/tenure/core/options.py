@@ -225,6 +225,9 @@ class TaskOptions:
     raw: bool = False
     """True: the function takes one argument, the payload bytes exactly as enqueued."""
 
+    version: int = 1
+    """Version of the payload, from 1. Raise it with the signature, and read the jobs of before with `@task.upcast(n)`. Not for raw tasks."""
+
     inbox: Literal["raw"] | None = None
     """`"raw"`: entries that other programs put in the inbox of the task's queue are payloads of this raw task. None: they are JSON."""
 
@@ -254,6 +257,7 @@ class TaskOptions:
         "keep": or_none(seconds, "as long as the queue keeps its jobs"),
         "priority": checked_priority,
         "raw": flag,
+        "version": integer(1),
         "inbox": _inbox,
         "schedule": or_none(_when, "only when it is enqueued"),
         "isolation": _isolation,
@@ -266,6 +270,10 @@ class TaskOptions:
         _check(self)
         if self.inbox == "raw" and not self.raw:
             raise InvalidOption('inbox="raw" is for tasks that take bytes: add raw=True')
+        if self.raw and self.version != 1:
+            raise InvalidOption(
+                "a raw task has no version: its payload is bytes, which you can give a version yourself"
+            )
         _check_renew(self.lease, self.renew)
         if isinstance(self.retry, int):
             if not isinstance(self.max_attempts, Unset):

@@ -35,7 +35,7 @@ from tenure.core.outcome import (
 )
 from tenure.core.remote_completion import is_decision
 from tenure.core.running import running
-from tenure.errors import STORE_OUTAGE, JobError, PayloadTooLarge, UnknownTask
+from tenure.errors import STORE_OUTAGE, JobError, NewerPayload, PayloadTooLarge, UnknownTask
 from tenure.hooks.around import Blocking, PerformHooks, call_failure_hooks, error_of, has_failed
 from tenure.hooks.calling import acall_hooks
 from tenure.hooks.registry import name_of
@@ -49,7 +49,7 @@ from tenure.tasks.step import Step
 from tenure.tasks.task import Task
 from tenure.worker.attempt import Attempt
 from tenure.worker.inbox import read_again
-from tenure.worker.peers import Peers
+from tenure.worker.peers import Peers, knows_version
 from tenure.worker.settings import SettingsByTask
 from tenure.worker.settler import Settler
 from tenure.worker.threads import Threads
@@ -105,6 +105,8 @@ class Executor:
         raised: BaseException | None = None
         try:
             outcome = await self._outcome(attempt)
+            if type(outcome) is Undecodable and isinstance(outcome.exception, NewerPayload):
+                outcome = await self._newer(attempt, outcome.exception)
             if isinstance(outcome, Finish | Requeue | Park):
                 transition: Transition = outcome  # a child process ran it, decided the transition and called the hooks
                 if not isinstance(transition, Park) and has_failed(transition):
@@ -157,6 +159,8 @@ class Executor:
             if outcome is not None:
                 return outcome
         if settings.isolated and self._process_runner is not None:
+            if (newer := settings.task._newer(job)) is not None:
+                return Undecodable(describe_exception(newer), newer)
             return await self._process_runner.run(attempt)
         if settings.timeout is None:
             return await perform(settings.task, context, self._middleware, self._threads, settings.performing)
@@ -221,6 +225,17 @@ class Executor:
         # job is not marked broken.
         known = any(job.task in worker.tasks for worker in self._peers.workers if worker.silent_for < LIVE_WITHIN)
         return Unknown(error, known_elsewhere=known)
+
+    async def _newer(self, attempt: Attempt, newer: NewerPayload) -> Outcome:
+        """The outcome of a job with a later version of its task than this worker knows: another worker may run it."""
+        job, error = attempt.lease.job, describe_exception(newer.with_traceback(None))
+        try:
+            if await self._peers.should_skip_for_now(job.task, newer.version, job.queue):
+                return Abandoned()
+        except STORE_OUTAGE:
+            return Unknown(error, known_elsewhere=True)
+        live = [worker for worker in self._peers.workers if worker.silent_for < LIVE_WITHIN]
+        return Unknown(error, known_elsewhere=any(knows_version(worker, job.task, newer.version) for worker in live))
 
 
 def _with_output(attempt: Attempt, transition: Transition) -> Transition:
