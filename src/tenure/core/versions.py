@@ -11,6 +11,7 @@ bytes never change.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -60,9 +61,18 @@ def parse(payload: bytes) -> tuple[int, bytes]:
 class Upcaster:
     """A function that takes the arguments of one version of a task and returns those of the next, by name."""
 
-    def __init__(self, version: int, function: Callable[..., Any], arguments: JsonArguments) -> None:
+    def __init__(
+        self,
+        version: int,
+        function: Callable[..., Any],
+        signature: inspect.Signature,
+        hints: Mapping[str, Any],
+        limit: int,
+    ) -> None:
         self.version = version
-        self.arguments = arguments
+        self.signature = signature
+        self.hints = hints
+        self.arguments = JsonArguments(signature, hints, limit)
         """Reads payloads of `version`, by the signature of the function."""
 
         self._function = function
@@ -97,7 +107,9 @@ class VersionedArguments:
         self._current = current
         self._limit = limit
         self._by_position = by_position
-        self._upcasters: dict[int, Upcaster] = {}
+        self.upcasters: dict[int, Upcaster] = {}
+        """Upcasters by the version that they read."""
+
         self._head = b'{"v":%d,' % version
         self._start = len(self._head)
 
@@ -107,17 +119,17 @@ class VersionedArguments:
             raise InvalidOption(
                 f"upcast({upcaster.version!r:.40}) is not from an earlier version: the task has version={self.version}"
             )
-        if upcaster.version in self._upcasters:
+        if upcaster.version in self.upcasters:
             raise InvalidOption(f"there is an upcaster from version {upcaster.version} already")
-        self._upcasters[upcaster.version] = upcaster
+        self.upcasters[upcaster.version] = upcaster
 
     def check(self) -> None:
         """Raise `InvalidOption` unless the upcasters lead from the oldest version that has one to the present version.
 
         Upcasters of the oldest versions may be missing, because no such job may be left; that from the version before may not.
         """
-        for version in range(min(self._upcasters, default=self.version - 1), self.version):
-            if version not in self._upcasters:
+        for version in range(min(self.upcasters, default=self.version - 1), self.version):
+            if version not in self.upcasters:
                 raise InvalidOption(
                     f"it has version={self.version}, and nothing reads the jobs of version {version}: add @….upcast({version})"
                 )
@@ -150,12 +162,12 @@ class VersionedArguments:
         if version > self.version:
             raise NewerPayload(version, self.version)
         for earlier in range(version, self.version):
-            if (upcaster := self._upcasters.get(earlier)) is None:
+            if (upcaster := self.upcasters.get(earlier)) is None:
                 raise PayloadError(
                     f"the payload has version {version}, and nothing leads from version {earlier} to {earlier + 1}: "
                     f"add @….upcast({earlier})"
                 )
-            following = self._upcasters.get(earlier + 1)
+            following = self.upcasters.get(earlier + 1)
             if earlier + 1 == self.version or following is None:
                 payload = upcaster.lift(payload, self._current, self._by_position)
             else:

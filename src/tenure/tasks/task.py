@@ -263,8 +263,8 @@ class Task(Caller[P, R_co], JobHooks):
         signature = Signature(function)
         if signature.context is not None:
             raise InvalidOption("an upcaster takes the arguments of then, and no Context")
-        arguments = JsonArguments(signature.call, signature.hints, self.app.options.payload_limit)
-        self._arguments.add(Upcaster(version, function, arguments))
+        limit = self.app.options.payload_limit
+        self._arguments.add(Upcaster(version, function, signature.call, signature.hints, limit))
 
     def _check_versions(self) -> None:
         """Raise `InvalidOption` if an upcaster is missing between the oldest version that has one and the present version."""
