@@ -241,7 +241,7 @@ class TaskOptions:
     """Bytes of memory that an attempt may allocate beyond what the worker had loaded; needs `isolation="process"`. None: no limit."""
 
     output: int = 0
-    """Bytes of stdout and stderr that are kept with each attempt, the last ones; needs `isolation="process"`. 0: none."""
+    """Bytes that are kept with each attempt of what it logs, the last ones; in a child process also of stdout and stderr. 0: none."""
 
     aliases: Iterable[str] = ()
     """Former names of the task. It also runs the jobs that are stored under these."""
@@ -279,10 +279,8 @@ class TaskOptions:
             if not isinstance(self.max_attempts, Unset):
                 raise _given_twice(self.retry)
             object.__setattr__(self, "max_attempts", self.retry + 1)
-        if self.isolation != "process" and (self.memory_limit is not None or self.output):
-            raise InvalidOption(
-                'memory_limit and output apply to a child process: they need isolation="process" beside them'
-            )
+        if self.isolation != "process" and self.memory_limit is not None:
+            raise InvalidOption('memory_limit applies to a child process: it needs isolation="process" beside it')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

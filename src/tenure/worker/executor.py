@@ -49,6 +49,7 @@ from tenure.tasks.step import Step
 from tenure.tasks.task import Task
 from tenure.worker.attempt import Attempt
 from tenure.worker.inbox import read_again
+from tenure.worker.output import LiveTail, LogTail, capture_logs, stop_capturing
 from tenure.worker.peers import Peers, knows_version
 from tenure.worker.settings import SettingsByTask
 from tenure.worker.settler import Settler
@@ -94,6 +95,8 @@ class Executor:
         self._payload_limit = payload_limit
         self._raw_inboxes = raw_inboxes
         self._process_runner = process_runner
+        self._captures = False
+        """Whether the logs of jobs are captured, because a task with `output=` has run here."""
 
     async def execute(self, attempt: Attempt) -> None:
         """Run one attempt.
@@ -107,6 +110,8 @@ class Executor:
             outcome = await self._outcome(attempt)
             if type(outcome) is Undecodable and isinstance(outcome.exception, NewerPayload):
                 outcome = await self._newer(attempt, outcome.exception)
+            if attempt.tail is not None and attempt.context is not None and attempt.context._output is not None:
+                attempt.output = attempt.context._output.text()
             if isinstance(outcome, Finish | Requeue | Park):
                 transition: Transition = outcome  # a child process ran it, decided the transition and called the hooks
                 if not isinstance(transition, Park) and has_failed(transition):
@@ -149,6 +154,8 @@ class Executor:
         attempt.context = context = Context(
             attempt.lease, job.worker or "", attempt.signal, settings.task, self._transactions
         )
+        if settings.output and not (settings.isolated and self._process_runner is not None):
+            self._keep_output(attempt, context)
         if len(job.payload) > self._payload_limit:
             too_large = PayloadTooLarge(len(job.payload), self._payload_limit)
             return Undecodable(describe_exception(too_large), too_large)
@@ -169,6 +176,20 @@ class Executor:
             return await perform(settings.task, context, self._middleware, self._threads, settings.performing)
         finally:
             timer.cancel()
+
+    def _keep_output(self, attempt: Attempt, context: Context) -> None:
+        """Keep what the attempt logs from now on."""
+        if not self._captures:
+            self._captures = True
+            capture_logs()
+        context._output = output = LogTail(attempt.settings.output)
+        attempt.tail = LiveTail(output)
+
+    def close(self) -> None:
+        """Stop to capture what is logged."""
+        if self._captures:
+            self._captures = False
+            stop_capturing()
 
     async def _before_step(self, attempt: Attempt) -> Outcome | None:
         """The outcome of a flow step that need not run (it was completed elsewhere, or its wait timed out).
@@ -241,7 +262,8 @@ class Executor:
 def _with_output(attempt: Attempt, transition: Transition) -> Transition:
     """Attach the attempt's output to its transition.
 
-    If the worker does not settle the job, or the job is not remembered, log the output instead.
+    If the worker does not settle the job, or the job is not remembered, log what a child process wrote instead. What was
+    logged is in the log already.
     """
     if not attempt.lost and not attempt.completing:
         if isinstance(transition, Finish) and transition.state is State.SUCCEEDED:
@@ -250,7 +272,7 @@ def _with_output(attempt: Attempt, transition: Transition) -> Transition:
             return msgspec.structs.replace(
                 transition, error=msgspec.structs.replace(transition.error, output=attempt.output)
             )
-    for line in (attempt.output or "").splitlines():
+    for line in (attempt.output or "").splitlines() if attempt.child is not None else ():
         log.info("job %s of task %s wrote %r", attempt.lease.job.id, attempt.lease.job.task, line)
     return transition
 

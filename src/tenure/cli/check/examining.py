@@ -1,4 +1,4 @@
-"""`Examination`: reads stored jobs with the code of an app, as its workers would, and counts what they could not run."""
+"""`Examination`: reads stored jobs with the code of an app, and counts those that its workers could not run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`CodeRecord`: names, versions, parameters and annotations of an app's tasks, as `tenure check --record` writes them."""
+"""`CodeRecord`: names, versions and parameters of an app's tasks, as `tenure check --record` writes them."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def annotation_text(annotation: Any) -> str:
 def schema_of(annotation: Any) -> Schema:
     """The JSON schema of an annotation; {} if it reads every value.
 
-    A class that has a converter of its own is described by its name alone, and a pydantic model by its own schema.
+    A class that is added with `add_type` is described by its name alone, and a pydantic model by the schema of the model.
     """
     if isinstance(decoder_of(annotation), UntypedDecoder):
         return {}  # an annotation that cannot be used counts as Any

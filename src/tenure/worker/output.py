@@ -1,0 +1,191 @@
+"""`LogTail` keeps the end of what one attempt logs; `LiveTail` adds the end of its output to its progress."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from tenure.core.escape import escaped
+from tenure.core.failure import storable
+from tenure.core.job import Progress
+from tenure.core.running import running
+
+__all__ = ["TAIL", "LiveTail", "LogTail", "OutputHandler", "capture_logs", "line_of", "stop_capturing"]
+
+TAIL = 2_000
+"""Characters of the output of a running job that are written with its progress."""
+
+
+class Output(Protocol):
+    """The output of an attempt, as it grows. `tail` may be called on any thread."""
+
+    @property
+    def written(self) -> int:
+        """A number that grows with every piece of output."""
+        ...
+
+    def tail(self, most: int) -> str:
+        """The last `most` characters."""
+        ...
+
+
+class LogTail:
+    """Keeps the last `size` bytes of the lines that one attempt logs."""
+
+    __slots__ = ("_characters", "_cut", "_lines", "_lock", "_size", "written")
+
+    def __init__(self, size: int) -> None:
+        self.written = 0
+        """Characters that were logged, in all."""
+
+        self._size = size
+        self._lines: list[str] = []
+        self._characters = 0
+        self._cut = 0
+        """Bytes that were dropped."""
+
+        self._lock = threading.Lock()  # a job may log from several threads
+
+    def add(self, line: str) -> None:
+        """Add text that ends with a line feed."""
+        with self._lock:
+            self._lines.append(line)
+            self._characters += len(line)
+            self.written += len(line)
+            if self._characters > 2 * self._size + TAIL:
+                whole, most = "".join(self._lines), max(self._size, TAIL)
+                kept = whole[-most:]
+                self._cut += len(whole[:-most].encode())
+                self._lines, self._characters = [kept], len(kept)
+
+    def tail(self, most: int) -> str:
+        with self._lock:
+            return "".join(self._lines)[-most:]
+
+    def text(self) -> str | None:
+        """What is kept with the attempt; None if it has logged nothing."""
+        if not self.written:
+            return None
+        with self._lock:
+            whole = "".join(self._lines).encode()
+        kept = whole[-self._size :].decode(errors="ignore")
+        cut = self._cut + len(whole) - len(kept.encode())
+        return f"[{cut:,} bytes cut] …{kept}" if cut else kept
+
+
+class LiveTail:
+    """Adds the end of an attempt's output to the progress that is written once a second. The keeper's thread uses it."""
+
+    __slots__ = ("_last", "_output", "_pending", "_stored")
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._stored = 0
+        """`written` of the output when its tail was last stored."""
+
+        self._last: Progress | None = None
+        """The latest progress that the job has reported."""
+
+        self._pending: tuple[Progress | None, int] = None, 0
+
+    def progress(self, latest: Progress | None) -> Progress | None:
+        """The progress to store, with the tail. `latest` is what the job has reported since; None if nothing is new."""
+        written = self._output.written
+        if latest is None and written == self._stored:
+            return None
+        self._last = latest or self._last
+        self._pending = latest, written
+        tail = self._output.tail(TAIL) if written else ""
+        return replace(self._last or Progress(0.0), tail=tail or None)
+
+    def stored(self) -> Progress | None:
+        """Record that the last one was stored. Returns the `latest` that it was made of."""
+        latest, self._stored = self._pending
+        return latest
+
+
+class OutputHandler(logging.Handler):
+    """Adds each record that is made while a job runs to the output of that job. Levels of loggers apply; it never raises."""
+
+    def createLock(self) -> None:  # noqa: N802
+        """Have no lock, because the output of each job has one."""
+        self.lock = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        context = running.get(None)
+        if context is not None and (output := context._output) is not None:
+            output.add(line_of(record))
+        # Without this handler Python would print warnings on stderr.
+        if logging.root.handlers == [self] and not _has_other_handler(record.name):
+            last = logging.lastResort
+            if last is not None and record.levelno >= last.level:
+                last.handle(record)
+
+
+def line_of(record: logging.LogRecord) -> str:
+    """A record as one line, with the time in UTC, and a line for each line of its traceback. Raises nothing."""
+    try:
+        message = escaped(record.getMessage())
+    except Exception as error:  # noqa: BLE001 - the arguments of a user's log call do not fit, or their text cannot be made
+        message = escaped(f"{record.msg!s:.200} (its arguments cannot be shown: {type(error).__name__})")
+    line = f"{_clock(int(record.created))}.{int(record.msecs):03d} {record.levelname} {record.name}: {message}\n"
+    if record.exc_info or record.exc_text:
+        line += "".join(f"  {escaped(each)}\n" for each in _traceback(record))
+    return storable(line) if not line.isascii() else line
+
+
+def _traceback(record: logging.LogRecord) -> Iterator[str]:
+    try:
+        yield from (record.exc_text or logging.Formatter().formatException(record.exc_info)).splitlines()  # type: ignore[arg-type]
+    except Exception as error:  # noqa: BLE001 - an exception whose text cannot be made
+        yield f"(the traceback cannot be shown: {type(error).__name__})"
+
+
+_second = (0, "")
+"""A second and its text, because most records are of the same second as the one before."""
+
+
+def _clock(now: int) -> str:
+    global _second  # noqa: PLW0603
+    then, text = _second
+    if then != now:
+        text = time.strftime("%H:%M:%S", time.gmtime(now))
+        _second = now, text
+    return text
+
+
+def _has_other_handler(name: str) -> bool:
+    """Whether a logger between this one and the root logger has a handler."""
+    logger: logging.Logger | None = logging.getLogger(name)
+    while logger is not None and logger is not logging.root:
+        if logger.handlers:
+            return True
+        logger = logger.parent if logger.propagate else None
+    return False
+
+
+_handler = OutputHandler()
+_users = 0
+_lock = threading.Lock()
+
+
+def capture_logs() -> None:
+    """Put the handler on the root logger, if it is not there. Call `stop_capturing` once for each call."""
+    global _users  # noqa: PLW0603
+    with _lock:
+        _users += 1
+        logging.root.addHandler(_handler)
+
+
+def stop_capturing() -> None:
+    """Remove the handler, if no other worker in this process needs it."""
+    global _users  # noqa: PLW0603
+    with _lock:
+        _users -= 1
+        if not _users:
+            logging.root.removeHandler(_handler)
