@@ -23,7 +23,7 @@ import hashlib
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -109,7 +109,8 @@ class JsonArguments:
         self._decoders = {p.name: _decoder_of(f"parameter {p.name!r}", hints.get(p.name, Any)) for p in parameters}
         self._shapes = [self._shape(count) for count in range(len(self._positional) + 1)]
         self._may_be_empty = self._misfit((), {}) is None
-        self._plain = self._plain_decoder(hints)
+        self._hints = hints
+        self._plain = self.plain_decoder()
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
         if not args and not kwargs and self._may_be_empty:
@@ -153,16 +154,20 @@ class JsonArguments:
         bound = self._signature.bind(*args, **kwargs)
         return digest(msgspec.json.encode(bound.arguments, enc_hook=encode_hook, order="deterministic"))
 
-    def _plain_decoder(self, hints: Mapping[str, Any]) -> Callable[[bytes], tuple[Any, ...]] | None:
-        """A decoder for calls with positional arguments only, as most calls are: takes 0.4 µs; one by one takes 4 µs."""
+    def plain_decoder(self, version: int = 1) -> Callable[[bytes], tuple[Any, ...]] | None:
+        """A decoder for calls with positional arguments only, as most calls are: takes 0.4 µs; one by one takes 4 µs.
+
+        It reads payloads of this version and no other. None if the task cannot be called so.
+        """
         if not self._positional or self._misfit(self._positional, {}) is not None:
             return None
         try:
-            kinds = [to_msgspec(hints.get(p.name, Any)) for p in self._positional]
+            kinds = [to_msgspec(self._hints.get(p.name, Any)) for p in self._positional]
             given = [(f"p{n}", kinds[n], p.default is p.empty) for n, p in enumerate(self._positional)]
             fields = [(name, kind) if required else (name, kind, msgspec.UNSET) for name, kind, required in given]
             args = msgspec.defstruct("Args", fields, array_like=True, forbid_unknown_fields=True)
-            call = msgspec.defstruct("Call", [("args", args)], forbid_unknown_fields=True)
+            stamp = [] if version == 1 else [("v", Literal[version])]
+            call = msgspec.defstruct("Call", [("args", args), *stamp], forbid_unknown_fields=True)
             decode: Callable[[bytes], Any] = msgspec.json.Decoder(call, dec_hook=decode_hook).decode
         except Exception:  # noqa: BLE001 - as in `decoder_of`
             return None  # msgspec cannot use an annotation

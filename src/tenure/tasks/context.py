@@ -168,8 +168,8 @@ class Context:
         """The latest progress that has not been written yet."""
 
         self._new_jobs: list[NewJob] | None = None
-        self._output: LogTail | None = None
-        """What the attempt logs; None if its task keeps no output, or it runs in a child process."""
+        self._output: LogTail | int = 0
+        """What the attempt has logged; before its first line, how many bytes of it are kept. 0: none, or it runs in a child process."""
 
     @property
     def attempt(self) -> int:

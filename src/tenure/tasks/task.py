@@ -430,7 +430,7 @@ def _arguments_of(signature: Signature, limit: int, *, raw: bool, version: int) 
     arguments: Arguments = plain
     if signature.results_parameter is not None and signature.results_parameter.required:
         arguments = JoinArguments(signature.call, signature.hints, limit, "results")
-    return arguments if version == 1 else VersionedArguments(arguments, version, limit, plain.by_position)
+    return arguments if version == 1 else VersionedArguments(arguments, version, limit, plain)
 
 
 def _fields_of(options: TaskOptions) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from tenure.core.options import Unset
 from tenure.tasks.completion.completion import Completion
 from tenure.tasks.completion.stage import Stage
 from tenure.tasks.context import AbortSignal, Context
-from tenure.worker.output import LiveTail
+from tenure.worker.output import LiveTail, LogTail
 from tenure.worker.settings import Settings
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Attempt:
         """The last bytes that it logged or wrote; None if there are none, or its task has `output=0`."""
 
         self.tail: LiveTail | None = None
-        """Adds its output to its progress while it runs; None if its task has `output=0`."""
+        """Adds its output to its progress while it runs; None until there is some."""
 
         self.ended = False
         """Whether its outcome is known. A second outcome, from a function that was abandoned, is dropped."""
@@ -207,6 +207,8 @@ class Attempt:
         if self.context is None:
             return None
         latest = self.context._progress
+        if self.tail is None and isinstance(self.context._output, LogTail):
+            self.tail = LiveTail(self.context._output)
         return latest if self.tail is None else self.tail.progress(latest)
 
     def progress_stored(self, progress: Progress) -> None:

@@ -49,7 +49,7 @@ from tenure.tasks.step import Step
 from tenure.tasks.task import Task
 from tenure.worker.attempt import Attempt
 from tenure.worker.inbox import read_again
-from tenure.worker.output import LiveTail, LogTail, capture_logs, stop_capturing
+from tenure.worker.output import LogTail, capture_logs, stop_capturing
 from tenure.worker.peers import Peers, knows_version
 from tenure.worker.settings import SettingsByTask
 from tenure.worker.settler import Settler
@@ -110,7 +110,7 @@ class Executor:
             outcome = await self._outcome(attempt)
             if type(outcome) is Undecodable and isinstance(outcome.exception, NewerPayload):
                 outcome = await self._newer(attempt, outcome.exception)
-            if attempt.tail is not None and attempt.context is not None and attempt.context._output is not None:
+            if settings.output and attempt.context is not None and isinstance(attempt.context._output, LogTail):
                 attempt.output = attempt.context._output.text()
             if isinstance(outcome, Finish | Requeue | Park):
                 transition: Transition = outcome  # a child process ran it, decided the transition and called the hooks
@@ -155,7 +155,10 @@ class Executor:
             attempt.lease, job.worker or "", attempt.signal, settings.task, self._transactions
         )
         if settings.output and not (settings.isolated and self._process_runner is not None):
-            self._keep_output(attempt, context)
+            context._output = settings.output
+            if not self._captures:
+                self._captures = True
+                capture_logs()
         if len(job.payload) > self._payload_limit:
             too_large = PayloadTooLarge(len(job.payload), self._payload_limit)
             return Undecodable(describe_exception(too_large), too_large)
@@ -176,14 +179,6 @@ class Executor:
             return await perform(settings.task, context, self._middleware, self._threads, settings.performing)
         finally:
             timer.cancel()
-
-    def _keep_output(self, attempt: Attempt, context: Context) -> None:
-        """Keep what the attempt logs from now on."""
-        if not self._captures:
-            self._captures = True
-            capture_logs()
-        context._output = output = LogTail(attempt.settings.output)
-        attempt.tail = LiveTail(output)
 
     def close(self) -> None:
         """Stop to capture what is logged."""

@@ -35,46 +35,56 @@ class Output(Protocol):
 
 
 class LogTail:
-    """Keeps the last `size` bytes of the lines that one attempt logs."""
+    """Keeps the last `size` bytes of the lines that one attempt logs. It is made when the first line comes."""
 
-    __slots__ = ("_characters", "_cut", "_lines", "_lock", "_size", "written")
+    __slots__ = ("_cut", "_dropped", "_lines", "_room", "_size")
 
     def __init__(self, size: int) -> None:
-        self.written = 0
-        """Characters that were logged, in all."""
-
         self._size = size
         self._lines: list[str] = []
-        self._characters = 0
+        self._dropped = 0
+        """Lines that were dropped, or joined to one."""
+
         self._cut = 0
         """Bytes that were dropped."""
 
-        self._lock = threading.Lock()  # a job may log from several threads
+        self._room = 2 * size + TAIL
+        """Characters that may be added before some are dropped."""
+
+    @property
+    def written(self) -> int:
+        """Lines that were logged, in all."""
+        return self._dropped + len(self._lines)
 
     def add(self, line: str) -> None:
         """Add text that ends with a line feed."""
-        with self._lock:
-            self._lines.append(line)
-            self._characters += len(line)
-            self.written += len(line)
-            if self._characters > 2 * self._size + TAIL:
-                whole, most = "".join(self._lines), max(self._size, TAIL)
-                kept = whole[-most:]
-                self._cut += len(whole[:-most].encode())
-                self._lines, self._characters = [kept], len(kept)
+        # Without a lock: a job may log from several threads, but appending is atomic, and a wrong `_room` only drops later.
+        self._lines.append(line)
+        self._room -= len(line)
+        if self._room < 0:
+            self._drop()
+
+    def _drop(self) -> None:
+        with _lock:
+            number = len(self._lines)
+            whole, most = "".join(self._lines[:number]), max(self._size, TAIL)
+            kept = whole[-most:]
+            self._cut += len(whole[:-most].encode())
+            self._dropped += number - 1
+            self._lines[:number] = [kept]
+            self._room = 2 * self._size + TAIL - len(kept)
 
     def tail(self, most: int) -> str:
-        with self._lock:
-            return "".join(self._lines)[-most:]
+        return "".join(self._lines)[-most:]
 
-    def text(self) -> str | None:
-        """What is kept with the attempt; None if it has logged nothing."""
-        if not self.written:
-            return None
-        with self._lock:
-            whole = "".join(self._lines).encode()
-        kept = whole[-self._size :].decode(errors="ignore")
-        cut = self._cut + len(whole) - len(kept.encode())
+    def text(self) -> str:
+        """What is kept with the attempt."""
+        whole = "".join(self._lines)
+        if not self._cut and 4 * len(whole) <= self._size:
+            return whole
+        data = whole.encode()
+        kept = data[-self._size :].decode(errors="ignore")
+        cut = self._cut + len(data) - len(kept.encode())
         return f"[{cut:,} bytes cut] …{kept}" if cut else kept
 
 
@@ -112,28 +122,36 @@ class LiveTail:
 class OutputHandler(logging.Handler):
     """Adds each record that is made while a job runs to the output of that job. Levels of loggers apply; it never raises."""
 
-    def createLock(self) -> None:  # noqa: N802
-        """Have no lock, because the output of each job has one."""
-        self.lock = None
-
-    def emit(self, record: logging.LogRecord) -> None:
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Add a record. There are no filters and no lock, because each line that a job logs comes here."""
         context = running.get(None)
-        if context is not None and (output := context._output) is not None:
+        if context is not None and (output := context._output):
+            if isinstance(output, int):
+                context._output = output = LogTail(output)
             output.add(line_of(record))
-        # Without this handler Python would print warnings on stderr.
-        if logging.root.handlers == [self] and not _has_other_handler(record.name):
-            last = logging.lastResort
-            if last is not None and record.levelno >= last.level:
-                last.handle(record)
+        if len(logging.root.handlers) == 1 and logging.root.handlers[0] is self:
+            _print_as_without(record)
+        return True
+
+
+def _print_as_without(record: logging.LogRecord) -> None:
+    """Print a warning on stderr, as Python does for a logger without handlers: it would, without this handler."""
+    last = logging.lastResort
+    if last is not None and record.levelno >= last.level and not _has_other_handler(record.name):
+        last.handle(record)
 
 
 def line_of(record: logging.LogRecord) -> str:
     """A record as one line, with the time in UTC, and a line for each line of its traceback. Raises nothing."""
     try:
-        message = escaped(record.getMessage())
+        # The formatters of other handlers, which come first, have left the message there.
+        message = record.__dict__.get("message") or record.getMessage()
+        if not message.isprintable():
+            message = escaped(message)
     except Exception as error:  # noqa: BLE001 - the arguments of a user's log call do not fit, or their text cannot be made
         message = escaped(f"{record.msg!s:.200} (its arguments cannot be shown: {type(error).__name__})")
-    line = f"{_clock(int(record.created))}.{int(record.msecs):03d} {record.levelname} {record.name}: {message}\n"
+    now, then = int(record.created), _second
+    line = f"{then[1] if then[0] == now else _clock(now)}.{int(record.msecs):03d} {record.levelname} {record.name}: {message}\n"
     if record.exc_info or record.exc_text:
         line += "".join(f"  {escaped(each)}\n" for each in _traceback(record))
     return storable(line) if not line.isascii() else line
@@ -152,10 +170,8 @@ _second = (0, "")
 
 def _clock(now: int) -> str:
     global _second  # noqa: PLW0603
-    then, text = _second
-    if then != now:
-        text = time.strftime("%H:%M:%S", time.gmtime(now))
-        _second = now, text
+    text = time.strftime("%H:%M:%S", time.gmtime(now))
+    _second = now, text
     return text
 
 
