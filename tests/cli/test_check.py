@@ -58,7 +58,7 @@ class Place:
         for store in ("run", "read"):
             app = self.app(code, store)
             names = {task.function.__name__: task for task in app.tasks.values()} | dict(app.internals.flows)
-            exec(enqueue, {"app": app, **names})  # noqa: S102
+            exec(enqueue, {"app": app, **names})
 
     def run(self, code: str, options: str = "") -> list[JobRecord]:
         """Let a worker run what is there with this code. Returns the jobs as they are then."""

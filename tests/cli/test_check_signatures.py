@@ -95,7 +95,7 @@ def text_of(parameters: list[Parameter]) -> str:
 
 def task_of(parameters: list[Parameter]) -> tuple[App, Any]:
     scope: dict[str, Any] = {**SCOPE}
-    exec(f"from typing import Literal\ndef task({text_of(parameters)}) -> None: ...", scope)  # noqa: S102
+    exec(f"from typing import Literal\ndef task({text_of(parameters)}) -> None: ...", scope)
     app = App("memory://")
     return app, app.task(scope["task"])
 
@@ -161,7 +161,7 @@ def payloads(draw: random.Random, task: Any, given: list[Parameter]) -> list[byt
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_fine_verdict_never_precedes_a_job_that_cannot_be_read(seed: int) -> None:
-    draw = random.Random(seed)  # noqa: S311
+    draw = random.Random(seed)
     fine = read = 0
     for _ in range(CHANGES // 4):
         before = parameters(draw)
@@ -171,7 +171,7 @@ def test_a_fine_verdict_never_precedes_a_job_that_cannot_be_read(seed: int) -> N
             new, new_task = task_of(after)
         except SyntaxError:
             continue
-        findings = compare(record_of(old), new, lambda queue: True)  # noqa: ARG005
+        findings = compare(record_of(old), new, lambda queue: True)
         if any(each.verdict == "bad" for each in findings):
             continue
         fine += 1

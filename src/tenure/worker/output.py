@@ -151,7 +151,7 @@ def line_of(record: logging.LogRecord) -> str:
     except Exception as error:  # noqa: BLE001 - the arguments of a user's log call do not fit, or their text cannot be made
         message = escaped(f"{record.msg!s:.200} (its arguments cannot be shown: {type(error).__name__})")
     now, then = int(record.created), _second
-    line = f"{then[1] if then[0] == now else _clock(now)}.{int(record.msecs):03d} {record.levelname} {record.name}: {message}\n"
+    line = f"{then[1] if then[0] == now else _clock(now)}{_MILLISECONDS[int(record.msecs)]}{record.levelname} {record.name}: {message}\n"
     if record.exc_info or record.exc_text:
         line += "".join(f"  {escaped(each)}\n" for each in _traceback(record))
     return storable(line) if not line.isascii() else line
@@ -163,6 +163,9 @@ def _traceback(record: logging.LogRecord) -> Iterator[str]:
     except Exception as error:  # noqa: BLE001 - an exception whose text cannot be made
         yield f"(the traceback cannot be shown: {type(error).__name__})"
 
+
+_MILLISECONDS = [f".{number:03d} " for number in range(1001)]
+"""Each number of milliseconds as text, because formatting one takes longer than the rest of a line."""
 
 _second = (0, "")
 """A second and its text, because most records are of the same second as the one before."""
