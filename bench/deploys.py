@@ -52,7 +52,7 @@ async def drained(make: Callable[[App, Callable[[], None]], Any], jobs: int = JO
 
 def plain(app: App, ended: Callable[[], None]) -> Any:
     @app.task
-    async def task(number: int, text: str) -> None:
+    async def task(number: int, text: str) -> None:  # noqa: ARG001
         ended()
 
     return task
@@ -60,7 +60,7 @@ def plain(app: App, ended: Callable[[], None]) -> Any:
 
 def versioned(app: App, ended: Callable[[], None]) -> Any:
     @app.task(version=2)
-    async def task(number: int, text: str) -> None:
+    async def task(number: int, text: str) -> None:  # noqa: ARG001
         ended()
 
     task.upcast(1)(lambda number: {"number": number, "text": ""})
@@ -69,7 +69,7 @@ def versioned(app: App, ended: Callable[[], None]) -> Any:
 
 def with_output(app: App, ended: Callable[[], None]) -> Any:
     @app.task(output=10_000)
-    async def task(number: int, text: str) -> None:
+    async def task(number: int, text: str) -> None:  # noqa: ARG001
         ended()
 
     return task
@@ -78,7 +78,7 @@ def with_output(app: App, ended: Callable[[], None]) -> Any:
 def talking(output: int) -> Callable[[App, Callable[[], None]], Any]:
     def make(app: App, ended: Callable[[], None]) -> Any:
         @app.task(output=output)
-        async def task(number: int, text: str) -> None:
+        async def task(number: int, text: str) -> None:  # noqa: ARG001
             for line in range(10):
                 log.info("line %d of job %d", line, number)
             ended()

@@ -188,9 +188,8 @@ async def test_a_gap_in_the_chain_is_refused_when_the_worker_starts(app: App) ->
     ):
         await app.worker().start()
 
-    job = await app.remote("task", version=1).aenqueue(1)
     with pytest.raises(PayloadError, match=r"has version 1, and nothing leads from version 2 to 3: add @….upcast\(2\)"):
-        task._decode((await job.arefresh()).record.payload)
+        task._decode(b'{"args":[1]}')
 
 
 @whatever_the_store

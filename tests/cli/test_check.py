@@ -86,7 +86,7 @@ OPEN = (State.WAITING, State.RUNNING)
 
 
 async def found(store: Any) -> list[JobRecord]:
-    return [job for job in (await store.search(Search())).jobs]
+    return list((await store.search(Search())).jobs)
 
 
 @pytest.fixture
