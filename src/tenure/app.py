@@ -238,13 +238,17 @@ class App(JobHooks, WorkerHooks):
         """
         self.internals.declare(checked_name("schedule", name), plan_of(call, when, options))
 
-    def remote(self, name: str, *, queue: str | None = None, raw: bool = False) -> Caller[..., Any]:
-        """A task whose code is in another program. It takes any arguments that JSON can hold, or bytes if `raw`."""
+    def remote(self, name: str, *, queue: str | None = None, raw: bool = False, version: int = 1) -> Caller[..., Any]:
+        """A task whose code is in another program. It takes any arguments that JSON can hold, or bytes if `raw`.
+
+        `version`: the version of the task that the arguments are for; see `@task.upcast`.
+        """
         queue = self.options.default_queue if queue is None else queue
         if queue is None:
             raise InvalidOption(f"remote task {name!r} names no queue, and this app has no default_queue")
         fields = {"queue": checked_name("queue", queue), "raw": raw}
-        return Caller(self, checked_name("task", name), self.internals.any_call[raw], self.internals.any_result, fields)
+        arguments = self.internals.arguments_of_remote(version, raw=raw)
+        return Caller(self, checked_name("task", name), arguments, self.internals.any_result, fields)
 
     def remote_flow(self, name: str, *, first: str, queue: str | None = None, lookup: Iterable[str] = ()) -> RemoteFlow:
         """A flow whose code is in another program. `first` and `queue` are the name and the queue of its first step.

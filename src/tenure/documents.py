@@ -96,6 +96,7 @@ def job_document(job: JobRecord) -> dict[str, Any]:
             "total": job.progress.total,
             "percent": job.progress.percent,
             "note": job.progress.note,
+            "tail": job.progress.tail,
         },
         "blocked_by": job.blocked_by,
         "parked": job.parked,

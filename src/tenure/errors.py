@@ -5,6 +5,7 @@
     ├── InvalidOption          an option out of range, or two that exclude each other         (also ValueError)
     ├── PayloadError           arguments or a result that cannot be stored exactly            (also ValueError)
     │   ├── PayloadTooLarge
+    │   ├── NewerPayload       a payload of a later version of its task than this code knows
     │   └── InvalidResult      a result that does not fit the return annotation, or has no JSON form
     ├── InvalidSchedule        a schedule that can never fire, or whose call cannot be scheduled (also ValueError)
     ├── ScheduleNotFound       no schedule has this name                                      (also LookupError)
@@ -63,6 +64,7 @@ __all__ = [
     "LeaseLost",
     "MissingAttribute",
     "MissingExtra",
+    "NewerPayload",
     "OutcomeUnknown",
     "PayloadError",
     "PayloadTooLarge",
@@ -113,6 +115,17 @@ class PayloadTooLarge(PayloadError):
         self.limit = limit
         super().__init__(
             f"the payload has {size:,} bytes and the limit is {limit:,}: store the data elsewhere and pass a reference to it"
+        )
+
+
+class NewerPayload(PayloadError):
+    """A payload of a later version of its task than this code knows. A worker gives such a job back, as one of an unknown task."""
+
+    def __init__(self, version: int, known: int) -> None:
+        self.version = version
+        self.known = known
+        super().__init__(
+            f"the job has version {version} of its task, and this code knows version {known}: deploy the code that enqueued it here"
         )
 
 

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from tenure.core.after import BoundCall
-from tenure.core.codec import ANY_CALL, RAW_CALL, JsonArguments, RawArguments, ResultCodec
+from tenure.core.checks import integer
+from tenure.core.codec import ANY_CALL, RAW_CALL, Arguments, JsonArguments, RawArguments, ResultCodec
 from tenure.core.job import JobRecord, NewJob
 from tenure.core.options import WorkerOptions
 from tenure.core.schedule import Plan
+from tenure.core.versions import AnyVersion
 from tenure.errors import InvalidOption
 from tenure.hooks.lifetime import StartStopHooks
 from tenure.hooks.registry import Hooks
@@ -89,8 +91,8 @@ class Internals:
         self.raw_inboxes: dict[str, NewJob] = {}
         """Templates of the jobs that entries of raw inboxes become, by queue."""
 
-        self.any_call = JsonArguments(ANY_CALL, {}, limit), RawArguments(RAW_CALL, limit)
-        """Codecs of arguments for tasks whose code is not registered here: for JSON, and for raw bytes."""
+        self._any_json = JsonArguments(ANY_CALL, {}, limit)
+        self._any_bytes = RawArguments(RAW_CALL, limit)
 
         self.any_result = ResultCodec(Any, limit)
         self.sessions = PerLoop(lambda: Session(self.new_store(), app.options, self.raw_inboxes))
@@ -124,10 +126,12 @@ class Internals:
         for module in self.included:  # the list may grow during the loop
             importlib.import_module(module)
 
-    def check_flows(self) -> None:
-        """Raise `InvalidOption` if `then=` or `next=` of a step names no step."""
+    def check_code(self) -> None:
+        """Raise `InvalidOption` if `then=` or `next=` of a step names no step, or an upcaster of a task is missing."""
         for flow in self.flows.values():
             flow._check()
+        for task in self.tasks.values():
+            task._check_versions()
 
     def register(self, task: Task[..., Any], plan: Plan | None = None) -> None:
         """Add a task, and with a plan a schedule of the same name, or nothing at all.
@@ -160,13 +164,22 @@ class Internals:
             raise InvalidOption(f"there is a schedule named {name!r} already: give one of them another name")
         self.schedules[name] = plan
 
+    def arguments_of_remote(self, version: int = 1, *, raw: bool) -> Arguments:
+        """Encodes and decodes the arguments of a task whose code is not registered here. `InvalidOption` if `version` is wrong."""
+        integer(1)(version, "version")
+        if raw and version != 1:
+            raise InvalidOption(
+                "a raw task has no version: its payload is bytes, which you can give a version yourself"
+            )
+        return self._any_bytes if raw else AnyVersion(self._any_json, version)
+
     def caller_of(self, record: JobRecord | NewJob) -> Caller[..., Any]:
         """The `Caller` that decodes this job's arguments and result: its task, or a generic one if the task is not registered here."""
         task = self.tasks.get(record.task)
         if task is not None:
             return task
         fields = {"queue": record.queue, "raw": record.raw}
-        return Caller(self._app, record.task, self.any_call[record.raw], self.any_result, fields)
+        return Caller(self._app, record.task, self.arguments_of_remote(raw=record.raw), self.any_result, fields)
 
     def converted(self, record: JobRecord, value: Any) -> Any:
         """A JSON value that completes this job, converted by the annotations of its task, or of the steps of its flow."""

@@ -114,7 +114,7 @@ def test_steps_that_do_not_fit_together_are_found_when_the_flow_is_first_used(
     if problem is None:
         flow.bind()
     else:
-        for use in (flow.bind, flow.worker, flow.workers, no_store.internals.check_flows):
+        for use in (flow.bind, flow.worker, flow.workers, no_store.internals.check_code):
             with pytest.raises(InvalidOption, match=problem):
                 use()
 

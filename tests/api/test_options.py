@@ -111,7 +111,7 @@ WRONG: list[tuple[Callable[..., object], dict[str, Any], str]] = [
     (make_task, {"isolation": "thread"}, 'isolation must be "process" or None, not \'thread\''),
     (make_task, {"isolation": "process", "memory_limit": 512}, "memory_limit must be an integer of bytes, at least"),
     (make_task, {"isolation": "process", "memory_limit": "512M"}, "memory_limit must be .* not '512M'"),
-    (make_task, {"memory_limit": 1 << 30}, 'need isolation="process" beside them'),
+    (make_task, {"memory_limit": 1 << 30}, 'needs isolation="process" beside it'),
     (make_task, {"isolation": "process", "output": True}, "output must be an integer of bytes, at least 0, not True"),
     (make_task, {"aliases": "old"}, r"aliases must be a list, .*write \['old'\]"),
     (make_task, {"aliases": 3}, "aliases must be a list"),
@@ -333,6 +333,7 @@ def test_every_option_has_a_check(options: type[Any]) -> None:
         (TaskKeywords, TaskOptions, {"name": ("str | None", None), "queue": ("str | None", "str")}),
         (StepKeywords, TaskOptions, {
             "name": ("str | None", None), "queue": ("str | None", "str"), "raw": (None, "bool"), "inbox": (None, "Literal['raw'] | None"),
+            "version": (None, "int"),
             "schedule": (None, "When | None"),
             "then": ("str | NamedStep | None", None), "next": ("Iterable[str | NamedStep] | None", None)}),
         (WorkerKeywords, WorkerOptions, {

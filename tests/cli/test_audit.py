@@ -116,7 +116,7 @@ NOT_NOTED = {"enqueue", "start", "work", "demo", "schema", "doctor"}
 READS = {
     "jobs", "job", "explain", "failed", "failed show", "broken", "broken show", "flows", "run", "schedules", "schedule",
     "schedule show", "schedule preview", "queues", "workers", "health", "stats", "history", "audit", "watch", "metrics",
-    "completion",
+    "completion", "check",
 }  # fmt: skip
 
 KEYS = {"top", "dashboard"}

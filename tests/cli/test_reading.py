@@ -156,7 +156,7 @@ def test_progress_has_a_per_cent(app: App, url: str, tenure: Tenure) -> None:
 
     asyncio.run(run_it())
     assert document(tenure("job", job.id, "--json"))["progress"] == {
-        "done": 30.0, "total": 120.0, "percent": 25.0, "note": "rows",
+        "done": 30.0, "total": 120.0, "percent": 25.0, "note": "rows", "tail": None,
     }  # fmt: skip
     assert "on w, 30/120 (25%) rows" in tenure("jobs").stdout
 

@@ -269,3 +269,28 @@ def misspelt() -> None: ...
 
 
 declared: AsyncTask[..., str] = send
+
+
+# Versions.
+@app.task(version=2, output=10_000)
+def charge(customer: str, cents: int) -> str:
+    return customer
+
+
+@charge.upcast(1)
+def charge_1(customer: str) -> dict[str, object]:
+    return {"customer": customer, "cents": 1}
+
+
+assert_type(charge_1("a"), dict[str, object])
+app.remote("charge", version=2).enqueue("a", 1)
+charge.upcast("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+@charge.upcast(1)  # type: ignore[type-var]  # pyright: ignore[reportArgumentType, reportUntypedFunctionDecorator]
+def no_arguments(customer: str) -> str:
+    return customer
+
+
+@app.task(version="2")  # type: ignore[call-overload, untyped-decorator]  # pyright: ignore[reportArgumentType]
+def wrong_version() -> None: ...

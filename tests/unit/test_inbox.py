@@ -19,6 +19,7 @@ from tenure.errors import InvalidName
         (b'{"kwargs":{"a":{"b":[null]}},"task":"t"}', b'{"kwargs":{"a":{"b":[null]}}}'),
         (b'{"task":"t","kwargs":{"x":12345678901.123456789012345},"args":[1]}',
          b'{"args":[1],"kwargs":{"x":12345678901.123456789012345}}'),
+        (b'{"task":"t","version":1,"args":[1]}', b'{"args":[1]}'),
     ],
 )  # fmt: skip
 def test_arguments_become_a_payload_byte_for_byte(entry: bytes, payload: bytes) -> None:
@@ -27,6 +28,28 @@ def test_arguments_become_a_payload_byte_for_byte(entry: bytes, payload: bytes) 
     assert error is None
     assert (job.task, job.queue, job.payload, job.raw) == ("t", "q", payload, False)
     JsonArguments(ANY_CALL, {}, 1000).decode(payload)
+
+
+@pytest.mark.parametrize(
+    ("entry", "payload"),
+    [
+        (b'{"task":"t","version":2}', b'{"v":2}'),
+        (b'{"args":[1],"kwargs":{"a":2},"version":30,"task":"t"}', b'{"v":30,"args":[1],"kwargs":{"a":2}}'),
+    ],
+)
+def test_an_entry_may_say_its_version(entry: bytes, payload: bytes) -> None:
+    job, error = read("q", entry)
+
+    assert error is None
+    assert job.payload == payload
+
+
+@pytest.mark.parametrize("version", [b"0", b"-1", b"1.5", b"true", b'"2"', b"null"])
+def test_a_version_is_an_integer_of_at_least_1(version: bytes) -> None:
+    job, error = read("q", b'{"task":"t","version":%s}' % version)
+
+    assert error is not None
+    assert job.task == UNREAD
 
 
 def test_every_entry_without_an_id_is_another_job() -> None:

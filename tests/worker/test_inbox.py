@@ -59,6 +59,25 @@ async def test_an_idle_worker_runs_what_another_program_has_put_in_long_before_i
         assert await ran.get() == (42, "de")
 
 
+async def test_an_entry_of_an_earlier_version_is_upcast(app: App, start: Start, put_in: PutIn) -> None:
+    ran = asyncio.Queue[tuple[int, str]]()
+
+    @app.task(version=3)
+    async def greet(user: int, language: str) -> None:
+        await ran.put((user, language))
+
+    @greet.upcast(2)
+    def _(user: int) -> dict[str, object]:
+        return {"user": user, "language": "en"}
+
+    put_in("default", b'{"task": "greet", "version": 3, "args": [1, "de"]}')
+    put_in("default", b'{"task": "greet", "version": 2, "args": [2]}')
+    await start(app)
+
+    async with asyncio.timeout(10):
+        assert sorted([await ran.get(), await ran.get()]) == [(1, "de"), (2, "en")]
+
+
 async def test_an_entry_is_held_as_long_as_its_task_says(app: App, store: Store, start: Start, put_in: PutIn) -> None:
     finish = asyncio.Event()
 

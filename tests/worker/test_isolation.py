@@ -248,7 +248,7 @@ async def test_there_are_never_more_children_than_allowed(app: App, start: Start
 
 @whatever_the_store
 @pytest.mark.parametrize(
-    "options", [{"isolation": "thread"}, {"memory_limit": 1 << 30}, {"output": 100}, {"isolation": None, "output": 1}]
+    "options", [{"isolation": "thread"}, {"memory_limit": 1 << 30}, {"isolation": None, "memory_limit": 1 << 30}]
 )
 def test_options_of_children_need_isolation(app: App, options: Any) -> None:
     def task() -> None: ...

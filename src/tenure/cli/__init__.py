@@ -53,6 +53,7 @@ COMMANDS = {
     "completion": ("completion", "Print a script for the completion of your shell."),
     "schema": ("schema", "Show the layout of the store, or migrate it."),
     "doctor": ("doctor", "Examine the store, and say what to improve."),
+    "check": ("check", "Say whether new code would run what is in the queues."),
 }
 """The module of each command and its line in the help, in the order of the help, which imports none of them."""
 

@@ -64,16 +64,19 @@ header_option = click.option(
 @click.option("--priority", type=int, metavar="N", help="Lower runs first. Default: the task's priority, or 0.")
 @click.option("--unique", metavar="KEY", help="Enqueue only if no other unfinished job of the task has this key.")
 @click.option("--tag", "tags", multiple=True, help="A tag to find the job by; may be given several times.")
+@click.option("--version", type=click.IntRange(1), metavar="N", help="The version of the task that the arguments are for. Default: the task's version, or 1.")  # fmt: skip
 @header_option
 @json_option
 @with_app(empty=True)
-async def enqueue(app: App, task: str, args: tuple[Any, ...], kwargs: Any, as_json: bool, **options: Any) -> None:
+async def enqueue(
+    app: App, task: str, args: tuple[Any, ...], kwargs: Any, version: int | None, as_json: bool, **options: Any
+) -> None:
     """Enqueue a job of TASK and print its id.
 
     Its arguments are JSON. With --app, the task must be one of the app's and the arguments must fit it. With --url or
     TENURE_URL alone, nothing is checked, because the code of the task may be elsewhere.
     """
-    [job] = await app.aenqueue(bound_call(app, task, args, kwargs, options))
+    [job] = await app.aenqueue(bound_call(app, task, args, kwargs, options, version))
     if as_json:
         return emit({"id": job.id, "state": job.state, "duplicate": job.duplicate})
     if job.duplicate:
@@ -81,14 +84,18 @@ async def enqueue(app: App, task: str, args: tuple[Any, ...], kwargs: Any, as_js
     return click.echo(job.id)
 
 
-def bound_call(app: App, task: str, args: Sequence[Any], kwargs: Any, options: Mapping[str, Any]) -> Call[Any]:
+def bound_call(
+    app: App, task: str, args: Sequence[Any], kwargs: Any, options: Mapping[str, Any], version: int | None = None
+) -> Call[Any]:
     """A call of the task with JSON arguments and the options that were given; refused if the app has tasks and it does not fit."""
     from tenure.tasks.task import Call
 
     if not isinstance(kwargs, dict):
         raise CommandError('--kwargs must be a JSON object, such as {"copies": 2}')
     given = {name: value for name, value in options.items() if value not in (None, ())}
-    payload = app.remote(task).bind(*args, **kwargs).payload
+    if version is None:
+        version = app.tasks[task].options.version if task in app.tasks else 1
+    payload = app.remote(task, version=version).bind(*args, **kwargs).payload
     caller = _known(app, task, payload) if app.tasks else app.remote(task)
     return Call(caller.using(**given), payload)
 

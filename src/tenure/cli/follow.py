@@ -1,4 +1,4 @@
-"""`follow` prints jobs as they end, one line each."""
+"""`follow` prints jobs as they end, one line each; `follow_job` prints the output of one job while it runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from tenure.app import App
     from tenure.core.job import JobRecord
 
-__all__ = ["follow"]
+__all__ = ["follow", "follow_job", "new_part"]
+
+EVERY = 0.5
+"""Seconds between two looks at a job that is followed. Its worker writes its output once a second."""
 
 ENDS = ("succeeded", "failed", "broken", "cancelled", "expired", "completed")
 """The events after which a job is final."""
@@ -103,3 +106,87 @@ def _show(job: JobRecord, as_json: bool) -> None:
     if job.error is not None:
         line.append(display.text(f"  {job.error.type}: {job.error.message}", "red"))
     return display.console().print(line, soft_wrap=True)
+
+
+async def follow_job(app: App, job: JobRecord, as_json: bool) -> None:
+    """Print the output and the progress of a job until it has ended, or until Ctrl-C. Exit code 1 unless it succeeds.
+
+    With `as_json`: the whole job, one object a line, whenever it has changed.
+    """
+    here = asyncio.current_task()
+    assert here is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, here.cancel)
+    printer = _Objects() if as_json else _Lines()
+    with contextlib.suppress(asyncio.CancelledError):
+        while True:
+            printer.show(job)
+            if job.state.final:
+                break
+            await asyncio.sleep(EVERY)
+            [found] = await app.internals.session.store.get([job.id])
+            if found is None:
+                raise CommandError(f"job {job.id} is gone: it has ended, and is not kept")
+            job = found
+    if job.state.final and job.state.value != "succeeded":
+        raise click.exceptions.Exit(1)
+
+
+class _Objects:
+    """Prints a job as JSON whenever it has changed."""
+
+    def __init__(self) -> None:
+        self._before = ""
+
+    def show(self, job: JobRecord) -> None:
+        document = {**job_document(job), "lease_left": None}
+        text = json.dumps(document).replace("\x7f", "\\u007f")
+        if text != self._before:
+            click.echo(text)
+        self._before = text
+
+
+class _Lines:
+    """Prints on stdout what a job puts out, and on stderr its state and its progress, as they change."""
+
+    def __init__(self) -> None:
+        self._said = ""
+        self._fence = 0
+        self._output = ""
+
+    def show(self, job: JobRecord) -> None:
+        from tenure.cli.jobs import show_progress
+        from tenure.core.job import attempts_of
+
+        if job.fence != self._fence:
+            self._fence, self._output = job.fence, ""
+        tail = job.progress.tail if job.progress is not None else None
+        if tail is None and (past := [each for each in attempts_of(job) if each.fence == job.fence]):
+            tail = past[-1].output
+        if tail:
+            click.echo(_escaped_lines(new_part(self._output, tail)), nl=False)
+            self._output = tail
+        progress = show_progress(job.progress) if job.progress is not None else ""
+        error = f": {job.error.type}: {job.error.message}" if job.error is not None and job.state.final else ""
+        where = f", attempt {job.attempt} on {job.worker}" if job.state.value == "running" else ""
+        says = f"job {job.id} is {job.label}{where}{f', {progress}' if progress else ''}{error}"
+        if says != self._said:
+            print_message(says)
+        self._said = says
+
+
+def _escaped_lines(text: str) -> str:
+    from tenure.core.escape import escaped
+
+    return "".join(f"{escaped(line)}\n" for line in text.split("\n")[: -1 if text.endswith("\n") else None])
+
+
+def new_part(before: str, now: str) -> str:
+    """What an output has more than before, if `before` and `now` are its ends; all of `now` if the two do not meet."""
+    if not before:
+        return now
+    if (at := now.rfind(before)) >= 0:
+        return now[at + len(before) :]
+    for start in range(1, len(before)):
+        if now.startswith(before[start:]):
+            return now[len(before) - start :]
+    return now

@@ -35,6 +35,7 @@ __all__ = [
     "paging",
     "show_headers",
     "show_job",
+    "show_progress",
     "waiting_filter",
 ]
 
@@ -131,13 +132,18 @@ async def list_jobs(app: App, as_json: bool, **search: Any) -> None:
 
 @click.command()
 @click.argument("job_id", metavar="ID")
+@click.option("--follow", "following", is_flag=True, help="Print its output and its progress while it runs, until it ends; exit code 1 unless it succeeds.")  # fmt: skip
 @json_option
 @with_app()
-async def job(app: App, job_id: str, as_json: bool) -> None:
+async def job(app: App, job_id: str, following: bool, as_json: bool) -> None:
     """Show everything about one job, and its timeline."""
     found = (await app.ajob(await resolve_id(app, job_id))).record
     assert found is not None
-    await show_job(app, found, as_json)
+    if not following:
+        return await show_job(app, found, as_json)
+    from tenure.cli.follow import follow_job
+
+    return await follow_job(app, found, as_json)
 
 
 async def show_job(app: App, found: JobRecord, as_json: bool) -> None:
@@ -217,8 +223,8 @@ def _facts(job: JobRecord, edges: Sequence[EdgeInfo]) -> Iterator[tuple[str, str
         yield "worker", job.worker
     if job.lease_left is not None:
         yield "lease", f"{duration(job.lease_left)} left" if job.lease_left > 0 else "expired"
-    if job.progress is not None:
-        yield "progress", _progress(job.progress)
+    if job.progress is not None and (progress := show_progress(job.progress)):
+        yield "progress", progress
     if job.parked:
         yield "waits for", f"{awaited(job)}: tenure complete {job.id}, or job.complete(value)"
     elif job.blocked_by and not edges:
@@ -232,7 +238,7 @@ def _facts(job: JobRecord, edges: Sequence[EdgeInfo]) -> Iterator[tuple[str, str
         yield "error", f"{job.error.type}: {job.error.message}"
     if job.error is not None and job.error.traceback:
         yield "traceback", job.error.traceback.rstrip("\n")
-    if output := _output(job):
+    if output := job.progress.tail if job.progress is not None and job.progress.tail else _output(job):
         yield "output", output
 
 
@@ -290,8 +296,8 @@ def _remark(job: JobRecord) -> str:
         parts.append(f"due {distance(job.run_at)}")
     if job.state is State.RUNNING:
         parts.append(f"on {job.worker}")
-        if job.progress is not None:
-            parts.append(_progress(job.progress))
+        if job.progress is not None and (progress := show_progress(job.progress)):
+            parts.append(progress)
     if job.state is State.BLOCKED:
         parts.append(f"waits for {awaited(job)}")
     if job.attempt > 1:
@@ -301,7 +307,10 @@ def _remark(job: JobRecord) -> str:
     return ", ".join(parts)
 
 
-def _progress(progress: Progress) -> str:
+def show_progress(progress: Progress) -> str:
+    """The progress that a job has reported, as a phrase; empty if it has reported none, and only its output is there."""
+    if not progress.done and progress.total is None and progress.note is None and progress.tail:
+        return ""
     total = "" if progress.total is None else f"/{progress.total:g}"
     percent = "" if progress.percent is None else f" ({progress.percent:.0f}%)"
     return f"{progress.done:g}{total}{percent}" + (f" {progress.note}" if progress.note else "")

@@ -74,7 +74,10 @@ async def _tasks(app: App) -> set[str]:
 
     search = HistorySearch(resolution=3600, since=time.time() - RECENT, rows="tasks")
     ended = {row.task for row in await app.internals.session.store.history(search)} - {OTHERS}
-    return {*app.tasks, *ended}.union(*(worker.tasks for worker in await app.aworkers()))
+    served = {
+        task for worker in await app.aworkers() for task in worker.tasks if "@" not in task
+    }  # `a@2` is version 2 of `a`
+    return {*app.tasks, *ended, *served}
 
 
 QUEUE, TASK = Name(_queues), Name(_tasks)

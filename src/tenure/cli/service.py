@@ -168,7 +168,7 @@ def _app(given: Given) -> App:
     for task in given["tasks"]:
         if task not in app.tasks:
             raise UnknownTask(task, app.tasks)
-    app.internals.check_flows()
+    app.internals.check_code()
     log_to_stderr(_level(given), given["log_format"])
     return app
 

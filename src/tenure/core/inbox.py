@@ -7,6 +7,7 @@ An entry is one JSON object in UTF-8:
 | field | meaning |
 |---|---|
 | `task` | name of the task; the only required field |
+| `version` | version of the task that the arguments are for. Default: 1 |
 | `args`, `kwargs` | positional and named arguments; stored byte for byte |
 | `id` | an id that the producer chooses: pushing it again is the same job. Default: a new id |
 | `priority` | lower comes first |
@@ -60,6 +61,7 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True):
     task: str
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
+    version: int = 1
     id: str | UnsetType = UNSET
     priority: int | UnsetType = UNSET
     delay: float | UnsetType = UNSET
@@ -73,7 +75,7 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True):
     headers: dict[str, str] | UnsetType | None = UNSET
 
 
-OPTIONS = Entry.__struct_fields__[4:]
+OPTIONS = Entry.__struct_fields__[5:]
 
 
 class EntryArguments(msgspec.Struct):
@@ -116,6 +118,8 @@ def _job(queue: str, data: bytes, limit: int) -> NewJob:
         entry = _entry(data)
     except Exception as error:
         raise PayloadError(f"the entry is not a call of a task: {reason(error)}") from error
+    if entry.version < 1:
+        raise PayloadError(f"version must be an integer of at least 1, got {entry.version}")
     # One level more: the list or object of arguments is not the user's nesting.
     check_limits(entry.args, MAX_DEPTH + 1)
     check_limits(entry.kwargs, MAX_DEPTH + 1)
@@ -131,7 +135,7 @@ def _job(queue: str, data: bytes, limit: int) -> NewJob:
 
 def _payload(data: bytes, entry: Entry) -> bytes:
     given = _arguments(data)
-    members = []
+    members = [] if entry.version == 1 else [b'"v":%d' % entry.version]
     if entry.args:
         members.append(b'"args":' + bytes(given.args))
     if entry.kwargs:

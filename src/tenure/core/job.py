@@ -119,7 +119,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """The error that it failed with, or how its worker was lost; the traceback is cut to `BRIEF`."""
 
     output: str | None = None
-    """The end of what it wrote to stdout and stderr, if its task captures output."""
+    """The end of what it logged, and of what it wrote if it ran in a child process, if its task has `output=`."""
 
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -128,6 +128,8 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     done: float
     total: float | None = None
     note: str | None = None
+    tail: str | None = None
+    """The last 2,000 characters of the output so far; None if its task keeps none (`output=`), or it has none yet."""
 
     @property
     def percent(self) -> float | None:

@@ -75,6 +75,7 @@ class TaskKeywords(_FunctionKeywords, total=False):
     """Options of `@app.task(...)`; see `TaskOptions`."""
 
     raw: bool
+    version: int
     inbox: Literal["raw"] | None
     schedule: When | None
 

@@ -225,6 +225,9 @@ class TaskOptions:
     raw: bool = False
     """True: the function takes one argument, the payload bytes exactly as enqueued."""
 
+    version: int = 1
+    """Version of the payload, from 1. Raise it with the signature, and read the jobs of before with `@task.upcast(n)`. Not for raw tasks."""
+
     inbox: Literal["raw"] | None = None
     """`"raw"`: entries that other programs put in the inbox of the task's queue are payloads of this raw task. None: they are JSON."""
 
@@ -238,7 +241,7 @@ class TaskOptions:
     """Bytes of memory that an attempt may allocate beyond what the worker had loaded; needs `isolation="process"`. None: no limit."""
 
     output: int = 0
-    """Bytes of stdout and stderr that are kept with each attempt, the last ones; needs `isolation="process"`. 0: none."""
+    """Bytes that are kept with each attempt of what it logs, the last ones; in a child process also of stdout and stderr. 0: none."""
 
     aliases: Iterable[str] = ()
     """Former names of the task. It also runs the jobs that are stored under these."""
@@ -254,6 +257,7 @@ class TaskOptions:
         "keep": or_none(seconds, "as long as the queue keeps its jobs"),
         "priority": checked_priority,
         "raw": flag,
+        "version": integer(1),
         "inbox": _inbox,
         "schedule": or_none(_when, "only when it is enqueued"),
         "isolation": _isolation,
@@ -266,15 +270,17 @@ class TaskOptions:
         _check(self)
         if self.inbox == "raw" and not self.raw:
             raise InvalidOption('inbox="raw" is for tasks that take bytes: add raw=True')
+        if self.raw and self.version != 1:
+            raise InvalidOption(
+                "a raw task has no version: its payload is bytes, which you can give a version yourself"
+            )
         _check_renew(self.lease, self.renew)
         if isinstance(self.retry, int):
             if not isinstance(self.max_attempts, Unset):
                 raise _given_twice(self.retry)
             object.__setattr__(self, "max_attempts", self.retry + 1)
-        if self.isolation != "process" and (self.memory_limit is not None or self.output):
-            raise InvalidOption(
-                'memory_limit and output apply to a child process: they need isolation="process" beside them'
-            )
+        if self.isolation != "process" and self.memory_limit is not None:
+            raise InvalidOption('memory_limit applies to a child process: it needs isolation="process" beside it')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tenure.jobs.run import FlowRun
     from tenure.tasks.flow import Start
     from tenure.tasks.task import Call, Task
+    from tenure.worker.output import LogTail
 
 __all__ = ["AbortSignal", "Context", "Middleware", "current"]
 
@@ -133,6 +134,7 @@ class Context:
         "_completion",
         "_lease",
         "_new_jobs",
+        "_output",
         "_progress",
         "_task",
         "_transactions",
@@ -166,6 +168,8 @@ class Context:
         """The latest progress that has not been written yet."""
 
         self._new_jobs: list[NewJob] | None = None
+        self._output: LogTail | int = 0
+        """What the attempt has logged; before its first line, how many bytes of it are kept. 0: none, or it runs in a child process."""
 
     @property
     def attempt(self) -> int:

@@ -29,7 +29,8 @@ from tenure.core.keywords import JobKeywords
 from tenure.core.lifecycle import Finish
 from tenure.core.options import TaskOptions, Unset, build_options, check_names, job_fields, job_option_named
 from tenure.core.outcome import Answer, Success
-from tenure.errors import InvalidOption, InvalidSchedule, PayloadError, UnknownTask
+from tenure.core.versions import Upcaster, VersionedArguments, version_of
+from tenure.errors import InvalidOption, InvalidSchedule, NewerPayload, PayloadError, UnknownTask
 from tenure.hooks.registry import Hooks, JobHooks
 from tenure.jobs.handle import Job
 from tenure.jobs.plans import plan_of
@@ -46,6 +47,7 @@ __all__ = ["AsyncTask", "Blocker", "Call", "Caller", "Registrar", "Task"]
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
+Upcast = TypeVar("Upcast", bound=Callable[..., Mapping[str, Any]])
 
 Blocker: TypeAlias = "Job[Any] | FlowRun | BoundCall | str"
 """What a job may wait for: a job or a run, the id of one, or a bound call or start."""
@@ -208,7 +210,7 @@ class Task(Caller[P, R_co], JobHooks):
         limit = app.options.payload_limit
         try:
             self._signature = Signature(function)
-            arguments = _arguments_of(self._signature, limit, raw=options.raw)
+            arguments = _arguments_of(self._signature, limit, raw=options.raw, version=options.version)
             results = ResultCodec(self._signature.result, limit)
         except InvalidOption as error:
             raise named(error, f"task {name!r}") from None
@@ -224,7 +226,59 @@ class Task(Caller[P, R_co], JobHooks):
             return self.function(*self._signature.with_context(args, kwargs, current()), **kwargs)  # type: ignore[no-any-return]
         return self.function(*args, **kwargs)  # type: ignore[no-any-return]
 
+    def upcast(self, version: int) -> Callable[[Upcast], Upcast]:
+        """Decorator: the function reads jobs that were enqueued when the task had this version, and returns the arguments of the next.
+
+        ```python
+        @app.task(version=2)
+        def charge(customer: str, amount: Decimal, currency: str) -> str: ...
+
+
+        @charge.upcast(1)
+        def _(customer: str, amount: float) -> dict[str, object]:
+            return {"customer": customer, "amount": Decimal(str(amount)), "currency": "EUR"}
+        ```
+
+        Its parameters are those that the task had in that version, and convert the arguments. It returns a mapping of arguments by
+        name, which must be a call of the next version. From version 1 a job of version 3 is reached by two upcasters, one after the
+        other. If it raises, or returns no such call, the job is broken and its payload stays as it is.
+        """
+
+        def register(function: Upcast) -> Upcast:
+            try:
+                self._add_upcaster(version, function)
+            except InvalidOption as error:
+                raise named(error, f"task {self.name!r}") from None
+            return function
+
+        return register
+
     # For Tenure's modules that run and complete jobs.
+
+    def _add_upcaster(self, version: int, function: Callable[..., Any]) -> None:
+        if not isinstance(self._arguments, VersionedArguments):
+            raise InvalidOption(f"upcast({version!r:.40}) needs a later version: add version=2 to the task")
+        if inspect.iscoroutinefunction(function):
+            raise InvalidOption("an upcaster must be a plain def, because payloads are read outside of event loops too")
+        signature = Signature(function)
+        if signature.context is not None:
+            raise InvalidOption("an upcaster takes the arguments of then, and no Context")
+        limit = self.app.options.payload_limit
+        self._arguments.add(Upcaster(version, function, signature.call, signature.hints, limit))
+
+    def _check_versions(self) -> None:
+        """Raise `InvalidOption` if an upcaster is missing between the oldest version that has one and the present version."""
+        if isinstance(self._arguments, VersionedArguments):
+            try:
+                self._arguments.check()
+            except InvalidOption as error:
+                raise named(error, f"task {self.name!r}") from None
+
+    def _newer(self, job: JobRecord) -> NewerPayload | None:
+        """The error of a job with a later version than this code knows; None if the job has none."""
+        if self._is_step or job.raw or (version := version_of(job.payload)) <= self.options.version:
+            return None
+        return NewerPayload(version, self.options.version)
 
     @property
     def aliases(self) -> tuple[str, ...]:
@@ -367,14 +421,16 @@ def _job_option_hint(error: str, kwargs: Mapping[str, Any]) -> str:
     return ""
 
 
-def _arguments_of(signature: Signature, limit: int, *, raw: bool) -> Arguments:
+def _arguments_of(signature: Signature, limit: int, *, raw: bool, version: int) -> Arguments:
     if raw:
         if len(signature.call.parameters) != 1:
             raise InvalidOption("a raw task must take one argument, its payload")
         return RawArguments(signature.call, limit)
+    plain = JsonArguments(signature.call, signature.hints, limit)
+    arguments: Arguments = plain
     if signature.results_parameter is not None and signature.results_parameter.required:
-        return JoinArguments(signature.call, signature.hints, limit, "results")
-    return JsonArguments(signature.call, signature.hints, limit)
+        arguments = JoinArguments(signature.call, signature.hints, limit, "results")
+    return arguments if version == 1 else VersionedArguments(arguments, version, limit, plain)
 
 
 def _fields_of(options: TaskOptions) -> dict[str, Any]:

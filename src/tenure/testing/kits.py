@@ -144,7 +144,7 @@ class Kit:
     def _begin(self) -> Replaced:
         parts = self._app.internals
         parts.import_included()
-        parts.check_flows()
+        parts.check_code()
         make_store = self._maker()
         if self._system:
             self._traveller = self._stack.enter_context(_travel(self._began))

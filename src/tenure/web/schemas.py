@@ -205,6 +205,7 @@ class ProgressDocument(Schema):
     total: float | None
     percent: float | None
     note: str | None
+    tail: str | None
 
 
 class ErrorDocument(Schema):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from tenure.core.job import Progress
 from tenure.core.lease import AbortReason, Lease
 from tenure.core.lifecycle import Finish
 from tenure.core.options import Unset
 from tenure.tasks.completion.completion import Completion
 from tenure.tasks.completion.stage import Stage
 from tenure.tasks.context import AbortSignal, Context
+from tenure.worker.output import LiveTail, LogTail
 from tenure.worker.settings import Settings
 
 if TYPE_CHECKING:
@@ -56,7 +58,7 @@ class Attempt:
 
     __slots__ = (
         "child", "confirmed_at", "context", "ended", "failure_reported", "lease", "leased_at", "output", "renewed_at",
-        "run_time", "settings", "signal", "slot", "started_at", "ttl", "was_renewed",
+        "run_time", "settings", "signal", "slot", "started_at", "tail", "ttl", "was_renewed",
     )  # fmt: skip
 
     def __init__(self, lease: Lease, settings: Settings, leased_at: float) -> None:
@@ -79,7 +81,10 @@ class Attempt:
         """The child process that runs it, once it has started; None if the task is not isolated."""
 
         self.output: str | None = None
-        """The last bytes that it wrote to stdout and stderr; None if it wrote none, or its task has `output=0`."""
+        """The last bytes that it logged or wrote; None if there are none, or its task has `output=0`."""
+
+        self.tail: LiveTail | None = None
+        """Adds its output to its progress while it runs; None until there is some."""
 
         self.ended = False
         """Whether its outcome is known. A second outcome, from a function that was abandoned, is dropped."""
@@ -210,6 +215,21 @@ class Attempt:
         self.confirmed_at = requested_at
         if ttl is not None:
             self.renewed_at, self.ttl, self.was_renewed = requested_at, ttl, True
+
+    def progress_to_store(self) -> Progress | None:
+        """The progress to send with the next renewal, with the tail of its output; None if nothing is new."""
+        if self.context is None:
+            return None
+        latest = self.context._progress
+        if self.tail is None and isinstance(self.context._output, LogTail):
+            self.tail = LiveTail(self.context._output)
+        return latest if self.tail is None else self.tail.progress(latest)
+
+    def progress_stored(self, progress: Progress) -> None:
+        """Record that the store has this progress."""
+        latest = progress if self.tail is None else self.tail.stored()
+        if latest is not None and self.context is not None and self.context._progress is latest:
+            self.context._progress = None
 
     def interrupt(self) -> None:
         """Stop its function; call on the worker's loop.

@@ -35,7 +35,7 @@ from tenure.core.outcome import (
 )
 from tenure.core.remote_completion import is_decision
 from tenure.core.running import running
-from tenure.errors import STORE_OUTAGE, JobError, PayloadTooLarge, UnknownTask
+from tenure.errors import STORE_OUTAGE, JobError, NewerPayload, PayloadTooLarge, UnknownTask
 from tenure.hooks.around import Blocking, PerformHooks, call_failure_hooks, error_of, has_failed
 from tenure.hooks.calling import acall_hooks
 from tenure.hooks.registry import name_of
@@ -49,7 +49,8 @@ from tenure.tasks.step import Step
 from tenure.tasks.task import Task
 from tenure.worker.attempt import Attempt
 from tenure.worker.inbox import read_again
-from tenure.worker.peers import Peers
+from tenure.worker.output import LogTail, capture_logs, stop_capturing
+from tenure.worker.peers import Peers, knows_version
 from tenure.worker.settings import SettingsByTask
 
 if TYPE_CHECKING:
@@ -99,6 +100,8 @@ class Executor:
         self._payload_limit = payload_limit
         self._raw_inboxes = raw_inboxes
         self._process_runner = process_runner
+        self._captures = False
+        """Whether the logs of jobs are captured, because a task with `output=` has run here."""
 
     async def execute(self, attempt: Attempt) -> None:
         """Run one attempt.
@@ -110,6 +113,10 @@ class Executor:
         raised: BaseException | None = None
         try:
             outcome = await self._outcome(attempt)
+            if type(outcome) is Undecodable and isinstance(outcome.exception, NewerPayload):
+                outcome = await self._newer(attempt, outcome.exception)
+            if settings.output and attempt.context is not None and isinstance(attempt.context._output, LogTail):
+                attempt.output = attempt.context._output.text()
             if isinstance(outcome, Finish | Requeue | Park):
                 transition: Transition = outcome  # a child process ran it, decided the transition and called the hooks
                 if not isinstance(transition, Park) and has_failed(transition):
@@ -152,6 +159,11 @@ class Executor:
         attempt.context = context = Context(
             attempt.lease, job.worker or "", attempt.signal, settings.task, self._transactions
         )
+        if settings.output and not (settings.isolated and self._process_runner is not None):
+            context._output = settings.output
+            if not self._captures:
+                self._captures = True
+                capture_logs()
         if len(job.payload) > self._payload_limit:
             too_large = PayloadTooLarge(len(job.payload), self._payload_limit)
             return Undecodable(describe_exception(too_large), too_large)
@@ -162,6 +174,8 @@ class Executor:
             if outcome is not None:
                 return outcome
         if settings.isolated and self._process_runner is not None:
+            if (newer := settings.task._newer(job)) is not None:
+                return Undecodable(describe_exception(newer), newer)
             return await self._process_runner.run(attempt)
         if settings.timeout is None:
             return await perform(settings.task, context, self._middleware, self._threads, settings.performing)
@@ -170,6 +184,12 @@ class Executor:
             return await perform(settings.task, context, self._middleware, self._threads, settings.performing)
         finally:
             timer.cancel()
+
+    def close(self) -> None:
+        """Stop to capture what is logged."""
+        if self._captures:
+            self._captures = False
+            stop_capturing()
 
     async def _before_step(self, attempt: Attempt) -> Outcome | None:
         """The outcome of a flow step that need not run (it was completed elsewhere, or its wait timed out).
@@ -227,11 +247,23 @@ class Executor:
         known = any(job.task in worker.tasks for worker in self._peers.workers if worker.silent_for < LIVE_WITHIN)
         return Unknown(error, known_elsewhere=known)
 
+    async def _newer(self, attempt: Attempt, newer: NewerPayload) -> Outcome:
+        """The outcome of a job with a later version of its task than this worker knows: another worker may run it."""
+        job, error = attempt.lease.job, describe_exception(newer.with_traceback(None))
+        try:
+            if await self._peers.should_skip_for_now(job.task, newer.version, job.queue):
+                return Abandoned()
+        except STORE_OUTAGE:
+            return Unknown(error, known_elsewhere=True)
+        live = [worker for worker in self._peers.workers if worker.silent_for < LIVE_WITHIN]
+        return Unknown(error, known_elsewhere=any(knows_version(worker, job.task, newer.version) for worker in live))
+
 
 def _with_output(attempt: Attempt, transition: Transition) -> Transition:
     """Attach the attempt's output to its transition.
 
-    If the worker does not settle the job, or the job is not remembered, log the output instead.
+    If the worker does not settle the job, or the job is not remembered, log what a child process wrote instead. What was
+    logged is in the log already.
     """
     if not attempt.lost and not attempt.completing:
         if isinstance(transition, Finish) and transition.state is State.SUCCEEDED:
@@ -240,7 +272,7 @@ def _with_output(attempt: Attempt, transition: Transition) -> Transition:
             return msgspec.structs.replace(
                 transition, error=msgspec.structs.replace(transition.error, output=attempt.output)
             )
-    for line in (attempt.output or "").splitlines():
+    for line in (attempt.output or "").splitlines() if attempt.child is not None else ():
         log.info("job %s of task %s wrote %r", attempt.lease.job.id, attempt.lease.job.task, line)
     return transition
 

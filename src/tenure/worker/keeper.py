@@ -355,7 +355,7 @@ class Keeper:
             for attempt in self.held:
                 due = attempt.renew_at is not None and attempt.renew_at <= now
                 unconfirmed = attempt.check_at is not None and attempt.check_at <= now
-                progress = attempt.context._progress if progress_due and attempt.context is not None else None
+                progress = attempt.progress_to_store() if progress_due else None
                 if due or unconfirmed or missed or progress is not None or attempt.lease.job.id in to_check:
                     renewals.append((attempt, Renewal(attempt.lease, attempt.renewal(now) if due else None, progress)))
             try:
@@ -394,8 +394,8 @@ class Keeper:
                 continue
             attempt.renewed(now, renewal.ttl)
             self._vitals.renewals += renewal.ttl is not None
-            if attempt.context is not None and attempt.context._progress is renewal.progress:
-                attempt.context._progress = None
+            if renewal.progress is not None:
+                attempt.progress_stored(renewal.progress)
 
     async def _listen(self) -> float:
         """Check the jobs that announcements name.

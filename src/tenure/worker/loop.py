@@ -157,7 +157,7 @@ class Loop:
         self._settler = Settler(
             self.keeper, self._wakeup, self.background_hooks, app.internals.audience, meters, self._vitals
         )
-        executor = Executor(
+        self._executor = Executor(
             self.store,
             settings,
             self.peers,
@@ -172,7 +172,7 @@ class Loop:
             process_runner,
         )
         self._slots = Slots(
-            options.concurrency, self._buffer, executor.execute, self._look_ahead,
+            options.concurrency, self._buffer, self._executor.execute, self._look_ahead,
             rest=seconds(options.job_delay, "job_delay"), freed=self._wakeup.set,
         )  # fmt: skip
 
@@ -289,6 +289,7 @@ class Loop:
         await self._slots.close()
         await self.background_hooks.close()
         self._threads.close()
+        self._executor.close()
 
     # One round trip.
 

@@ -37,6 +37,9 @@ class Peers:
         self._known_elsewhere: set[str] = set()
         """Tasks that this worker does not know and another live one does."""
 
+        self._newer_elsewhere: dict[str, int] = {}
+        """Versions of tasks that another live worker runs and this one does not know, until the next `refresh`."""
+
         self._any_known = asyncio.Event()
         self._read_at = -REGISTRY_MAX_AGE
         self.workers: list[WorkerInfo] = []
@@ -66,12 +69,32 @@ class Peers:
         self._update_skipped()
         return True
 
+    async def should_skip_for_now(self, task: str, version: int, queue: str) -> bool:
+        """Whether to leave jobs of this version of a task to other workers, because this worker knows only earlier ones.
+
+        If True, all jobs of the task are skipped until the next `refresh`. Not for longer: a store does not see the version of a
+        job, and this worker can still run the earlier ones, which a few new workers could not do alone. Raises what the store
+        raises.
+        """
+        await self._read(UNKNOWN_MAX_AGE)
+        if not any(serves(worker.queues, queue) for worker in self._workers_for(task, version)):
+            return False
+        self._newer_elsewhere[task] = version
+        self._any_known.set()
+        self._update_skipped()
+        return True
+
     async def refresh(self) -> float:
         """Stop skipping tasks that no other live worker knows any more, or that this worker knows by now.
+
+        Tasks that are skipped for now because of their version are tried again.
 
         Returns the seconds until the next call.
         """
         await self._any_known.wait()
+        if self._newer_elsewhere:
+            await asyncio.sleep(REGISTRY_MAX_AGE)
+            self._newer_elsewhere.clear()
         await self._read()
         self._known_elsewhere = {task for task in self._known_elsewhere if self._workers_for(task)}.difference(
             self._settings.known
@@ -89,19 +112,28 @@ class Peers:
         await self._read()
         nudged: set[str] = set()
         for task in tasks:
-            able = self._workers_for(task)
+            able = self._workers_for(task, self._newer_elsewhere.get(task, 1))
             random.shuffle(able)
             able.sort(key=lambda worker: worker.held >= worker.concurrency)
             nudged.update(worker.id for worker in able[:MAX_NUDGED])
         if nudged:
             await self._store.nudge(sorted(nudged))
 
-    def _workers_for(self, task: str) -> list[WorkerInfo]:
-        return [worker for worker in self.workers if task in worker.tasks and not worker.missing]
+    def _workers_for(self, task: str, version: int = 1) -> list[WorkerInfo]:
+        return [worker for worker in self.workers if knows_version(worker, task, version) and not worker.missing]
 
     async def _read(self, good_for: float | None = None) -> None:
         if monotonic() - self._read_at >= (REGISTRY_MAX_AGE if good_for is None else good_for):
             self.workers, self._read_at = await self._store.workers(), monotonic()
 
     def _update_skipped(self) -> None:
-        self.skipped = tuple(sorted(self._known_elsewhere.union(self._settings.left_out)))[:BATCH]
+        skipped = self._known_elsewhere.union(self._newer_elsewhere, self._settings.left_out)
+        self.skipped = tuple(sorted(skipped))[:BATCH]
+
+
+def knows_version(worker: WorkerInfo, task: str, version: int) -> bool:
+    """Whether a worker runs this version of a task, or a later one. The registry has versions from 2 on as `task@version`."""
+    if version == 1:
+        return task in worker.tasks
+    later = (name.removeprefix(f"{task}@") for name in worker.tasks if name.startswith(f"{task}@"))
+    return any(number.isdecimal() and int(number) >= version for number in later)

@@ -63,6 +63,13 @@ class SettingsByTask(dict[str, Settings]):
         return tuple(sorted(name for name in self._tasks if self._served(name) is not None))
 
     @property
+    def registered(self) -> tuple[str, ...]:
+        """What the registry says of them: `known`, and `charge@2` for a task of version 2 or later."""
+        known = self.known
+        later = [f"{name}@{version}" for name in known if (version := self._tasks[name].options.version) > 1]
+        return (*known, *later)
+
+    @property
     def left_out(self) -> tuple[str, ...]:
         """Names of the app's tasks that this worker does not run."""
         return () if self._worker.tasks is None else tuple(name for name in self._tasks if self._served(name) is None)

@@ -119,7 +119,7 @@ class Worker:
                 f"a worker can be started once, and this one is {self.status}: create another with app.worker()"
             )
         self._app.internals.import_included()
-        self._app.internals.check_flows()
+        self._app.internals.check_code()
         self._log_queues_and_tasks()
         self._loop = self._build_loop()
         self._pause = Pause(self._loop, self._app.internals.hooks)
@@ -488,7 +488,7 @@ class Worker:
             host=self._identity.host,
             pid=self._identity.pid,
             queues=self._loop.queues.patterns,
-            tasks=self._settings.known,
+            tasks=self._settings.registered,
             concurrency=self.options.concurrency,
             lanes=self._settings.lanes,
             missing_after=seconds(self._app.options.missing_after, "missing_after"),

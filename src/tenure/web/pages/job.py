@@ -81,6 +81,8 @@ class AttemptView(msgspec.Struct, frozen=True):
 class LifeView(msgspec.Struct, frozen=True):
     timeline: Timeline
     attempts: tuple[AttemptView, ...]
+    tail: str
+    """The end of the output of the attempt that runs."""
 
 
 class DataView(msgspec.Struct, frozen=True):
@@ -112,7 +114,9 @@ async def job(site: Site, at: Address) -> Page:
         regions=(
             Region("head", "job/head.html", _head(record, site.show)),
             Region("why", "job/why.html", WhyView(why.summary, _reasons(why), found=True)),
-            Region("life", "job/life.html", LifeView(timeline_of(record, snapshot.now), _attempts(record))),
+            Region(
+                "life", "job/life.html", LifeView(timeline_of(record, snapshot.now), _attempts(record), _tail(record))
+            ),
             Region("data", "job/data.html", _data(record, edges, site.show)),
         ),
     )
@@ -174,6 +178,10 @@ def _facts(record: JobRecord) -> list[Fact]:
     if record.expires_at is not None and not record.state.final:
         facts.append(Fact("expires", at=record.expires_at))
     return facts
+
+
+def _tail(record: JobRecord) -> str:
+    return "" if record.progress is None else record.progress.tail or ""
 
 
 def _attempts(record: JobRecord) -> tuple[AttemptView, ...]:

@@ -136,7 +136,7 @@ class ChildMain:
             link = WorkerLink(own)
             for handler in logging.root.handlers:
                 if isinstance(handler, ForwardingHandler):
-                    handler.redirect(link.send)
+                    handler.redirect(link.send, writes=output is not None)
             begin = link.begin()
             settings = self._settings[begin.lease.job.task]
             self._attempt = attempt = ChildAttempt(self._app, settings, self._middleware, begin, link, self._timeout)

@@ -7,12 +7,14 @@ import contextlib
 import logging
 import math
 import os
+import re
 import signal
 import socket
 from collections.abc import Callable
 
 import msgspec
 
+from tenure.core.escape import escaped
 from tenure.core.failure import storable
 from tenure.core.job import ErrorInfo, State
 from tenure.core.lease import AbortReason
@@ -40,6 +42,7 @@ from tenure.worker.isolation.frames import (
     packed,
 )
 from tenure.worker.isolation.records import log_here
+from tenure.worker.output import LiveTail
 
 __all__ = ["ChildProcess", "stopped_outcome"]
 
@@ -104,6 +107,8 @@ class ChildProcess:
         self._loop.add_reader(self._socket, self._read)
         self._send(Begin.of(self.attempt.lease))
         self.attempt.child = self
+        if self._output is not None:
+            self.attempt.tail = LiveTail(self._output)
 
     # Stopping.
 
@@ -329,7 +334,9 @@ class OutputTail:
         self._ours, self.theirs = os.pipe()
         os.set_blocking(self._ours, False)
         self._kept = bytearray()
-        self._written = 0
+        self.written = 0
+        """Bytes that were written, in all."""
+
         self._open = True
         self._open_theirs = True
 
@@ -338,12 +345,17 @@ class OutputTail:
         self._close_theirs()
         self._loop.add_reader(self._ours, self._read)
 
+    def tail(self, most: int) -> str:
+        """The last `most` characters of what was read so far; may be called on any thread."""
+        kept = bytes(self._kept[-4 * most :]).decode(errors="backslashreplace")
+        return "".join(escaped(line) if line != "\n" else line for line in re.split("(\n)", kept))[-most:]
+
     def text(self) -> str:
         """The output so far."""
         if self._open:
             self._read()
         kept = storable(self._kept.decode(errors="backslashreplace"))
-        return kept if self._written <= self._size else f"[{self._written - self._size:,} bytes cut] …{kept}"
+        return kept if self.written <= self._size else f"[{self.written - self._size:,} bytes cut] …{kept}"
 
     def close(self) -> None:
         self._close_theirs()
@@ -360,7 +372,7 @@ class OutputTail:
     def _read(self) -> None:
         with contextlib.suppress(BlockingIOError):
             while written := os.read(self._ours, 1 << 16):
-                self._written += len(written)
+                self.written += len(written)
                 self._kept += written
                 if len(self._kept) > 2 * self._size:
                     del self._kept[: -self._size]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
 from tenure.worker.isolation.frames import Logged
+from tenure.worker.output import line_of
 
 __all__ = ["ForwardingHandler", "log_here"]
 
@@ -29,6 +31,9 @@ class ForwardingHandler(logging.Handler):
         super().__init__()
         self.send = send
         self.pid = os.getpid()
+        self.writes = False
+        """Whether records are also written to stderr, which is kept with the attempt (`output=`)."""
+
         self._filters: list[tuple[str, Any]] = []
         """Logger name prefixes, each with a filter to call for its records."""
 
@@ -42,9 +47,9 @@ class ForwardingHandler(logging.Handler):
         self._filters += [("", each) for handler in logging.root.handlers for each in handler.filters]
         logging.root.handlers = [self]
 
-    def redirect(self, send: Callable[[Logged], None]) -> None:
-        """Send records by another function from now on, from this process."""
-        self.send, self.pid = send, os.getpid()
+    def redirect(self, send: Callable[[Logged], None], *, writes: bool) -> None:
+        """Send records by another function from now on, from this process, and write them to stderr if `writes`."""
+        self.send, self.pid, self.writes = send, os.getpid(), writes
 
     def emit(self, record: logging.LogRecord) -> None:
         if os.getpid() != self.pid:
@@ -54,6 +59,8 @@ class ForwardingHandler(logging.Handler):
                 if f"{record.name}.".startswith(name):
                     # The handlers in the worker decide whether a record is dropped.
                     (filtering.filter if hasattr(filtering, "filter") else filtering)(record)
+            if self.writes:
+                sys.stderr.write(line_of(record))
             self.send(_logged(record))
         except Exception:  # noqa: BLE001  (as all handlers do)
             self.handleError(record)
