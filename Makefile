@@ -23,7 +23,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all soak check map picture bench clean
+.PHONY: help demo test test-all soak check map picture pictures bench clean
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 16
@@ -70,6 +70,9 @@ check: $(STAMPS)/dev ## Check format, lint, types and import layers
 
 map: ## Print all modules, each with the first line of its docstring
 	@$(PYTHON) -m tests.map
+
+pictures: $(STAMPS)/dev ## Take docs/images/dashboard-*.png anew, of the dashboard at ADDRESS=
+	@$(BIN)/python -m tests.dashboard_pictures '$(ADDRESS)'
 
 picture: $(STAMPS)/dev ## Draw docs/images/top.svg anew, from workers that run for a while (SECONDS=)
 	@$(BIN)/python -m tests.top_picture $(SECONDS)
