@@ -242,6 +242,16 @@ def test_a_call_that_does_not_fit_is_refused_and_not_lost(
     assert app.jobs(state="waiting") == []
 
 
+def test_the_signature_hides_defaults_that_may_be_secrets(shop: Shop, app: App) -> None:
+    @app.task(name="log_in")
+    def log_in(user: str = "ann", password: str = "hunter2") -> None: ...
+
+    page = html.unescape(shop.page(f"/jobs/{log_in.enqueue().id}/again"))
+    assert "= 'ann'" in page
+    assert f"= '{HIDDEN}'" in page
+    assert "hunter2" not in page
+
+
 def test_without_code_a_call_needs_no_signature(url: str) -> None:
     failed_jobs(url, 1, task="elsewhere")
     with App(url, log=False) as app, TestClient(dashboard(app, auth=lambda _: Identity("ann", "operate"))) as client:
