@@ -19,6 +19,7 @@ from tenure.core.measures import HistoryRow, HistoryWrite, slot_of
 from tenure.core.redaction import HIDDEN
 from tenure.web import Identity, dashboard
 from tenure.web.pages.failed import groups_of, hex_rows
+from tenure.web.rendering import sentence
 
 from .test_bulk import Shop, end_all, failed_jobs
 
@@ -328,3 +329,10 @@ def test_a_group_without_jobs_among_the_latest_can_be_looked_for(shop: Shop, url
     page = text_of(shop.page("/failed"))
     assert "pay ValueError 7 7 – – look for them" in page
     assert "other OSError it did not work 0 0 1 000+" in page
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"), [("tenure retry 1", "tenure retry 1"), ("fix the cause", "Fix the cause"), ("", "")]
+)
+def test_a_command_is_shown_as_it_is_typed(text: str, shown: str) -> None:
+    assert sentence(text) == shown

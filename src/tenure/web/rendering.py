@@ -76,7 +76,7 @@ class Renderer:
             "iso": iso,
             "clock": clock,
             "short": short,
-            "sentence": lambda text: text[:1].upper() + text[1:],
+            "sentence": sentence,
             "path": lambda text: quote(str(text), safe=""),
             "json": lambda value: json.dumps(value, ensure_ascii=False),
         }
@@ -142,6 +142,11 @@ def _finalized(value: Any) -> Any:
     if type(value) is not str:
         return value
     return visible(value if len(value) <= LONGEST else f"{value[:LONGEST]}…")
+
+
+def sentence(text: str) -> str:
+    """The text with a capital at its beginning, unless it begins with a command, which must stay as it is typed."""
+    return text if text.startswith("tenure ") else text[:1].upper() + text[1:]
 
 
 def number(value: float | None) -> str:
