@@ -149,6 +149,7 @@ def test_other_addresses_are_refused_without_tokens(tenure: Tenure, host: str) -
         (["--show", "all"], {}, "'all' is not one of 'redacted', 'hidden'"),
         (["--slow-after", "0"], {}, "--slow-after"),
         (["--proxy", "not an address"], {}, "--proxy"),
+        (["shop:app", "--url", "memory://"], {}, "TARGET has its own store"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_in_a_sentence(

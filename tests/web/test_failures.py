@@ -19,6 +19,7 @@ from tenure.core.measures import HistoryRow, HistoryWrite, slot_of
 from tenure.core.redaction import HIDDEN
 from tenure.web import Identity, dashboard
 from tenure.web.pages.failed import groups_of, hex_rows
+from tenure.web.rendering import sentence
 
 from .test_bulk import Shop, end_all, failed_jobs
 
@@ -242,6 +243,16 @@ def test_a_call_that_does_not_fit_is_refused_and_not_lost(
     assert app.jobs(state="waiting") == []
 
 
+def test_the_signature_hides_defaults_that_may_be_secrets(shop: Shop, app: App) -> None:
+    @app.task(name="log_in")
+    def log_in(user: str = "ann", password: str = "hunter2") -> None: ...
+
+    page = html.unescape(shop.page(f"/jobs/{log_in.enqueue().id}/again"))
+    assert "= 'ann'" in page
+    assert f"= '{HIDDEN}'" in page
+    assert "hunter2" not in page
+
+
 def test_without_code_a_call_needs_no_signature(url: str) -> None:
     failed_jobs(url, 1, task="elsewhere")
     with App(url, log=False) as app, TestClient(dashboard(app, auth=lambda _: Identity("ann", "operate"))) as client:
@@ -318,3 +329,10 @@ def test_a_group_without_jobs_among_the_latest_can_be_looked_for(shop: Shop, url
     page = text_of(shop.page("/failed"))
     assert "pay ValueError 7 7 – – look for them" in page
     assert "other OSError it did not work 0 0 1 000+" in page
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"), [("tenure retry 1", "tenure retry 1"), ("fix the cause", "Fix the cause"), ("", "")]
+)
+def test_a_command_is_shown_as_it_is_typed(text: str, shown: str) -> None:
+    assert sentence(text) == shown

@@ -167,6 +167,40 @@ async def test_a_store_that_is_away_leaves_the_page_as_it_was(
     await expect(another.get_by_role("row")).to_have_count(2)
 
 
+@pytest.mark.parametrize("path", ["/", "/queues", "/workers", "/tasks"])
+async def test_a_page_of_the_snapshot_says_that_the_store_is_away(
+    app: App, serve: Serve, visit: Visit, path: str
+) -> None:
+    await app.tasks["work"].aenqueue()
+    served = await serve(app)
+    store = served.dashboard.site._store = Switched(app.internals.new_store())
+    page = await visit(served, path)
+    await expect(page.locator("#live")).to_have_attribute("data-live", "on")
+    store.off = True
+    await expect(page.locator("#away")).to_contain_text("no connection to the store")
+    store.off = False
+    await expect(page.locator("#away")).to_be_hidden()
+
+
+async def test_a_page_that_says_the_store_is_away_is_not_loaded_again_and_again(
+    app: App, serve: Serve, visit: Visit, problems: Problems
+) -> None:
+    problems.expected += ["503 (Service Unavailable)"]
+    served = await serve(app)
+    store = served.dashboard.site._store = Switched(app.internals.new_store())
+    page = await visit(served, "/queues")
+    await expect(page.locator("#live")).to_have_attribute("data-live", "on")
+    store.off = True
+    await expect(page.locator("#away")).to_be_visible()
+    another = await page.context.new_page()
+    await another.goto(f"{served.url}/queues")
+    await another.evaluate("window.first = true")
+    await asyncio.sleep(4)
+    assert await another.evaluate("window.first") is True
+    store.off = False
+    await expect(another.get_by_role("heading", name="Queues")).to_be_visible()
+
+
 @pytest.mark.usefixtures("quick")
 async def test_patches_do_not_disturb(app: App, serve: Serve, visit: Visit) -> None:
     failed = await app.tasks["boom"].aenqueue("something long enough to be selected")

@@ -79,6 +79,8 @@ def dashboard(
         raise CommandError(
             "--operate is for the key that is drawn without tokens: set TENURE_DASHBOARD_OPERATE_TOKEN instead"
         )
+    if target and url:
+        raise CommandError("give TARGET or --url, not both: TARGET has its own store")
     app = choose_app(url, target or os.environ.get("TENURE_APP"))
 
     def started(address: str) -> None:

@@ -103,6 +103,11 @@ class SnapshotReader:
         """What was read last, as of now."""
         return replace(self._snapshot, at=time.time(), now=self._now, problem=self._problem())
 
+    @property
+    def failure(self) -> str:
+        """Why the store cannot be read; empty if it can."""
+        return self._failure or self._problem()
+
     def _problem(self) -> str:
         if self._failure:
             return f"no answer from the store for {time.monotonic() - self._failed_at:.0f} s, trying again: {self._failure}"
@@ -152,7 +157,6 @@ class SnapshotReader:
                     continue
                 finally:
                     self._asked_at = None
-                self._failure = ""
                 changed(topic)
             await asyncio.sleep(max(self._pause, DUTY * (time.monotonic() - began) if topic else 0.0))
 
@@ -172,6 +176,7 @@ class SnapshotReader:
     async def _read(self, topic: str) -> None:
         read: Callable[[], Awaitable[None]] = getattr(self, f"_read_{topic}")
         await read()
+        self._failure = ""
         self._read_at[topic] = time.monotonic()
         if {"queues", "workers"} <= self._read_at.keys():
             self._snapshot = replace(self._snapshot, attention=self._attention())

@@ -144,6 +144,11 @@ def _finalized(value: Any) -> Any:
     return visible(value if len(value) <= LONGEST else f"{value[:LONGEST]}…")
 
 
+def sentence(text: str) -> str:
+    """The text with a capital at its beginning, unless it begins with a command, which must stay as it is typed."""
+    return text if text.startswith("tenure ") else text[:1].upper() + text[1:]
+
+
 def number(value: float | None) -> str:
     """A number with a thin space between thousands; less than ten has a digit behind the point; a dash for None."""
     if value is None:

@@ -139,7 +139,7 @@ async def build(site: Site, at: Address) -> Page:
 def problem_of(error: TenureError) -> Page:
     """A page that says why another cannot be built."""
     if isinstance(error, StoreError):
-        return _problem("The store does not answer", f"{error}.", 503)
+        return _problem("The store does not answer", f"{error}.".replace("?.", "?"), 503)
     return _problem("That cannot be shown", f"{error}.", 400)
 
 

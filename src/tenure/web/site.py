@@ -151,7 +151,10 @@ class Site:
             raise StoreUnavailable(f"the store has not answered within {READ_TIMEOUT:g} seconds") from None
 
     async def snapshot(self) -> Snapshot:
-        """What was last read of queues, workers, history and schedules; it is kept up to date while a page is open."""
+        """What was last read of queues, workers, history and schedules; it is kept up to date while a page is open.
+
+        `StoreUnavailable` if it cannot be kept up to date, because an old snapshot must not be shown as live.
+        """
         self._asked_at = time.monotonic()
         async with self._first:
             if self._reader is None:
@@ -164,6 +167,8 @@ class Site:
             elif self._changed:
                 await self.read(self._reader.read("queues", "workers"))
             self._changed = False
+        if self._reader.failure:
+            raise StoreUnavailable(self._reader.failure)
         return self._reader.snapshot
 
     def changed(self) -> None:

@@ -31,7 +31,7 @@ class Held(Reason, frozen=True):
     @property
     def sentence(self) -> str:
         return (
-            f"{self.worker} runs it, since {moment(self.started_at)}; its lease has {span(self.left)} left, "
+            f"worker {self.worker} runs it, since {moment(self.started_at)}; its lease has {span(self.left)} left, "
             "and is renewed while the worker lives"
         )
 
@@ -49,7 +49,7 @@ class HolderMissing(Reason, frozen=True):
     @property
     def sentence(self) -> str:
         status = "is not registered" if self.silent_for is None else f"has been silent for {span(self.silent_for)}"
-        return f"{self.worker}, which holds it, {status}; the lease expires in {span(self.left)}, and then another worker gets the job"
+        return f"worker {self.worker}, which holds it, {status}; the lease expires in {span(self.left)}, and then another worker gets the job"
 
     @property
     def advice(self) -> str:
@@ -140,6 +140,8 @@ class AttemptsUsedUp(Reason, frozen=True):
 
     @property
     def sentence(self) -> str:
+        if self.limit == 1:
+            return f"its only attempt failed{in_brackets(self.error)}"
         return f"its {self.limit} attempts are used up, the last one failed{in_brackets(self.error)}"
 
     @property

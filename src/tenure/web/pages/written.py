@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from tenure.core.job import new_id
+from tenure.core.redaction import HIDDEN, redacted
 from tenure.web.page import Address, Page, Region
 from tenure.web.written import Refused, obstacle, record_of, written_call
 
@@ -77,5 +79,15 @@ def _missing() -> Page:
 
 def _view(site: Site, record: JobRecord, text: str, **more: Any) -> WrittenView:
     task = site.app.tasks.get(record.task)
-    signature = "" if task is None else f"{record.task}{task._signature.call}"
+    signature = "" if task is None else f"{record.task}{_shown(task._signature.call)}"
     return WrittenView(id=record.id, task=record.task, queue=record.queue, text=text, signature=signature, **more)
+
+
+def _shown(call: inspect.Signature) -> inspect.Signature:
+    """The signature with the defaults of parameters that may be secrets hidden."""
+    return call.replace(
+        parameters=[
+            each.replace(default=HIDDEN) if each.default is not each.empty and redacted(each.name) else each
+            for each in call.parameters.values()
+        ]
+    )

@@ -126,8 +126,9 @@ function apply() {
   const { title, regions, names, summary } = waiting;
   why = waiting.away;
   waiting = null;
-  // Another page is at this address by now: what was away is back, or what was there is gone.
-  if (names.length && names.sort().join() !== shown()) return again();
+  // Another page is at this address by now: what was away is back, or what was there is gone. While the store is away,
+  // the page that says so stays: a reload would only bring it again.
+  if (!why && names.length && names.sort().join() !== shown()) return again();
   if (title) document.title = title;
   for (const [name, html] of Object.entries(regions)) {
     const region = document.getElementById(name);
@@ -153,7 +154,7 @@ function showAway() {
   const was = document.body.classList.contains("is-away");
   document.body.classList.toggle("is-away", Boolean(why));
   if (why) {
-    const text = `The store does not answer: ${why}. What you see is ${duration((Date.now() - dataAt) / 1000)} old; asking again.`;
+    const text = `The store does not answer: ${why}${why.endsWith("?") ? "" : "."} What you see is ${duration((Date.now() - dataAt) / 1000)} old; asking again.`;
     if (away.textContent !== text) away.textContent = text;
   }
   if (was || why) {
