@@ -174,11 +174,6 @@ def share(value: float | None) -> str:
     )
 
 
-def sentence(text: str) -> str:
-    """The text with a capital first letter, unless it begins with a command."""
-    return text if text.startswith("tenure ") else text[:1].upper() + text[1:]
-
-
 def iso(at: float) -> str:
     """An instant for the browser, which shows it in its own time zone."""
     return datetime.fromtimestamp(min(at, LAST_DAY), UTC).isoformat(timespec="milliseconds")
